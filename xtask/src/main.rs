@@ -31,6 +31,7 @@ mod sources;
 mod text;
 mod tidy;
 mod tree;
+mod versions;
 mod wasm;
 mod workspace;
 

@@ -10,7 +10,7 @@ pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {
     let is_code = has_extension(path, CODE_EXTENSIONS);
     let mut findings = Vec::new();
     let lines = text.lines().count();
-    if is_code && lines > FILE_LINES_MAX {
+    if is_code && lines > FILE_LINES_MAX && !LISTS.iter().any(|list| path == Path::new(list)) {
         let message = format!("{lines} lines, split the file: the budget is {FILE_LINES_MAX}");
         findings.push(Finding::new(path, FILE_LINES_MAX + 1, message));
     }
@@ -42,6 +42,9 @@ fn has_word(line: &str, word: &str) -> bool {
 
 /// A longer file usually hides two.
 const FILE_LINES_MAX: usize = 600;
+
+/// Generated files with one entry for each of something, which nothing can hide in.
+const LISTS: &[&str] = &["crates/tidewire-cli/src/init/tidewire.toml"];
 
 const CODE_EXTENSIONS: &[&str] = &[
     "css", "js", "mjs", "py", "rs", "sh", "toml", "ts", "tsx", "yaml", "yml",

@@ -3,7 +3,9 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, circles, codes, dead_files, locks, markdown, options, rooms, sources, text};
+use crate::{
+    arrows, circles, codes, dead_files, locks, markdown, options, rooms, sources, text, versions,
+};
 
 /// Every finding, by path and line.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
@@ -13,6 +15,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings.extend(circles::check(tree, workspace));
     findings.extend(dead_files::check(tree, workspace));
     findings.extend(markdown::check(tree));
+    findings.extend(versions::check(tree));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
             findings.extend(text::check(path, &text));

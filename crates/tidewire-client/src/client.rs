@@ -85,11 +85,11 @@ impl Client {
     /// The configuration is invalid, or every endpoint failed: the error of the last one.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let client = Self::start_once(config)?;
-        client.connected().await?;
+        client.first_connected().await?;
         Ok(client)
     }
 
-    /// [`Self::connect`] without waiting: [`Self::connected`] returns its result.
+    /// [`Self::connect`] without waiting: [`Self::first_connected`] returns its result.
     ///
     /// # Errors
     /// The configuration is invalid.
@@ -290,7 +290,8 @@ impl Client {
         S: Into<String>,
     {
         let options = Arc::new(options);
-        self.in_chunks(topics, |topics, reply| Command::Subscribe {
+        let size = options.topics_per_request();
+        self.in_chunks(topics, size, |topics, reply| Command::Subscribe {
             topics,
             options: options.clone(),
             reply,
@@ -307,17 +308,16 @@ impl Client {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        self.in_chunks(topics, |topics, reply| Command::Unsubscribe {
-            topics,
-            reply,
-        })
-        .await
+        let command = |topics, reply| Command::Unsubscribe { topics, reply };
+        self.in_chunks(topics, TOPICS_PER_REQUEST_MAX, command)
+            .await
     }
 
-    /// Sends requests of at most a thousand topics each.
+    /// Sends requests of at most `size` topics each.
     async fn in_chunks<I, S>(
         &self,
         topics: I,
+        size: usize,
         command: impl Fn(Vec<String>, oneshot::Sender<Result<Subscribed, Error>>) -> Command,
     ) -> Result<Subscribed, Error>
     where
@@ -330,7 +330,7 @@ impl Client {
         }
         let limit = self.shared.config.request_timeout;
         let mut all = Subscribed::default();
-        for chunk in topics.chunks(TOPICS_PER_REQUEST_MAX) {
+        for chunk in topics.chunks(size) {
             let part = self
                 .send_command(limit, |reply| command(chunk.to_vec(), reply))
                 .await?;
@@ -493,6 +493,14 @@ impl Client {
     /// The client is closed, or does not retry any more.
     pub async fn connected(&self) -> Result<(), Error> {
         self.shared.life.connected().await
+    }
+
+    /// [`Self::connected`] for the first session. It succeeds if there was a session, also if that has ended since.
+    ///
+    /// # Errors
+    /// The client is closed, or does not retry any more, and never had a session.
+    pub async fn first_connected(&self) -> Result<(), Error> {
+        self.shared.life.first_connected().await
     }
 
     /// Sends the outbox, closes the connection, and returns when it is closed, after at most 6 seconds. Earlier events

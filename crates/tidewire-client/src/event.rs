@@ -46,7 +46,7 @@ pub enum Event {
     QueueFailed(String),
 }
 
-/// An established session.
+/// A server has accepted the client (`server_ready`). The limits of `server_hello` are not known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     /// The address of the endpoint.

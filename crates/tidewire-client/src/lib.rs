@@ -39,7 +39,7 @@ pub use event::{Batch, Event, Message, QueuedMessage};
 pub use priority_queue::Priority;
 pub use queue::QueueDepth;
 pub use request::{
-    HistoryPage, HistoryQuery, Publication, Published, SubscribeOptions, Subscribed,
+    HistoryPage, HistoryQuery, Publication, Published, SubscribeOptions, Subscribed, TopicTokens,
 };
 pub use responder::Responder;
 pub use shared::life::ClientState;

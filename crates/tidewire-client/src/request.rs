@@ -3,9 +3,14 @@
 use crate::message::Message;
 use crate::sequencer::Position;
 pub use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
 pub use tidewire_wire::envelope::Priority;
 use tidewire_wire::envelope::epoch_text;
-use tidewire_wire::session::{self as wire, HISTORY_LIMIT};
+use tidewire_wire::session::{
+    self as wire, HISTORY_LIMIT, TOKEN_BYTES_MAX, TOKENS_PER_REQUEST_MAX, TOPICS_PER_REQUEST_MAX,
+    Token,
+};
 pub use tidewire_wire::session::{
     CallError, Overload, PresenceMember, TopicFailure, TopicPresence,
 };
@@ -33,6 +38,48 @@ pub struct SubscribeOptions {
     pub filter: Option<Value>,
     /// The policy for publications that the client does not read in time. Default: the policy of the server.
     pub overload: Option<Overload>,
+    /// The source of subscription tokens (section 19.10 of the protocol), which allow topics that the rights of the user
+    /// do not. Default: none.
+    pub tokens: Option<TopicTokens>,
+}
+
+/// A function that gives the subscription token of a topic or pattern, if there is one. The client calls it for each
+/// request to subscribe: the first one, after each lost connection, and when the server has ended the subscription
+/// because its token has expired. It must return at once, because the connection waits for it: a token that takes a
+/// request to a server has to be fetched before.
+#[derive(Clone)]
+pub struct TopicTokens(Arc<TokenFunction>);
+
+type TokenFunction = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl TopicTokens {
+    /// The tokens that a function gives.
+    pub fn new(function: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(function))
+    }
+
+    /// The tokens of these topics, as the server wants them.
+    pub(crate) fn of(&self, topics: &[String]) -> Vec<(String, Token)> {
+        let is_usable = |token: &String| (1..=TOKEN_BYTES_MAX).contains(&token.len());
+        let token = |topic: &String| {
+            let token = (self.0)(topic).filter(is_usable)?;
+            Some((topic.clone(), Token(token)))
+        };
+        topics.iter().filter_map(token).collect()
+    }
+}
+
+/// Two of them are equal if they are the same function.
+impl PartialEq for TopicTokens {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for TopicTokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TopicTokens(..)")
+    }
 }
 
 impl Default for SubscribeOptions {
@@ -47,6 +94,7 @@ impl Default for SubscribeOptions {
             window: None,
             filter: None,
             overload: None,
+            tokens: None,
         }
     }
 }
@@ -56,6 +104,14 @@ impl SubscribeOptions {
     pub(crate) fn position_from(&self, topic: &str) -> Option<Position> {
         let from = self.from.iter().find(|(from, _)| from == topic);
         from.map(|(_, position)| *position)
+    }
+
+    /// The number of topics that one request may have.
+    pub(crate) fn topics_per_request(&self) -> usize {
+        match self.tokens {
+            Some(_) => TOKENS_PER_REQUEST_MAX,
+            None => TOPICS_PER_REQUEST_MAX,
+        }
     }
 
     /// Whether the received offsets of a topic are consecutive with these options.

@@ -161,7 +161,7 @@ fn say_goodbye(handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
             println!("kept: {}", kept.json);
         }
     }
-    let lobby = handle.presence("rooms.lobby", 10);
+    let lobby = handle.presence("rooms.lobby", 10)?;
     println!("{} users in the lobby: {:?}", lobby.users, lobby.members);
     let first_topics = TopicQuery {
         limit: 10,

@@ -1,11 +1,13 @@
 //! What a server can be told.
 
+pub(crate) mod backend;
 pub(crate) mod broker;
 
 use crate::auth::AuthConfig;
 use crate::auth::api_key::NamedApiKey;
 use crate::auth::hosts::HostPolicy;
 use crate::auth::network::Network;
+use crate::config::backend::BackendConfig;
 use crate::config::broker::BrokerConfig;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
@@ -62,6 +64,8 @@ pub struct Config {
     /// The broker that this server shares topics over with others. Default: none, every topic is
     /// this server's own.
     pub broker: Option<BrokerConfig>,
+    /// The backend that events are sent to by HTTP. Default: none.
+    pub backend: Option<BackendConfig>,
     /// How repeated messages are told from new ones.
     pub intake: Intake,
     /// How sessions leave a server that drains.
@@ -318,6 +322,7 @@ impl Default for Config {
             signing: None,
             topics: Topics::default(),
             broker: None,
+            backend: None,
             intake: Intake::default(),
             drain: Drain::default(),
             compression: Compression::default(),

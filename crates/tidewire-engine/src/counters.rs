@@ -4,6 +4,12 @@
 //! load and a store without a lock, and a [`Snapshot`] is taken without stopping anybody: each of
 //! its numbers is exact, but they may be some messages apart from each other while the shard works.
 
+mod histogram;
+mod timings;
+
+pub use histogram::{BOUNDS_NS, Histogram, HistogramSnapshot};
+pub use timings::{TIMINGS, Timing, Timings, TimingsSnapshot};
+
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,6 +73,8 @@ macro_rules! counters {
         #[repr(align(128))]
         pub struct Counters {
             $(#[doc = concat!($help, ".")] pub $name: Counter,)+
+            /// Histograms of durations; no part of [`Snapshot`].
+            pub timings: Timings,
         }
 
         /// The counters of one shard, or the sum of several, at one moment.
@@ -184,7 +192,7 @@ counters! {
     work_peak_us, Gauge, "Largest measured work of one connection in one turn of a shard, in microseconds, summed over the shards";
     delivery_peak_us, Gauge, "Largest measured delivery work of a shard in one turn, in microseconds, summed over the shards";
     sessions_closed_by_peer, Counter, "Sessions ended by a close of the peer";
-    sessions_closed_by_us, Counter, "Sessions ended by a close of the server";
+    sessions_closed_by_server, Counter, "Sessions ended by a close of the server";
     sessions_lost, Counter, "Sessions whose connection ended without a close";
     tls_failures, Counter, "Connections ended by an error of TLS";
     drained_connections, Counter, "Sessions closed by a drain";

@@ -30,11 +30,13 @@ struct Readme;
 
 pub mod apps;
 pub mod auth;
+mod backend;
 mod clock;
 mod cluster;
 mod config;
 pub mod counters;
 mod handle;
+mod keys;
 mod limits;
 mod live;
 mod model;
@@ -52,6 +54,10 @@ mod topics;
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
 pub use auth::{hosts, token};
+pub use config::backend::{
+    BackendAway, BackendConfig, BackendEvent, BackendEvents, BackendSecret, BackendUrl,
+    InvalidBackendUrl,
+};
 pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
@@ -61,14 +67,16 @@ pub use handle::Handle;
 pub use limits::rate;
 pub use model::calls::{Call, CallFailure, NewCall};
 pub use model::queries::{
-    ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed, PresentMember,
-    SyncRequest, TopicInfo, TopicPresence, TopicQuery,
+    ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
+    PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
+pub use model::url::{HttpUrl, InvalidHttpUrl};
 pub use model::{
-    CloseReason, ConnectionKey, Encoding, InvalidConnectionKey, Message, Outgoing, Peer, Position,
-    ReloadFunction, Reloaded, SendError, ServerFailure, ShardHealth,
+    CloseReason, ConnectionKey, Encoding, GivenSetting, InvalidConnectionKey, Message, Outgoing,
+    Peer, Position, ReloadFunction, Reloaded, SendError, ServerFailure, SettingsFunction,
+    ShardHealth,
 };
-pub use server::{ReloadError, Reloader, Server, StartError};
+pub use server::{ListeningSockets, ReloadError, Reloader, Server, StartError};
 pub use session::application::Application;
 pub use session::context::Context;
 pub use state::calls::Responder;
@@ -76,7 +84,7 @@ pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
-pub use topics::broker::BrokerHealth;
+pub use topics::broker::{BrokerHealth, ClusterNode};
 pub use topics::config::{GroupOverload, Scope, TopicLimits, TopicRule, Topics};
 pub use topics::error::{BrokerUnavailable, ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};

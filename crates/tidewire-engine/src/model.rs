@@ -1,6 +1,7 @@
 //! The engine's vocabulary: connections, messages, positions and the health of shards.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,11 +14,14 @@ use tidewire_wire::session::GapRange;
 pub(crate) mod calls;
 pub(crate) mod inbox;
 pub(crate) mod queries;
+pub(crate) mod url;
 
-/// Names a connection of a server, for as long as it runs.
+/// Names a connection of a server, for as long as the server runs. With a broker it also names the server, so that the
+/// other servers that share the broker reach the connection, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionKey {
-    pub(crate) shard: u32,
+    /// The server in the upper 48 bits, 0 without a broker; the shard in the lower 16.
+    place: u64,
     pub(crate) id: ConnectionId,
 }
 
@@ -40,6 +44,26 @@ pub struct Reloaded {
     pub changed: Vec<&'static str>,
     /// Options with other values, which hold only after the next start.
     pub needs_restart: Vec<&'static str>,
+}
+
+/// An option that was given to a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GivenSetting {
+    /// The option.
+    pub name: &'static str,
+    /// Its value; not that of a secret.
+    pub value: String,
+    /// Where it was given, such as `--shards` or `tidewire.toml:7: shards`.
+    pub source: String,
+}
+
+/// What lists the options that were given to a program, and that hold now.
+pub struct SettingsFunction(pub Box<dyn Fn() -> Vec<GivenSetting> + Send + Sync>);
+
+impl fmt::Debug for SettingsFunction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SettingsFunction(..)")
+    }
 }
 
 /// What reads the configuration of a server again, from where its program has it. An error says why everything is as it
@@ -152,39 +176,88 @@ impl ShardWaker {
     }
 }
 
-/// A key as text: the shard and a number, `3-4294967297`.
+impl ConnectionKey {
+    /// `server` has 48 bits, a shard 16.
+    pub(crate) fn new(server: u64, shard: u32, id: ConnectionId) -> Self {
+        Self {
+            place: server << SHARD_BITS | u64::from(shard) & SHARD_MASK,
+            id,
+        }
+    }
+
+    /// The server, 0 without a broker.
+    pub(crate) fn server(self) -> u64 {
+        self.place >> SHARD_BITS
+    }
+
+    pub(crate) fn shard(self) -> u32 {
+        (self.place & SHARD_MASK) as u32
+    }
+}
+
+const SHARD_BITS: u32 = 16;
+const SHARD_MASK: u64 = (1 << SHARD_BITS) - 1;
+
+/// The digits of a server in a key.
+const SERVER_DIGITS: usize = 12;
+
+/// A key as text: the shard and a number, `3-4294967297`; with a broker the server before them,
+/// `n0123456789ab-3-4294967297`.
 impl fmt::Display for ConnectionKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}-{}", self.shard, self.id.to_u64())
+        if self.server() != 0 {
+            write!(formatter, "n{:0SERVER_DIGITS$x}-", self.server())?;
+        }
+        write!(formatter, "{}-{}", self.shard(), self.id.to_u64())
     }
 }
 
 /// A text that is no [`ConnectionKey`]: the caller's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a connection is written as two numbers with a hyphen, such as 0-4294967297")]
+#[error(
+    "a connection is written as two numbers with a hyphen, such as 0-4294967297, with a broker behind its server, such \
+     as n0123456789ab-0-4294967297"
+)]
 pub struct InvalidConnectionKey;
 
 impl FromStr for ConnectionKey {
     type Err = InvalidConnectionKey;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (shard, number) = text.split_once('-').ok_or(InvalidConnectionKey)?;
+        let (server, rest) = match text.strip_prefix('n') {
+            Some(named) => {
+                let (digits, rest) = named.split_once('-').ok_or(InvalidConnectionKey)?;
+                let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                if digits.len() != SERVER_DIGITS || !digits.bytes().all(is_digit) {
+                    return Err(InvalidConnectionKey);
+                }
+                let server = u64::from_str_radix(digits, 16).map_err(|_| InvalidConnectionKey)?;
+                (server, rest)
+            }
+            None => (0, text),
+        };
+        let (shard, number) = rest.split_once('-').ok_or(InvalidConnectionKey)?;
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number(shard) || !is_number(number) {
             return Err(InvalidConnectionKey);
         }
-        let shard = shard.parse().map_err(|_| InvalidConnectionKey)?;
+        let shard: u16 = shard.parse().map_err(|_| InvalidConnectionKey)?;
         let number = number.parse().map_err(|_| InvalidConnectionKey)?;
-        Ok(Self {
-            shard,
-            id: ConnectionId::from_u64(number),
-        })
+        let id = ConnectionId::from_u64(number);
+        Ok(Self::new(server, shard.into(), id))
     }
 }
 
 impl Serialize for ConnectionKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ConnectionKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -236,12 +309,24 @@ mod tests {
 
     #[test]
     fn a_key_is_read_as_it_is_written() {
-        let key = ConnectionKey {
-            shard: 63,
-            id: ConnectionId::from_u64(u64::MAX),
-        };
-        assert_eq!(key.to_string(), "63-18446744073709551615");
-        assert_eq!(key.to_string().parse(), Ok(key));
+        let id = ConnectionId::from_u64(u64::MAX);
+        let server = 0xfedc_ba98_7654;
+        for (key, text) in [
+            (ConnectionKey::new(0, 63, id), "63-18446744073709551615"),
+            (
+                ConnectionKey::new(server, 63, id),
+                "nfedcba987654-63-18446744073709551615",
+            ),
+            (
+                ConnectionKey::new(1, 0, id),
+                "n000000000001-0-18446744073709551615",
+            ),
+        ] {
+            assert_eq!(key.to_string(), text);
+            assert_eq!(text.parse(), Ok(key));
+            let json = serde_json::to_string(&key).expect("a text");
+            assert_eq!(serde_json::from_str::<ConnectionKey>(&json).ok(), Some(key));
+        }
         for text in [
             "",
             "-",
@@ -252,7 +337,13 @@ mod tests {
             "+1-2",
             "1-+2",
             "1- 2",
-            "4294967296-1",
+            "65536-1",
+            "n1-0-1",
+            "n00000000000g-0-1",
+            "n00000000000A-0-1",
+            "n+00000000001-0-1",
+            "n000000000001-1",
+            "n000000000001",
         ] {
             assert_eq!(
                 text.parse::<ConnectionKey>(),

@@ -18,6 +18,7 @@
 
 mod advice;
 mod auth;
+mod backend;
 mod cluster;
 mod front;
 mod given;
@@ -105,7 +106,8 @@ impl Settings {
         plain::set(self, &mut config);
         listen::set(self, &mut config)?;
         front::set(self, &mut config)?;
-        config.auth = auth::auth(self, config.protocol)?;
+        config.backend = backend::backend(self)?;
+        config.auth = auth::auth(self, &config)?;
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
         config.broker = cluster::broker(self)?;

@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::cluster::exchange::Exchange;
 use crate::config::Config;
 use crate::handle::Handle;
+use crate::server::neighbour::ThisServer;
 use crate::server::{StartError, assemble};
 use crate::session::application::Application;
 use crate::topics::broker::Broker;
@@ -70,9 +71,11 @@ pub fn shards_with_link<A: Application>(
     let (broker, mut exchange) = Cluster::simulated(broker, &config.topics.limits, seed);
     let shared = broker as Arc<dyn Broker>;
     let (shards, handle) = assemble(config, application, seeded(seed), Some(shared))?;
-    let control = handle.clone();
-    let obey = move |command| control.obey(command);
-    exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(obey));
+    let this = ThisServer {
+        handle: handle.clone(),
+        address: String::new(),
+    };
+    exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(this));
     Ok((shards, handle, SimulatedLink { exchange }))
 }
 

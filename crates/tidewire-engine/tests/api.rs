@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may end in a panic")]
 
 mod common;
+#[path = "api/connections.rs"]
+mod connections;
+#[path = "api/requests.rs"]
+mod requests;
 
 use common::api::{config_with_api, get, http, open, post, server, with_key};
 use common::topics::{next, subscribe};

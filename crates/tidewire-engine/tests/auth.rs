@@ -194,7 +194,7 @@ fn issuer_and_audience_are_checked_if_configured() {
 #[test]
 fn keys_rotate() {
     let mut config = AuthConfig::new(EC.1.clone());
-    config.key.kid = Some("new".to_owned());
+    config.key.as_mut().unwrap().kid = Some("new".to_owned());
     config.previous_key = Some(AuthKey {
         material: secret(1),
         kid: Some("old".to_owned()),
@@ -338,9 +338,9 @@ fn secrets_are_not_shown() {
     let secret = b"do-not-show-this-secret-anywhere".to_vec();
     let as_numbers = format!("{:?}", &secret[..8]);
     let mut config = AuthConfig::new(KeyMaterial::Hs256(secret));
-    config.previous_key = Some(config.key.clone());
+    config.previous_key.clone_from(&config.key);
     let verifier = Verifier::new(&config).unwrap();
-    let key = SigningKey::new(&config.key.material).unwrap();
+    let key = SigningKey::new(&config.key.as_ref().unwrap().material).unwrap();
     let shown = format!("{config:?} {verifier:?} {key:?}");
     assert!(!shown.contains("do-not-show"), "{shown}");
     assert!(

@@ -238,6 +238,9 @@ fn an_id_is_published_once_by_whichever_server() {
 fn nothing_is_lost_while_redis_is_killed_and_started_again() {
     let mut redis = RedisServer::start("--appendonly yes --appendfsync always");
     let mut durable = config(&redis);
+    // 1,000 kills take minutes, in which these clients answer no pings.
+    durable.limits.ping_interval_ms = 3_600_000;
+    durable.limits.idle_timeout_ms = 3_600_000;
     if let Some(broker) = &mut durable.broker {
         broker.is_durable = true;
         broker.wait_ms = 30_000;

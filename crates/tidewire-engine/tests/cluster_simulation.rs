@@ -11,7 +11,7 @@ use common::topics::open_topics;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::simulation::{SimulatedLink, shards_with_link};
 use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, TopicRule};
@@ -37,11 +37,14 @@ enum Fate {
 fn config(is_durable: bool) -> Config {
     let mut config = open_topics();
     config.limits.rate_limit_capacity = 0;
+    config.limits.ping_interval_ms = 600_000;
+    config.limits.idle_timeout_ms = 1_200_000;
     let mut broker = BrokerConfig::new(BrokerAddress::parse("redis://model").expect("a URL"));
     broker.is_durable = is_durable;
     config.broker = Some(broker);
     config.topics.rules = vec![TopicRule {
         history: Some(HistoryLimits::of(100_000)),
+        presence: true,
         ..TopicRule::new("h.>")
     }];
     config
@@ -66,6 +69,8 @@ struct World<H: Handler> {
     nodes: Vec<Node<H>>,
     ms: u64,
     away_until_ms: u64,
+    /// A server that has ended without a word.
+    dead: Option<usize>,
 }
 
 fn world(seed: u64, fate: Fate) -> World<impl Handler> {
@@ -94,6 +99,7 @@ fn world(seed: u64, fate: Fate) -> World<impl Handler> {
         nodes: nodes.collect(),
         ms: 0,
         away_until_ms: 0,
+        dead: None,
     }
 }
 
@@ -116,7 +122,8 @@ impl<H: Handler> World<H> {
         while self.ms < end {
             self.ms += 2;
             self.redis.set_time(START_UNIX_MS + self.ms);
-            for node in 0..self.nodes.len() {
+            let dead = self.dead;
+            for node in (0..self.nodes.len()).filter(|node| dead != Some(*node)) {
                 self.nodes[node].driver.run_until(self.ms);
                 self.carry(node);
                 let now = self.now();
@@ -204,6 +211,14 @@ impl<H: Handler> World<H> {
         }
     }
 
+    /// A server ends without a word.
+    fn kill(&mut self, node: usize) {
+        self.dead = Some(node);
+        for wire in self.nodes[node].wires.iter_mut().filter_map(Option::take) {
+            self.redis.close(wire.client);
+        }
+    }
+
     /// Redis ends; all connections do.
     fn restart(&mut self, keeps_data: bool) {
         let data = keeps_data.then(|| self.redis.snapshot());
@@ -220,6 +235,8 @@ struct Follower {
     position: Option<(Value, u64)>,
     /// A gap was told, or the recovery was incomplete: what comes next need not join.
     may_miss: bool,
+    /// Whether the last event of each user was that it joined.
+    present: HashMap<String, bool>,
 }
 
 /// What all clients have seen and what publishers were told.
@@ -258,6 +275,12 @@ impl Follower {
                 Some("publication_gap") => {
                     assert_eq!(message["p"]["reason"], "broker", "{message}");
                     self.may_miss = true;
+                }
+                Some(kind @ ("presence_join" | "presence_leave")) => {
+                    let user = message["p"]["user_id"].as_str().expect("a user").to_owned();
+                    let is_join = kind == "presence_join";
+                    let before = self.present.insert(user, is_join);
+                    assert_ne!(before, Some(is_join), "twice: {message}");
                 }
                 Some("subscription_update") => {
                     let was_in = self.is_in;
@@ -316,6 +339,7 @@ fn run(seed: u64, fate: Fate) {
             is_in: false,
             position: None,
             may_miss: false,
+            present: HashMap::new(),
         })
         .collect();
     world.run(500);
@@ -343,6 +367,7 @@ fn run(seed: u64, fate: Fate) {
                 follower.read(&mut log);
                 follower.client.end.reset();
                 (follower.client, follower.node, follower.is_in) = (client, node, false);
+                follower.present.clear();
                 follower.subscribe();
             }
             _ => {}
@@ -373,6 +398,62 @@ fn run(seed: u64, fate: Fate) {
         .iter_mut()
         .for_each(|client| hear(client, &mut log));
     check(&world.redis, &followers, &log, (fate, published));
+    check_presence(&mut world, &mut publishers, &mut followers, &mut log);
+}
+
+/// Every server knows the same users: those of all followers, but for a server that has ended.
+fn check_presence<H: Handler>(
+    world: &mut World<H>,
+    publishers: &mut [SimulatedClient],
+    followers: &mut [Follower],
+    log: &mut Log,
+) {
+    let everybody = who_is_there(world, publishers);
+    assert_eq!(everybody.len(), followers.len(), "{everybody:?}");
+    let dead = world.random.random_range(0..3);
+    world.kill(dead);
+    // Its lease, and the next probe of another.
+    world.run(15_000);
+    let left = who_is_there(world, publishers);
+    let living = followers.iter_mut().filter(|it| it.node != dead);
+    let living: Vec<_> = living.collect();
+    assert_eq!(left.len(), living.len(), "{left:?}");
+    for follower in living {
+        follower.read(log);
+        for (user, is_there) in &follower.present {
+            assert_eq!(*is_there, left.contains(user), "{user}");
+        }
+        let mut gone = everybody.difference(&left);
+        assert!(gone.all(|user| follower.present.get(user) == Some(&false)));
+    }
+}
+
+/// The users on the topic, of which all living servers must know the same.
+fn who_is_there<H: Handler>(
+    world: &mut World<H>,
+    clients: &mut [SimulatedClient],
+) -> BTreeSet<String> {
+    let dead = world.dead;
+    let asked: Vec<usize> = (0..clients.len())
+        .filter(|node| dead != Some(*node))
+        .collect();
+    for node in &asked {
+        let request = json!({"t": "presence_request", "p": {"topics": [TOPIC]}});
+        clients[*node].receive_json();
+        clients[*node].send(&request);
+    }
+    world.run(2_000);
+    let known = asked.iter().map(|node| {
+        let answers = clients[*node].receive_json();
+        let answer = answers.iter().find(|it| it["t"] == "presence_response");
+        let topic = &answer.expect("an answer")["p"]["topics"][TOPIC];
+        let members = topic["members"].as_object().expect("members");
+        assert_eq!(topic["connections"], members.len(), "{topic}");
+        members.keys().cloned().collect::<BTreeSet<String>>()
+    });
+    let known: Vec<_> = known.collect();
+    assert!(known.iter().all(|users| *users == known[0]), "{known:?}");
+    known[0].clone()
 }
 
 fn publish(client: &SimulatedClient, number: u64) {

@@ -69,7 +69,7 @@ fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
     );
     assert_eq!(
         (
-            counters.sessions_closed_by_us,
+            counters.sessions_closed_by_server,
             counters.handshakes_in_progress
         ),
         (6, 0)
@@ -155,7 +155,7 @@ fn a_peer_that_does_not_answer_the_close_is_cut() {
     handle.start_drain();
     assert!(matches!(client.next(), Said::Close(Some(4300), _)));
     assert!(matches!(client.next(), Said::End | Said::Reset));
-    assert_eq!(assert_settled(&handle).sessions_closed_by_us, 1);
+    assert_eq!(assert_settled(&handle).sessions_closed_by_server, 1);
     assert_eq!(server.drain(Duration::from_secs(30)), 0);
 }
 

@@ -141,7 +141,7 @@ fn each_broken_rule_is_1002() {
     }
     let counters = assert_settled(&server.handle());
     assert_eq!(
-        (counters.protocol_errors, counters.sessions_closed_by_us),
+        (counters.protocol_errors, counters.sessions_closed_by_server),
         (count, count)
     );
 }

@@ -60,7 +60,10 @@ fn nothing_random_breaks_the_server() {
         ("messages_refused_size", counters.messages_refused_size),
         ("sessions_lost", counters.sessions_lost),
         ("sessions_closed_by_peer", counters.sessions_closed_by_peer),
-        ("sessions_closed_by_us", counters.sessions_closed_by_us),
+        (
+            "sessions_closed_by_server",
+            counters.sessions_closed_by_server,
+        ),
     ] {
         assert!(count > 20, "{name}: {count}");
     }

@@ -191,7 +191,7 @@ fn other_threads_send_and_close() {
     }
     let counters = assert_settled(&handle);
     assert_eq!(
-        (counters.sessions_closed_by_us, counters.messages_sent),
+        (counters.sessions_closed_by_server, counters.messages_sent),
         (8, 24)
     );
 }

@@ -129,7 +129,7 @@ fn a_peer_that_never_reads_ends_by_the_idle_timeout() {
         server.handle().counters().idle_timeouts == 1
     });
     let counters = assert_settled(&server.handle());
-    assert_eq!(counters.sessions_closed_by_us, 1);
+    assert_eq!(counters.sessions_closed_by_server, 1);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn sends_to_a_peer_that_never_reads_overflow_its_outbox() {
 #[test]
 fn a_peer_that_reads_slowly_is_not_silent() {
     let mut config = raw_config();
-    config.limits.idle_timeout_ms = 2_000;
+    config.limits.idle_timeout_ms = 4_000;
     config.limits.outbox_bytes_max = 128 * 1024 * 1024;
     let (server, seen) = announcing(config);
     let mut slow = connect(&server);
@@ -214,9 +214,10 @@ fn a_peer_that_reads_slowly_is_not_silent() {
     });
     for number in 0..48 {
         assert!(slow.next() == Said::Binary(vec![7; 1024 * 1024]));
+        // All of it lasts longer than the timeout, a message much less.
         // What the kernel holds in the end it has taken from the server long before.
         if number < 32 {
-            std::thread::sleep(Duration::from_millis(80));
+            std::thread::sleep(Duration::from_millis(150));
         }
     }
     assert_eq!(server.handle().counters().idle_timeouts, 0);

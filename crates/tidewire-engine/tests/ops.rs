@@ -9,7 +9,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidewire_engine::counters::{Counters, METRICS, MetricKind, Snapshot};
+use tidewire_engine::counters::{
+    BOUNDS_NS, Counters, METRICS, MetricKind, Snapshot, TIMINGS, TimingsSnapshot,
+};
 use tidewire_engine::ops::{CONNECTIONS_MAX, Ops, OpsSource};
 
 #[test]
@@ -56,6 +58,7 @@ fn metrics_are_in_the_text_format_of_prometheus() {
     let (ops, source) = start();
     source.shards[1].bytes_sent.add(u64::MAX);
     source.shards[0].connections_open.add(3);
+    source.shards[0].work_peak_us.set(2_500);
     let answer = get(&ops, "/metrics");
     assert_eq!(
         answer.headers["content-type"],
@@ -68,8 +71,12 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         } else {
             ""
         };
+        let (name, suffix) = match metric.name.strip_suffix("_us") {
+            Some(name) => (name, "_seconds"),
+            None => (metric.name, suffix),
+        };
         for shard in 0..2 {
-            let sample = format!("tidewire_{}{suffix}{{shard=\"{shard}\"}}", metric.name);
+            let sample = format!("tidewire_{name}{suffix}{{shard=\"{shard}\"}}");
             assert!(samples.contains_key(&sample), "{sample}");
         }
     }
@@ -78,6 +85,7 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         "18446744073709551615"
     );
     assert_eq!(samples["tidewire_connections_open{shard=\"0\"}"], "3");
+    assert_eq!(samples["tidewire_work_peak_seconds{shard=\"0\"}"], "0.0025");
     assert_eq!(samples["tidewire_ready"], "1");
     assert_eq!(samples["tidewire_uptime_seconds"], "12.5");
     assert_eq!(samples["tidewire_start_time_seconds"], "1700000000.25");
@@ -88,6 +96,29 @@ fn metrics_are_in_the_text_format_of_prometheus() {
             .count(),
         1
     );
+}
+
+#[test]
+fn histograms_are_cumulative() {
+    let (ops, source) = start();
+    let timings = &source.shards[1].timings;
+    for micros in [10, 20, 20, 60_000_000] {
+        let duration = Duration::from_micros(micros);
+        timings.handshake_duration.record(duration);
+    }
+    let samples = parse_prometheus(&get(&ops, "/metrics").body);
+    let name = "tidewire_handshake_duration_seconds";
+    let bucket = |le: &str| &samples[&format!("{name}_bucket{{shard=\"1\",le=\"{le}\"}}")];
+    let counts = ["0.00001", "0.000025", "0.5", "10", "+Inf"].map(bucket);
+    assert_eq!(counts, ["1", "3", "3", "3", "4"]);
+    assert_eq!(samples[&format!("{name}_count{{shard=\"1\"}}")], "4");
+    assert_eq!(samples[&format!("{name}_sum{{shard=\"1\"}}")], "60.00005");
+    assert_eq!(samples[&format!("{name}_count{{shard=\"0\"}}")], "0");
+    for timing in TIMINGS {
+        let start = format!("tidewire_{}_seconds_bucket{{", timing.name);
+        let buckets = samples.keys().filter(|sample| sample.starts_with(&start));
+        assert_eq!(buckets.count(), 2 * (BOUNDS_NS.len() + 1), "{start}");
+    }
 }
 
 #[test]
@@ -320,6 +351,11 @@ impl OpsSource for Source {
         self.shards.iter().map(Counters::snapshot).collect()
     }
 
+    fn timings(&self) -> Vec<TimingsSnapshot> {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.timings.snapshot()).collect()
+    }
+
     fn uptime_s(&self) -> f64 {
         12.5
     }
@@ -437,7 +473,7 @@ fn parse_prometheus(text: &str) -> HashMap<String, String> {
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
             assert_eq!(name, helped);
-            assert!(matches!(kind, "counter" | "gauge"), "{line}");
+            assert!(matches!(kind, "counter" | "gauge" | "histogram"), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             assert_eq!(
                 kinds.insert(name.to_owned(), kind.to_owned()),
@@ -448,7 +484,11 @@ fn parse_prometheus(text: &str) -> HashMap<String, String> {
         } else {
             let (sample, value) = line.rsplit_once(' ').unwrap();
             let name = sample.split('{').next().unwrap();
-            assert_eq!(name, current, "{line}");
+            let parts = ["_bucket", "_sum", "_count"];
+            let family = parts.iter().find_map(|part| name.strip_suffix(part));
+            let is_histogram = kinds.get(&current).is_some_and(|kind| kind == "histogram");
+            let family = family.filter(|_| is_histogram).unwrap_or(name);
+            assert_eq!(family, current, "{line}");
             assert!(
                 name.bytes()
                     .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),

@@ -90,10 +90,10 @@ fn joins_updates_and_leaves_are_told_once_per_user() {
         "unsubscribe"
     );
     hears(&mut ada, "presence_leave", "bob", Value::Null);
-    assert_eq!(server.handle().presence("room.a", 10).users, 1);
+    assert_eq!(server.handle().presence("room.a", 10).unwrap().users, 1);
     drop(ada);
     common::wait_until("nobody is there", || {
-        server.handle().presence("room.a", 10).users == 0
+        server.handle().presence("room.a", 10).unwrap().users == 0
     });
 }
 
@@ -105,5 +105,5 @@ fn data_past_the_limit_is_refused() {
         json!({"action": "subscribe", "topics": ["room.a"], "presence": {"name": "a".repeat(64)}});
     let answer = ada.ask(&json!({"t": "subscription_update", "p": payload}));
     assert_eq!(answer["p"]["code"], "INVALID_SUBSCRIPTION");
-    assert_eq!(server.handle().presence("room.a", 10).users, 0);
+    assert_eq!(server.handle().presence("room.a", 10).unwrap().users, 0);
 }

@@ -10,6 +10,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, AuthKey, KeyMaterial};
+use tidewire_engine::token::{SigningKey, UnusableClaims, check_claims, check_length, sign};
 use tidewire_engine::{Config, Server};
 
 fn hs256() -> AuthConfig {
@@ -53,6 +54,67 @@ fn a_token_comes_in_a_cookie_or_a_header_and_names_the_user() {
         .header("Cookie", "access_token=bad")
         .header("Authorization", format!("Bearer {}", token(json!({}))));
     assert_eq!(both.refused().0, 401);
+}
+
+#[test]
+fn claims_are_checked_before_signing_as_the_server_checks_them() {
+    let server = with_auth(hs256());
+    let key = SigningKey::new(&KeyMaterial::Hs256(SECRET.to_vec())).unwrap();
+    let now = unix_s();
+    let soon = now + 600;
+    let accepted = [
+        json!({"sub": "a", "exp": soon}),
+        json!({"sub": "a", "exp": soon as f64 + 0.5, "iat": "yesterday"}),
+        json!({"sub": "a", "exp": soon, "nbf": now - 600, "aud": ["b"], "role": {"x": 1}}),
+    ];
+    let refused = [
+        (json!({"exp": soon}), UnusableClaims::Missing("sub")),
+        (
+            json!({"sub": "", "exp": soon}),
+            UnusableClaims::Missing("sub"),
+        ),
+        (json!({"sub": "a"}), UnusableClaims::Missing("exp")),
+        (json!({"sub": "a", "exp": null}), UnusableClaims::WrongType),
+        (
+            json!({"sub": "a", "exp": "tomorrow"}),
+            UnusableClaims::WrongType,
+        ),
+        (json!({"sub": 1, "exp": soon}), UnusableClaims::WrongType),
+        (
+            json!({"sub": "a", "exp": soon, "nbf": "now"}),
+            UnusableClaims::WrongType,
+        ),
+        (
+            json!({"sub": "a", "exp": soon, "iss": 1}),
+            UnusableClaims::WrongType,
+        ),
+        (
+            json!({"sub": "a", "exp": now - 600}),
+            UnusableClaims::Expired,
+        ),
+        (json!(["sub", "exp"]), UnusableClaims::WrongType),
+    ];
+    for claims in accepted {
+        assert_eq!(check_claims(&claims.to_string(), now), Ok(()), "{claims}");
+        let token = sign(&claims, &key, None).unwrap();
+        assert_eq!(user(bearer(&server, &token).open()), "a", "{claims}");
+    }
+    for (claims, why) in refused {
+        assert_eq!(check_claims(&claims.to_string(), now), Err(why), "{claims}");
+        if let Ok(token) = sign(&claims, &key, None) {
+            assert_eq!(bearer(&server, &token).refused().0, 401, "{claims}");
+        }
+    }
+    let filled = |bytes: usize| {
+        let claims = json!({"sub": "a", "exp": soon, "filling": "x".repeat(bytes)});
+        sign(&claims, &key, None).unwrap()
+    };
+    assert_eq!(check_length(&filled(5900)), Ok(()));
+    assert_eq!(user(bearer(&server, &filled(5900)).open()), "a");
+    let long = filled(6200);
+    let bytes = long.len();
+    assert_eq!(check_length(&long), Err(UnusableClaims::TooLong { bytes }));
+    assert_eq!(bearer(&server, &long).refused().0, 401);
 }
 
 #[test]
@@ -200,7 +262,7 @@ fn both_keys_are_good_while_they_are_rotated() {
     };
     let new = KeyMaterial::Hs256(SECRET.to_vec());
     let server = with_auth(AuthConfig {
-        key: key(&new, "new"),
+        key: Some(key(&new, "new")),
         previous_key: Some(key(&old, "old")),
         ..hs256()
     });

@@ -279,7 +279,10 @@ fn a_rate_that_comes_and_goes_is_noisy() {
     options.duration = Duration::from_millis(1_600);
     options.timeouts = Timeouts::default();
     let result = &report(&options).results[0];
-    assert_eq!(result.verdict, Verdict::Noisy, "{result:#?}");
+    // On a busy machine the generator itself is in doubt, too, and that comes first.
+    let verdicts = [Verdict::Noisy, Verdict::GeneratorBound];
+    assert!(verdicts.contains(&result.verdict), "{result:#?}");
+    assert!(result.doubts.contains(&"noisy".to_owned()), "{result:#?}");
     assert_eq!(result.rate_series.len(), 1);
 }
 

@@ -56,6 +56,11 @@ pub trait Handler {
         let _ = io;
     }
 
+    /// The end of a loop turn, after its writes: for measuring. Nothing can be sent.
+    fn handle_turn_end(&mut self, io: &Io) {
+        let _ = io;
+    }
+
     /// The time of the next call of [`handle_turn`](Self::handle_turn) without another event, on the clock of
     /// [`std::time::Instant`].
     fn poll_deadline(&self) -> Option<std::time::Instant> {

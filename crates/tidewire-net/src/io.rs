@@ -75,6 +75,8 @@ pub struct Io {
     pub(crate) drained: Vec<ConnectionId>,
     pub(crate) timers: TimerWheel,
     pub(crate) stopping: bool,
+    /// The listeners are to be closed.
+    pub(crate) listens_no_more: bool,
     /// The last accepted connection and its address, which saves a system call.
     pub(crate) accepted: Option<(ConnectionId, SocketAddr)>,
     /// Whether the shard is simulated: the time is set from outside, and there are no real connections.
@@ -87,11 +89,13 @@ pub struct Io {
     /// The memory of all outboxes.
     pub(crate) ledger: Ledger,
     started: Instant,
+    turn_started: Instant,
     now: Now,
 }
 
 impl Io {
     pub(crate) fn new(registry: mio::Registry, config: &ShardConfig) -> Self {
+        let now = Instant::now();
         let mut io = Self {
             registry,
             sockets: Slab::new(),
@@ -103,6 +107,7 @@ impl Io {
             drained: Vec::new(),
             timers: TimerWheel::new(0),
             stopping: false,
+            listens_no_more: false,
             accepted: None,
             #[cfg(feature = "simulation")]
             is_simulated: false,
@@ -114,7 +119,8 @@ impl Io {
             next_generation: 0,
             outbox_bytes_max: config.outbox_bytes_max,
             ledger: Ledger::new(config.outboxes_bytes_max),
-            started: Instant::now(),
+            started: now,
+            turn_started: now,
             now: Now::default(),
         };
         io.read_clocks();
@@ -125,6 +131,12 @@ impl Io {
     #[must_use]
     pub fn now(&self) -> Now {
         self.now
+    }
+
+    /// The precise start of this loop turn. In a simulation, the creation of the shard.
+    #[must_use]
+    pub fn turn_started(&self) -> Instant {
+        self.turn_started
     }
 
     /// The instant of a monotonic time of this shard.
@@ -300,6 +312,12 @@ impl Io {
         self.stopping = true;
     }
 
+    /// Closes the listeners of the shard: it accepts nothing more, from this call on. What waits in the queue of a
+    /// listener is reset by the kernel, unless another process or another shard has the same socket.
+    pub fn stop_listening(&mut self) {
+        self.listens_no_more = true;
+    }
+
     /// Starts a connection. The handler is notified of its success or failure later.
     ///
     /// # Errors
@@ -469,8 +487,9 @@ impl Io {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        self.turn_started = Instant::now();
         self.now = Now {
-            monotonic_ms: self.started.elapsed().as_millis() as u64,
+            monotonic_ms: (self.turn_started - self.started).as_millis() as u64,
             unix_ms: unix.as_millis() as u64,
         };
     }

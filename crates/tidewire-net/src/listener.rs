@@ -1,6 +1,6 @@
 //! Listening sockets, one per shard on the same port.
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
@@ -30,6 +30,37 @@ pub fn bind(address: SocketAddr, shards: usize, backlog: i32) -> io::Result<Vec<
         .collect()
 }
 
+/// Hands listening sockets that exist already to `shards` shards, so that each shard has at least one and no socket is
+/// left out: as many sockets as shards or more are dealt out in turn, fewer are shared. They become non-blocking.
+///
+/// # Errors
+/// What the operating system says, and [`io::ErrorKind::InvalidInput`] if there is no socket or one that does not
+/// listen.
+pub fn deal(sockets: &[TcpListener], shards: usize) -> io::Result<Vec<Vec<TcpListener>>> {
+    if sockets.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "there is no listening socket",
+        ));
+    }
+    for socket in sockets {
+        if !SockRef::from(socket).is_listener()? {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a socket that was given does not listen",
+            ));
+        }
+    }
+    let mut hands: Vec<Vec<TcpListener>> = (0..shards).map(|_| Vec::new()).collect();
+    for index in 0..sockets.len().max(shards) {
+        let socket = &sockets[index % sockets.len()];
+        socket.set_nonblocking(true)?;
+        SockRef::from(socket).set_tcp_nodelay(true)?;
+        hands[index % shards].push(socket.try_clone()?);
+    }
+    Ok(hands)
+}
+
 fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -55,6 +86,20 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_shard_gets_a_socket_and_every_socket_a_shard() {
+        for (sockets, shards) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2)] {
+            let sockets = bind("127.0.0.1:0".parse().unwrap(), sockets, 16).unwrap();
+            let hands = deal(&sockets, shards).unwrap();
+            assert_eq!(hands.len(), shards);
+            assert!(hands.iter().all(|hand| !hand.is_empty()));
+            let dealt = hands.iter().map(Vec::len).sum::<usize>();
+            assert_eq!(dealt, sockets.len().max(shards));
+        }
+        let error = deal(&[], 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn shards_share_a_port_that_strangers_cannot_take() {

@@ -133,6 +133,9 @@ impl<H: Handler> Shard<H> {
 
     /// The work of a turn besides the kernel's events.
     fn turn(&mut self) {
+        if self.io.listens_no_more {
+            self.close_listeners();
+        }
         for index in 0..self.listeners.len() {
             self.accept(index);
         }
@@ -144,6 +147,7 @@ impl<H: Handler> Shard<H> {
         self.settle(&mut room);
         self.handler.handle_turn(&mut self.io);
         self.settle(&mut room);
+        self.handler.handle_turn_end(&self.io);
     }
 
     /// Handles the mail that is there, but not what senders put into the room that this makes, lest

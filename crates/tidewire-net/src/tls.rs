@@ -7,7 +7,9 @@ use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
+pub use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Error, ServerConfig, StreamOwned,
+};
 
 /// The reason why a certificate or key cannot be used: the caller's fault. The files have to be corrected.
 #[derive(Debug, thiserror::Error)]

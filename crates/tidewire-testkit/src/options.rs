@@ -98,6 +98,7 @@ fn value(option: &TableOption, folder: &Path) -> Value {
     let path = folder.join(name);
     let content = match option.name.as_str() {
         "signature_public_key" => PUBLIC_KEY,
+        "jwt_jwks_file" => KEY_SET,
         "api_keys_file" => "backend read,publish 0123456789abcdef\n",
         _ => "0123456789abcdef0123456789abcdef\n",
     };
@@ -116,7 +117,14 @@ struct Group {
 }
 
 /// Options one of which has to be given.
-const KEYS: &[&str] = &["no_auth", "jwt_secret", "jwt_secret_file", "jwt_public_key"];
+const KEYS: &[&str] = &[
+    "no_auth",
+    "jwt_secret",
+    "jwt_secret_file",
+    "jwt_public_key",
+    "jwt_jwks_file",
+    "jwt_jwks_url",
+];
 
 /// Options that have an effect only where tokens are checked, besides those that begin with `jwt`.
 const OF_TOKENS: &[&str] = &[
@@ -133,5 +141,9 @@ const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
     MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEczs0MHjtsk9OPcN2J8jB211HGMqb\n\
     uVw9gwgSili0IDjlEvP2Hawvh0qo6TR+bd68/lSqRfmZxl5vd5Gviu0GvQ==\n\
     -----END PUBLIC KEY-----\n";
+
+/// The key of RFC 8037, appendix A.2.
+const KEY_SET: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"2025-01","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}
+"#;
 
 const TABLE: &str = include_str!("../../../options/server.json");

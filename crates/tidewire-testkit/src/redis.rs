@@ -1,4 +1,5 @@
-//! A `redis-server` of the test's own, on a Unix socket in a temporary folder.
+//! A `redis-server` of the test's own, on a Unix socket in a temporary folder. The variable `TIDEWIRE_REDIS_SERVER`
+//! names another program, such as `valkey-server`.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -18,7 +19,7 @@ impl RedisServer {
     /// With these arguments of `redis-server`, such as `--appendonly yes`.
     ///
     /// # Panics
-    /// Debian's package redis-server is not installed.
+    /// Debian's package redis-server is not installed, or the program that the variable names.
     #[must_use]
     pub fn start(options: &str) -> Self {
         let mut server = Self {
@@ -35,7 +36,7 @@ impl RedisServer {
     /// # Panics
     /// It does not start.
     pub fn run(&mut self) {
-        let child = Command::new("redis-server")
+        let child = Command::new(program())
             .args(["--port", "0", "--save", "", "--unixsocket"])
             .arg(self.socket())
             .arg("--dir")
@@ -86,6 +87,11 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Redis, or another server that speaks as it does, such as Valkey's.
+fn program() -> String {
+    std::env::var("TIDEWIRE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 const START_TIME: Duration = Duration::from_secs(60);

@@ -1,10 +1,10 @@
 //! The JSON reader of the whole protocol: search, validation and evaluation share one scanner.
 //!
-//! - [`scan`]: the ends of strings and values.
-//! - [`fields`]: the members of an object and the elements of an array, without their content.
-//! - [`strict`]: a walk that validates the whole text.
+//! - `scan`: the ends of strings and values.
+//! - `fields`: the members of an object and the elements of an array, without their content.
+//! - `strict`: a walk that validates the whole text.
 //! - [`Cursor`]: a walk that trusts the text and reads values, for filters.
-//! - [`text`]: unescaping and escaping of strings.
+//! - `text`: unescaping and escaping of strings.
 
 mod cursor;
 pub(crate) mod fields;

@@ -127,8 +127,8 @@ const SERVER_OPTIONS: &str = r#"
 class ServerOptions(TypedDict, total=False):
     """The options of a server, with the names and units of `tidewire serve`. `None` is the default of each.
 
-    Protocol version 1 needs a key to check tokens with (`jwt_secret`, `jwt_secret_file` or `jwt_public_key`), or
-    `no_auth=True`. Limits hold per connection unless their description says otherwise.
+    Protocol version 1 needs a key to check tokens with (such as `jwt_secret_file`, `jwt_public_key` or
+    `jwt_jwks_url`), or `no_auth=True`. Limits hold per connection unless their description says otherwise.
     """
 
 "#;

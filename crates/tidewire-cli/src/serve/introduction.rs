@@ -1,9 +1,9 @@
 //! What a server does, in a few lines for the person who starts it: addresses, who may connect, limits, what to do next.
 
 use std::net::SocketAddr;
-use tidewire_engine::auth::AuthConfig;
+use tidewire_engine::auth::{AuthConfig, KeySetSource};
 use tidewire_engine::settings::Settings;
-use tidewire_engine::{AccessRules, Config, OriginPolicy, Protocol};
+use tidewire_engine::{AccessRules, BackendAway, BackendEvent, Config, OriginPolicy, Protocol};
 
 /// Where a server listens: what is configured, or what was taken.
 pub(super) struct Addresses {
@@ -23,10 +23,11 @@ pub(super) fn text(settings: &Settings, config: &Config, addresses: &Addresses) 
         ("users", users(config)),
         ("pages", pages(&config.origins)),
         ("topics", topics(config)),
+        ("backend", backend(config)),
         ("limits", limits(config)),
         ("operations", operations(config, addresses.operations)),
     ];
-    for (name, line) in lines {
+    for (name, line) in lines.into_iter().filter(|(_, line)| !line.is_empty()) {
         out.push_str(&format!("  {name:<11} {line}\n"));
     }
     out
@@ -91,14 +92,38 @@ fn clients(config: &Config, address: SocketAddr) -> String {
 }
 
 fn users(config: &Config) -> String {
+    let backend = config.backend.as_ref();
+    let is_asked = backend.is_some_and(|backend| backend.events.has(BackendEvent::Connect));
     match &config.auth {
+        None if is_asked => "those whom the backend accepts".to_owned(),
         None => "everybody, without a token".to_owned(),
         Some(auth) => format!(
-            "those with a token ({}) in {}",
-            auth.key.material.algorithm_name(),
-            token_places(auth)
+            "those with a token ({}) in {}{}",
+            key_names(auth),
+            token_places(auth),
+            if is_asked {
+                ", whom the backend accepts"
+            } else {
+                ""
+            }
         ),
     }
+}
+
+/// The keys that tokens are checked with.
+fn key_names(auth: &AuthConfig) -> String {
+    match (&auth.key, &auth.key_set) {
+        (Some(key), _) => key.material.algorithm_name().to_owned(),
+        (None, Some(KeySetSource::Url(source))) => {
+            format!("keys from {}", without_query(&source.url.to_string()))
+        }
+        (None, _) => "keys of a file".to_owned(),
+    }
+}
+
+/// Some services expect a token in the query of a URL.
+fn without_query(url: &str) -> &str {
+    url.split_once('?').map_or(url, |(before, _)| before)
 }
 
 fn token_places(auth: &AuthConfig) -> String {
@@ -152,6 +177,29 @@ fn topics(config: &Config) -> String {
         text.push_str(&format!("; the claim `{claim}` of a token replaces this"));
     }
     text
+}
+
+/// Empty without a backend.
+fn backend(config: &Config) -> String {
+    let Some(backend) = &config.backend else {
+        return String::new();
+    };
+    let events = BackendEvent::ALL.into_iter();
+    let events = events.filter(|event| backend.events.has(*event));
+    let events: Vec<_> = events.map(BackendEvent::name).collect();
+    let signed = match backend.secret {
+        Some(_) => "signed",
+        None => "not signed (--backend-secret-file signs them)",
+    };
+    let away = match backend.away {
+        BackendAway::Refuse => "refused",
+        BackendAway::Allow => "allowed",
+    };
+    format!(
+        "{} gets {}, {signed}; without its answer clients are {away}",
+        backend.url,
+        events.join(", ")
+    )
 }
 
 fn limits(config: &Config) -> String {

@@ -4,6 +4,10 @@ mod introduction;
 mod log;
 mod options;
 mod reload;
+mod signals;
+mod sockets;
+mod successor;
+mod supervisor;
 
 pub(crate) use options::ServeFlags;
 
@@ -11,12 +15,16 @@ use crate::failure::Failure;
 use crate::{print, stop};
 use introduction::Addresses;
 use reload::Configuration;
-use std::io::{IsTerminal as _, Write as _};
+use signals::Signals;
+use sockets::Inheritance;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
+use successor::{Progress, Succession, Successor};
+use supervisor::Supervisor;
 use tidewire_engine::settings::Settings;
-use tidewire_engine::{Config, Handle, Server, ServerFailure, StartError, apps};
+use tidewire_engine::{Config, ListeningSockets, Server, ServerFailure, StartError, apps};
 use tidewire_load::fleet::preflight;
 
 /// Serves until a signal, drains, and returns the exit code.
@@ -33,35 +41,147 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     if flags.print_config {
         return print(&printed(&settings, &config)).map(|()| 0);
     }
-    let stop = stop::on_signals()?;
-    let hangup = reload::on_hangup()?;
+    // Before anything else opens files, as the sockets are found by the numbers of their descriptors.
+    let mut inheritance = Inheritance::take()?;
+    let succession = Succession::new(inheritance.are_kept);
+    let signals = Signals::watch()?;
     if flags.stop_with_stdin {
-        stop::with_stdin(&stop);
+        stop::with_stdin(&signals.stop);
     }
     // A connection is an open file, and the limit that is in force is often only 1,024.
     preflight::raise_open_files();
     preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
     let ops_listen = config.ops_listen;
-    let server = start(config.clone(), &settings).map_err(|error| explain(&error, ops_listen))?;
+    let sockets = std::mem::take(&mut inheritance.sockets);
+    let server =
+        start(sockets, config.clone(), &settings).map_err(|error| explain(&error, ops_listen))?;
     let configuration = Configuration::of(&server, flags, &settings, log_level);
     introduce(&settings, &config, &server)?;
-    if let Some(failure) = wait(&stop, &hangup, &server.handle(), &configuration) {
-        drop(server);
-        return Err(Failure::run(failure));
-    }
-    let open = server.handle().connections();
-    // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
-    let _ = print(&format!("draining, sessions: {open}\n"));
-    let timeout = Duration::from_millis(configuration.drain_timeout_ms());
-    let left = server.drain(timeout);
-    let _ = print(&format!("stopped, sessions left: {left}\n"));
-    Ok(0)
+    inheritance.take_over();
+    let mut running = Running {
+        server,
+        configuration,
+        succession,
+        supervisor: Supervisor::from_environment(),
+    };
+    running
+        .supervisor
+        .serves(&running.server.address().to_string());
+    let end = running.wait(&signals);
+    running.end(end, inheritance.are_kept)
 }
 
-fn start(config: Config, settings: &Settings) -> Result<Server, StartError> {
+fn start(
+    sockets: ListeningSockets,
+    config: Config,
+    settings: &Settings,
+) -> Result<Server, StartError> {
     match settings.text("app").as_deref() {
-        Some("sink") => Server::start(config, |_| apps::Sink),
-        _ => Server::start(config, |_| apps::Echo),
+        Some("sink") => Server::start_on(sockets, config, |_| apps::Sink),
+        _ => Server::start_on(sockets, config, |_| apps::Echo),
+    }
+}
+
+/// A server that serves.
+struct Running {
+    server: Server,
+    configuration: Arc<Configuration>,
+    succession: io::Result<Succession>,
+    supervisor: Supervisor,
+}
+
+/// Why a server serves no longer.
+enum End {
+    Stopped,
+    Failed(ServerFailure),
+    /// The process of this number has its sockets and serves.
+    Succeeded(u32),
+}
+
+impl Running {
+    /// Serves until it is told to stop, the server has failed, or another one has taken its place. Meanwhile SIGHUP
+    /// reloads the configuration; if it came because the terminal is gone, it stops the program. SIGUSR2 starts the
+    /// next server.
+    fn wait(&mut self, signals: &Signals) -> End {
+        let had_terminal = io::stderr().is_terminal();
+        let handle = self.server.handle();
+        let mut successor: Option<Successor> = None;
+        while !signals.told_to_stop() {
+            if signals.was_hung_up() {
+                if had_terminal && !io::stderr().is_terminal() {
+                    break;
+                }
+                // It logs what comes of it.
+                let _ = self.configuration.reload();
+            }
+            if signals.told_to_hand_over() && successor.is_none() {
+                successor = self.start_successor();
+            }
+            if let Some(next) = &mut successor {
+                match next.progress() {
+                    Progress::Starts => {}
+                    Progress::Serves => return End::Succeeded(next.process()),
+                    Progress::Failed(reason) => {
+                        tracing::error!("no server takes over, this one goes on: {reason}");
+                        successor = None;
+                    }
+                }
+            }
+            if let Some(failure) = handle.failure() {
+                return End::Failed(failure);
+            }
+            self.supervisor.sign_of_life(&handle);
+            std::thread::sleep(POLL);
+        }
+        if let Some(mut next) = successor {
+            next.end();
+        }
+        End::Stopped
+    }
+
+    fn start_successor(&self) -> Option<Successor> {
+        let started = match &self.succession {
+            Ok(succession) => succession.start(self.server.sockets()),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        match started {
+            Ok(next) => {
+                tracing::info!(process = next.process(), "the next server starts");
+                Some(next)
+            }
+            Err(error) => {
+                tracing::error!(%error, "the next server cannot be started, this one goes on");
+                None
+            }
+        }
+    }
+
+    /// Drains, and returns the exit code. Sockets that another process has are left to it at once.
+    fn end(self, end: End, sockets_are_kept: bool) -> Result<u8, Failure> {
+        let open = self.server.handle().connections();
+        let (is_left_to_another, word) = match end {
+            End::Failed(failure) => {
+                drop(self.server);
+                return Err(Failure::run(failure));
+            }
+            End::Stopped => {
+                self.supervisor.stops();
+                (sockets_are_kept, "draining".to_owned())
+            }
+            End::Succeeded(process) => {
+                self.supervisor.is_succeeded_by(process);
+                (true, format!("process {process} has taken over, draining"))
+            }
+        };
+        // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
+        let _ = print(&format!("{word}, sessions: {open}\n"));
+        let timeout = Duration::from_millis(self.configuration.drain_timeout_ms());
+        let left = match is_left_to_another {
+            true => self.server.hand_over(timeout),
+            false => self.server.drain(timeout),
+        };
+        let _ = print(&format!("stopped, sessions left: {left}\n"));
+        Ok(0)
     }
 }
 
@@ -130,31 +250,6 @@ fn printed(settings: &Settings, config: &Config) -> String {
     format!("{config:#?}\n{own:?} {timeout_ms:?}\n")
 }
 
-/// Waits until the program is told to stop, or the server has failed. Meanwhile SIGHUP reloads the configuration; if it
-/// came because the terminal is gone, it stops the program.
-fn wait(
-    stop: &AtomicBool,
-    hangup: &AtomicBool,
-    handle: &Handle,
-    configuration: &Configuration,
-) -> Option<ServerFailure> {
-    let had_terminal = std::io::stderr().is_terminal();
-    while !stop.load(Ordering::Acquire) {
-        if reload::was_hung_up(hangup) {
-            if had_terminal && !std::io::stderr().is_terminal() {
-                return None;
-            }
-            // It logs what comes of it.
-            let _ = configuration.reload();
-        }
-        if let Some(failure) = handle.failure() {
-            return Some(failure);
-        }
-        std::thread::sleep(STOP_POLL);
-    }
-    None
-}
-
 /// The engine's error with what to do about it.
 fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
     use std::io::ErrorKind;
@@ -203,5 +298,5 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
 /// Connections for which there is room from the start; more make room by themselves.
 const ROOM_AT_START: usize = 65_536;
 
-/// The interval at which the program checks for a signal to stop.
-const STOP_POLL: Duration = Duration::from_millis(50);
+/// The interval at which the program looks for signals.
+const POLL: Duration = Duration::from_millis(50);

@@ -4,11 +4,9 @@ use super::log::{self, LogLevel};
 use super::options::{self, ServeFlags};
 use super::warnings;
 use crate::failure::Failure;
-use signal_hook::consts::SIGHUP;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_engine::settings::Settings;
-use tidewire_engine::{ReloadFunction, Reloaded, Reloader, Server};
+use tidewire_engine::{GivenSetting, ReloadFunction, Reloaded, Reloader, Server, SettingsFunction};
 
 /// The configuration of a running program.
 pub(super) struct Configuration {
@@ -35,7 +33,20 @@ impl Configuration {
         });
         let other = Arc::clone(&configuration);
         server.on_reload(ReloadFunction(Box::new(move || other.reload())));
+        let other = Arc::clone(&configuration);
+        server.on_settings(SettingsFunction(Box::new(move || other.given())));
         configuration
+    }
+
+    /// The options that were given, for the operations API.
+    fn given(&self) -> Vec<GivenSetting> {
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = settings.given().map(|(name, value, source)| GivenSetting {
+            name,
+            value,
+            source,
+        });
+        given.collect()
     }
 
     /// How long a drain waits, in milliseconds.
@@ -92,19 +103,6 @@ impl Configuration {
         reloaded.needs_restart.sort_unstable();
         Ok(reloaded)
     }
-}
-
-/// A flag that SIGHUP sets.
-pub(super) fn on_hangup() -> Result<Arc<AtomicBool>, Failure> {
-    let hangup = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&hangup))
-        .map_err(|error| Failure::run(format!("cannot handle signals: {error}")))?;
-    Ok(hangup)
-}
-
-/// Whether SIGHUP came since the last call.
-pub(super) fn was_hung_up(hangup: &AtomicBool) -> bool {
-    hangup.swap(false, Ordering::AcqRel)
 }
 
 /// Options of the program, and whether they can change while it runs.

@@ -1,6 +1,6 @@
 //! The board: figures and tables, as text.
 
-use super::sample::Sample;
+use super::sample::{Broker, Sample};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(crate) struct Board {
     pub(crate) topics: Vec<[String; 4]>,
     /// Names of the columns, then rows.
     pub(crate) slow: Vec<[String; 3]>,
+    /// Names of the columns, then the servers that share a broker. Empty without one.
+    pub(crate) nodes: Vec<[String; 6]>,
 }
 
 impl Board {
@@ -38,6 +40,7 @@ impl Board {
             figures: rates.figures(),
             topics: topics_of(sample),
             slow: slow_of(sample),
+            nodes: nodes_of(sample),
         }
     }
 }
@@ -51,7 +54,17 @@ impl Rates<'_> {
     fn figures(&self) -> Vec<(&'static str, String)> {
         let mut figures = self.figures_of_work();
         figures.extend(self.figures_of_trouble());
+        if let Some(broker) = &self.sample.broker {
+            figures.push(("broker", self.figures_of_broker(broker)));
+        }
         figures
+    }
+
+    fn figures_of_broker(&self, broker: &Broker) -> String {
+        match broker.is_connected {
+            true => format!("{} answers, {} servers", broker.version, broker.nodes.len()),
+            false => format!("does not answer: {}", broker.reason),
+        }
     }
 
     /// The activity of the server.
@@ -179,6 +192,33 @@ fn slow_of(sample: &Sample) -> Vec<[String; 3]> {
     std::iter::once(head).chain(rows).collect()
 }
 
+fn nodes_of(sample: &Sample) -> Vec<[String; 6]> {
+    let Some(broker) = &sample.broker else {
+        return Vec::new();
+    };
+    let head = [
+        "SERVER",
+        "ADDRESS",
+        "VERSION",
+        "CONNECTIONS",
+        "TOPICS",
+        "PER S",
+    ];
+    let rows = broker.nodes.iter().map(|node| {
+        [
+            node.name.clone(),
+            node.address.clone(),
+            node.version.clone(),
+            short(node.connections as f64),
+            short(node.topics as f64),
+            short(node.publications_per_s as f64),
+        ]
+    });
+    std::iter::once(head.map(str::to_owned))
+        .chain(rows)
+        .collect()
+}
+
 impl fmt::Display for Board {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}", self.title)?;
@@ -194,6 +234,15 @@ impl fmt::Display for Board {
             for [connection, waiting, topics] in &self.slow {
                 writeln!(out, "{connection:<40} {waiting:>10} {topics:>12}")?;
             }
+        }
+        if !self.nodes.is_empty() {
+            writeln!(out)?;
+        }
+        for [node, address, version, connections, topics, per_s] in &self.nodes {
+            writeln!(
+                out,
+                "{node:<16} {address:<24} {version:<8} {connections:>11} {topics:>8} {per_s:>8}"
+            )?;
         }
         Ok(())
     }
@@ -239,7 +288,12 @@ pub(super) mod tests {
                 "total":{{"connections_open":12345,"deliveries":{deliveries}}},
                 "usage":{{"history_bytes":2500000}},
                 "topics":[{{"topic":"orders.eu\u001b[2J","subscribers":7,"publications":9,"per_s":3.25}}],
-                "slow_connections":[{{"connection":"0-17","queued_bytes":70000,"topics":2}}]}}"#
+                "slow_connections":[{{"connection":"0-17","queued_bytes":70000,"topics":2}}],
+                "broker":{{"is_connected":true,"version":"7.0.15","reason":null,"nodes":[
+                  {{"node":"00000000000000aa","address":"10.0.0.1:5006","version":"1.2.3","connections":12,"topics":3,
+                    "publications_received":99,"publications_per_s":17}},
+                  {{"node":"00000000000000bb","address":"10.0.0.2:5006\u001b","version":"1.2.3","connections":40500,
+                    "topics":3,"publications_received":99,"publications_per_s":23456}}]}}}}"#
         );
         Sample::parse(&body).unwrap()
     }
@@ -256,6 +310,10 @@ pub(super) mod tests {
             "2.5MB",
             "0-17",
             "70.0kB",
+            "7.0.15 answers, 2 servers",
+            "00000000000000aa 10.0.0.1:5006",
+            "40.5k",
+            "23.5k",
         ] {
             assert!(text.contains(words), "no {words:?} in {text}");
         }
@@ -264,6 +322,11 @@ pub(super) mod tests {
             "letters that steer the terminal: {text:?}"
         );
         assert!(!text.contains('\u{1b}'));
+        let place = |words: &str| text.find(words).expect("a server");
+        assert!(
+            place("00000000000000bb") < place("00000000000000aa"),
+            "the busiest is first"
+        );
     }
 
     #[test]

@@ -17,6 +17,27 @@ pub(crate) struct Sample {
     pub(crate) topics: Vec<Topic>,
     /// The connections with the most waiting bytes, the largest first.
     pub(crate) slow: Vec<Slow>,
+    /// The broker that it shares with other servers.
+    pub(crate) broker: Option<Broker>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Broker {
+    pub(crate) is_connected: bool,
+    pub(crate) version: String,
+    pub(crate) reason: String,
+    /// The servers that share it, those with the most publications first.
+    pub(crate) nodes: Vec<Node>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) version: String,
+    pub(crate) connections: u64,
+    pub(crate) topics: u64,
+    pub(crate) publications_per_s: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +76,9 @@ impl Sample {
             usage: value["usage"].as_object().cloned().unwrap_or_default(),
             topics,
             slow,
+            broker: value["broker"]
+                .is_object()
+                .then(|| broker(&value["broker"])),
         })
     }
 
@@ -83,6 +107,32 @@ fn slow(value: &Value) -> Slow {
         connection: text(&value["connection"]),
         queued_bytes: number(&value["queued_bytes"]),
         topics: number(&value["topics"]),
+    }
+}
+
+fn broker(value: &Value) -> Broker {
+    let nodes = value["nodes"].as_array().into_iter().flatten();
+    let mut nodes: Vec<Node> = nodes.map(node).collect();
+    nodes.sort_by(|a, b| {
+        let busiest = b.publications_per_s.cmp(&a.publications_per_s);
+        busiest.then_with(|| a.name.cmp(&b.name))
+    });
+    Broker {
+        is_connected: value["is_connected"] == true,
+        version: text(&value["version"]),
+        reason: text(&value["reason"]),
+        nodes,
+    }
+}
+
+fn node(value: &Value) -> Node {
+    Node {
+        name: text(&value["node"]),
+        address: text(&value["address"]),
+        version: text(&value["version"]),
+        connections: number(&value["connections"]),
+        topics: number(&value["topics"]),
+        publications_per_s: number(&value["publications_per_s"]),
     }
 }
 

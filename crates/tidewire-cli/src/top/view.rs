@@ -79,11 +79,17 @@ fn draw_board(frame: &mut Frame<'_>, area: Rect, board: &Board) {
         0 | 1 => 0,
         rows => rows + 1,
     };
-    let [title, figures, topics, slow] = Layout::vertical([
+    // A cluster that is large leaves room for the topics.
+    let node_rows = match board.nodes.len() as u16 {
+        0 => 0,
+        rows => (rows + 1).min(area.height / 3),
+    };
+    let [title, figures, topics, slow, nodes] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(board.figures.len() as u16 + 1),
         Constraint::Min(2),
         Constraint::Length(slow_rows),
+        Constraint::Length(node_rows),
     ])
     .areas(area);
     frame.render_widget(Line::from(board.title.as_str().bold()), title);
@@ -105,6 +111,15 @@ fn draw_board(frame: &mut Frame<'_>, area: Rect, board: &Board) {
         Constraint::Length(12),
     ];
     frame.render_widget(table(&board.slow, widths), slow);
+    let widths = [
+        Constraint::Length(16),
+        Constraint::Min(16),
+        Constraint::Length(8),
+        Constraint::Length(11),
+        Constraint::Length(8),
+        Constraint::Length(8),
+    ];
+    frame.render_widget(table(&board.nodes, widths), nodes);
 }
 
 fn table<'a, const N: usize>(rows: &'a [[String; N]], widths: [Constraint; N]) -> Table<'a> {
@@ -143,6 +158,7 @@ mod tests {
             "orders.eu?[2J",
             "SLOW CONNECTION",
             "0-17",
+            "00000000000000aa",
             "q ends",
         ] {
             assert!(screen.contains(words), "no {words:?} in\n{screen}");

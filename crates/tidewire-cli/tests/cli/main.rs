@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod backend;
 mod bench;
+#[cfg(unix)]
+mod handover;
 mod judged;
 mod mistakes;
 mod options;

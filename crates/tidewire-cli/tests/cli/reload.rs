@@ -118,7 +118,7 @@ fn a_thousand_sessions_under_load_survive_reloads() {
     assert_eq!(served.counter("connections_open"), SESSIONS as u64);
     for ended in [
         "sessions_lost",
-        "sessions_closed_by_us",
+        "sessions_closed_by_server",
         "sessions_closed_by_peer",
     ] {
         assert_eq!(served.counter(ended), 0, "{ended}");

@@ -50,7 +50,7 @@ pub struct QueueOptions {
 }
 
 impl Client {
-    /// Stores a message in the queue of unacknowledged messages ([`Config::queue`]), and returns when it is stored. In a
+    /// Stores a message in the queue of unacknowledged messages ([`Config::queue`](crate::Config::queue)), and returns when it is stored. In a
     /// file it then survives a crash. The client sends stored messages by priority as soon as it has a session, and
     /// again until the server acknowledges them; the server accepts each message once. If the caller stops waiting
     /// early, the message may be stored or not.

@@ -8,11 +8,12 @@ use crate::error::Error;
 use crate::event::{BatchBuilder, Event};
 use crate::outbox::{Burst, Outbox};
 use crate::priority_queue::Priority;
-use crate::request::{Publication, SubscribeOptions, Subscribed};
+use crate::request::{Publication, SubscribeOptions, Subscribed, TopicTokens};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tidewire_wire::frame::{OpCode, Role, write_frame};
 use tidewire_wire::message::{Event as WireEvent, Input, MessageReader};
@@ -403,6 +404,49 @@ fn the_producer_is_named_only_with_a_queue() {
             .iter()
             .any(|event| matches!(event, Event::QueueFailed(_)))
     );
+}
+
+#[test]
+fn a_topic_whose_token_has_expired_is_subscribed_with_another() {
+    let mut bench = Bench::established(plain(), json!({}));
+    let number = AtomicU32::new(0);
+    let tokens = TopicTokens::new(move |topic| {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        (number < 2).then(|| format!("{topic}-{number}"))
+    });
+    let (reply, _answer) = oneshot::channel();
+    let options = SubscribeOptions {
+        tokens: Some(tokens),
+        ..SubscribeOptions::default()
+    };
+    let command = Command::Subscribe {
+        topics: vec!["a".to_owned()],
+        options: Arc::new(options),
+        reply,
+    };
+    bench.outbox.try_command(Box::new(command)).unwrap();
+    let asked = bench.flush();
+    assert_eq!(asked[0]["p"]["tokens"], json!({"a": "a-0"}));
+    bench.answer(&asked[0], json!({"a": {"epoch": "00000007", "offset": 3}}));
+    let ended = |code: &str| {
+        let failures = json!([{"topic": "a", "code": code, "message": "x"}]);
+        let payload =
+            json!({"action": "unsubscribe", "success_topics": ["a"], "failures": failures});
+        json!({"t": "subscription_update", "p": payload})
+    };
+    let asked = bench.receive(ended("TOKEN_EXPIRED"));
+    assert_eq!(asked[0]["p"]["tokens"], json!({"a": "a-1"}));
+    let position = json!({"epoch": "00000007", "offset": 3});
+    assert_eq!(
+        asked[0]["p"]["recovery"]["a"], position,
+        "nothing is missed"
+    );
+    bench.answer(&asked[0], json!({"a": position}));
+    let is_lost = |event: &Event| matches!(event, Event::SubscriptionLost(_));
+    assert!(!bench.events.iter().any(is_lost));
+    // Another reason is none to try again.
+    assert!(bench.receive(ended("TOPIC_FORBIDDEN")).is_empty());
+    assert!(bench.events.iter().any(is_lost));
 }
 
 #[test]

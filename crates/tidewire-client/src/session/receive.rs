@@ -183,6 +183,9 @@ impl Session {
                 self.take_from_store(moment);
                 Ok(())
             }
+            event @ ClientEvent::SubscriptionUpdate { .. } => {
+                self.handle_subscriptions(event, moment, out, batch)
+            }
             event => {
                 self.handle_answer(event, moment, batch);
                 Ok(())
@@ -194,9 +197,6 @@ impl Session {
     fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
         let mut waiting = |cid: &Option<String>, kind| self.pending.answer(cid.as_deref()?, kind);
         match event {
-            event @ ClientEvent::SubscriptionUpdate { .. } => {
-                self.handle_subscriptions(event, moment, batch);
-            }
             ClientEvent::PublishResponse {
                 topic,
                 duplicate,
@@ -241,18 +241,19 @@ impl Session {
         &mut self,
         event: ClientEvent,
         moment: Moment,
+        out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
-    ) {
+    ) -> Result<(), Ending> {
         match event {
             ClientEvent::SubscriptionUpdate {
                 action: Some(Action::Unsubscribe),
-                mut success_topics,
+                success_topics,
+                failures,
                 correlation_id: None,
                 ..
             } => {
-                // Nobody here asked for it: the server has taken them away.
-                success_topics.retain(|topic| self.subscriptions.options(topic).is_some());
-                self.lose(success_topics, batch);
+                // Nobody here asked for it.
+                return self.handle_taken(success_topics, &failures, moment, out, batch);
             }
             ClientEvent::SubscriptionUpdate {
                 success_topics,
@@ -277,6 +278,7 @@ impl Session {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn handle_history(&self, waiting: Option<Waiting>, page: wire::HistoryPage) {

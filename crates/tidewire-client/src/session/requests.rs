@@ -12,11 +12,12 @@ use crate::event::{BatchBuilder, Event, Unrecovered};
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;
 use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Category, PublicationHeader, epoch_text, parse_epoch};
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
-    Action, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicRecovery,
+    Action, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicFailure, TopicRecovery,
 };
 
 impl Session {
@@ -223,8 +224,11 @@ impl Session {
                 let replays = reply.is_some() || !positions.is_empty();
                 let request = subscription_request(options, &positions, replays);
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+                let tokens = options.tokens.as_ref();
+                let tokens = tokens.map_or_else(Vec::new, |tokens| tokens.of(topics));
                 let request = SubscriptionRequest {
                     topics: &names,
+                    tokens: &tokens,
                     ..request
                 };
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
@@ -380,6 +384,36 @@ impl Session {
             recovered: answer.recovered,
             count: answer.count,
         })
+    }
+
+    /// The server has taken these topics away: those whose tokens have expired are subscribed again with other tokens,
+    /// if the application gives some. What was missed meanwhile is recovered.
+    pub(super) fn handle_taken(
+        &mut self,
+        mut topics: Vec<String>,
+        failures: &[TopicFailure],
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        topics.retain(|topic| self.subscriptions.options(topic).is_some());
+        let has_expired = |topic: &String| {
+            let mut failures = failures.iter();
+            failures.any(|failure| {
+                failure.topic == *topic && failure.code == ErrorCode::TokenExpired.as_str()
+            })
+        };
+        let (expired, mut lost): (Vec<_>, Vec<_>) = topics.into_iter().partition(has_expired);
+        for topic in expired {
+            match self.subscriptions.options(&topic).cloned() {
+                Some(options) if options.tokens.is_some() => {
+                    self.subscribe_again(vec![topic], options, moment, out)?;
+                }
+                _ => lost.push(topic),
+            }
+        }
+        self.lose(lost, batch);
+        Ok(())
     }
 
     /// The server does not give these topics again.

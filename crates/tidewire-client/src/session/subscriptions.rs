@@ -3,7 +3,6 @@
 use crate::request::SubscribeOptions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use tidewire_wire::session::TOPICS_PER_REQUEST_MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
@@ -69,7 +68,7 @@ impl Subscriptions {
         for (topic, options) in &self.topics {
             let last = groups.entry(Arc::as_ptr(options)).or_insert(usize::MAX);
             match requests.get_mut(*last) {
-                Some((_, topics)) if topics.len() < TOPICS_PER_REQUEST_MAX => {
+                Some((_, topics)) if topics.len() < options.topics_per_request() => {
                     topics.push(topic.clone());
                 }
                 _ => {

@@ -4,6 +4,7 @@
 //! waits inside [`Life::run`], so that the end of the client ends every call. No call outlives its client.
 
 use crate::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidewire_wire::close::CloseCode;
 use tokio::sync::watch;
@@ -24,6 +25,8 @@ pub enum ClientState {
 #[derive(Debug)]
 pub(crate) struct Life {
     state: watch::Sender<ClientState>,
+    /// Whether there was a session. It is true before the state says [`ClientState::Connected`].
+    has_connected: AtomicBool,
     /// Whether the application has requested the end.
     is_closing: watch::Sender<bool>,
     /// The close code and reason of that request.
@@ -34,6 +37,7 @@ impl Life {
     pub(crate) fn new() -> Self {
         Self {
             state: watch::Sender::new(ClientState::Connecting),
+            has_connected: AtomicBool::new(false),
             is_closing: watch::Sender::new(false),
             close: Mutex::default(),
         }
@@ -52,6 +56,9 @@ impl Life {
         self.state.send_if_modified(|current| {
             let changes = !matches!(current, ClientState::Closed(_)) && *current != state;
             if changes {
+                if state == ClientState::Connected {
+                    self.has_connected.store(true, Ordering::Release);
+                }
                 *current = state;
             }
             changes
@@ -98,6 +105,15 @@ impl Life {
             Ok(_) => Ok(()),
             // The sender is a field of this, and lives as long.
             Err(_) => Err(Error::closed_by_application()),
+        }
+    }
+
+    /// [`Self::connected`] for the first session: one that has ended since is no failure to connect.
+    pub(crate) async fn first_connected(&self) -> Result<(), Error> {
+        let connected = self.connected().await;
+        match self.has_connected.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => connected,
         }
     }
 
@@ -172,6 +188,18 @@ mod tests {
         let life = Life::new();
         life.end(Error::closed_by_application());
         assert_eq!(life.run(async { Ok(17) }).await, Ok(17));
+    }
+
+    #[tokio::test]
+    async fn a_session_that_has_ended_was_a_session() {
+        let life = Life::new();
+        life.set_state(ClientState::Connected);
+        life.end(Error::Full);
+        assert_eq!(life.connected().await, Err(Error::Full));
+        assert_eq!(life.first_connected().await, Ok(()));
+        let refused = Life::new();
+        refused.end(Error::Full);
+        assert_eq!(refused.first_connected().await, Err(Error::Full));
     }
 
     #[tokio::test]

@@ -33,6 +33,40 @@ impl Audience {
     }
 }
 
+impl ClaimSet {
+    /// The name of the user and the end of the token, which every token of a client has.
+    pub(crate) fn user(&self) -> Result<(&str, NumericDate), MissingClaim> {
+        let subject = self.sub.as_deref().filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or(MissingClaim("sub"))?;
+        Ok((subject, self.exp.ok_or(MissingClaim("exp"))?))
+    }
+
+    /// Whether it is a subscription token, which allows one topic.
+    pub(crate) fn is_for_subscription(&self) -> bool {
+        self.rest
+            .get(USE)
+            .is_some_and(|purpose| purpose == SUBSCRIPTION)
+    }
+
+    /// The name of the user and the topic, which every subscription token has.
+    pub(crate) fn user_and_topic(&self) -> Result<(&str, &str), MissingClaim> {
+        let subject = self.sub.as_deref().filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or(MissingClaim("sub"))?;
+        let topic = self.rest.get(TOPIC).and_then(Value::as_str);
+        Ok((subject, topic.ok_or(MissingClaim(TOPIC))?))
+    }
+
+    /// Whether `exp` is past for a clock that may differ by `leeway_s`. Without an `exp` it never is.
+    pub(crate) fn has_expired(&self, now_unix_s: u64, leeway_s: u64) -> bool {
+        let is_past = |exp: NumericDate| now_unix_s >= exp.0.saturating_add(leeway_s);
+        self.exp.is_some_and(is_past)
+    }
+}
+
+/// The name of a claim that a client's token needs and that is missing or empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MissingClaim(pub(crate) &'static str);
+
 impl<'de> Deserialize<'de> for ClaimSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ClaimsVisitor)
@@ -97,3 +131,10 @@ impl Visitor<'_> for NumericDateVisitor {
         Ok(NumericDate(seconds as u64))
     }
 }
+
+/// The claim that tells a subscription token from that of a session, and its value.
+const USE: &str = "use";
+const SUBSCRIPTION: &str = "subscription";
+
+/// The claim with the topic or pattern of a subscription token.
+const TOPIC: &str = "topic";

@@ -6,50 +6,35 @@
 pub(crate) mod api_key;
 mod claims;
 pub mod hosts;
+pub(crate) mod jwks;
+mod key;
+pub(crate) mod key_set;
 pub(crate) mod network;
 pub(crate) mod origins;
 pub mod token;
 
-use crate::auth::claims::{ClaimSet, NumericDate};
+use crate::auth::claims::{ClaimSet, MissingClaim, NumericDate};
+use crate::auth::key::VerifyingKey;
+use crate::auth::key_set::{KeySet, Selection};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::fmt;
+use std::sync::Arc;
 use tidewire_wire::handshake::server::Request;
 
-/// A key and the algorithm it is for. To check tokens the PEM text is a public key; to
-/// [sign](crate::auth::token::sign) them it is the private one.
-#[derive(Clone, PartialEq, Eq)]
-pub enum KeyMaterial {
-    /// HMAC with SHA-256: a shared secret of at least [`SECRET_BYTES_MIN`] bytes.
-    Hs256(Vec<u8>),
-    /// RSA PKCS#1 v1.5 with SHA-256: PEM, at least 2048 bits.
-    Rs256Pem(Vec<u8>),
-    /// ECDSA on P-256 with SHA-256: PEM, the private key as PKCS#8.
-    Es256Pem(Vec<u8>),
-    /// Ed25519: PEM, the private key as PKCS#8.
-    EdDsaPem(Vec<u8>),
-}
-
-/// A key that tokens are checked with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuthKey {
-    /// The key.
-    pub material: KeyMaterial,
-    /// If set, the key checks only tokens that name it in their header as `kid`; if not, it checks
-    /// any token of its algorithm. Default: not set.
-    pub kid: Option<String>,
-}
+pub use key::{AuthConfigError, AuthKey, KeyMaterial, SECRET_BYTES_MIN};
+pub use key_set::{KeySetSource, KeySetUrl};
 
 /// How tokens are found and checked. [`AuthConfig::new`] gives the defaults that each field states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The key that tokens are signed with now.
-    pub key: AuthKey,
+    /// The key that tokens are signed with now; `None` if they are those of the key set alone.
+    pub key: Option<AuthKey>,
+    /// A set of keys, whose keys count besides the others. Default: none.
+    pub key_set: Option<KeySetSource>,
     /// The key before, whose tokens are still good while keys are rotated. Default: none.
     pub previous_key: Option<AuthKey>,
     /// What `iss` has to be. Default: not checked.
@@ -75,37 +60,6 @@ pub struct AuthConfig {
     /// A subprotocol that starts with this prefix may hold the token in its rest, for pages of
     /// another origin. Default: none.
     pub subprotocol_prefix: Option<String>,
-}
-
-/// Why keys cannot be used. The caller's fault: the configuration has to be mended.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuthConfigError {
-    /// An HS256 secret that could be guessed.
-    #[error(
-        "an HS256 secret needs at least {SECRET_BYTES_MIN} bytes and this one has {bytes}; \
-         make one with: openssl rand -hex 32"
-    )]
-    SecretTooShort {
-        /// Its length.
-        bytes: usize,
-    },
-    /// Tokens are checked with a public key; a private one need not be on this machine.
-    #[error(
-        "the {algorithm} key is a private key; give the public key: \
-         openssl pkey -in private.pem -pubout"
-    )]
-    PrivateKey {
-        /// The algorithm of the key.
-        algorithm: &'static str,
-    },
-    /// The text is not a PEM key of the kind that the algorithm takes.
-    #[error("the {algorithm} key cannot be used; it has to be {wanted}")]
-    Unusable {
-        /// The algorithm of the key.
-        algorithm: &'static str,
-        /// What it takes.
-        wanted: &'static str,
-    },
 }
 
 /// Why a token is not accepted. The peer's fault; only another token helps, and for
@@ -142,6 +96,9 @@ pub enum TokenError {
     /// Its `aud` does not name the configured audience.
     #[error("the token is for another audience")]
     WrongAudience,
+    /// A subscription token in the place of a session's, or the other way round.
+    #[error("the token is for another use")]
+    WrongUse,
 }
 
 impl TokenError {
@@ -159,6 +116,7 @@ impl TokenError {
             Self::NotYetValid => "NOT_YET_VALID",
             Self::WrongIssuer => "WRONG_ISSUER",
             Self::WrongAudience => "WRONG_AUDIENCE",
+            Self::WrongUse => "WRONG_USE",
         }
     }
 }
@@ -173,6 +131,16 @@ pub struct Claims {
     /// The claims that are not registered: everything but `sub`, `exp`, `nbf`, `iat`, `iss` and
     /// `aud`.
     pub rest: Map<String, Value>,
+}
+
+/// What a good subscription token says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TopicClaims {
+    pub(crate) subject: String,
+    /// The topic or pattern.
+    pub(crate) topic: String,
+    /// When the subscription ends, in seconds since 1970, if it does.
+    pub(crate) expires_at_s: Option<u64>,
 }
 
 /// What is asked of a token's claims beside a good signature. The default asks for the times alone,
@@ -191,15 +159,8 @@ pub struct ClaimRules {
 #[derive(Debug)]
 pub struct Verifier {
     keys: Vec<VerifyingKey>,
+    set: Option<Arc<KeySet>>,
     rules: ClaimRules,
-}
-
-#[derive(Debug)]
-pub(crate) struct VerifyingKey {
-    algorithm: Algorithm,
-    algorithm_name: &'static str,
-    key: DecodingKey,
-    kid: Option<String>,
 }
 
 /// The part of a token's header that matters here.
@@ -216,14 +177,28 @@ impl AuthConfig {
     #[must_use]
     pub fn new(material: KeyMaterial) -> Self {
         Self {
-            key: AuthKey {
+            key: Some(AuthKey {
                 material,
                 kid: None,
-            },
+            }),
+            ..Self::with_key_set(None)
+        }
+    }
+
+    /// Tokens of the keys of a set, and the defaults.
+    #[must_use]
+    pub fn of_key_set(source: KeySetSource) -> Self {
+        Self::with_key_set(Some(source))
+    }
+
+    fn with_key_set(key_set: Option<KeySetSource>) -> Self {
+        Self {
+            key: None,
+            key_set,
             previous_key: None,
             issuer: None,
             audience: None,
-            leeway_s: 5,
+            leeway_s: LEEWAY_S_DEFAULT,
             ends_sessions: true,
             grace_s: 10,
             warning_s: 60,
@@ -235,18 +210,21 @@ impl AuthConfig {
 }
 
 impl Verifier {
-    /// Reads the keys.
+    /// Reads the keys. A set of keys at a URL has none until a server has fetched it.
     ///
     /// # Errors
     /// [`AuthConfigError`] for a key that is too short or not of its algorithm's kind.
     pub fn new(config: &AuthConfig) -> Result<Self, AuthConfigError> {
-        let keys = std::iter::once(&config.key).chain(&config.previous_key);
+        let keys = config.key.iter().chain(&config.previous_key);
         let rules = ClaimRules {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
             leeway_s: config.leeway_s,
         };
-        Self::with_keys(keys, rules)
+        let mut verifier = Self::with_keys(keys, rules)?;
+        let set = config.key_set.as_ref().map(KeySet::new).transpose()?;
+        verifier.set = set.map(Arc::new);
+        Ok(verifier)
     }
 
     /// Reads any number of keys. A token is checked with those of its algorithm that are for its
@@ -261,13 +239,29 @@ impl Verifier {
         let keys = keys.into_iter().map(VerifyingKey::new);
         Ok(Self {
             keys: keys.collect::<Result<_, _>>()?,
+            set: None,
             rules,
         })
     }
 
-    /// How many keys a token may be checked with.
+    /// With how many keys a token is checked at most. Of a set it is one.
     pub(crate) fn keys(&self) -> usize {
-        self.keys.len()
+        self.keys.len() + usize::from(self.set.is_some())
+    }
+
+    /// The set of keys, if there is one.
+    pub(crate) fn set(&self) -> Option<&Arc<KeySet>> {
+        self.set.as_ref()
+    }
+
+    /// Goes on with the set of another verifier, which has the same source.
+    pub(crate) fn adopt(&mut self, set: &Arc<KeySet>) {
+        self.set = Some(Arc::clone(set));
+    }
+
+    /// Whether the keys of the set are still to come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.set.as_ref().is_some_and(|set| !set.is_loaded())
     }
 
     /// Checks a token at the time `now_unix_s`, in seconds since 1970, UTC.
@@ -276,15 +270,44 @@ impl Verifier {
     /// [`TokenError`].
     pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Claims, TokenError> {
         let (_, claims) = self.verified(token)?;
-        let subject = claims.sub.clone().filter(|sub| !sub.is_empty());
-        let subject = subject.ok_or(TokenError::Malformed)?;
-        let expires_at_s = claims.exp.ok_or(TokenError::Malformed)?.0;
+        if claims.is_for_subscription() {
+            return Err(TokenError::WrongUse);
+        }
+        let user = claims.user();
+        let (subject, expires_at) = user.map_err(|MissingClaim(_)| TokenError::Malformed)?;
+        let subject = subject.to_owned();
         self.verify_claims(&claims, now_unix_s)?;
         Ok(Claims {
             subject,
-            expires_at_s,
+            expires_at_s: expires_at.0,
             rest: claims.rest,
         })
+    }
+
+    /// Checks a subscription token at the time `now_unix_s`.
+    pub(crate) fn verify_subscription(
+        &self,
+        token: &str,
+        now_unix_s: u64,
+    ) -> Result<TopicClaims, TokenError> {
+        let (_, claims) = self.verified(token)?;
+        if !claims.is_for_subscription() {
+            return Err(TokenError::WrongUse);
+        }
+        let named = claims.user_and_topic();
+        let (subject, topic) = named.map_err(|MissingClaim(_)| TokenError::Malformed)?;
+        let (subject, topic) = (subject.to_owned(), topic.to_owned());
+        self.verify_claims(&claims, now_unix_s)?;
+        Ok(TopicClaims {
+            subject,
+            topic,
+            expires_at_s: claims.exp.map(|exp| exp.0),
+        })
+    }
+
+    /// How far the clocks of the signer and of this machine may be apart, in seconds.
+    pub(crate) fn leeway_s(&self) -> u64 {
+        self.rules.leeway_s
     }
 
     /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that
@@ -342,19 +365,28 @@ impl Verifier {
                 }
                 continue;
             }
-            let is_good = jsonwebtoken::crypto::verify(
-                signature,
-                message.as_bytes(),
-                &key.key,
-                key.algorithm,
-            );
-            match is_good {
-                Ok(true) => return Ok(()),
-                Ok(false) => error = TokenError::WrongSignature,
-                Err(_) => return Err(TokenError::Malformed),
+            match key.is_signed(message.as_bytes(), signature) {
+                Some(true) => return Ok(()),
+                Some(false) => error = TokenError::WrongSignature,
+                None => return Err(TokenError::Malformed),
             }
         }
-        Err(error)
+        let Some(set) = &self.set else {
+            return Err(error);
+        };
+        match set.select(&header.alg, header.kid.as_deref()) {
+            Selection::Key(keys, place) => {
+                match keys[place].is_signed(message.as_bytes(), signature) {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(TokenError::WrongSignature),
+                    None => Err(TokenError::Malformed),
+                }
+            }
+            Selection::UnknownKey if error == TokenError::WrongAlgorithm => {
+                Err(TokenError::UnknownKey)
+            }
+            Selection::UnknownKey | Selection::WrongAlgorithm => Err(error),
+        }
     }
 
     fn verify_claims(&self, claims: &ClaimSet, now_unix_s: u64) -> Result<(), TokenError> {
@@ -363,8 +395,7 @@ impl Verifier {
             audience,
             leeway_s,
         } = &self.rules;
-        let is_past = |exp: NumericDate| now_unix_s >= exp.0.saturating_add(*leeway_s);
-        if claims.exp.is_some_and(is_past) {
+        if claims.has_expired(now_unix_s, *leeway_s) {
             return Err(TokenError::Expired);
         }
         let is_to_come = |nbf: NumericDate| nbf.0 > now_unix_s.saturating_add(*leeway_s);
@@ -421,106 +452,7 @@ impl TokenError {
             Self::NotYetValid => "not_yet_valid",
             Self::WrongIssuer => "wrong_issuer",
             Self::WrongAudience => "wrong_audience",
-        }
-    }
-}
-
-impl KeyMaterial {
-    /// The name of the algorithm, as in a token's `alg`.
-    #[must_use]
-    pub fn algorithm_name(&self) -> &'static str {
-        match self {
-            Self::Hs256(_) => "HS256",
-            Self::Rs256Pem(_) => "RS256",
-            Self::Es256Pem(_) => "ES256",
-            Self::EdDsaPem(_) => "EdDSA",
-        }
-    }
-
-    pub(crate) fn algorithm(&self) -> Algorithm {
-        match self {
-            Self::Hs256(_) => Algorithm::HS256,
-            Self::Rs256Pem(_) => Algorithm::RS256,
-            Self::Es256Pem(_) => Algorithm::ES256,
-            Self::EdDsaPem(_) => Algorithm::EdDSA,
-        }
-    }
-
-    /// The secret of HS256, if it is long enough.
-    pub(crate) fn long_enough(secret: &[u8]) -> Result<&[u8], AuthConfigError> {
-        let bytes = secret.len();
-        if bytes < SECRET_BYTES_MIN {
-            return Err(AuthConfigError::SecretTooShort { bytes });
-        }
-        Ok(secret)
-    }
-
-    pub(crate) fn is_private_pem(&self) -> bool {
-        let (Self::Rs256Pem(pem) | Self::Es256Pem(pem) | Self::EdDsaPem(pem)) = self else {
-            return false;
-        };
-        pem.windows(PRIVATE_MARK.len())
-            .any(|window| window == PRIVATE_MARK)
-    }
-}
-
-/// Secrets never reach a log.
-impl fmt::Debug for KeyMaterial {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "KeyMaterial({}, …)", self.algorithm_name())
-    }
-}
-
-impl VerifyingKey {
-    fn new(key: &AuthKey) -> Result<Self, AuthConfigError> {
-        let algorithm_name = key.material.algorithm_name();
-        if key.material.is_private_pem() {
-            return Err(AuthConfigError::PrivateKey {
-                algorithm: algorithm_name,
-            });
-        }
-        // The library takes a key of any size or curve and would refuse every token with it later.
-        let (parsed, bytes, wanted) = match &key.material {
-            KeyMaterial::Hs256(secret) => {
-                let secret = KeyMaterial::long_enough(secret)?;
-                (
-                    Ok(DecodingKey::from_secret(secret)),
-                    SECRET_BYTES_MIN..=usize::MAX,
-                    "a secret",
-                )
-            }
-            KeyMaterial::Rs256Pem(pem) => {
-                let wanted = "a PEM public key of RSA with 2048 to 8192 bits";
-                (DecodingKey::from_rsa_pem(pem), RSA_PUBLIC_BYTES, wanted)
-            }
-            KeyMaterial::Es256Pem(pem) => {
-                let wanted = "a PEM public key on the curve P-256";
-                (
-                    DecodingKey::from_ec_pem(pem),
-                    P256_PUBLIC_BYTES..=P256_PUBLIC_BYTES,
-                    wanted,
-                )
-            }
-            KeyMaterial::EdDsaPem(pem) => {
-                let wanted = "a PEM public key of Ed25519";
-                (
-                    DecodingKey::from_ed_pem(pem),
-                    ED25519_PUBLIC_BYTES..=ED25519_PUBLIC_BYTES,
-                    wanted,
-                )
-            }
-        };
-        match parsed {
-            Ok(parsed) if bytes.contains(&parsed.as_bytes().len()) => Ok(Self {
-                algorithm: key.material.algorithm(),
-                algorithm_name,
-                key: parsed,
-                kid: key.kid.clone(),
-            }),
-            _ => Err(AuthConfigError::Unusable {
-                algorithm: algorithm_name,
-                wanted,
-            }),
+            Self::WrongUse => "wrong_use",
         }
     }
 }
@@ -531,18 +463,8 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
         .map_err(|_| TokenError::Malformed)
 }
 
-/// The shortest secret for HS256, in bytes: as long as its hash (RFC 7518, section 3.2).
-pub const SECRET_BYTES_MIN: usize = 32;
+/// How far the clocks of the signer and of the server may be apart by default, in seconds.
+pub const LEEWAY_S_DEFAULT: u64 = 5;
 
 /// The longest token that is looked at, in bytes.
 pub const TOKEN_BYTES_MAX: usize = tidewire_wire::session::TOKEN_BYTES_MAX;
-
-const PRIVATE_MARK: &[u8] = b"PRIVATE KEY-----";
-
-/// The DER of an RSA public key: its modulus of 2048 to 8192 bits and some bytes more.
-const RSA_PUBLIC_BYTES: std::ops::RangeInclusive<usize> = 256 + 8..=1024 + 64;
-
-/// An uncompressed point: a mark and two coordinates.
-const P256_PUBLIC_BYTES: usize = 65;
-
-const ED25519_PUBLIC_BYTES: usize = 32;

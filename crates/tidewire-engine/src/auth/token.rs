@@ -1,6 +1,7 @@
 //! Signing of tokens, for trials, load tests and backends that sign their own.
 
-use crate::auth::{AuthConfigError, KeyMaterial};
+use crate::auth::claims::{ClaimSet, MissingClaim};
+use crate::auth::{AuthConfigError, KeyMaterial, LEEWAY_S_DEFAULT, TOKEN_BYTES_MAX};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
@@ -38,6 +39,60 @@ pub enum SignError {
     /// Ours: the provider failed.
     #[error("the cryptography failed")]
     Provider,
+}
+
+/// Why no server accepts a client's token with these claims. The caller's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableClaims {
+    /// A claim is missing, or empty.
+    #[error("the claim {0} is missing; a server accepts no token without it")]
+    Missing(&'static str),
+    /// The claims are not a JSON object, or one of them has a type of its own.
+    #[error(
+        "the claims are not those of a token: sub and iss have to be text, exp and nbf numbers of \
+         seconds since 1970"
+    )]
+    WrongType,
+    /// `exp` is past.
+    #[error("the claim exp is past; a server accepts no token that has expired")]
+    Expired,
+    /// The token is longer than [`TOKEN_BYTES_MAX`].
+    #[error("the token has {bytes} bytes; a server accepts {TOKEN_BYTES_MAX} at most")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+/// Checks the claims of a client's token, of a session or of a subscription, JSON text, as a [`Verifier`](crate::auth::Verifier) does at
+/// the time `now_unix_s`, in seconds since 1970, UTC, with the default leeway. An `nbf` may be to come.
+///
+/// # Errors
+/// [`UnusableClaims`].
+pub fn check_claims(claims: &str, now_unix_s: u64) -> Result<(), UnusableClaims> {
+    let claims: ClaimSet = serde_json::from_str(claims).map_err(|_| UnusableClaims::WrongType)?;
+    let missing = match claims.is_for_subscription() {
+        true => claims.user_and_topic().err(),
+        false => claims.user().err(),
+    };
+    if let Some(MissingClaim(name)) = missing {
+        return Err(UnusableClaims::Missing(name));
+    }
+    match claims.has_expired(now_unix_s, LEEWAY_S_DEFAULT) {
+        true => Err(UnusableClaims::Expired),
+        false => Ok(()),
+    }
+}
+
+/// Checks the length of a client's token as a [`Verifier`](crate::auth::Verifier) does.
+///
+/// # Errors
+/// [`UnusableClaims::TooLong`].
+pub fn check_length(token: &str) -> Result<(), UnusableClaims> {
+    match token.len() {
+        0..=TOKEN_BYTES_MAX => Ok(()),
+        bytes => Err(UnusableClaims::TooLong { bytes }),
+    }
 }
 
 impl SigningKey {

@@ -1,20 +1,23 @@
 //! The shards' side of a broker that several servers share.
 
-use crate::cluster::commands::{Command, Commands, OwnedOrder};
+use crate::cluster::commands::{Command, Commands, GroupKey, OwnedOrder, Receiver};
 use crate::cluster::mirror::{Mirrors, Waiting, refuse};
 use crate::cluster::parcel;
+use crate::cluster::presence::SharedPresence;
 use crate::model::ConnectionKey;
+use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
     Answer, Audience, Broker, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order, PageQuery,
     Prepare, PresenceView, Refusal, Sending, Sink, Tickets,
 };
 use crate::topics::config::TopicRule;
+use crate::topics::groups::EndedWork;
 use crate::topics::history::{HistoryLimits, Page, Recovery};
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Publication, Published};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tidewire_redis::NodeId;
+use tidewire_redis::{NodeId, Present};
 
 /// Asks the link, and answers from the mirrors what they have.
 #[derive(Debug)]
@@ -25,6 +28,9 @@ pub(crate) struct ClusterBroker {
     health: Mutex<BrokerHealth>,
     /// How many sessions each user has on this server.
     users: Mutex<HashMap<Arc<str>, usize>>,
+    presence: Mutex<SharedPresence>,
+    /// The queue groups that this server has asked for, and whether it may be in them.
+    groups: Mutex<HashMap<GroupKey, bool>>,
     /// This run of this server.
     node: NodeId,
     /// Topics that may have a mirror.
@@ -35,6 +41,8 @@ impl ClusterBroker {
     pub(crate) fn new(node: NodeId, history_bytes_max: usize, history_topics_max: usize) -> Self {
         Self {
             users: Mutex::default(),
+            presence: Mutex::default(),
+            groups: Mutex::default(),
             node,
             topics_max: history_topics_max,
             commands: Commands::default(),
@@ -50,6 +58,21 @@ impl ClusterBroker {
     /// How the broker is now.
     pub(crate) fn set_health(&self, health: BrokerHealth) {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    /// Who is on the shared topics. Whoever holds it takes no other lock but that of the commands.
+    pub(crate) fn presence(&self) -> MutexGuard<'_, SharedPresence> {
+        self.presence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue groups that this server has asked for. Whoever holds them takes no other lock.
+    pub(crate) fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, bool>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_presence(&self, topic: &Arc<str>, who: &Arc<str>, present: Option<Present>) {
+        let (topic, who) = (Arc::clone(topic), Arc::clone(who));
+        self.commands.push(Command::Presence(topic, who, present));
     }
 
     /// The mirrors. Whoever holds them may take a topic's lock, never the other way round.
@@ -159,20 +182,28 @@ impl Broker for ClusterBroker {
 
     fn join(
         &self,
-        _: &Arc<str>,
-        _: &Arc<str>,
-        _: ConnectionKey,
-        _: Option<Arc<str>>,
+        topic: &Arc<str>,
+        who: &Arc<str>,
+        connection: ConnectionKey,
+        data: Option<Arc<str>>,
     ) -> PresenceChange {
+        // Under the lock, so that the link hears of them in their order. It tells the subscribers
+        // when the broker has told the change to all servers.
+        let mut presence = self.presence();
+        let present = presence.join(topic, who, connection, data);
+        self.tell_presence(topic, who, present);
         PresenceChange::Unchanged
     }
 
-    fn leave(&self, _: &Arc<str>, _: &Arc<str>, _: ConnectionKey) -> PresenceChange {
+    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange {
+        let mut presence = self.presence();
+        let present = presence.leave(topic, who, connection);
+        self.tell_presence(topic, who, present);
         PresenceChange::Unchanged
     }
 
-    fn present(&self, _: &str, _: usize) -> PresenceView {
-        PresenceView::default()
+    fn present(&self, topic: &str, limit: usize) -> PresenceView {
+        self.presence().present(topic, limit)
     }
 
     fn add_pattern(&self, pattern: &str) {
@@ -181,6 +212,33 @@ impl Broker for ClusterBroker {
 
     fn remove_pattern(&self, pattern: &str) {
         self.commands.push(Command::RemoveInterest(pattern.into()));
+    }
+
+    fn prepare_group(
+        &self,
+        topic: &Arc<str>,
+        group: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        let key = (Arc::clone(topic), Arc::clone(group));
+        if self.groups().contains_key(&key) {
+            return Answer::Now(Ok(()));
+        }
+        if self.commands.is_stopped() {
+            return Answer::Now(Err(Refusal::Unavailable));
+        }
+        self.commands.push(Command::JoinGroup(key, tickets()));
+        Answer::Later
+    }
+
+    fn may_join_group(&self, topic: &Arc<str>, group: &Arc<str>) -> bool {
+        let key = (Arc::clone(topic), Arc::clone(group));
+        self.groups().get(&key).copied().unwrap_or(true)
+    }
+
+    fn change_group(&self, topic: &Arc<str>, group: &Arc<str>, ended: EndedWork) {
+        let key = (Arc::clone(topic), Arc::clone(group));
+        self.commands.push(Command::ChangeGroup(key, ended));
     }
 
     fn add_user(&self, user: &Arc<str>) {
@@ -204,16 +262,28 @@ impl Broker for ClusterBroker {
     }
 
     fn send(&self, audience: Audience<'_>, sending: &Sending<'_>) {
-        let user = match audience {
-            Audience::User(user) => Some(Arc::clone(user)),
-            Audience::Everyone => None,
+        let (receiver, connection) = match audience {
+            Audience::User(user) => (Receiver::User(Arc::clone(user)), None),
+            Audience::Everyone => (Receiver::Everyone, None),
+            Audience::Connection(key) => (Receiver::Node(NodeId(key.server())), Some(key)),
         };
         if self.commands.bytes() > WAITING_BYTES_MAX {
             return tracing::warn!("a message to the other servers is lost: too much waits");
         }
-        if let Some(parcel) = parcel::write(self.node, sending) {
-            self.commands.push(Command::Send(user, parcel));
+        if let Some(parcel) = parcel::write(self.node, connection, sending) {
+            self.commands.push(Command::Send(receiver, parcel));
         }
+    }
+
+    fn server(&self) -> u64 {
+        self.node.0
+    }
+
+    fn call(&self, connection: ConnectionKey, call: NewCall, outcome: CallOutcome) {
+        if self.is_busy() {
+            return outcome.end(Err(CallFailure::Busy));
+        }
+        self.commands.push(Command::Call(connection, call, outcome));
     }
 
     fn tell(&self, control: &Control, tickets: Tickets<'_>) -> Answer<Result<(), Refusal>> {
@@ -248,7 +318,7 @@ impl Broker for ClusterBroker {
             history_bytes,
             history_topics,
             histories_evicted,
-            presence_topics: 0,
+            presence_topics: self.presence().topics(),
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use crate::cluster::convert::UNIQUE;
 use crate::model::ConnectionKey;
+use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{Order, Ticket};
 use crate::topics::config::TopicRule;
+use crate::topics::groups::EndedWork;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidewire_net::Waker;
+use tidewire_redis::{NodeId, Present};
 use tidewire_wire::envelope::{Category, Priority};
 
 /// One thing for the link to do.
@@ -24,12 +27,31 @@ pub(crate) enum Command {
     AddUser(Arc<str>),
     /// The last one has ended.
     RemoveUser(Arc<str>),
-    /// Sends to a user, or without one to everybody, on the other servers.
-    Send(Option<Arc<str>>, Box<[u8]>),
+    /// What this server has of a user on a topic.
+    Presence(Arc<str>, Arc<str>, Option<Present>),
+    /// Takes this server into a queue group of a topic; the ticket is settled when it is in.
+    JoinGroup(GroupKey, Ticket),
+    /// The members of a queue group on this server are others, or have done something.
+    ChangeGroup(GroupKey, EndedWork),
+    /// Sends to others on the other servers.
+    Send(Receiver, Box<[u8]>),
+    /// Asks a client of another server.
+    Call(ConnectionKey, NewCall, CallOutcome),
     /// Tells the other servers what to do, in JSON.
     Tell(Box<[u8]>, Ticket),
     /// Forgets what is kept of a topic.
     Forget(Arc<str>, Ticket),
+}
+
+/// A topic and the name of a queue group.
+pub(crate) type GroupKey = (Arc<str>, Arc<str>);
+
+/// Who gets a parcel.
+#[derive(Debug)]
+pub(crate) enum Receiver {
+    User(Arc<str>),
+    Everyone,
+    Node(NodeId),
 }
 
 /// A publication that outlives the call that asks for it.
@@ -100,9 +122,15 @@ impl Command {
         match self {
             Self::Publish(order, _) => order.bytes(),
             Self::Send(_, bytes) | Self::Tell(bytes, _) => bytes.len() + COMMAND_BYTES,
+            Self::Call(_, call, _) => call_bytes(call),
             _ => 0,
         }
     }
+}
+
+/// What a call takes until the link has it, in bytes.
+pub(crate) fn call_bytes(call: &NewCall) -> usize {
+    call.t.len() + call.payload.len() + COMMAND_BYTES
 }
 
 /// What a command takes besides its text, in bytes.

@@ -15,6 +15,13 @@ pub(super) fn position(position: link::Position) -> Position {
     }
 }
 
+pub(super) fn link_position(position: Position) -> link::Position {
+    link::Position {
+        epoch: position.epoch,
+        offset: position.offset,
+    }
+}
+
 pub(super) fn published(placed: link::Placed) -> Published {
     Published {
         position: placed.position.map(position),
@@ -65,9 +72,13 @@ pub(super) fn priority(priority: link::Priority) -> Priority {
 }
 
 pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded {
+    let node = match key.server() {
+        0 => node,
+        server => link::NodeId(server),
+    };
     link::Excluded {
         node,
-        shard: key.shard,
+        shard: key.shard(),
         number: key.id.to_u64(),
     }
 }
@@ -101,9 +112,9 @@ pub(super) fn publication(
         exclude: record
             .excluded
             .filter(|excluded| excluded.node == own)
-            .map(|excluded| ConnectionKey {
-                shard: excluded.shard,
-                id: ConnectionId::from_u64(excluded.number),
+            .map(|excluded| {
+                let id = ConnectionId::from_u64(excluded.number);
+                ConnectionKey::new(own.0, excluded.shard, id)
             }),
         ttl_ms: None,
         unique: None,

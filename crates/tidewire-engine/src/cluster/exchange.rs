@@ -1,31 +1,39 @@
 //! What goes on between the shards and the link, without sockets: commands in, deliveries and
 //! answers out.
 
+mod calls;
 mod filling;
+mod groups;
+mod nodes;
+mod parcels;
+mod presence;
 
+use self::calls::OpenCalls;
+use self::groups::GroupsInUse;
+use self::nodes::Nodes;
+use crate::cluster::Neighbour;
 use crate::cluster::broker::ClusterBroker;
-use crate::cluster::commands::{COMMAND_BYTES, Command, OwnedOrder};
+use crate::cluster::commands::{Command, OwnedOrder};
 use crate::cluster::convert;
 use crate::cluster::mirror::refuse;
-use crate::cluster::parcel;
-use crate::topics::broker::{BrokerHealth, Control, Done, Refusal, Sink, Ticket};
+use crate::topics::broker::{BrokerHealth, Done, Refusal, Sink, Ticket};
 use crate::topics::hub::Hub;
 use crate::topics::name::is_pattern;
-use crate::topics::outlet::{Origin, Target};
+use crate::topics::outlet::Origin;
 use crate::topics::publication::Publication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tidewire_redis as redis;
 use tidewire_redis::{Draft, Event, Health, Keep, Link, Now};
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
-use tidewire_wire::uuid::uuid_v7;
+use tidewire_wire::uuid::{Uuid, uuid_v7};
 
-/// What is done with a command of another server.
-struct Apply(Box<dyn Fn(Control) + Send>);
+/// This server, as the others need it.
+struct Server(Box<dyn Neighbour>);
 
-impl std::fmt::Debug for Apply {
+impl std::fmt::Debug for Server {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Apply(..)")
+        formatter.write_str("Server(..)")
     }
 }
 
@@ -35,8 +43,7 @@ pub(crate) struct Exchange {
     pub(crate) link: Link,
     broker: Arc<ClusterBroker>,
     hub: Weak<Hub>,
-    /// Does what other servers tell.
-    apply: Apply,
+    server: Option<Server>,
     /// The topic of commands to all servers is subscribed to.
     hears_control: bool,
     /// Commands of this server that are not acknowledged.
@@ -55,6 +62,11 @@ pub(crate) struct Exchange {
     health: Health,
     /// When the health was told last.
     told_ms: u64,
+    /// When leaving ends, also if the broker does not answer.
+    leaves_ms: Option<u64>,
+    nodes: Nodes,
+    calls: OpenCalls,
+    groups: GroupsInUse,
 }
 
 impl Exchange {
@@ -63,7 +75,7 @@ impl Exchange {
             link,
             broker,
             hub: Weak::new(),
-            apply: Apply(Box::new(drop)),
+            server: None,
             hears_control: false,
             told: HashMap::new(),
             number: 0,
@@ -75,18 +87,32 @@ impl Exchange {
             wait_ms,
             health: Health::default(),
             told_ms: 0,
+            leaves_ms: None,
+            nodes: Nodes::default(),
+            calls: OpenCalls::default(),
+            groups: GroupsInUse::default(),
         }
     }
 
-    /// Delivers to this hub from now on, and does with `apply` what other servers tell.
-    pub(crate) fn attach(&mut self, hub: Weak<Hub>, apply: Box<dyn Fn(Control) + Send>) {
+    /// Delivers to this hub from now on, and asks `server` for what other servers want.
+    pub(crate) fn attach(&mut self, hub: Weak<Hub>, server: Box<dyn Neighbour>) {
         self.hub = hub;
-        self.apply = Apply(apply);
+        self.server = Some(Server(server));
     }
 
     /// Whether the link is to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.broker.commands.is_stopped()
+    }
+
+    /// Whether this server is gone from the cluster, or the broker has not answered in time. It
+    /// leaves with the first call.
+    pub(crate) fn has_left(&mut self, now: Now) -> bool {
+        let until_ms = *self.leaves_ms.get_or_insert_with(|| {
+            self.link.leave(now);
+            now.ms + LEAVE_MS
+        });
+        self.link.has_left() || until_ms <= now.ms
     }
 
     /// Does what the shards have asked, and what is due; delivers and answers what the broker has
@@ -95,17 +121,20 @@ impl Exchange {
         if !std::mem::replace(&mut self.hears_control, true) {
             self.link.want(&CONTROL.into(), CONTROL_HISTORY, now);
         }
+        // Before the commands: members whose work has arrived have no room for as much again.
+        self.hear_all(now);
         for command in self.broker.commands.take() {
             self.obey(command, now);
         }
+        self.describe(now);
         // What is heard makes the exchange ask more, which is sent at once.
         for _ in 0..TICKS_PER_TURN {
             self.link.tick(now);
-            while let Some(event) = self.link.poll_event() {
-                self.hear(event, now);
-            }
+            self.hear_all(now);
         }
         self.end_waiting(now);
+        self.end_calls(now);
+        self.tick_groups(now);
         self.let_go(now);
         if now.ms >= self.told_ms + TELL_MS {
             self.told_ms = now.ms;
@@ -120,6 +149,9 @@ impl Exchange {
             self.link.deadline_ms(),
             first(&self.awaited),
             first(&self.idle),
+            self.leaves_ms,
+            self.calls.deadline_ms(),
+            self.groups.deadline_ms(),
         ]
         .into_iter()
         .flatten()
@@ -151,16 +183,13 @@ impl Exchange {
             }
             Command::AddUser(user) => self.link.add_user_interest(&user),
             Command::RemoveUser(user) => self.link.remove_user_interest(&user),
-            Command::Send(user, parcel) => {
-                self.broker.commands.settle(parcel.len() + COMMAND_BYTES);
-                let address = match &user {
-                    Some(user) => redis::Address::User(user),
-                    None => redis::Address::Everyone,
-                };
-                // At most once: nobody waits for it.
-                let number = self.next_number();
-                self.link.send(number, address, &parcel, now);
+            Command::Presence(topic, user, present) => {
+                self.link.set_presence(&topic, &user, present, now);
             }
+            Command::JoinGroup(key, ticket) => self.join_group(key, ticket, now),
+            Command::ChangeGroup(key, ended) => self.change_group(&key, &ended),
+            Command::Send(receiver, parcel) => self.send(&receiver, &parcel, now),
+            Command::Call(connection, call, outcome) => self.ask(connection, call, outcome, now),
             Command::Tell(json, ticket) => self.tell(&json, ticket, now),
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();
@@ -187,53 +216,6 @@ impl Exchange {
         let history = order.keeps_history.then(|| keep(order.publications_max));
         self.link
             .publish(number, &order.topic, history, &draft, now);
-    }
-
-    /// Tells the other servers what to do.
-    fn tell(&mut self, json: &[u8], ticket: Ticket, now: Now) {
-        let number = self.next_number();
-        self.told
-            .insert(number, (ticket, json.len() + COMMAND_BYTES));
-        let draft = Draft {
-            category: redis::Category::Update,
-            priority: redis::Priority::Normal,
-            ttl_ms: None,
-            excluded: None,
-            t: "control",
-            id: None,
-            key: None,
-            payload: json,
-        };
-        self.link
-            .publish(number, &CONTROL.into(), CONTROL_HISTORY, &draft, now);
-    }
-
-    /// Does what another server tells all to do.
-    fn obey_control(&self, record: &[u8]) {
-        let Ok(record) = redis::Record::decode(record) else {
-            return tracing::error!("a command of another server cannot be read");
-        };
-        if record.mark.node == self.link.node() {
-            return;
-        }
-        match serde_json::from_slice(record.payload) {
-            Ok(control) => (self.apply.0)(control),
-            Err(error) => tracing::error!(%error, "a command of another server cannot be read"),
-        }
-    }
-
-    /// Hands what another server has sent to the sessions it is for.
-    fn hand_out(&self, addressee: &redis::Addressee, parcel: &[u8]) {
-        let target = match addressee {
-            redis::Addressee::User(user) => Target::User(Arc::clone(user)),
-            redis::Addressee::Everyone => Target::Everyone,
-            redis::Addressee::Node => return,
-        };
-        if let (Some(publication), Some(hub)) =
-            (parcel::read(self.link.node(), parcel), self.hub.upgrade())
-        {
-            hub.post(&target, None, &publication, Origin::Outside);
-        }
     }
 
     /// Somebody waits for a topic: it is made live, and read if it is.
@@ -274,6 +256,7 @@ impl Exchange {
         }
         let history = limits.map(|limits| keep(limits.publications_max));
         self.link.want(topic, history, now);
+        self.follow_presence(topic);
     }
 
     fn set_interest(&mut self, topic: &Arc<str>, has_interest: bool) {
@@ -313,7 +296,10 @@ impl Exchange {
                 drop(mirrors);
                 match is_pattern(&topic) {
                     true => self.link.unwatch(&topic),
-                    false => self.link.unwant(&topic, now),
+                    false => {
+                        self.unfollow_presence(&topic);
+                        self.link.unwant(&topic, now);
+                    }
                 }
             }
         }
@@ -324,6 +310,12 @@ impl Exchange {
         while let Some((_, topic)) = pop_due(&mut self.awaited, now) {
             let overdue = self.broker.mirrors().take_overdue(&topic, Some(now.ms));
             refuse(overdue, Refusal::Unavailable);
+        }
+    }
+
+    fn hear_all(&mut self, now: Now) {
+        while let Some(event) = self.link.poll_event() {
+            self.hear(event, now);
         }
     }
 
@@ -359,8 +351,7 @@ impl Exchange {
                 position,
                 record,
             } => self.deliver_matched(&topic, position, &record),
-            // Nobody waits for it.
-            Event::Sent { .. } => {}
+            Event::Sent { number, outcome } => self.note_sent(number, outcome),
             Event::Parcel { addressee, parcel } => self.hand_out(&addressee, &parcel),
             Event::Live { topic, head } => {
                 {
@@ -394,6 +385,7 @@ impl Exchange {
                 }
             }
             Event::Health(health) => self.note_health(health),
+            event => self.hear_of_others(event, now),
         }
     }
 
@@ -428,6 +420,7 @@ impl Exchange {
             version: health.version.clone(),
             reason: health.reason.clone(),
             warning: health.warning.clone(),
+            nodes: self.nodes.list.clone(),
             counts: vec![
                 ("publications_offered", counters.offered),
                 ("publications_settled", counters.settled),
@@ -444,6 +437,12 @@ impl Exchange {
                 ("disconnects", counters.disconnects),
                 ("lineages", counters.lineages),
                 ("probes", counters.probes),
+                ("presence_calls", counters.presence_calls),
+                ("presence_reads", counters.presence_reads),
+                ("group_calls", counters.group_calls),
+                ("group_publications", counters.works),
+                ("leases_lost", counters.leases_lost),
+                ("nodes_lost", counters.nodes_lost),
             ],
         });
     }
@@ -479,6 +478,14 @@ impl Exchange {
         }
     }
 
+    /// The id of an event.
+    fn event_id(&self, now: Now) -> Option<Uuid> {
+        let (hub, mut random) = (self.hub.upgrade()?, [0; 10]);
+        random[..4].copy_from_slice(&hub.random_epoch().to_be_bytes());
+        random[4..8].copy_from_slice(&hub.random_epoch().to_be_bytes());
+        Some(uuid_v7(now.unix_ms, random))
+    }
+
     /// Tells the subscribers of a topic that publications may be missing.
     fn tell_gap(&mut self, topic: &Arc<str>, head: Option<redis::Position>, now: Now) {
         let Some(hub) = self.hub.upgrade() else {
@@ -490,10 +497,10 @@ impl Exchange {
             count: 0,
             range: None,
         };
-        let (mut json, mut random) = (Vec::new(), [0; 10]);
-        random[..4].copy_from_slice(&hub.random_epoch().to_be_bytes());
-        random[4..8].copy_from_slice(&hub.random_epoch().to_be_bytes());
-        write_gap_event(&gap, uuid_v7(now.unix_ms, random), now.unix_ms, &mut json);
+        let (mut json, Some(id)) = (Vec::new(), self.event_id(now)) else {
+            return;
+        };
+        write_gap_event(&gap, id, now.unix_ms, &mut json);
         let mut mirrors = self.broker.mirrors();
         if let Some(head) = head {
             mirrors.stand(topic, convert::position(head));
@@ -530,6 +537,9 @@ const CONTROL_HISTORY: redis::History = Some(Keep {
 
 /// How often the shards' side is told what was counted, in milliseconds.
 const TELL_MS: u64 = 100;
+
+/// How long the broker may take to let this server go, in milliseconds.
+const LEAVE_MS: u64 = 1_000;
 
 /// How often in a turn the link is given what was asked of it.
 const TICKS_PER_TURN: usize = 2;

@@ -1,9 +1,11 @@
 //! The link's event loop: three connections to the broker, and the turns of the exchange.
 
 use crate::cluster::exchange::Exchange;
-use crate::cluster::resolve::Route;
+use crate::cluster::resolve::{Found, Route};
+use std::io;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-use tidewire_net::{Closed, ConnectionId, Handler, Io};
+use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox};
 use tidewire_redis::{Action, Now, Slot};
 
 /// Runs the link of a server on a shard of its own.
@@ -11,10 +13,14 @@ use tidewire_redis::{Action, Now, Slot};
 pub(crate) struct LinkHandler {
     pub(crate) exchange: Exchange,
     route: Route,
+    /// Asks where the broker is, if the route does not say it.
+    finder: Option<Sender<Slot>>,
     /// Of each slot, while it is open or being opened.
     connections: [Option<ConnectionId>; 3],
-    /// Connections that were opened so far.
-    attempts: usize,
+    /// Of each slot, whether it waits to hear where the broker is.
+    asked: [bool; 3],
+    /// Where the broker is, said when no slot waited any more. Searches may take longer than the link waits.
+    late: Option<(Instant, io::Result<Connect>)>,
     /// The shards have too much to deliver.
     is_paused: bool,
     /// The connection of subscriptions that is not read because of that.
@@ -28,13 +34,24 @@ impl LinkHandler {
         Self {
             exchange,
             route,
+            finder: None,
             connections: [None; 3],
-            attempts: 0,
+            asked: [false; 3],
+            late: None,
             is_paused: false,
             paused: None,
             // The first turn opens the connections.
             deadline: Some(Instant::now()),
         }
+    }
+
+    /// Starts what finds the broker by its name or by sentinels, if that is needed. It answers to the mailbox of this
+    /// link.
+    pub(crate) fn find_by(&mut self, mailbox: &Mailbox<Found>) -> io::Result<()> {
+        if self.route.at_once().is_none() {
+            self.finder = Some(self.route.clone().into_finder(mailbox.clone())?);
+        }
+        Ok(())
     }
 
     fn slot_of(&self, id: ConnectionId) -> Option<Slot> {
@@ -48,6 +65,7 @@ impl LinkHandler {
             match action {
                 Action::Open(slot) => self.open(io, slot),
                 Action::Close(slot) => {
+                    self.asked[slot.index()] = false;
                     if let Some(id) = self.connections[slot.index()].take() {
                         io.abort(id);
                     }
@@ -63,13 +81,41 @@ impl LinkHandler {
         }
     }
 
+    /// Opens a connection now, or when it is known where to.
     fn open(&mut self, io: &mut Io, slot: Slot) {
-        self.attempts += 1;
-        let opened = self.route.connect(self.attempts);
-        match opened.and_then(|connect| io.connect(connect)) {
+        if let Some(place) = self.route.at_once() {
+            return self.open_at(io, slot, place);
+        }
+        if let Some((at, place)) = self.late.take()
+            && at.elapsed() < LATE_MAX
+        {
+            return self.open_at(io, slot, place);
+        }
+        self.asked[slot.index()] = true;
+        let finder = self.finder.as_ref();
+        if finder.is_none_or(|finder| finder.send(slot).is_err()) {
+            let error = io::Error::other("nothing finds the broker");
+            self.open_at(io, slot, Err(error));
+        }
+    }
+
+    fn open_at(&mut self, io: &mut Io, slot: Slot, place: io::Result<Connect>) {
+        self.asked[slot.index()] = false;
+        match place.and_then(|connect| io.connect(connect)) {
             Ok(id) => self.connections[slot.index()] = Some(id),
             Err(error) => {
                 let reason = format!("{}: {error}", self.route.address);
+                self.exchange.link.closed(slot, &reason, now(io));
+            }
+        }
+    }
+
+    /// Gives up all connections: the master is another one.
+    fn leave(&mut self, io: &mut Io) {
+        for slot in Slot::ALL {
+            if let Some(id) = self.connections[slot.index()].take() {
+                io.abort(id);
+                let reason = format!("{}: the master is another one", self.route.address);
                 self.exchange.link.closed(slot, &reason, now(io));
             }
         }
@@ -99,7 +145,15 @@ impl LinkHandler {
 }
 
 impl Handler for LinkHandler {
-    type Mail = ();
+    type Mail = Found;
+
+    fn handle_mail(&mut self, io: &mut Io, mail: Found) {
+        match mail {
+            Found::Place(slot, place) if self.asked[slot.index()] => self.open_at(io, slot, place),
+            Found::Place(_, place) => self.late = Some((Instant::now(), place)),
+            Found::Moved => self.leave(io),
+        }
+    }
 
     fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
         if let Some(slot) = self.slot_of(id) {
@@ -131,7 +185,7 @@ impl Handler for LinkHandler {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
-        if self.exchange.is_stopped() {
+        if self.exchange.is_stopped() && self.exchange.has_left(now(io)) {
             return io.stop();
         }
         self.exchange.turn(now(io));
@@ -158,6 +212,9 @@ fn now(io: &Io) -> Now {
         unix_ms: now.unix_ms,
     }
 }
+
+/// How long a place that was said too late is good.
+const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the link looks whether the shards have delivered.
 const PAUSE_POLL: Duration = Duration::from_millis(1);

@@ -36,6 +36,10 @@ pub(crate) struct Mirror {
     pub(crate) filling: Option<Filling>,
     /// Who waits for it, until when on the link's clock.
     pub(crate) waiting: Vec<Waiting>,
+    /// Its subscribers learn who is there.
+    pub(crate) follows_presence: bool,
+    /// It is known who is there.
+    pub(crate) has_presence: bool,
     /// This server has subscribers of it.
     pub(crate) has_interest: bool,
     /// It is let go at this time, unless somebody wants it again. On the link's clock.
@@ -60,6 +64,13 @@ pub(crate) struct Filling {
     entries: Vec<(Position, Arc<Publication>)>,
 }
 
+impl Mirror {
+    /// The link delivers everything, and it is known who is there, if it should be.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_live && (self.has_presence || !self.follows_presence)
+    }
+}
+
 impl Mirrors {
     pub(crate) fn new(history_bytes_max: usize, history_topics_max: usize) -> Self {
         Self {
@@ -71,7 +82,7 @@ impl Mirrors {
 
     /// Whether a topic can answer now what it is wanted for.
     pub(crate) fn is_ready(&mut self, topic: &Arc<str>, wanted: Prepare) -> bool {
-        let Some(mirror) = self.topics.get(topic).filter(|mirror| mirror.is_live) else {
+        let Some(mirror) = self.topics.get(topic).filter(|mirror| mirror.is_complete()) else {
             return false;
         };
         let (Some(limits), Some(head)) = (mirror.limits, mirror.head) else {

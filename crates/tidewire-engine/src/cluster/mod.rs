@@ -1,25 +1,30 @@
 mod broker;
+mod calls;
 mod commands;
 mod convert;
 pub(crate) mod exchange;
 mod link;
 mod mirror;
 mod parcel;
+mod presence;
 mod resolve;
+mod sentinel;
 
 use self::broker::ClusterBroker;
 use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::broker::BrokerConfig;
-use crate::topics::broker::{Broker, Control};
+use crate::model::ConnectionKey;
+use crate::model::calls::{CallFailure, NewCall};
+use crate::topics::broker::{Broker, ClusterNode, Control};
 use crate::topics::config::TopicLimits;
 use crate::topics::hub::Hub;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io;
 use std::sync::{Arc, Weak};
-use tidewire_net::tls::{self, TlsError};
+use tidewire_net::tls::{self, ClientIdentity, TlsError, Trust};
 use tidewire_net::{Shard, ShardConfig};
 use tidewire_redis::{Lineage, Link, LinkOptions, NodeId};
 
@@ -28,6 +33,21 @@ pub(crate) struct Cluster {
     broker: Arc<ClusterBroker>,
     link: Shard<LinkHandler>,
 }
+
+/// What the link wants of this server for the others. No call blocks.
+pub(crate) trait Neighbour: Send {
+    /// Does what another server tells all to do.
+    fn obey(&self, control: Control);
+
+    /// Asks a client of this server. `done` hears the outcome, once, maybe at once.
+    fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone);
+
+    /// What the others see of this server.
+    fn describe(&self) -> ClusterNode;
+}
+
+/// Hears what became of a call.
+pub(crate) type CallDone = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
 
 /// Why a cluster cannot be joined. The caller's fault, but for [`ClusterError::System`].
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +64,13 @@ impl Cluster {
         let route = Route {
             address: config.address.clone(),
             tls: match config.address.is_tls() {
-                true => Some(tls::client_config(config.authorities.as_deref())?),
+                true => Some(tls::client_config_for(&ClientIdentity {
+                    trust: match &config.authorities {
+                        Some(file) => Trust::File(file),
+                        None => Trust::WebRoots,
+                    },
+                    certificate: None,
+                })?),
                 false => None,
             },
         };
@@ -52,7 +78,8 @@ impl Cluster {
             outbox_bytes_max: OUTBOX_BYTES_MAX,
             ..ShardConfig::default()
         };
-        let (link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
+        let (mut link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
+        link.handler_mut().find_by(&mailbox)?;
         broker.commands.connect(mailbox.waker());
         Ok(Self { broker, link })
     }
@@ -72,15 +99,15 @@ impl Cluster {
         exchange(config, limits, &mut StdRng::seed_from_u64(seed))
     }
 
-    /// The link, to be run on a thread of its own. It delivers to `hub`, and does with `apply` what
-    /// other servers tell all to do.
+    /// The link, to be run on a thread of its own. It delivers to `hub`, and asks `server` for what
+    /// other servers want of this one.
     pub(crate) fn into_link(
         mut self,
         hub: Weak<Hub>,
-        apply: impl Fn(Control) + Send + 'static,
+        server: impl Neighbour + 'static,
     ) -> Shard<LinkHandler> {
         let exchange = &mut self.link.handler_mut().exchange;
-        exchange.attach(hub, Box::new(apply));
+        exchange.attach(hub, Box::new(server));
         self.link
     }
 }
@@ -91,18 +118,22 @@ fn exchange(
     limits: &TopicLimits,
     random: &mut StdRng,
 ) -> (Arc<ClusterBroker>, Exchange) {
-    let node = NodeId(random.random());
+    // A connection's key has so many bits of it.
+    let node = NodeId(random.random_range(1..1 << 48));
     let broker = Arc::new(ClusterBroker::new(
         node,
         limits.history_bytes_max,
         limits.history_topics_max,
     ));
     let options = LinkOptions {
+        group_waiting_max: limits.group_waiting_max as u64,
+        group_waiting_bytes_max: limits.group_waiting_bytes_max as u64,
+        groups_per_topic_max: limits.groups_per_topic_max as u64,
         prefix: config.prefix.clone(),
         user: config.address.user.clone(),
         password: config.address.password.clone(),
         database: config.address.database,
-        lineage: match config.is_durable {
+        lineage: match config.is_durable && !config.address.fails_over() {
             true => Lineage::Single,
             false => Lineage::Replaced,
         },

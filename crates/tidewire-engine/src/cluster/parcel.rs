@@ -1,23 +1,45 @@
 //! Parcels: what goes to the sessions of a user, or to everybody, on the other servers.
 
 use crate::cluster::convert;
-use crate::model::Outgoing;
+use crate::model::{ConnectionKey, Outgoing};
 use crate::topics::broker::Sending;
 use crate::topics::publication::{Draft, Placed, Publication};
 use std::sync::Arc;
+use tidewire_net::ConnectionId;
 use tidewire_redis as link;
 
-/// The bytes of a parcel: its kind, the node that sends it, and the rest. `None` for what is too
-/// large.
-pub(super) fn write(node: link::NodeId, sending: &Sending<'_>) -> Option<Box<[u8]>> {
+/// What a parcel brings.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// For whom the parcel came, or for this connection.
+    Publication(Arc<Publication>, Option<ConnectionKey>),
+    /// Another node asks a client of this one: which, and the question in JSON.
+    Call(link::NodeId, Box<[u8]>),
+    /// The answer of another node, in JSON.
+    Answer(Box<[u8]>),
+}
+
+/// The bytes of a parcel: its kind, the node that sends it, the connection it is for if it is for
+/// one, and the rest. `None` for what is too large.
+pub(super) fn write(
+    node: link::NodeId,
+    connection: Option<ConnectionKey>,
+    sending: &Sending<'_>,
+) -> Option<Box<[u8]>> {
     let kind = match sending {
         Sending::Publication(..) => PUBLICATION,
         Sending::Verbatim(Outgoing::Text(_)) => TEXT,
         Sending::Verbatim(Outgoing::Binary(_)) => BINARY,
+        Sending::Event(_) => EVENT,
     };
-    let mut bytes = vec![kind];
-    bytes.extend_from_slice(&node.0.to_be_bytes());
+    let mut bytes = head(node, kind);
+    if let Some(connection) = connection {
+        bytes[0] |= TO_CONNECTION;
+        bytes.extend_from_slice(&connection.shard().to_be_bytes());
+        bytes.extend_from_slice(&connection.id.to_u64().to_be_bytes());
+    }
     match sending {
+        Sending::Event(json) => bytes.extend_from_slice(json),
         Sending::Publication(draft, unix_ms) => {
             let record = record_of(node, draft, *unix_ms);
             if let Err(error) = record.encode(&mut bytes) {
@@ -29,6 +51,19 @@ pub(super) fn write(node: link::NodeId, sending: &Sending<'_>) -> Option<Box<[u8
         Sending::Verbatim(Outgoing::Binary(binary)) => bytes.extend_from_slice(binary),
     }
     Some(bytes.into())
+}
+
+/// A parcel of JSON: a call or an answer.
+pub(super) fn write_json(node: link::NodeId, kind: u8, json: &[u8]) -> Box<[u8]> {
+    let mut bytes = head(node, kind);
+    bytes.extend_from_slice(json);
+    bytes.into()
+}
+
+fn head(node: link::NodeId, kind: u8) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&node.0.to_be_bytes());
+    bytes
 }
 
 fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link::Record<'a> {
@@ -52,14 +87,28 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
 }
 
 /// What a parcel of another node brings; `None` for one of this node and for what cannot be read.
-pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arc<Publication>> {
+pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arrived> {
     let (kind, rest) = parcel.split_first()?;
-    let (node, body) = rest.split_first_chunk::<8>()?;
-    if link::NodeId(u64::from_be_bytes(*node)) == own {
+    let (node, mut body) = rest.split_first_chunk::<8>()?;
+    let node = link::NodeId(u64::from_be_bytes(*node));
+    if node == own {
         return None;
     }
-    let made = match *kind {
+    let connection = match kind & TO_CONNECTION {
+        0 => None,
+        _ => {
+            let (shard, rest) = body.split_first_chunk()?;
+            let (id, rest) = rest.split_first_chunk()?;
+            body = rest;
+            let id = ConnectionId::from_u64(u64::from_be_bytes(*id));
+            Some(ConnectionKey::new(own.0, u32::from_be_bytes(*shard), id))
+        }
+    };
+    let made = match *kind & !TO_CONNECTION {
+        CALL => return Some(Arrived::Call(node, body.into())),
+        ANSWER => return Some(Arrived::Answer(body.into())),
         PUBLICATION => publication(body),
+        EVENT => Some(Publication::event(None, body.to_vec())),
         TEXT => std::str::from_utf8(body)
             .ok()
             .map(|text| Publication::verbatim(Outgoing::Text(text.into()))),
@@ -72,7 +121,7 @@ pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arc<Publication>>
             "a message of another server cannot be read; update this server"
         );
     }
-    made.map(Arc::new)
+    made.map(|publication| Arrived::Publication(Arc::new(publication), connection))
 }
 
 fn publication(body: &[u8]) -> Option<Publication> {
@@ -101,6 +150,12 @@ fn publication(body: &[u8]) -> Option<Publication> {
 const PUBLICATION: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
+const EVENT: u8 = 3;
+pub(super) const CALL: u8 = 4;
+pub(super) const ANSWER: u8 = 5;
+
+/// Beside a kind: the parcel is for one connection.
+const TO_CONNECTION: u8 = 0x80;
 
 #[cfg(test)]
 mod tests {
@@ -118,11 +173,17 @@ mod tests {
             Sending::Verbatim(&text),
         ];
         for (sending, json) in sendings.iter().zip([true, false]) {
-            let parcel = write(own, sending).expect("a parcel");
-            assert!(read(own, &parcel).is_none(), "it has been delivered here");
-            let arrived = read(other, &parcel).expect("a message");
-            assert_eq!(arrived.content() == br#"{"n":1}"#, json);
-            assert_eq!(arrived.expires_unix_ms == 1_050, json);
+            let connection = ConnectionKey::new(other.0, 3, ConnectionId::from_u64(17));
+            for to in [None, Some(connection)] {
+                let parcel = write(own, to, sending).expect("a parcel");
+                assert!(read(own, &parcel).is_none(), "it has been delivered here");
+                let Some(Arrived::Publication(arrived, found)) = read(other, &parcel) else {
+                    panic!("a message");
+                };
+                assert_eq!(found, to);
+                assert_eq!(arrived.content() == br#"{"n":1}"#, json);
+                assert_eq!(arrived.expires_unix_ms == 1_050, json);
+            }
         }
         for garbage in [
             &[][..],
@@ -130,6 +191,7 @@ mod tests {
             &[9; 9],
             &[0; 30],
             &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0xff],
+            &[0x81, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0],
         ] {
             assert!(read(other, garbage).is_none(), "{garbage:?}");
         }

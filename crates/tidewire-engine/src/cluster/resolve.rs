@@ -1,11 +1,18 @@
-//! The address of a broker as sockets want it.
+//! Where the broker is now: names, and the masters that sentinels name.
+//!
+//! Both may take long, so that a thread of their own finds them. The link never waits.
 
+use crate::cluster::sentinel::{Named, Sentinels};
 use crate::config::broker::{BrokerAddress, Place};
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 use tidewire_net::tls::{self, ClientConfig};
-use tidewire_net::{Address, Connect};
+use tidewire_net::{Address, Connect, Mailbox};
+use tidewire_redis::Slot;
 
 /// How the link connects: where to, and by which TLS.
 #[derive(Debug, Clone)]
@@ -15,31 +22,70 @@ pub(crate) struct Route {
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
+/// What the thread tells the link.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The answer to a question about this slot.
+    Place(Slot, io::Result<Connect>),
+    /// The sentinels name another master than before.
+    Moved,
+}
+
 impl Route {
-    /// Resolves the name; blocks as long as the system's resolver does.
-    pub(crate) fn connect(&self, attempt: usize) -> io::Result<Connect> {
-        let (host, port, is_tls) = match &self.address.place {
-            Place::Unix(path) => {
-                return Ok(Connect {
-                    address: Address::Unix(path.clone()),
-                    source: None,
-                    tls: None,
-                });
+    /// The place, if nobody need be asked for it.
+    pub(crate) fn at_once(&self) -> Option<io::Result<Connect>> {
+        match &self.address.place {
+            Place::Unix(path) => Some(Ok(Connect {
+                address: Address::Unix(path.clone()),
+                source: None,
+                tls: None,
+            })),
+            Place::Tcp { host, port, .. } => {
+                let address: IpAddr = host.parse().ok()?;
+                Some(self.connect((address, *port).into(), host))
             }
-            Place::Tcp { host, port, is_tls } => (host, *port, *is_tls),
+            Place::Sentinel { .. } => None,
+        }
+    }
+
+    /// Starts the thread that finds the place. It ends when the questions end.
+    pub(crate) fn into_finder(self, link: Mailbox<Found>) -> io::Result<Sender<Slot>> {
+        let sentinels = match &self.address.place {
+            Place::Sentinel {
+                sentinels,
+                name,
+                password,
+                ..
+            } => Some(Sentinels {
+                places: sentinels.clone(),
+                name: name.clone(),
+                password: password.clone(),
+                tls: self.tls.clone(),
+            }),
+            Place::Tcp { .. } | Place::Unix(_) => None,
         };
-        let addresses: Vec<_> = (host.as_str(), port).to_socket_addrs()?.collect();
-        let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        // Another one each time, in case one does not answer.
-        let address = *addresses
-            .get(attempt % addresses.len().max(1))
-            .ok_or_else(none)?;
-        let tls = match (&self.tls, is_tls) {
-            (Some(config), true) => {
+        let (sender, questions) = mpsc::channel();
+        let finder = Finder {
+            route: self,
+            sentinels,
+            link,
+            last: None,
+            searches: 0,
+        };
+        let name = "tidewire-names".to_owned();
+        thread::Builder::new()
+            .name(name)
+            .spawn(move || finder.run(&questions))?;
+        Ok(sender)
+    }
+
+    fn connect(&self, address: SocketAddr, host: &str) -> io::Result<Connect> {
+        let tls = match &self.tls {
+            Some(config) => {
                 let name = tls::server_name(host).map_err(io::Error::other)?;
                 Some((Arc::clone(config), name))
             }
-            _ => None,
+            None => None,
         };
         Ok(Connect {
             address: Address::Tcp(address),
@@ -48,3 +94,78 @@ impl Route {
         })
     }
 }
+
+/// The thread that finds the place. Its searches may take as long as the system's resolver does.
+struct Finder {
+    route: Route,
+    sentinels: Option<Sentinels>,
+    link: Mailbox<Found>,
+    /// The master that the sentinels have named last.
+    last: Option<Named>,
+    searches: usize,
+}
+
+impl Finder {
+    fn run(mut self, questions: &Receiver<Slot>) {
+        loop {
+            match questions.recv_timeout(SENTINEL_INTERVAL) {
+                Ok(slot) => {
+                    // One search answers all that wait.
+                    let mut slots = vec![slot];
+                    slots.extend(questions.try_iter());
+                    slots.sort_unstable();
+                    slots.dedup();
+                    self.answer(&slots);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.last.is_some() {
+                        // The link may be connected to an old master, which does not know it yet.
+                        let _ = self.name();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, slots: &[Slot]) {
+        let found = self.find();
+        for slot in slots {
+            let place = match &found {
+                Ok((address, host)) => self.route.connect(*address, host),
+                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            };
+            // A link that has stopped needs no answer.
+            let _ = self.link.send(Found::Place(*slot, place));
+        }
+    }
+
+    fn find(&mut self) -> io::Result<(SocketAddr, String)> {
+        let (host, port) = self.name()?;
+        let addresses: Vec<_> = (host.as_str(), port).to_socket_addrs()?.collect();
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        // Another one each time, in case one does not answer.
+        self.searches += 1;
+        let index = self.searches % addresses.len().max(1);
+        Ok((*addresses.get(index).ok_or_else(none)?, host))
+    }
+
+    /// The name of the broker. The link is told if the sentinels name another master than before.
+    fn name(&mut self) -> io::Result<Named> {
+        let Some(sentinels) = &mut self.sentinels else {
+            return match &self.route.address.place {
+                Place::Tcp { host, port, .. } => Ok((host.clone(), *port)),
+                Place::Unix(_) | Place::Sentinel { .. } => Err(io::Error::other("it has no name")),
+            };
+        };
+        let master = sentinels.master(self.last.as_ref())?;
+        let before = self.last.replace(master.clone());
+        if before.is_some_and(|before| before != master) {
+            let _ = self.link.send(Found::Moved);
+        }
+        Ok(master)
+    }
+}
+
+/// How often sentinels are asked for the master.
+const SENTINEL_INTERVAL: Duration = Duration::from_secs(2);

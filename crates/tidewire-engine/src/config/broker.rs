@@ -51,22 +51,40 @@ pub(crate) enum Place {
         is_tls: bool,
     },
     Unix(PathBuf),
+    /// Sentinels, which know the master of this name.
+    Sentinel {
+        sentinels: Vec<(String, u16)>,
+        name: String,
+        /// Of the sentinels; the address has that of the master.
+        password: Option<String>,
+        is_tls: bool,
+    },
 }
 
 /// Why a text is no URL of a broker. The caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}; a broker is redis://[user:password@]host[:6379][/database], rediss:// for TLS, or unix:///path?db=0"
+    "{0}; a broker is redis://[user:password@]host[:6379][/database], rediss:// for TLS, unix:///path?db=0, \
+     or redis+sentinel://[user:password@]host[:26379],host.../name[/database]"
 )]
 pub struct InvalidBrokerUrl(String);
 
 impl BrokerAddress {
     /// Whether its connections are encrypted.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { is_tls: true, .. })
+        matches!(
+            self.place,
+            Place::Tcp { is_tls: true, .. } | Place::Sentinel { is_tls: true, .. }
+        )
     }
 
-    /// Reads `redis://`, `rediss://` (TLS) or `unix://`. User, password and path may be
+    /// Whether another process with fewer writes may take its place.
+    pub(crate) fn fails_over(&self) -> bool {
+        matches!(self.place, Place::Sentinel { .. })
+    }
+
+    /// Reads `redis://`, `rediss://` (TLS), `unix://`, or `redis+sentinel://` and
+    /// `rediss+sentinel://`, whose sentinels say where the master is. User, password and path may be
     /// percent-encoded.
     ///
     /// # Errors
@@ -77,13 +95,19 @@ impl BrokerAddress {
             .ok_or_else(|| wrong("the scheme is missing"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         match scheme {
-            "redis" | "rediss" => Self::tcp(rest, scheme == "rediss"),
+            "redis" | "rediss" => {
+                parameter(query, &[])?;
+                Self::tcp(rest, scheme == "rediss")
+            }
+            "redis+sentinel" | "rediss+sentinel" => {
+                Self::sentinel(rest, query, scheme == "rediss+sentinel")
+            }
             "unix" => {
                 let path = decoded(rest)?;
                 if !path.starts_with('/') {
                     return Err(wrong("a path is missing"));
                 }
-                let database = query.split('&').find_map(|pair| pair.strip_prefix("db="));
+                let database = parameter(query, &["db"])?;
                 Ok(Self {
                     place: Place::Unix(path.into()),
                     user: None,
@@ -98,39 +122,99 @@ impl BrokerAddress {
     /// What is behind the scheme: `[user:password@]host[:port][/database]`.
     fn tcp(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        // The colons of an IPv6 address are in brackets.
-        let (host, port) = match place
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once(']'))
-        {
-            Some((host, port)) => (host, port.strip_prefix(':')),
-            None => match place.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (place, None),
-            },
-        };
-        if host.is_empty() {
-            return Err(wrong("a host is missing"));
-        }
-        let port = port.map_or(Ok(PORT), str::parse);
-        let some = |text: &str| Ok(Some(decoded(text)?).filter(|text| !text.is_empty()));
+        let (user, password, place) = login(rest)?;
+        let (host, port) = host_and_port(place, PORT)?;
         Ok(Self {
-            place: Place::Tcp {
-                host: host.to_owned(),
-                port: port.map_err(|_| wrong("the port is a number from 0 to 65535"))?,
+            place: Place::Tcp { host, port, is_tls },
+            user,
+            password,
+            database: number(database)?,
+        })
+    }
+
+    /// What is behind the scheme: `[user:password@]host[:port],host[:port].../name[/database]`, and
+    /// what is behind `?`: `sentinel_password=...`.
+    fn sentinel(rest: &str, query: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
+        let missing = "the name of the master is missing behind the sentinels, such as /mymaster";
+        let (rest, name) = rest.split_once('/').ok_or_else(|| wrong(missing))?;
+        let (name, database) = name.split_once('/').unwrap_or((name, ""));
+        if name.is_empty() {
+            return Err(wrong(missing));
+        }
+        let (user, password, places) = login(rest)?;
+        let sentinels = places
+            .split(',')
+            .map(|place| host_and_port(place, SENTINEL_PORT));
+        let of_sentinels = parameter(query, &["sentinel_password"])?;
+        Ok(Self {
+            place: Place::Sentinel {
+                sentinels: sentinels.collect::<Result<_, _>>()?,
+                name: decoded(name)?,
+                password: of_sentinels.map(decoded).transpose()?,
                 is_tls,
             },
-            user: some(user)?,
-            password: some(password)?,
+            user,
+            password,
             database: number(database)?,
         })
     }
 }
 
+/// User and password, and what is behind them.
+type Login<'a> = (Option<String>, Option<String>, &'a str);
+
+/// Splits `[user:password@]place`.
+fn login(text: &str) -> Result<Login<'_>, InvalidBrokerUrl> {
+    let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let some = |text: &str| Ok(Some(decoded(text)?).filter(|text| !text.is_empty()));
+    Ok((some(user)?, some(password)?, place))
+}
+
+/// Splits `host[:port]`. An IPv6 address is in brackets.
+fn host_and_port(place: &str, default: u16) -> Result<(String, u16), InvalidBrokerUrl> {
+    let bracketed = place.strip_prefix('[');
+    let (host, port) = match bracketed.and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => {
+            let port = port.strip_prefix(':');
+            (
+                host,
+                Some(port.ok_or_else(|| wrong("a port follows a colon"))?),
+            )
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(wrong("a host is missing"));
+    }
+    let port = port.map_or(Ok(default), str::parse);
+    let port = port.map_err(|_| wrong("the port is a number from 0 to 65535"))?;
+    Ok((host.to_owned(), port))
+}
+
 fn wrong(words: &str) -> InvalidBrokerUrl {
     InvalidBrokerUrl(words.to_owned())
+}
+
+/// The value of the only parameter that may stand behind `?`, if it is there; with no name none may.
+fn parameter<'a>(query: &'a str, name: &[&str]) -> Result<Option<&'a str>, InvalidBrokerUrl> {
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let pair = query
+        .split_once('=')
+        .filter(|(key, value)| name.contains(key) && !value.contains('&'));
+    match pair {
+        Some((_, value)) => Ok(Some(value)),
+        None => Err(InvalidBrokerUrl(match name.first() {
+            Some(name) => format!("behind ? stands {name}=... and nothing else"),
+            None => "nothing may stand behind ?".to_owned(),
+        })),
+    }
 }
 
 /// The number of a database; 0 if there is none.
@@ -157,6 +241,19 @@ impl std::fmt::Display for BrokerAddress {
                 write!(formatter, "{scheme}://{host}:{port}")
             }
             Place::Unix(path) => write!(formatter, "unix://{}", path.display()),
+            Place::Sentinel {
+                sentinels,
+                name,
+                is_tls,
+                ..
+            } => {
+                let scheme = if *is_tls { "rediss" } else { "redis" };
+                let places = sentinels
+                    .iter()
+                    .map(|(host, port)| format!("{host}:{port}"));
+                let places = places.collect::<Vec<_>>().join(",");
+                write!(formatter, "{scheme}+sentinel://{places}/{name}")
+            }
         }
     }
 }
@@ -169,6 +266,9 @@ impl std::fmt::Debug for BrokerAddress {
 
 /// Where a broker listens unless its URL says otherwise.
 const PORT: u16 = 6379;
+
+/// Where a sentinel listens unless the URL says otherwise.
+const SENTINEL_PORT: u16 = 26_379;
 
 #[cfg(test)]
 mod tests {
@@ -190,6 +290,18 @@ mod tests {
             ("unix:///run/redis.sock", 2)
         );
         assert!(!format!("{whole:?}").contains("p@ss"));
+        let text = "redis+sentinel://:secret@a,[::1]:26380/main/4?sentinel_password=p%40ss";
+        let sentinels = BrokerAddress::parse(text).expect("a URL");
+        assert_eq!(
+            sentinels.to_string(),
+            "redis+sentinel://a:26379,::1:26380/main"
+        );
+        assert_eq!(sentinels.password.as_deref(), Some("secret"));
+        assert_eq!(sentinels.database, 4);
+        let Place::Sentinel { password, .. } = &sentinels.place else {
+            panic!("no sentinels: {sentinels}");
+        };
+        assert_eq!(password.as_deref(), Some("p@ss"));
     }
 
     #[test]
@@ -198,7 +310,15 @@ mod tests {
             ("127.0.0.1:6379", "redis://"),
             ("nats://a", "there is no broker nats://"),
             ("redis://a/b", "the database is a number"),
+            ("redis://a?db=3", "nothing may stand behind ?"),
+            (
+                "unix:///a?db=3&user=b",
+                "behind ? stands db=... and nothing else",
+            ),
+            ("redis://[::1]6380", "a port follows a colon"),
             ("unix://", "a path is missing"),
+            ("redis+sentinel://a,b", "the name of the master is missing"),
+            ("redis+sentinel://a,/main", "a host is missing"),
         ] {
             let error = BrokerAddress::parse(text).expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");

@@ -2,9 +2,9 @@
 
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, NewCall, TIMEOUT_MAX};
+use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
 use crate::shard::mailbox::Mail;
-use crate::state::calls::{CallOutcome, PostedCall};
+use crate::state::calls::PostedCall;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tidewire_net::MailboxError;
@@ -12,7 +12,7 @@ use tidewire_net::MailboxError;
 impl Handle {
     /// Asks a client something. `done` hears the answer, one JSON value, or why there is none,
     /// exactly once: on the connection's shard or, before this returns, on the calling thread. It
-    /// must not block.
+    /// must not block. With a broker the client may be one of another server.
     ///
     /// ```no_run
     /// # use tidewire_engine::{ConnectionKey, Handle, NewCall};
@@ -33,7 +33,14 @@ impl Handle {
         if let Err(failure) = call.check() {
             return outcome.end(Err(failure));
         }
-        let Some(mailbox) = self.mailboxes.get(connection.shard as usize) else {
+        let hub = &self.shared.hub;
+        if !hub.is_here(connection) {
+            return match self.shared.is_stopped() {
+                true => outcome.end(Err(CallFailure::Stopped)),
+                false => hub.call(connection, call, outcome),
+            };
+        }
+        let Some(mailbox) = self.mailboxes.get(connection.shard() as usize) else {
             return outcome.end(Err(CallFailure::Closed));
         };
         let posted = Box::new(PostedCall { call, outcome });

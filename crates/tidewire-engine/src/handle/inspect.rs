@@ -7,8 +7,10 @@
 
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
-use crate::model::queries::{ConnectionInfo, ConnectionQuery, Listed, TopicInfo, TopicQuery};
-use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
+use crate::model::queries::{
+    ConnectionDetails, ConnectionInfo, ConnectionQuery, Listed, TopicInfo, TopicQuery,
+};
+use crate::shard::mailbox::{ChangeKind, Mail};
 use crate::shard::view::{Question, Slice, View};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ impl Handle {
     ) -> Result<Listed<ConnectionInfo>, SendError> {
         let wanted = query.limit.saturating_add(1);
         let start = match query.after {
-            Some(after) => (after.shard, after.id.index() + 1),
+            Some(after) => (after.shard(), after.id.index() + 1),
             None => (0, 0),
         };
         let mut items = Vec::new();
@@ -130,18 +132,41 @@ impl Handle {
         Ok(slowest)
     }
 
-    /// Whether there is such a session now.
+    /// Whether there is such a session now. Of a connection of another server only the server is looked at: whether
+    /// it is among the servers that share the broker, as of some seconds ago.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when the shard did not answer in time.
     pub fn has_connection(&self, connection: ConnectionKey) -> Result<bool, SendError> {
-        if connection.shard >= self.shards() {
+        let hub = &self.shared.hub;
+        if !hub.is_here(connection) {
+            return Ok(hub.has_server(connection.server()));
+        }
+        if connection.shard() >= self.shards() {
             return Ok(false);
         }
         let deadline = Instant::now() + ANSWER_TIME_MAX;
-        self.ask(connection.shard, deadline, move |view| {
+        self.ask(connection.shard(), deadline, move |view| {
             view.session(connection.id.index())
-                .is_some_and(|found| found.state.key == connection)
+                .is_some_and(|found| found.state.key.id == connection.id)
+        })
+    }
+
+    /// A session of this server with at most `limit` of its topics; `None` if there is no such session here.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when the shard did not answer in time.
+    pub fn describe_connection(
+        &self,
+        connection: ConnectionKey,
+        limit: usize,
+    ) -> Result<Option<ConnectionDetails>, SendError> {
+        if !self.shared.hub.is_here(connection) || connection.shard() >= self.shards() {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        self.ask(connection.shard(), deadline, move |view| {
+            view.describe(connection.id, limit)
         })
     }
 
@@ -162,7 +187,8 @@ impl Handle {
         Ok(key)
     }
 
-    /// Ends a session with a code and a reason of at most 123 bytes.
+    /// Ends a session with a code and a reason of at most 123 bytes. For a session of another server it waits until
+    /// the broker has the command: not to be called on a shard then.
     ///
     /// # Errors
     /// [`SendError`]; the session goes on.
@@ -172,14 +198,10 @@ impl Handle {
         code: CloseCode,
         reason: &str,
     ) -> Result<(), SendError> {
-        let change = SessionChange {
-            whose: ChangedSessions::Connection(connection.id),
-            what: ChangeKind::End(code, reason.into()),
-        };
-        self.post(connection.shard, Mail::Change(change))
+        self.change_one(connection, ChangeKind::End(code, reason.into()))
     }
 
-    fn shards(&self) -> u32 {
+    pub(crate) fn shards(&self) -> u32 {
         self.shared.config.shards as u32
     }
 

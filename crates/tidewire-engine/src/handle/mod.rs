@@ -28,12 +28,24 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Sends a message to a connection. One that is gone meanwhile takes nothing, without an error.
+    /// Sends a message to a connection, with a broker also to one of another server, at most once. One that is gone
+    /// meanwhile takes nothing, without an error.
     ///
     /// # Errors
     /// [`SendError`]; nothing was queued.
     pub fn send(&self, connection: ConnectionKey, message: Outgoing) -> Result<(), SendError> {
-        self.post(connection.shard, Mail::Send(connection.id, message))
+        let hub = &self.shared.hub;
+        if hub.is_here(connection) {
+            return self.post(connection.shard(), Mail::Send(connection.id, message));
+        }
+        if self.shared.is_stopped() {
+            return Err(SendError::Stopped);
+        }
+        if hub.is_cluster_busy() {
+            return Err(SendError::Busy);
+        }
+        hub.post_to(connection, &Sending::Verbatim(&message));
+        Ok(())
     }
 
     /// Sends a message to every session that is open when its shard comes to it. However many take
@@ -55,7 +67,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Ends a session with a code and a reason.
+    /// Ends a session with a code and a reason. For a session of another server it waits until the broker has the
+    /// command: not to be called on a shard then.
     ///
     /// # Errors
     /// [`SendError`]; the session goes on.
@@ -65,7 +78,10 @@ impl Handle {
         code: CloseCode,
         reason: &'static str,
     ) -> Result<(), SendError> {
-        self.post(connection.shard, Mail::Close(connection.id, code, reason))
+        if !self.shared.hub.is_here(connection) {
+            return self.close_with(connection, code, reason);
+        }
+        self.post(connection.shard(), Mail::Close(connection.id, code, reason))
     }
 
     /// Sessions now.
@@ -95,7 +111,7 @@ impl Handle {
         }
     }
 
-    /// Starts what [`Server::drain`] does with a timeout of 10 seconds, without waiting or
+    /// Starts what [`Server::drain`](crate::Server::drain) does with a timeout of 10 seconds, without waiting or
     /// stopping.
     pub fn start_drain(&self) {
         if !self.shared.draining.swap(true, Ordering::AcqRel) {

@@ -2,10 +2,10 @@
 
 use crate::clock::unix_ms;
 use crate::handle::Handle;
-use crate::handle::wait::wait;
+use crate::handle::wait::{answer_of, wait};
 use crate::limits::owner::OwnerId;
 use crate::model::ConnectionKey;
-use crate::topics::broker::{Answer, Done, Moment, Outcome, Refusal, Ticket};
+use crate::topics::broker::{Answer, Moment, Ticket};
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::{NewPublication, Published};
@@ -31,19 +31,13 @@ impl Handle {
         let hub = &self.shared.hub;
         let topic: Arc<str> = topic.into();
         let draft = publication.draft();
-        let mut refused = None;
-        let published =
-            wait(
-                |tickets| match hub.publish(&topic, &draft, Origin::Outside, moment, tickets) {
-                    Ok(Answer::Now(published)) => Answer::Now(Ok(published)),
-                    Ok(Answer::Later) => Answer::Later,
-                    Err(error) => {
-                        refused = Some(error);
-                        Answer::Now(Err(Refusal::Busy))
-                    }
-                },
-            );
-        published.map_err(|refusal| refused.unwrap_or_else(|| refusal.into()))
+        wait(
+            |tickets| match hub.publish(&topic, &draft, Origin::Outside, moment, tickets) {
+                Ok(Answer::Now(published)) => Answer::Now(Ok(published)),
+                Ok(Answer::Later) => Answer::Later,
+                Err(error) => Answer::Now(Err(error)),
+            },
+        )
     }
 
     /// [`publish`](Self::publish) without waiting: `done` is called with what became of it, at once
@@ -56,7 +50,9 @@ impl Handle {
     ) {
         let mut done = Some(done);
         let mut tickets = || match done.take() {
-            Some(done) => Ticket::of_caller(move |outcome| done(published(outcome))),
+            Some(done) => Ticket::of_caller(move |outcome| {
+                done(answer_of(outcome).map_err(PublishError::from));
+            }),
             // A broker asks for one ticket.
             None => Ticket::of_caller(drop),
         };
@@ -97,7 +93,7 @@ impl Handle {
         self.send_to(&Target::User(user.into()), None, publication)
     }
 
-    /// Sends to one connection. One that is gone meanwhile takes nothing, without an error.
+    /// Sends to one connection, with a broker also to one of another server, at most once. One that is gone meanwhile takes nothing, without an error.
     ///
     /// # Errors
     /// [`PublishError`]; it did not get it.
@@ -106,8 +102,14 @@ impl Handle {
         connection: ConnectionKey,
         publication: &NewPublication,
     ) -> Result<(), PublishError> {
+        let hub = &self.shared.hub;
+        if !hub.is_here(connection) {
+            self.check(publication)?;
+            let draft = publication.draft();
+            return hub.send_to(connection, &draft, unix_ms());
+        }
         let target = Target::Connection(connection.id);
-        self.send_to(&target, Some(connection.shard), publication)
+        self.send_to(&target, Some(connection.shard()), publication)
     }
 
     /// Sends to every session.
@@ -136,13 +138,5 @@ impl Handle {
             return Err(PublishError::Stopped);
         }
         publication.check_payload()
-    }
-}
-
-/// What a broker has said about a publication.
-fn published(outcome: Outcome) -> Result<Published, PublishError> {
-    match outcome? {
-        Done::Published(published) => Ok(published),
-        Done::Prepared | Done::Told | Done::Forgotten(_) => Err(PublishError::Unknown),
     }
 }

@@ -3,13 +3,14 @@
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
 use crate::session::snapshots::{check, write};
+use crate::topics::broker::Sending;
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::Publication;
 use std::sync::Arc;
 
 impl Handle {
-    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`] does; for
+    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`](crate::Context::send_snapshot) does; for
     /// applications that answer a `sync_request` later. One that is gone meanwhile takes nothing,
     /// without an error.
     ///
@@ -32,14 +33,14 @@ impl Handle {
             return Err(PublishError::Busy);
         }
         let json = write(topic, None, t, payload.as_bytes(), correlation_id);
+        if !hub.is_here(connection) {
+            hub.post_to(connection, &Sending::Event(&json));
+            return Ok(());
+        }
         let publication = Arc::new(Publication::event(None, json));
         let target = Target::Connection(connection.id);
-        hub.post(
-            &target,
-            Some(connection.shard),
-            &publication,
-            Origin::Outside,
-        );
+        let shard = Some(connection.shard());
+        hub.post(&target, shard, &publication, Origin::Outside);
         Ok(())
     }
 }

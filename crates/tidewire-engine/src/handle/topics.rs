@@ -7,7 +7,7 @@ use crate::model::queries::{HistoryPage, HistoryQuery, Kept, PresentMember, Topi
 use crate::model::{ConnectionKey, SendError};
 use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
 use crate::topics::access::AccessRules;
-use crate::topics::broker::{Control, PageQuery, Prepare};
+use crate::topics::broker::{Control, PageQuery, Prepare, Refusal};
 use crate::topics::error::{BrokerUnavailable, ManageError};
 use crate::topics::hub::NotReady;
 use crate::topics::name::check_topic_or_pattern;
@@ -38,7 +38,7 @@ impl Handle {
         Ok(self.change_one(connection, what)?)
     }
 
-    /// [`Context::set_access`] for a session. One that is gone meanwhile is not an error.
+    /// [`Context::set_access`](crate::Context::set_access) for a session. One that is gone meanwhile is not an error.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.
@@ -95,28 +95,50 @@ impl Handle {
     /// Has the other servers do what was done here, and waits until their broker has it.
     fn tell(&self, control: &Control) -> Result<(), SendError> {
         let hub = &self.shared.hub;
-        wait(|tickets| hub.tell(control, tickets)).map_err(|_| SendError::Busy)
+        wait(|tickets| hub.tell(control, tickets)).map_err(|_: Refusal| SendError::Busy)
     }
 
     /// Does what another server tells all to do.
     pub(crate) fn obey(&self, control: Control) {
-        let (user, what) = match control {
-            Control::Close { user, code, reason } => {
-                let code = CloseCode::from_wire(code).unwrap_or(CloseCode::POLICY_VIOLATION);
-                (user, ChangeKind::End(code, reason.into()))
-            }
+        let end = |code, reason: String| {
+            let code = CloseCode::from_wire(code).unwrap_or(CloseCode::POLICY_VIOLATION);
+            ChangeKind::End(code, reason.into())
+        };
+        let subscription = |action, topic: String| ChangeKind::Subscription(action, topic.into());
+        let done = match control {
+            Control::Close { user, code, reason } => self.change_user(&user, &end(code, reason)),
             Control::Subscribe { user, topic } => {
-                let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
-                (user, what)
+                self.change_user(&user, &subscription(Action::Subscribe, topic))
             }
             Control::Unsubscribe { user, topic } => {
-                let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
-                (user, what)
+                self.change_user(&user, &subscription(Action::Unsubscribe, topic))
+            }
+            Control::CloseConnection {
+                connection,
+                code,
+                reason,
+            } => self.change_own(connection, end(code, reason)),
+            Control::SubscribeConnection { connection, topic } => {
+                self.change_own(connection, subscription(Action::Subscribe, topic))
+            }
+            Control::UnsubscribeConnection { connection, topic } => {
+                self.change_own(connection, subscription(Action::Unsubscribe, topic))
+            }
+            Control::SetAccess { connection, rules } => {
+                self.change_own(connection, ChangeKind::Access(Arc::new(rules)))
             }
         };
-        if let Err(error) = self.change_user(&user, &what) {
-            tracing::error!(user, %error, "a command of another server is lost");
+        if let Err(error) = done {
+            tracing::error!(%error, "a command of another server is lost");
         }
+    }
+
+    /// Does what another server has told all to do with a connection, if it is one of this server.
+    fn change_own(&self, connection: ConnectionKey, what: ChangeKind) -> Result<(), SendError> {
+        if connection.server() != self.shared.hub.server {
+            return Ok(());
+        }
+        self.change_one(connection, what)
     }
 
     /// Some of what is kept of a topic; `None` for a topic that keeps no history. On a topic that is
@@ -140,7 +162,8 @@ impl Handle {
             newest: u64::MAX,
         };
         let hub = &self.shared.hub;
-        wait(|tickets| hub.prepare(&topic, everything, tickets)).map_err(|_| BrokerUnavailable)?;
+        wait(|tickets| hub.prepare(&topic, everything, tickets))
+            .map_err(|_: Refusal| BrokerUnavailable)?;
         let page = hub.history(&topic, query, unix_ms());
         let Some(page) = page.map_err(|NotReady| BrokerUnavailable)? else {
             return Ok(None);
@@ -167,31 +190,50 @@ impl Handle {
     pub fn forget_history(&self, topic: &str) -> Result<bool, BrokerUnavailable> {
         let topic: Arc<str> = topic.into();
         let hub = &self.shared.hub;
-        wait(|tickets| hub.forget_history(&topic, tickets)).map_err(|_| BrokerUnavailable)
+        wait(|tickets| hub.forget_history(&topic, tickets)).map_err(|_: Refusal| BrokerUnavailable)
     }
 
-    /// Who is on a topic, and up to `members_max` of them by name.
-    #[must_use]
-    pub fn presence(&self, topic: &str, members_max: usize) -> TopicPresence {
-        let view = self.shared.hub.present(topic, members_max);
+    /// Who is on a topic, and up to `members_max` of them by name. On a topic that is shared with
+    /// other servers and that this one has no subscribers of it waits for their broker: not to be
+    /// called on a shard then.
+    ///
+    /// # Errors
+    /// [`BrokerUnavailable`].
+    pub fn presence(
+        &self,
+        topic: &str,
+        members_max: usize,
+    ) -> Result<TopicPresence, BrokerUnavailable> {
+        let hub = &self.shared.hub;
+        if hub.shares_presence(topic) {
+            let topic: Arc<str> = topic.into();
+            wait(|tickets| hub.prepare(&topic, Prepare::default(), tickets))
+                .map_err(|_| BrokerUnavailable)?;
+        }
+        let view = hub.present(topic, members_max);
         let members = view.members.into_iter().map(|member| PresentMember {
             user: member.user.to_string(),
             data: member.data.map(|data| data.to_string()),
             connections: member.connections,
         });
-        TopicPresence {
+        Ok(TopicPresence {
             users: view.users,
             connections: view.connections,
             members: members.collect(),
-        }
+        })
     }
 
-    fn change_one(&self, connection: ConnectionKey, what: ChangeKind) -> Result<(), SendError> {
+    pub(crate) fn change_one(
+        &self,
+        connection: ConnectionKey,
+        what: ChangeKind,
+    ) -> Result<(), SendError> {
+        if !self.shared.hub.is_here(connection) {
+            return self.tell(&control_of(connection, what));
+        }
         let whose = ChangedSessions::Connection(connection.id);
-        self.post(
-            connection.shard,
-            Mail::Change(SessionChange { whose, what }),
-        )
+        let change = SessionChange { whose, what };
+        self.post(connection.shard(), Mail::Change(change))
     }
 
     fn change_user(&self, user: &str, what: &ChangeKind) -> Result<(), SendError> {
@@ -204,5 +246,28 @@ impl Handle {
             self.post(shard, Mail::Change(change))?;
         }
         Ok(())
+    }
+}
+
+/// What the server of a connection is told to do with it.
+fn control_of(connection: ConnectionKey, what: ChangeKind) -> Control {
+    match what {
+        ChangeKind::End(code, reason) => Control::CloseConnection {
+            connection,
+            code: code.value(),
+            reason: reason.to_string(),
+        },
+        ChangeKind::Subscription(Action::Subscribe, topic) => Control::SubscribeConnection {
+            connection,
+            topic: topic.to_string(),
+        },
+        ChangeKind::Subscription(Action::Unsubscribe, topic) => Control::UnsubscribeConnection {
+            connection,
+            topic: topic.to_string(),
+        },
+        ChangeKind::Access(rules) => Control::SetAccess {
+            connection,
+            rules: AccessRules::clone(&rules),
+        },
     }
 }

@@ -34,22 +34,27 @@ impl FromDone for () {
 }
 
 /// Asks a broker, and waits if it answers later. A ticket is always settled, so this ends.
-pub(crate) fn wait<T: FromDone>(
-    ask: impl FnOnce(Tickets<'_>) -> Answer<Result<T, Refusal>>,
-) -> Result<T, Refusal> {
-    let (sender, outcomes) = mpsc::channel::<Outcome>();
+pub(crate) fn wait<T: FromDone, E: From<Refusal>>(
+    ask: impl FnOnce(Tickets<'_>) -> Answer<Result<T, E>>,
+) -> Result<T, E> {
+    // An answer at once needs no channel.
+    let mut channel = None;
     let mut tickets = || {
+        let (sender, _) = channel.get_or_insert_with(mpsc::channel::<Outcome>);
         let sender = sender.clone();
         Ticket::of_caller(move |outcome| {
             // Who asked waits for it.
             let _ = sender.send(outcome);
         })
     };
-    match ask(&mut tickets) {
-        Answer::Now(result) => result,
-        Answer::Later => {
-            let outcome = outcomes.recv().unwrap_or(Err(Refusal::Unknown));
-            outcome.and_then(|done| T::from_done(done).ok_or(Refusal::Unknown))
-        }
+    if let Answer::Now(result) = ask(&mut tickets) {
+        return result;
     }
+    let outcome = channel.and_then(|(_, outcomes)| outcomes.recv().ok());
+    Ok(answer_of(outcome.unwrap_or(Err(Refusal::Unknown)))?)
+}
+
+/// What an outcome says to the question of a caller.
+pub(crate) fn answer_of<T: FromDone>(outcome: Outcome) -> Result<T, Refusal> {
+    outcome.and_then(|done| T::from_done(done).ok_or(Refusal::Unknown))
 }

@@ -122,6 +122,8 @@ pub(crate) mod cost {
     /// Checking a token with one key, whatever its algorithm: 136 us were measured with RS256, a
     /// key of 4,096 bits and 251 access rules.
     pub(crate) const TOKEN: u64 = 200_000;
+    /// Looking whether the token of a subscription has expired.
+    pub(crate) const TOKEN_TOPIC: u64 = 20;
     /// Checking the name of a topic.
     pub(crate) const CHECK: u64 = 300;
     /// Comparing a name with a glob of the access rules.

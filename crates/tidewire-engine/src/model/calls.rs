@@ -1,6 +1,7 @@
 //! Calls: what one side asks the other, and why a call fails.
 
 use crate::model::is_payload;
+use std::fmt;
 use std::time::Duration;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
@@ -91,6 +92,51 @@ impl NewCall {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Who hears what became of a call to a client: exactly once, also if the call is lost on its way.
+pub(crate) struct CallOutcome {
+    done: Option<Done>,
+    if_dropped: CallFailure,
+}
+
+type Done = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
+
+impl CallOutcome {
+    pub(crate) fn new(
+        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+        if_dropped: CallFailure,
+    ) -> Self {
+        Self {
+            done: Some(Box::new(done)),
+            if_dropped,
+        }
+    }
+
+    pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
+        if let Some(done) = self.done.take() {
+            done(outcome);
+        }
+    }
+
+    /// The call has reached its shard.
+    pub(crate) fn arrive(&mut self) {
+        self.if_dropped = CallFailure::Closed;
+    }
+}
+
+impl Drop for CallOutcome {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Err(self.if_dropped.clone()));
+        }
+    }
+}
+
+impl fmt::Debug for CallOutcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CallOutcome(..)")
     }
 }
 

@@ -43,6 +43,13 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Wakes the shard though there may be nothing to take.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
     /// Whether there is something to take.
     pub(crate) fn is_filled(&self) -> bool {
         self.is_filled.load(Ordering::Acquire)

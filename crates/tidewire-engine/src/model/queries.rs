@@ -10,6 +10,8 @@ pub struct ConnectionQuery {
     pub user: Option<String>,
     /// Only those that subscribe to this topic or pattern, by its own name.
     pub topic: Option<String>,
+    /// Only those whose address, as `address:port`, starts so.
+    pub address: Option<String>,
     /// Only those behind this one in the order of the list.
     pub after: Option<ConnectionKey>,
     /// At most so many.
@@ -39,6 +41,17 @@ pub struct ConnectionInfo {
     /// When it came, in milliseconds since 1970; `None` without protocol version 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connected_unix_ms: Option<u64>,
+}
+
+/// One session and its topics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConnectionDetails {
+    /// The session.
+    pub connection: ConnectionInfo,
+    /// Some of the topics and patterns that it subscribes to, by name.
+    pub subscriptions: Vec<String>,
+    /// Whether there are more.
+    pub more: bool,
 }
 
 /// Which topics to list.
@@ -142,6 +155,6 @@ pub struct SyncRequest<'a> {
     pub include_snapshots: bool,
     /// The last `seq` that the client has seen.
     pub last_sequence: Option<u64>,
-    /// What snapshots sent later have to carry; those of [`Context::send_snapshot`] do.
+    /// What snapshots sent later have to carry; those of [`Context::send_snapshot`](crate::Context::send_snapshot) do.
     pub correlation_id: Option<&'a str>,
 }

@@ -1,22 +1,24 @@
 //! Routes of the HTTP API, which serves backends that are no clients of the server.
 
-use crate::auth::api_key::ApiRight;
+use crate::auth::api_key::{ApiRight, NamedApiKey};
 use crate::ops::error::{ApiError, ApiResult, BODY_BYTES_MAX};
 use crate::ops::pages::stats_with_topics;
 use crate::ops::request::{Body, Request, Response, percent_decoded};
-use crate::ops::task::{Plan, Task, TaskContext, ok};
+use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext, ok};
 
 mod publish;
+mod requests;
 mod sessions;
+mod settings;
 mod topics;
 
 /// What can be asked.
 struct Route {
     method: &'static str,
-    /// With `{topic}` in the place of one segment.
+    /// With a name in braces in the place of one segment.
     path: &'static str,
     right: ApiRight,
-    answer: fn(&TaskContext, &Task) -> ApiResult,
+    answer: TaskAnswer,
 }
 
 const fn route(
@@ -29,7 +31,7 @@ const fn route(
         method,
         path,
         right,
-        answer,
+        answer: TaskAnswer::Now(answer),
     }
 }
 
@@ -47,6 +49,12 @@ const ROUTES: &[Route] = &[
         ApiRight::Publish,
         publish::publish_batch,
     ),
+    Route {
+        method: "POST",
+        path: "/api/v1/request",
+        right: ApiRight::Publish,
+        answer: TaskAnswer::Later(requests::request),
+    },
     route(
         "POST",
         "/api/v1/subscribe",
@@ -66,6 +74,12 @@ const ROUTES: &[Route] = &[
         sessions::disconnect,
     ),
     route("GET", "/api/v1/connections", ApiRight::Read, sessions::list),
+    route(
+        "GET",
+        "/api/v1/connections/{connection}",
+        ApiRight::Read,
+        sessions::describe,
+    ),
     route("GET", "/api/v1/topics", ApiRight::Read, topics::list),
     route(
         "GET",
@@ -86,6 +100,7 @@ const ROUTES: &[Route] = &[
         topics::presence,
     ),
     route("POST", "/api/v1/reload", ApiRight::Admin, reload),
+    route("GET", "/api/v1/settings", ApiRight::Read, settings::list),
     route("GET", "/api/v1/stats", ApiRight::Read, stats_with_topics),
 ];
 
@@ -105,28 +120,37 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
             _ => Err(ApiError::method("GET, HEAD".to_owned())),
         };
     }
-    let keys = context.map(TaskContext::keys).unwrap_or_default();
-    if keys.is_empty() {
+    let Some(context) = context.filter(|context| !context.keys().is_empty()) else {
         return Err(ApiError::new(403, "api_disabled", DISABLED));
-    }
+    };
     let shown = request
         .key
         .ok_or_else(|| ApiError::new(401, "no_key", NO_KEY))?;
+    let known = known_key(context, shown)
+        .ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
+    plan_for(request, request.path, known)
+}
+
+/// The key of the API that was shown, if it is one.
+pub(crate) fn known_key<'a>(context: &'a TaskContext, shown: &[u8]) -> Option<&'a NamedApiKey> {
     // All keys are compared, so that the time does not tell which one was almost right.
     let mut known = None;
-    for candidate in keys {
+    for candidate in context.keys() {
         if candidate.key.is(shown) {
             known = Some(candidate);
         }
     }
-    let known =
-        known.ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
-    let (route, name) = find(request.method, request.path)?;
-    if !known.rights.permit(route.right) {
-        let (name, right) = (&known.name, route.right.as_str());
-        let message = format!("the key {name} does not have the right {right}, which this needs");
-        return Err(ApiError::new(403, "not_permitted", message));
-    }
+    known
+}
+
+/// The same for a path of the API and the key that the sender has shown.
+pub(crate) fn plan_for(
+    request: &Request<'_>,
+    path: &str,
+    known: &NamedApiKey,
+) -> Result<Plan, ApiError> {
+    let (route, name) = find(request.method, path)?;
+    check_right(known, route.right)?;
     let task = Task {
         answer: route.answer,
         who: known.name.clone(),
@@ -144,6 +168,16 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         Body::Bytes(_) => Err(ApiError::too_large()),
         Body::Coded => Err(ApiError::new(411, "length_required", NO_LENGTH)),
     }
+}
+
+/// Checks that a key has a right.
+pub(crate) fn check_right(known: &NamedApiKey, right: ApiRight) -> Result<(), ApiError> {
+    if known.rights.permit(right) {
+        return Ok(());
+    }
+    let (name, right) = (&known.name, right.as_str());
+    let message = format!("the key {name} does not have the right {right}, which this needs");
+    Err(ApiError::new(403, "not_permitted", message))
 }
 
 /// `POST /api/v1/reload`: the program reads its configuration again.
@@ -182,17 +216,20 @@ fn find(method: &str, path: &str) -> Result<(&'static Route, String), ApiError> 
     Err(ApiError::method(methods.join(", ")))
 }
 
-/// What `path` has in the place of `{topic}`, if it is of this form; empty if the form has no such
+/// What `path` has in the place of the braces, if it is of this form; empty if the form has no such
 /// place.
 fn name_in<'a>(form: &str, path: &'a str) -> Option<&'a str> {
-    let Some((before, after)) = form.split_once("{topic}") else {
+    let Some((before, (_, after))) = form
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    else {
         return (form == path).then_some("");
     };
     let name = path.strip_prefix(before)?.strip_suffix(after)?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-const DISABLED: &str = "the HTTP API is off: start the server with a key for it";
+pub(crate) const DISABLED: &str = "the HTTP API is off: start the server with a key for it";
 
 const NO_KEY: &str = "show the key of the API: Authorization: Bearer KEY, or X-API-Key: KEY";
 

@@ -1,6 +1,7 @@
 //! Errors of the HTTP API, and the responses that report them.
 
 use crate::model::SendError;
+use crate::model::calls::CallFailure;
 use crate::ops::request::Response;
 use crate::topics::error::{BrokerUnavailable, ManageError, PublishError};
 use serde_json::json;
@@ -97,6 +98,21 @@ impl From<PublishError> for ApiError {
             PublishError::Stopped => (503, "stopped"),
         };
         Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<CallFailure> for ApiError {
+    fn from(failure: CallFailure) -> Self {
+        let (status, code) = match failure {
+            CallFailure::Closed => (404, "unknown_connection"),
+            CallFailure::TimedOut => (504, "no_answer"),
+            CallFailure::Refused(_) => (502, "client_refused"),
+            CallFailure::Unsupported => (409, "takes_no_requests"),
+            CallFailure::Busy => (503, "busy"),
+            CallFailure::Stopped => (503, "stopped"),
+            CallFailure::Invalid(_) => (400, "invalid_request"),
+        };
+        Self::new(status, code, failure.to_string())
     }
 }
 

@@ -1,15 +1,17 @@
 //! Connections of the operations listener.
 
+use crate::ops::feed::Feed;
 use crate::ops::hosts::OpsHosts;
 use crate::ops::places::{CONNECTIONS_MAX, Places};
 use crate::ops::request::{Body, Request, Response, parse};
 use crate::ops::routes::plan;
 use crate::ops::source::OpsSource;
 use crate::ops::task::{Plan, Task, TaskContext};
-use crate::ops::workers::{ListenerMail, Workers};
+use crate::ops::workers::{Job, ListenerMail, Workers};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
 /// Answers requests.
@@ -22,6 +24,9 @@ pub(crate) struct Listener {
     /// Connections with a request that is not answered yet.
     exchanges: HashMap<ConnectionId, Exchange>,
     places: Places,
+    feed: Feed,
+    /// Another process has the socket; who is connected is to connect anew.
+    is_leaving: bool,
 }
 
 /// How far a request is.
@@ -52,6 +57,8 @@ impl Listener {
             workers: None,
             exchanges: HashMap::new(),
             places: Places::default(),
+            feed: Feed::default(),
+            is_leaving: false,
         }
     }
 
@@ -62,7 +69,7 @@ impl Listener {
         }
         match parse(data) {
             Ok(None) => None,
-            Ok(Some(request)) => Some(self.begin(io, id, &request, data.len())),
+            Ok(Some(request)) => Some(self.begin(io, id, &request, data)),
             Err(error) => {
                 end(io, id, &error.response());
                 Some(data.len())
@@ -76,11 +83,11 @@ impl Listener {
         io: &mut Io,
         id: ConnectionId,
         request: &Request<'_>,
-        data_bytes: usize,
+        data: &[u8],
     ) -> usize {
         self.places.touch(id);
         let is_head = request.method == "HEAD";
-        let keep_alive = request.keep_alive;
+        let keep_alive = request.keep_alive && !self.is_leaving;
         let context = self.context.as_deref();
         match plan(request, &*self.source, context, &self.hosts) {
             Plan::Answer(response) => {
@@ -88,7 +95,7 @@ impl Listener {
                 let keep_alive = keep_alive && request.body == Body::Bytes(0);
                 answer(io, id, &response, is_head, keep_alive);
                 if !keep_alive {
-                    return data_bytes;
+                    return data.len();
                 }
             }
             Plan::Ask(task) => {
@@ -109,6 +116,14 @@ impl Listener {
                 self.exchanges.insert(id, exchange);
                 // An empty body is complete already.
                 self.take_body(io, id, &[]);
+            }
+            Plan::Feed(login) => {
+                let head = &data[..request.head_bytes];
+                if let Err(refusal) = self.feed.open(io, id, login, head) {
+                    io.send(id, &refusal);
+                    io.close(id);
+                    return data.len();
+                }
             }
         }
         request.head_bytes
@@ -142,7 +157,7 @@ impl Listener {
         if !self
             .workers
             .as_ref()
-            .is_some_and(|workers| workers.submit(id, task))
+            .is_some_and(|workers| workers.submit(Job::Answer(id, task)))
         {
             let busy = Response::text(503, "there are too many requests\n");
             return end(io, id, &busy.with("Retry-After", "1"));
@@ -165,8 +180,14 @@ impl Handler for Listener {
     type Mail = ListenerMail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
-        let exchanges = &self.exchanges;
-        let is_idle = |id| matches!(exchanges.get(&id), None | Some(Exchange::Head));
+        let (exchanges, feed) = (&self.exchanges, &self.feed);
+        let is_idle = |id| match exchanges.get(&id) {
+            _ if feed.has(id) => false,
+            None | Some(Exchange::Head) => true,
+            // Who has shown no key sends a login, or makes as if.
+            Some(Exchange::Body { task, .. }) => task.who.is_empty(),
+            Some(Exchange::Answer { .. }) => false,
+        };
         if io.connections() <= CONNECTIONS_MAX || self.places.make_room(io, is_idle) {
             self.places.enter(id);
             wait(io, id);
@@ -192,6 +213,9 @@ impl Handler for Listener {
                 io.abort(id);
                 break;
             }
+            if self.feed.has(id) {
+                return used + self.feed.receive(io, id, &mut data[used..]);
+            }
             match self.take(io, id, &data[used..]) {
                 Some(bytes) => used += bytes,
                 None => {
@@ -208,10 +232,15 @@ impl Handler for Listener {
 
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, _closed: Closed) {
         self.exchanges.remove(&id);
+        self.feed.remove(id);
         self.places.close(io, id);
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        if self.feed.has(id) {
+            // The peer does not answer its ping or close.
+            return io.abort(id);
+        }
         let exchange = self.exchanges.remove(&id);
         if io.queued_bytes(id) > 0 || matches!(exchange, Some(Exchange::Answer { .. })) {
             // The peer does not read its answer, or will not get one.
@@ -227,8 +256,22 @@ impl Handler for Listener {
     fn handle_mail(&mut self, io: &mut Io, word: ListenerMail) {
         let (id, response) = match word {
             ListenerMail::Answer(id, response) => (id, response),
-            ListenerMail::Stop => return io.stop(),
+            ListenerMail::Snapshot(snapshot) => return self.feed.send(io, &snapshot),
+            ListenerMail::StopListening => {
+                self.is_leaving = true;
+                // Dashboards connect anew, to the other process.
+                self.feed.end_all(io);
+                return io.stop_listening();
+            }
+            ListenerMail::Stop => {
+                self.feed.end_all(io);
+                return io.stop();
+            }
         };
+        // It may have ended a login.
+        if let Some(context) = &self.context {
+            self.feed.look_at_logins(io, context);
+        }
         let Some(Exchange::Answer {
             is_head,
             keep_alive,
@@ -240,6 +283,19 @@ impl Handler for Listener {
         if keep_alive {
             io.resume_reading(id);
         }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        let (Some(context), Some(workers)) = (&self.context, &self.workers) else {
+            return;
+        };
+        if self.feed.turn(io, context) {
+            self.feed.ask(workers.submit(Job::Snapshot));
+        }
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        self.feed.deadline()
     }
 }
 

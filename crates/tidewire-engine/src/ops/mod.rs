@@ -5,8 +5,9 @@
 //! |---|---|
 //! | `/health` | 200, or 503 with the shards that are stuck or have ended, JSON |
 //! | `/ready` | 200, or 503 also while the server drains, JSON |
-//! | `/metrics` | every counter of every shard in Prometheus's text format 0.0.4 |
+//! | `/metrics` | every counter and histogram of every shard in Prometheus's text format 0.0.4 |
 //! | `/stats` | the same, with the totals and the busiest topics, in JSON; `?slow=10` adds the connections for which the most waits |
+//! | `/dashboard` | a page that shows all this, for those who log in with a key of the API; live over the WebSocket `/dashboard/ws` |
 //! | `/api/v1/…` | the HTTP API, for those who show its key; `/api/v1/openapi.json` describes it |
 //!
 //! It has a thread of its own, so that it answers while the shards are busy, and two more for what
@@ -15,11 +16,18 @@
 //! that no web page can ask in its own name.
 
 mod api;
+pub(crate) mod backend;
+mod dashboard;
 mod error;
+mod feed;
 mod hosts;
+pub(crate) mod keys;
 mod listener;
+mod logins;
+mod metrics;
 mod pages;
 mod places;
+mod process;
 mod request;
 mod routes;
 mod source;
@@ -32,13 +40,14 @@ use crate::handle::Handle;
 use hosts::OpsHosts;
 use listener::Listener;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use task::TaskContext;
-use tidewire_net::{Mailbox, Shard, ShardConfig, bind};
+use tidewire_net::{Mailbox, Shard, ShardConfig, bind, deal};
 use workers::{ListenerMail, Workers};
 
+pub use feed::FEED_SOCKETS_MAX;
 pub use listener::REQUEST_TIMEOUT_MS;
 pub use places::CONNECTIONS_MAX;
 pub use source::{OpsSource, TopicsUsage};
@@ -58,36 +67,38 @@ impl Ops {
     /// The address is in use, not of this machine or not permitted, or the operating system has no
     /// thread or event queue left.
     pub fn start(address: SocketAddr, source: Arc<dyn OpsSource>) -> io::Result<Self> {
-        Self::open(address, source, None, HostPolicy::default())
+        let mut sockets = bind(address, 1, OPS_BACKLOG)?;
+        let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
+        Self::open(socket, source, None, HostPolicy::default())
     }
 
-    /// The same for a running server, with the API for those who show one of its keys.
+    /// The same for a running server at a socket that listens, with the API for those who show one of its keys.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start).
+    /// The operating system has no thread or event queue left.
     pub(crate) fn start_for(
-        address: SocketAddr,
+        socket: TcpListener,
         source: Arc<dyn OpsSource>,
         handle: Handle,
         hosts: HostPolicy,
     ) -> io::Result<Self> {
         let context = TaskContext::new(Arc::clone(&source), handle);
-        Self::open(address, source, Some(Arc::new(context)), hosts)
+        Self::open(socket, source, Some(Arc::new(context)), hosts)
     }
 
     fn open(
-        address: SocketAddr,
+        socket: TcpListener,
         source: Arc<dyn OpsSource>,
         context: Option<Arc<TaskContext>>,
         hosts: HostPolicy,
     ) -> io::Result<Self> {
-        let mut sockets = bind(address, 1, BACKLOG)?;
-        let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
         let address = socket.local_addr()?;
+        let sockets = deal(&[socket], 1)?;
         let config = ShardConfig {
             read_buffer_bytes: READ_BUFFER_BYTES,
             outbox_bytes_max: OUTBOX_BYTES_MAX,
-            mailbox_capacity: CONNECTIONS_MAX,
+            // An answer for each connection, and some for connections that have ended.
+            mailbox_capacity: 2 * CONNECTIONS_MAX,
             ..ShardConfig::default()
         };
         let hosts = OpsHosts::new(hosts, address);
@@ -99,7 +110,9 @@ impl Ops {
             shard.handler_mut().workers = Some(workers);
             threads = clerks;
         }
-        shard.listen(socket, None)?;
+        for socket in sockets.into_iter().flatten() {
+            shard.listen(socket, None)?;
+        }
         let thread = std::thread::Builder::new()
             .name("tidewire-ops".to_owned())
             .spawn(move || {
@@ -119,6 +132,12 @@ impl Ops {
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Accepts nothing more, and asks those who are connected to connect anew with their next request.
+    pub(crate) fn stop_listening(&self) {
+        // One that has stopped does not listen.
+        let _ = self.mailbox.send(ListenerMail::StopListening);
     }
 
     /// Stops it and waits for its threads.
@@ -141,7 +160,7 @@ impl Drop for Ops {
 }
 
 /// Connections that the kernel may keep until they are accepted.
-const BACKLOG: i32 = 256;
+pub(crate) const OPS_BACKLOG: i32 = 256;
 
 /// Holds some requests of the largest size.
 const READ_BUFFER_BYTES: usize = 64 * 1024;

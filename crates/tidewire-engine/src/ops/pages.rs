@@ -1,15 +1,13 @@
-//! Pages of the operations listener: health, readiness, metrics and statistics.
+//! Pages of the operations listener: health, readiness and statistics.
 
-use crate::counters::{METRICS, MetricKind, Snapshot};
+use crate::counters::{BOUNDS_NS, Snapshot, TIMINGS, TimingsSnapshot};
 use crate::model::ShardHealth;
 use crate::ops::error::ApiResult;
-use crate::ops::hosts::OpsHosts;
+use crate::ops::process;
 use crate::ops::request::Response;
-use crate::ops::source::{OpsSource, TopicsUsage};
+use crate::ops::source::OpsSource;
 use crate::ops::task::{Parameters, Task, TaskContext};
-use crate::topics::broker::BrokerHealth;
-use serde_json::{Value, json};
-use std::fmt::Write as _;
+use serde_json::{Map, Value, json};
 
 pub(crate) fn health(source: &dyn OpsSource) -> Response {
     let shards = failing_shards(source);
@@ -44,6 +42,9 @@ pub(crate) fn ready(source: &dyn OpsSource) -> Response {
     if !source.is_ready() {
         return json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5");
     }
+    if !source.has_keys() {
+        return json_response(503, &json!({ "status": "no_keys" })).with("Retry-After", "5");
+    }
     let shards = failing_shards(source);
     let broker = source.broker();
     if let Some(broker) = broker.filter(|broker| !broker.is_connected) {
@@ -65,8 +66,7 @@ pub(crate) fn stats(source: &dyn OpsSource) -> Response {
 pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult {
     let parameters = Parameters::parse(&task.query, &["slow"])?;
     let slow = parameters.number("slow", 0, SLOW_MAX)?;
-    let mut body = stats_of(&*context.source);
-    body["topics"] = json!(&*context.busiest_topics());
+    let mut body = stats_and_topics(context);
     if slow > 0 {
         let slowest = context.slowest_connections(slow);
         let slowest = slowest.iter().map(|info| {
@@ -81,6 +81,17 @@ pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult
     Ok(json_response(200, &body))
 }
 
+/// The same as one message of the feed.
+pub(crate) fn snapshot(context: &TaskContext) -> String {
+    stats_and_topics(context).to_string()
+}
+
+fn stats_and_topics(context: &TaskContext) -> Value {
+    let mut body = stats_of(&*context.source);
+    body["topics"] = json!(&*context.busiest_topics());
+    body
+}
+
 fn stats_of(source: &dyn OpsSource) -> Value {
     let shards = source.shards();
     let total = shards.iter().fold(Snapshot::default(), Snapshot::sum);
@@ -90,150 +101,41 @@ fn stats_of(source: &dyn OpsSource) -> Value {
         "process_id": std::process::id(),
         "started_unix_ms": source.started_unix_ms(),
         "uptime_s": source.uptime_s(),
-        "ready": source.is_ready(),
+        "ready": source.is_ready() && source.has_keys(),
         "total": total,
         "shards": shards,
         "usage": source.topics_usage(),
+        "timings": timings_of(source),
+        "resident_bytes": process::resident_bytes(),
         "broker": source.broker(),
     })
 }
 
-pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
-    let mut body = String::new();
-    let process_id = std::process::id();
-    let labels = format!("{{version=\"{VERSION}\",process_id=\"{process_id}\"}}");
-    let ready = u8::from(source.is_ready());
-    let started_s = source.started_unix_ms() as f64 / 1000.0;
-    write_gauge(
-        &mut body,
-        "info",
-        "The server; its value is always 1",
-        &labels,
-        1.0,
-    );
-    write_gauge(
-        &mut body,
-        "ready",
-        "Whether newcomers are welcome",
-        "",
-        f64::from(ready),
-    );
-    write_gauge(
-        &mut body,
-        "start_time_seconds",
-        "When the server was started",
-        "",
-        started_s,
-    );
-    write_gauge(
-        &mut body,
-        "uptime_seconds",
-        "How long it has run",
-        "",
-        source.uptime_s(),
-    );
-    write_usage(&mut body, &source.topics_usage());
-    if let Some(broker) = source.broker() {
-        write_broker(&mut body, &broker);
-    }
-    let name = "tidewire_ops_host_rejections_total";
-    let help = "Requests to the operations listener refused because of the host that they name";
-    write_head(&mut body, name, help, "counter");
-    let _ = writeln!(body, "{name} {}", hosts.refused());
-    let health = source.shard_health();
-    if !health.is_empty() {
-        let name = "tidewire_shard_healthy";
-        write_head(
-            &mut body,
-            name,
-            "Whether the shard is neither stuck nor ended",
-            "gauge",
-        );
-        for (shard, health) in health.iter().enumerate() {
-            let is_healthy = u8::from(*health == ShardHealth::Healthy);
-            let _ = writeln!(body, "{name}{{shard=\"{shard}\"}} {is_healthy}");
+/// The histograms of all shards added up. `counts` has one number for each of `bounds_s`, and a last
+/// one for durations above all of them.
+fn timings_of(source: &dyn OpsSource) -> Value {
+    let mut totals = TimingsSnapshot::default();
+    for timings in source.timings() {
+        for (total, timing) in totals.iter_mut().zip(&timings) {
+            total.add(timing);
         }
     }
-    let shards: Vec<_> = source.shards().iter().map(Snapshot::values).collect();
-    for (index, metric) in METRICS.iter().enumerate() {
-        let (suffix, kind) = match metric.kind {
-            MetricKind::Counter => ("_total", "counter"),
-            MetricKind::Gauge => ("", "gauge"),
-        };
-        let name = format!("tidewire_{}{suffix}", metric.name);
-        write_head(&mut body, &name, metric.help, kind);
-        for (shard, values) in shards.iter().enumerate() {
-            let _ = writeln!(body, "{name}{{shard=\"{shard}\"}} {}", values[index]);
-        }
-    }
-    Response::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
-}
-
-fn write_usage(body: &mut String, usage: &TopicsUsage) {
-    let gauges = [
-        (
-            "history_bytes",
-            "Bytes of all histories now",
-            usage.history_bytes,
-        ),
-        (
-            "history_topics",
-            "Topics now whose position is known",
-            usage.history_topics,
-        ),
-        (
-            "presence_topics",
-            "Topics now with somebody present",
-            usage.presence_topics,
-        ),
-        (
-            "publication_backlog_bytes",
-            "Bytes of publications now that shards have yet to deliver",
-            usage.publication_backlog_bytes,
-        ),
-        (
-            "subscription_bytes",
-            "Bytes that subscriptions take now, as estimated",
-            usage.subscription_bytes,
-        ),
-    ];
-    for (name, help, value) in gauges {
-        write_gauge(body, name, help, "", value as f64);
-    }
-    let name = "tidewire_histories_evicted_total";
-    let help = "Histories dropped because all together were too large";
-    write_head(body, name, help, "counter");
-    let _ = writeln!(body, "{name} {}", usage.histories_evicted);
-}
-
-fn write_broker(body: &mut String, broker: &BrokerHealth) {
-    let connected = f64::from(u8::from(broker.is_connected));
-    let help = "Whether the broker that servers share answers";
-    write_gauge(body, "broker_connected", help, "", connected);
-    for (name, count) in &broker.counts {
-        let help = format!("Over the broker: {}", name.replace('_', " "));
-        let name = format!("tidewire_broker_{name}_total");
-        write_head(body, &name, &help, "counter");
-        let _ = writeln!(body, "{name} {count}");
-    }
-}
-
-fn write_gauge(body: &mut String, name: &str, help: &str, labels: &str, value: f64) {
-    let name = format!("tidewire_{name}");
-    write_head(body, &name, help, "gauge");
-    let _ = writeln!(body, "{name}{labels} {value}");
-}
-
-/// The lines before the samples of a metric. Writing to a string cannot fail.
-fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(body, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+    let bounds_s = BOUNDS_NS.map(|bound_ns| bound_ns as f64 / 1e9);
+    let named = TIMINGS.iter().zip(&totals).map(|(timing, total)| {
+        let sum_s = total.sum_ns as f64 / 1e9;
+        let value = json!({ "counts": total.counts, "sum_s": sum_s });
+        (timing.name.to_owned(), value)
+    });
+    let mut body: Map<String, Value> = named.collect();
+    body.insert("bounds_s".to_owned(), json!(bounds_s));
+    Value::Object(body)
 }
 
 fn json_response(status: u16, value: &Value) -> Response {
     Response::json(status, format!("{value}\n"))
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The most slow connections that `/stats` names.
 const SLOW_MAX: usize = 100;

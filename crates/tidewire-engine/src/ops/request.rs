@@ -15,6 +15,9 @@ pub(crate) struct Request<'a> {
     pub(crate) host: Option<&'a [u8]>,
     /// The key that it shows, if any.
     pub(crate) key: Option<&'a [u8]>,
+    /// The origin of the page that sends it (RFC 6454), if it names one.
+    pub(crate) origin: Option<&'a [u8]>,
+    pub(crate) cookie: Option<&'a [u8]>,
     pub(crate) body: Body,
     /// Whether the sender waits for a word before it sends the body (RFC 9110, section 10.1.1).
     pub(crate) expects_continue: bool,
@@ -116,6 +119,8 @@ fn phrase(status: u16) -> &'static str {
         411 => "Length Required",
         413 => "Content Too Large",
         501 => "Not Implemented",
+        502 => "Bad Gateway",
+        504 => "Gateway Timeout",
         _ => reason_phrase(status),
     }
 }
@@ -151,6 +156,8 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
         query,
         host: headers.host,
         key: headers.key,
+        origin: headers.origin,
+        cookie: headers.cookie,
         body: match headers.is_coded {
             true => Body::Coded,
             false => Body::Bytes(headers.length.unwrap_or(0)),
@@ -170,6 +177,8 @@ struct Headers<'a> {
     expects_continue: bool,
     length: Option<u64>,
     key: Option<&'a [u8]>,
+    origin: Option<&'a [u8]>,
+    cookie: Option<&'a [u8]>,
 }
 
 impl<'a> Headers<'a> {
@@ -195,6 +204,10 @@ impl<'a> Headers<'a> {
                 headers.wants_close |= has_word(value, b"close");
             } else if is("expect") {
                 headers.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            } else if is("origin") {
+                headers.origin = Some(value);
+            } else if is("cookie") {
+                headers.cookie = Some(value);
             } else if is("x-api-key") {
                 headers.key = Some(value);
             } else if is("authorization") && headers.key.is_none() {
@@ -282,6 +295,8 @@ mod tests {
             query: "pretty",
             host: Some(b"a"),
             key: None,
+            origin: None,
+            cookie: None,
             body: Body::Bytes(0),
             expects_continue: false,
             keep_alive: true,

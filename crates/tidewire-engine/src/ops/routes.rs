@@ -3,8 +3,8 @@
 use crate::ops::hosts::OpsHosts;
 use crate::ops::request::{Request, Response};
 use crate::ops::source::OpsSource;
-use crate::ops::task::{Plan, Task, TaskContext};
-use crate::ops::{api, pages};
+use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext};
+use crate::ops::{api, dashboard, metrics, pages};
 
 /// What is to be done about a request, by its head.
 pub(crate) fn plan(
@@ -19,10 +19,14 @@ pub(crate) fn plan(
     if request.path.starts_with(api::PREFIX) {
         return api::plan(request, context).unwrap_or_else(|error| Plan::Answer(error.response()));
     }
+    if dashboard::has(request.path) {
+        let plan = dashboard::plan(request, context);
+        return plan.unwrap_or_else(|error| Plan::Answer(error.response()));
+    }
     let page: fn(&dyn OpsSource, &OpsHosts) -> Response = match request.path {
         "/health" => |source, _| pages::health(source),
         "/ready" => |source, _| pages::ready(source),
-        "/metrics" => pages::metrics,
+        "/metrics" => metrics::metrics,
         "/stats" => |source, _| pages::stats(source),
         _ => return Plan::Answer(Response::text(404, UNKNOWN)),
     };
@@ -32,7 +36,7 @@ pub(crate) fn plan(
     }
     match (request.path, context) {
         ("/stats", Some(_)) => Plan::Ask(Task {
-            answer: pages::stats_with_topics,
+            answer: TaskAnswer::Now(pages::stats_with_topics),
             who: String::new(),
             name: String::new(),
             query: request.query.to_owned(),
@@ -42,4 +46,5 @@ pub(crate) fn plan(
     }
 }
 
-const UNKNOWN: &str = "there are /health, /ready, /metrics, /stats and the API under /api/v1/\n";
+const UNKNOWN: &str =
+    "there are /health, /ready, /metrics, /stats, /dashboard and the API under /api/v1/\n";

@@ -1,6 +1,6 @@
 //! The source of what the operations listener reports.
 
-use crate::counters::Snapshot;
+use crate::counters::{Snapshot, TimingsSnapshot};
 use crate::model::ShardHealth;
 use crate::topics::broker::BrokerHealth;
 use serde::Serialize;
@@ -10,9 +10,24 @@ pub trait OpsSource: Send + Sync + 'static {
     /// Whether newcomers are welcome; `false` while the server drains.
     fn is_ready(&self) -> bool;
 
+    /// Whether there are keys to check tokens with, or none are needed. Default: so it is.
+    fn has_keys(&self) -> bool {
+        true
+    }
+
+    /// The metrics of the keys that are fetched, as text. Default: none.
+    fn key_metrics(&self) -> String {
+        String::new()
+    }
+
     /// How the broker is that servers share. Default: there is none.
     fn broker(&self) -> Option<BrokerHealth> {
         None
+    }
+
+    /// The metrics of the backend that events are sent to, as text. Default: none.
+    fn backend_metrics(&self) -> String {
+        String::new()
     }
 
     /// How each shard is, in the order of the shards. Default: nobody looks.
@@ -22,6 +37,11 @@ pub trait OpsSource: Send + Sync + 'static {
 
     /// The counters of each shard, in the order of the shards.
     fn shards(&self) -> Vec<Snapshot>;
+
+    /// The histograms of each shard, in the order of the shards. Default: nothing is measured.
+    fn timings(&self) -> Vec<TimingsSnapshot> {
+        Vec::new()
+    }
 
     /// How long the server has been running, in seconds.
     fn uptime_s(&self) -> f64;

@@ -5,18 +5,20 @@ use crate::handle::Handle;
 use crate::model::ConnectionKey;
 use crate::model::queries::{ConnectionInfo, TopicInfo};
 use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::logins::Logins;
 use crate::ops::request::{Response, percent_decoded};
 use crate::ops::source::OpsSource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A request that was read whole and that may be answered.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) answer: fn(&TaskContext, &Task) -> ApiResult,
+    pub(crate) answer: TaskAnswer,
     /// The name of the key that permits it, for logs.
     pub(crate) who: String,
     /// What stands in the path for a name, decoded.
@@ -25,10 +27,25 @@ pub(crate) struct Task {
     pub(crate) body: Vec<u8>,
 }
 
+/// How a task is answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TaskAnswer {
+    /// By the worker.
+    Now(fn(&TaskContext, &Task) -> ApiResult),
+    /// Later and from any thread, so that the worker does not wait for a client.
+    Later(fn(&TaskContext, &Task, Respond)),
+}
+
+/// Sends the answer to a task.
+pub(crate) type Respond = Box<dyn FnOnce(ApiResult) + Send>;
+
 /// What tasks use.
 pub(crate) struct TaskContext {
     pub(crate) source: Arc<dyn OpsSource>,
     pub(crate) handle: Handle,
+    pub(crate) logins: Logins,
+    /// Requests to clients without an answer so far.
+    pub(crate) requests: Arc<AtomicUsize>,
     busiest: Mutex<Option<Busiest>>,
 }
 
@@ -45,6 +62,8 @@ impl TaskContext {
         Self {
             source,
             handle,
+            logins: Logins::default(),
+            requests: Arc::default(),
             busiest: Mutex::new(None),
         }
     }
@@ -52,6 +71,12 @@ impl TaskContext {
     /// The keys of the API; without one it is off.
     pub(crate) fn keys(&self) -> &[NamedApiKey] {
         &self.handle.shared.config.ops_api_keys
+    }
+
+    /// The key of a login that has not ended, if it is still one of the API's.
+    pub(crate) fn known_login(&self, token: &str, now: Instant) -> Option<&NamedApiKey> {
+        let key = self.logins.find(token, now)?;
+        self.keys().iter().find(|known| **known == key)
     }
 
     /// The topics with the most publications a second; asked for once a second at most, however
@@ -196,4 +221,6 @@ pub(crate) enum Plan {
     Ask(Task),
     /// It is answered by a worker once its body, of this many bytes, has been received.
     Read(Task, usize),
+    /// It opens a WebSocket of the feed, for the login with this token.
+    Feed(String),
 }

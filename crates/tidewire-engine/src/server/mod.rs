@@ -1,43 +1,48 @@
 //! The running server: its start, its drain and its stop.
 
+pub(crate) mod neighbour;
+mod operations;
 mod reload;
+mod sockets;
 mod threads;
 
+use self::neighbour::ThisServer;
 use crate::auth::{AuthConfigError, Verifier};
+use crate::backend::{self, BackendError};
 use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, Encryption, Protocol};
-use crate::counters::Snapshot;
 use crate::handle::Handle;
+use crate::keys::{self, KeysError};
 use crate::limits::drain::span_ms;
-use crate::model::{ShardHealth, ShardWaker};
-use crate::ops::{Ops, OpsSource, TopicsUsage};
+use crate::model::ShardWaker;
+use crate::ops::{Ops, OpsSource};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::core::Core;
 use crate::state::shared::{Keys, Shared};
 use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
+use crate::topics::broker::Broker;
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
-use crate::topics::broker::{Broker, BrokerHealth};
 use crate::topics::config::{RuleSet, Scope};
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
-use crate::topics::outlet::Outlet;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidewire_net::tls::CertificateSlot;
-use tidewire_net::{Shard, ShardConfig, bind, tls};
+use tidewire_net::{Handler, Shard, ShardConfig, deal, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 
 pub use reload::{ReloadError, Reloader};
+pub use sockets::ListeningSockets;
 
 /// A running server. Dropping it stops it without a drain.
 #[derive(Debug)]
@@ -46,8 +51,14 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     /// Of the link to the broker.
     link: Option<JoinHandle<()>>,
+    /// Of the link to the backend.
+    backend: Option<JoinHandle<()>>,
+    /// Of the link that fetches keys.
+    keys: Option<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
+    /// Those of the shards and of the operations listener once more.
+    sockets: ListeningSockets,
     certificate: Option<CertificateSlot>,
 }
 
@@ -126,6 +137,18 @@ impl Server {
         config: Config,
         application: impl FnMut(usize) -> A,
     ) -> Result<Self, StartError> {
+        Self::start_on(ListeningSockets::default(), config, application)
+    }
+
+    /// The same with sockets that listen already, of whatever number. Where there are none, the server opens its own.
+    ///
+    /// # Errors
+    /// [`StartError`], before anything was accepted.
+    pub fn start_on<A: Application>(
+        given: ListeningSockets,
+        config: Config,
+        application: impl FnMut(usize) -> A,
+    ) -> Result<Self, StartError> {
         let tls = match &config.tls {
             Some(files) => Some(tls::server_config_with_slot(
                 &files.certificate,
@@ -138,30 +161,47 @@ impl Server {
         let broker = cluster.as_ref().map(Cluster::broker);
         let random = |_| StdRng::from_os_rng();
         let (mut shards, handle) = assemble(config, application, random, broker)?;
-        let config = &handle.shared.config;
-        let address = config.listen;
-        let listeners = bind(address, config.shards, BACKLOG)
-            .map_err(|source| StartError::Listen { address, source })?;
-        let address = listeners[0].local_addr()?;
-        for (shard, listener) in shards.iter_mut().zip(listeners) {
-            shard.listen(listener, tls.clone())?;
+        let sockets = given.opened(&handle.shared.config)?;
+        let address = sockets.clients[0].local_addr()?;
+        let hands = deal(&sockets.clients, shards.len())?;
+        for (shard, hand) in shards.iter_mut().zip(hands) {
+            for listener in hand {
+                shard.listen(listener, tls.clone())?;
+            }
         }
-        let ops = start_ops(&handle)?;
+        let backend = backend_link(&handle)?;
+        let keys = keys_link(&handle)?;
+        let ops = start_ops(&handle, sockets.operations.as_ref())?;
         // From here on an early return stops the shards that run.
         let mut server = Self {
             handle,
             threads: Vec::new(),
             link: None,
+            backend: None,
+            keys: None,
             ops,
             address,
+            sockets,
             certificate,
         };
         if let Some(cluster) = cluster {
             let hub = Arc::downgrade(&server.handle.shared.hub);
-            let handle = server.handle();
-            let link = cluster.into_link(hub, move |control| handle.obey(control));
-            let thread = threads::spawn_link(link, server.handle())?;
+            let this = ThisServer {
+                handle: server.handle(),
+                address: address.to_string(),
+            };
+            let link = cluster.into_link(hub, this);
+            let thread = threads::spawn_link("broker", link, server.handle())?;
             server.link = Some(thread);
+        }
+        if let Some(link) = backend {
+            let thread = threads::spawn_link("backend", link, server.handle())?;
+            server.backend = Some(thread);
+        }
+        if let Some(link) = keys {
+            let thread = threads::spawn_link("keys", link, server.handle())?;
+            server.keys = Some(thread);
+            wait_for_keys(&server.handle.shared);
         }
         for (index, shard) in shards.into_iter().enumerate() {
             let thread = threads::spawn(index, shard, server.handle())?;
@@ -195,6 +235,12 @@ impl Server {
         check(config)?;
         Keys::new(config)?;
         new_hub(config, None)?;
+        if let Some(backend) = &config.backend {
+            backend::check(backend)?;
+        }
+        if let Some(auth) = &config.auth {
+            keys::check(auth)?;
+        }
         if let Some(files) = &config.tls {
             tls::server_config(&files.certificate, &files.key)?;
         }
@@ -251,48 +297,20 @@ impl Drop for Server {
             // It ends with its next turn, and has told those who wait for it before.
             let _ = link.join();
         }
+        if let Some(backend) = &self.handle.shared.backend {
+            backend.stop();
+        }
+        if let Some(link) = self.backend.take() {
+            let _ = link.join();
+        }
+        if let Some(set) = &self.handle.shared.key_set {
+            set.stop();
+        }
+        if let Some(link) = self.keys.take() {
+            let _ = link.join();
+        }
         if let Some(ops) = self.ops.take() {
             ops.stop();
-        }
-    }
-}
-
-impl OpsSource for Shared {
-    fn is_ready(&self) -> bool {
-        self.is_ready()
-    }
-
-    fn shard_health(&self) -> Vec<ShardHealth> {
-        self.shard_health()
-    }
-
-    fn broker(&self) -> Option<BrokerHealth> {
-        self.hub.broker_health()
-    }
-
-    fn shards(&self) -> Vec<Snapshot> {
-        self.snapshots()
-    }
-
-    fn uptime_s(&self) -> f64 {
-        self.uptime_s()
-    }
-
-    fn started_unix_ms(&self) -> u64 {
-        self.started_unix_ms
-    }
-
-    fn topics_usage(&self) -> TopicsUsage {
-        let usage = self.hub.usage();
-        let outlets = self.hub.outlets.iter();
-        let backlog_bytes: usize = outlets.map(Outlet::bytes).sum();
-        TopicsUsage {
-            history_bytes: usage.history_bytes as u64,
-            history_topics: usage.history_topics as u64,
-            histories_evicted: usage.histories_evicted,
-            presence_topics: usage.presence_topics as u64,
-            publication_backlog_bytes: backlog_bytes as u64,
-            subscription_bytes: self.accounts.total() as u64,
         }
     }
 }
@@ -335,6 +353,7 @@ pub(crate) fn assemble<A: Application>(
         let core = &mut shard.handler_mut().core;
         core.calls.connect(mailbox.waker());
         core.operations.inbox.connect(mailbox.waker());
+        core.questions.inbox.connect(mailbox.waker());
         mailboxes.push(mailbox);
         shards.push(shard);
     }
@@ -375,16 +394,25 @@ fn read_identity(path: Option<&Path>) -> Result<Option<IdentityKey>, StartError>
     Ok(Some(key))
 }
 
-fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
-    let shared = &handle.shared;
-    let Some(address) = shared.config.ops_listen else {
+/// Waits a moment for the first answer with keys, so that the first clients are not refused for lack of keys: until then
+/// they wait in the queues of the sockets.
+fn wait_for_keys(shared: &Shared) {
+    let deadline = Instant::now() + KEYS_WAIT;
+    let is_tried = || shared.key_set.as_ref().is_none_or(|set| set.is_tried());
+    while !is_tried() && Instant::now() < deadline {
+        std::thread::sleep(KEYS_POLL);
+    }
+}
+
+fn start_ops(handle: &Handle, socket: Option<&TcpListener>) -> Result<Option<Ops>, StartError> {
+    let Some(socket) = socket else {
         return Ok(None);
     };
+    let shared = &handle.shared;
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
     let hosts = shared.config.hosts.clone();
-    Ops::start_for(address, source, handle.clone(), hosts)
-        .map(Some)
-        .map_err(|source| StartError::Listen { address, source })
+    let ops = Ops::start_for(socket.try_clone()?, source, handle.clone(), hosts)?;
+    Ok(Some(ops))
 }
 
 fn new_hub(config: &Config, cluster: Option<Arc<dyn Broker>>) -> Result<Hub, StartError> {
@@ -417,12 +445,9 @@ fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
     let rules = &config.topics.rules;
     for rule in rules.iter().filter(|rule| rule.scope == Scope::Cluster) {
         let has_age = rule.history.is_some_and(|history| history.age_max_ms > 0);
-        let unshared = [
-            (rule.presence, "presence"),
-            (has_age, "an age of histories"),
-        ];
-        if let Some((_, what)) = unshared.into_iter().find(|(is_wanted, _)| *is_wanted) {
+        if has_age {
             let pattern = rule.pattern.clone();
+            let what = "an age of histories";
             return Err(StartError::Unshared { pattern, what });
         }
     }
@@ -430,6 +455,28 @@ fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
         Ok(cluster) => Ok(Some(cluster)),
         Err(ClusterError::Tls(error)) => Err(error.into()),
         Err(ClusterError::System(error)) => Err(error.into()),
+    }
+}
+
+/// The link to the backend, if the server has one.
+fn backend_link(handle: &Handle) -> Result<Option<Shard<impl Handler + use<>>>, StartError> {
+    let backend = handle.shared.backend.as_ref();
+    match backend.map(backend::link).transpose() {
+        Ok(link) => Ok(link),
+        Err(BackendError::Tls(error)) => Err(error.into()),
+        Err(BackendError::System(error)) => Err(error.into()),
+    }
+}
+
+/// The link that fetches keys, if they are fetched.
+fn keys_link(handle: &Handle) -> Result<Option<Shard<impl Handler + use<>>>, StartError> {
+    let Some(set) = &handle.shared.key_set else {
+        return Ok(None);
+    };
+    match keys::link(set) {
+        Ok(link) => Ok(link),
+        Err(KeysError::Tls(error)) => Err(error.into()),
+        Err(KeysError::System(error)) => Err(error.into()),
     }
 }
 
@@ -492,8 +539,10 @@ fn check(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Connections that the kernel may keep until they are accepted, at each shard.
-const BACKLOG: i32 = 4096;
+/// How long a start waits at most for the keys of tokens.
+const KEYS_WAIT: Duration = Duration::from_secs(2);
+
+const KEYS_POLL: Duration = Duration::from_millis(5);
 
 /// How often a drain looks whether all have gone.
 const DRAIN_POLL: Duration = Duration::from_millis(10);

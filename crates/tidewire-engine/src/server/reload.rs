@@ -4,12 +4,14 @@
 //! it was. What shards and sockets were made with stays until the next start.
 
 use super::{Keys, Server, StartError, check, lower};
+use crate::auth::AuthConfig;
+use crate::auth::key_set::{KeySetSource, Wish};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::limits::errors::ErrorLimit;
 use crate::limits::rate::RateLimit;
 use crate::live::VERSIONS_MAX;
-use crate::model::{ReloadFunction, Reloaded};
+use crate::model::{ReloadFunction, Reloaded, SettingsFunction};
 use crate::state::shared::{Shared, profile_of};
 use crate::topics::config::{RuleSet, Scope, TopicRule};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +54,11 @@ impl Server {
     pub fn on_reload(&self, function: ReloadFunction) {
         let _ = self.handle.shared.reload.set(function);
     }
+
+    /// Sets what `GET /api/v1/settings` of the operations listener lists. The first call counts.
+    pub fn on_settings(&self, function: SettingsFunction) {
+        let _ = self.handle.shared.settings.set(function);
+    }
 }
 
 impl Reloader {
@@ -75,7 +82,10 @@ impl Reloader {
         let rules =
             rules.map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
         config.topics.access.check().map_err(StartError::from)?;
-        let keys = Keys::new(&config)?;
+        let mut keys = Keys::new(&config)?;
+        if let (Some(verifier), Some(set)) = (&mut keys.verifier, &shared.key_set) {
+            verifier.adopt(set);
+        }
         if !reloaded.changed.is_empty() && !shared.config.has_room() {
             return Err(ReloadError::TooMany);
         }
@@ -85,6 +95,9 @@ impl Reloader {
         }
         if !reloaded.changed.is_empty() {
             install(shared, config, keys, rules);
+        }
+        if let Some(set) = &shared.key_set {
+            set.wish(Wish::Now);
         }
         reloaded.changed.sort_unstable();
         reloaded.needs_restart.sort_unstable();
@@ -120,6 +133,7 @@ fn merge(old: &Config, new: &Config) -> (Config, Reloaded) {
     merge_plain(&mut merged, new, &mut reloaded);
     merge_auth(&mut merged, new, &mut reloaded);
     merge_rules(&mut merged, new, &mut reloaded);
+    compare_backend(old, new, &mut reloaded);
     match (&mut merged.tls, &new.tls) {
         (None, None) => {}
         (Some(old), Some(new)) => {
@@ -138,8 +152,16 @@ fn merge_auth(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
     match (&mut merged.auth, &new.auth) {
         (None, None) => {}
         (Some(old), Some(new)) => {
+            let mut new = new.clone();
+            if old.key_set != new.key_set && (is_fetched(old) || is_fetched(&new)) {
+                // The thread that fetches keys starts and ends with the server.
+                reloaded.needs_restart.push("jwt_jwks_url");
+                new.key.clone_from(&old.key);
+                new.key_set.clone_from(&old.key_set);
+            }
             let differences = [
                 ("jwt_secret", old.key != new.key),
+                ("jwt_jwks_file", old.key_set != new.key_set),
                 ("jwt_previous_secret", old.previous_key != new.previous_key),
                 ("jwt_issuer", old.issuer != new.issuer),
                 ("jwt_audience", old.audience != new.audience),
@@ -162,10 +184,59 @@ fn merge_auth(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
             ];
             let changed = differences.into_iter().filter(|(_, differs)| *differs);
             reloaded.changed.extend(changed.map(|(name, _)| name));
-            old.clone_from(new);
+            *old = new;
         }
         _ => reloaded.needs_restart.push("no_auth"),
     }
+}
+
+fn is_fetched(auth: &AuthConfig) -> bool {
+    matches!(auth.key_set, Some(KeySetSource::Url(_)))
+}
+
+/// The backend: nothing of it changes.
+fn compare_backend(old: &Config, new: &Config, reloaded: &mut Reloaded) {
+    let (old, new) = match (&old.backend, &new.backend) {
+        (None, None) => return,
+        (Some(old), Some(new)) => (old, new),
+        _ => return reloaded.needs_restart.push("backend"),
+    };
+    let differences = [
+        ("backend", old.url != new.url),
+        ("backend_events", old.events != new.events),
+        ("backend_secret", old.secret != new.secret),
+        ("backend_ca_file", old.authorities != new.authorities),
+        ("backend_away", old.away != new.away),
+        (
+            "backend_connections_max",
+            old.connections_max != new.connections_max,
+        ),
+        (
+            "backend_in_flight_max",
+            old.in_flight_max != new.in_flight_max,
+        ),
+        (
+            "backend_in_flight_bytes_max",
+            old.in_flight_bytes_max != new.in_flight_bytes_max,
+        ),
+        (
+            "backend_connect_timeout_ms",
+            old.connect_timeout_ms != new.connect_timeout_ms,
+        ),
+        ("backend_timeout_ms", old.timeout_ms != new.timeout_ms),
+        (
+            "backend_idle_timeout_ms",
+            old.idle_timeout_ms != new.idle_timeout_ms,
+        ),
+        (
+            "backend_answer_bytes_max",
+            old.answer_bytes_max != new.answer_bytes_max,
+        ),
+    ];
+    let differing = differences.into_iter().filter(|(_, differs)| *differs);
+    reloaded
+        .needs_restart
+        .extend(differing.map(|(name, _)| name));
 }
 
 /// Rules of topics: who is present cannot begin or cease to be known. With a broker nothing changes, because the servers
@@ -307,6 +378,7 @@ mod tests {
     use super::*;
     use crate::auth::api_key::{ApiKey, NamedApiKey};
     use crate::auth::{AuthConfig, KeyMaterial};
+    use crate::config::backend::{BackendConfig, BackendUrl};
     use crate::config::{OriginPolicy, TlsFiles};
     use crate::settings::plain_names;
 
@@ -317,6 +389,25 @@ mod tests {
             .filter(|name| !PLAIN.contains(name))
             .collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn the_backend_stays_and_what_differs_is_named() {
+        let with = |url: &str, timeout_ms| {
+            let mut backend = BackendConfig::new(BackendUrl::parse(url).unwrap());
+            backend.timeout_ms = timeout_ms;
+            Config {
+                backend: Some(backend),
+                ..Config::default()
+            }
+        };
+        let old = with("http://a/", 1);
+        let (merged, reloaded) = merge(&old, &with("http://b/", 2));
+        assert_eq!(merged.backend, old.backend);
+        assert_eq!(reloaded.needs_restart, ["backend", "backend_timeout_ms"]);
+        let (_, reloaded) = merge(&old, &Config::default());
+        assert_eq!(reloaded.needs_restart, ["backend"]);
+        assert!(merge(&old, &old).1.needs_restart.is_empty());
     }
 
     #[test]

@@ -34,14 +34,15 @@ pub(crate) fn spawn<A: Application>(
         })
 }
 
-/// Runs the link to the broker on a thread of its own. If it ends by a panic or an error, the server
+/// Runs the link to the broker or to the backend on a thread of its own. If it ends by a panic or an error, the server
 /// ends.
 pub(crate) fn spawn_link(
+    name: &str,
     link: Shard<impl Handler + Send + 'static>,
     handle: Handle,
 ) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
-        .name("tidewire-broker".to_owned())
+        .name(format!("tidewire-{name}"))
         .spawn(move || {
             let link_number = handle.shard_health().len();
             match catch_unwind(AssertUnwindSafe(|| link.run().map(drop))) {

@@ -96,6 +96,7 @@ impl Session<'_> {
         if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
             && !self.state.access.may_subscribe(&name)
             && !self.state.was_granted(&name)
+            && !self.is_allowed_by_token(&name)
         {
             self.core.meter.spend(cost::UNSUBSCRIBE);
             self.leave(&name);
@@ -134,7 +135,7 @@ impl Session<'_> {
 
 impl ConnectionState {
     /// Whether the application has made this subscription.
-    fn was_granted(&self, name: &str) -> bool {
+    pub(crate) fn was_granted(&self, name: &str) -> bool {
         let topics = self.topics.as_ref();
         topics.is_some_and(|topics| topics.granted.contains(name))
     }

@@ -1,6 +1,7 @@
 //! Acknowledged publishing: each numbered message and each message id is accepted once.
 
 use crate::session::Session;
+use crate::session::permit::Decided;
 use crate::session::publish::Handled;
 use crate::state::connection::ConnectionState;
 use crate::state::producers::OpenProducer;
@@ -15,7 +16,7 @@ use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
 impl Session<'_> {
     /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was
     /// refused for good: only one that helps to be sent again is to be.
-    pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8]) {
+    pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8], decided: Option<Decided>) {
         let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes),
             None => Ok(None),
@@ -23,7 +24,7 @@ impl Session<'_> {
         let (number, handle) = match (number, producer_of(self.state)) {
             (Ok(Some(number)), Some(producer)) => (number, producer.handle),
             (Ok(_), _) => {
-                self.handle_publish(format, bytes, None);
+                self.handle_publish(format, bytes, None, decided);
                 return;
             }
             (Err(error), _) => {
@@ -37,7 +38,8 @@ impl Session<'_> {
         let mut producers = shared.producers.locked();
         let verdict = producers.verdict(handle, number);
         if verdict == ProducerVerdict::Take {
-            let handled = self.handle_publish(format, bytes, Some((handle, number)));
+            let numbered = Some((handle, number));
+            let handled = self.handle_publish(format, bytes, numbered, decided);
             match handled {
                 Handled::Done => {
                     producers.accept(handle, number);

@@ -8,14 +8,13 @@
 //! [`Application::on_call`]: crate::Application::on_call
 
 use crate::config::Protocol;
-use crate::model::calls::{Call, CallFailure, NewCall, TIMEOUT_MAX, call_error};
+use crate::config::backend::BackendEvent;
+use crate::model::calls::{Call, CallFailure, CallOutcome, NewCall, TIMEOUT_MAX, call_error};
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::calls::{
-    CallOutcome, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked,
-};
+use crate::state::calls::{OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidewire_wire::codes::ErrorCode;
@@ -256,6 +255,9 @@ impl<A: Application> Inbound<'_, A> {
             payload,
             timeout_ms,
         };
+        if let Some(backend) = self.session.backend(BackendEvent::Request) {
+            return self.session.ask_request(&backend, &call, responder);
+        }
         let mut context = Context::new(&mut self.session);
         self.app.on_call(&mut context, call, responder);
     }

@@ -140,6 +140,8 @@ impl Session<'_> {
             return true;
         }
         self.join(slot, name, &catch_up.wanted, (seq, None));
+        let timings = &self.core.counters.timings;
+        timings.recovery_duration.record(catch_up.started.elapsed());
         if self.core.shared.hub.rules.shows_presence(name) {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();

@@ -13,6 +13,7 @@ use crate::topics::history::Page;
 use crate::topics::name::check_topic;
 use crate::topics::publication::Publication;
 use std::sync::Arc;
+use std::time::Instant;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{HISTORY_PAYLOAD_LEVELS_MAX, HistoryQuery, Reply};
@@ -34,6 +35,7 @@ impl Session<'_> {
             bytes: 0,
             at: None,
             correlation_id,
+            started: Instant::now(),
         };
         self.state.jobs.push(Job::History(Box::new(job)));
     }
@@ -186,6 +188,8 @@ impl Session<'_> {
             correlation_id: job.correlation_id,
         };
         self.reply(&reply);
+        let timings = &self.core.counters.timings;
+        timings.history_duration.record(job.started.elapsed());
     }
 }
 

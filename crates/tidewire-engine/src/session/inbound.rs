@@ -1,6 +1,7 @@
 //! A session together with the application.
 
 use crate::config::Encryption;
+use crate::config::backend::BackendEvent;
 use crate::counters::Counters;
 use crate::model::{Message, Peer};
 use crate::session::Session;
@@ -93,6 +94,9 @@ impl<A: Application> Inbound<'_, A> {
     #[inline]
     pub(crate) fn dispatch_message(&mut self, message: Message<'_>) {
         self.tally.dispatched += 1;
+        if let Some(backend) = self.session.backend(BackendEvent::Message) {
+            return self.session.report_message(&backend, message);
+        }
         let mut context = Context::new(&mut self.session);
         self.app.on_message(&mut context, message);
     }

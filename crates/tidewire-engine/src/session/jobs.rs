@@ -91,6 +91,10 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_history(job);
                 rest.map(Job::History)
             }
+            Job::Presence(job) => {
+                let rest = self.session.step_presence(job);
+                rest.map(Job::Presence)
+            }
             Job::Announcement(announcement) => {
                 let rest = self.session.step_announcement(announcement);
                 rest.map(Job::Announcement)
@@ -99,6 +103,8 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_recheck(recheck);
                 rest.map(Job::Recheck)
             }
+            Job::TokenEnds(ends) => self.session.step_token_ends(ends).map(Job::TokenEnds),
+            Job::Publish(job) => self.session.step_publish(job).map(Job::Publish),
             Job::Refresh(refresh) => {
                 self.session.refresh(*refresh);
                 None

@@ -41,6 +41,7 @@ impl Session<'_> {
                 if self.check_expiry() {
                     return;
                 }
+                self.end_token_topics();
                 self.tell_refusals();
                 self.check_idle();
             }

@@ -209,6 +209,7 @@ impl Session<'_> {
             None => 0,
         };
         let topics = self.state.topics.get_or_insert_default();
+        // The rule of the subscription's own name, a pattern included, as it is now: a later one changes nothing.
         let rule = self.core.shared.hub.rules.of(name);
         let mut overload = wanted.overload.unwrap_or(rule.overload);
         if waiting.is_some() && overload == Overload::Disconnect {
@@ -246,6 +247,9 @@ impl Session<'_> {
     /// Takes a session out of a topic, if it is in it.
     pub(crate) fn leave(&mut self, name: &str) -> bool {
         if self.state.jobs.cancel(name) {
+            if let Some(topics) = &mut self.state.topics {
+                topics.by_token.remove(name);
+            }
             return true;
         }
         let Some(slot) = self.core.topics.slot(name) else {

@@ -6,6 +6,7 @@
 pub(crate) mod access;
 pub(crate) mod acknowledge;
 pub(crate) mod application;
+pub(crate) mod backend;
 pub(crate) mod calls;
 pub(crate) mod catch_up;
 pub(crate) mod close;
@@ -22,6 +23,7 @@ pub(crate) mod leave;
 pub(crate) mod limits;
 pub(crate) mod liveness;
 pub(crate) mod membership;
+pub(crate) mod permit;
 mod prepare;
 pub(crate) mod presence;
 pub(crate) mod publish;
@@ -33,6 +35,7 @@ pub(crate) mod server_requests;
 pub(crate) mod signing;
 pub(crate) mod snapshots;
 pub(crate) mod subscribe;
+mod topic_tokens;
 
 use crate::clock::wire_now;
 use crate::state::connection::ConnectionState;

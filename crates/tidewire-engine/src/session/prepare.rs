@@ -6,6 +6,7 @@ use crate::state::jobs::SubscriptionJob;
 use crate::state::operations::Operation;
 use crate::topics::broker::{Answer, Prepare, Refusal};
 use crate::topics::error::PublishError;
+use crate::topics::name::Kind;
 use std::sync::Arc;
 
 impl Session<'_> {
@@ -21,9 +22,16 @@ impl Session<'_> {
             newest: job.wanted.replay,
         };
         let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
-        for (topic, _) in job.allowed.iter().take(at_most) {
+        for (topic, kind) in job.allowed.iter().take(at_most) {
             wanted.since = job.positions.get(topic).copied();
-            self.ask_for(&topic.as_str().into(), wanted);
+            let name: Arc<str> = topic.as_str().into();
+            self.ask_for(&name, wanted);
+            if let Some(group) = &job.group
+                && *kind == Kind::Exact
+                && self.state.access.may_join_group(&name)
+            {
+                self.ask_for_group(&name, &group.name.as_str().into());
+            }
         }
         if self.state.awaits_broker() {
             return false;
@@ -64,10 +72,24 @@ impl Session<'_> {
     }
 
     /// Asks the broker to make a topic ready. The answer is in the connection's operations.
-    fn ask_for(&mut self, topic: &Arc<str>, wanted: Prepare) {
+    pub(crate) fn ask_for(&mut self, topic: &Arc<str>, wanted: Prepare) {
         let operations = &mut self.core.operations;
         let hub = &self.core.shared.hub;
-        match hub.prepare(topic, wanted, &mut || operations.ticket()) {
+        let answer = hub.prepare(topic, wanted, &mut || operations.ticket());
+        self.note_preparation(topic, answer);
+    }
+
+    /// Asks the broker to take this server into a queue group. The answer is in the connection's
+    /// operations.
+    fn ask_for_group(&mut self, topic: &Arc<str>, group: &Arc<str>) {
+        let operations = &mut self.core.operations;
+        let hub = &self.core.shared.hub;
+        let answer = hub.prepare_group(topic, group, &mut || operations.ticket());
+        self.note_preparation(topic, answer);
+    }
+
+    fn note_preparation(&mut self, topic: &Arc<str>, answer: Answer<Result<(), Refusal>>) {
+        match answer {
             Answer::Now(Ok(())) => {}
             Answer::Now(Err(refusal)) => {
                 let own = self.state.operations.get_or_insert_default();
@@ -82,7 +104,7 @@ impl Session<'_> {
         }
     }
 
-    fn take_refused(&mut self) -> Vec<(Arc<str>, Refusal)> {
+    pub(crate) fn take_refused(&mut self) -> Vec<(Arc<str>, Refusal)> {
         let operations = self.state.operations.as_deref_mut();
         operations.map_or_else(Vec::new, |operations| {
             std::mem::take(&mut operations.refused)

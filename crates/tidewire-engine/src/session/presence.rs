@@ -3,7 +3,9 @@
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::jobs::Announcement;
+use crate::state::jobs::{Announcement, Job, PresenceJob};
+use crate::topics::broker::Prepare;
+use crate::topics::error::PublishError;
 use crate::topics::local::Slot;
 use crate::topics::name::check_topic;
 use crate::topics::presence::PresenceChange;
@@ -20,6 +22,53 @@ impl Session<'_> {
         request: PresenceQuery,
         correlation_id: Option<String>,
     ) {
+        if !self.core.shared.hub.has_cluster() {
+            return self.answer_presence(request, correlation_id);
+        }
+        let job = PresenceJob {
+            request,
+            correlation_id,
+        };
+        self.state.jobs.push(Job::Presence(Box::new(job)));
+    }
+
+    /// Answers a request, unless it has to wait for the broker; what is left of it.
+    pub(crate) fn step_presence(&mut self, mut job: Box<PresenceJob>) -> Option<Box<PresenceJob>> {
+        let mut failed = self.take_refused();
+        for topic in &job.request.topics {
+            let may_see = check_topic(topic).is_ok() && self.state.access.may_see_presence(topic);
+            let is_failed = failed.iter().any(|(refused, _)| **refused == **topic);
+            if may_see && !is_failed && self.core.shared.hub.shares_presence(topic) {
+                self.core.meter.spend(cost::CHECK);
+                self.ask_for(&topic.as_str().into(), Prepare::default());
+            }
+        }
+        if self.state.awaits_broker() {
+            // Those that were refused are asked for again.
+            return Some(job);
+        }
+        failed.extend(self.take_refused());
+        let unavailable = job.request.topics.extract_if(.., |topic| {
+            failed.iter().any(|(refused, _)| **refused == **topic)
+        });
+        let unavailable: Vec<_> = unavailable.collect();
+        if let Some(topic) = unavailable.first() {
+            let error = PublishError::Unavailable;
+            let refusal = Reply::Error {
+                code: error.code(),
+                message: format!("{topic}: {error}").into(),
+                retry_after_s: None,
+                refused: None,
+                correlation_id: job.correlation_id,
+            };
+            self.reply(&refusal);
+            return None;
+        }
+        self.answer_presence(job.request, job.correlation_id);
+        None
+    }
+
+    fn answer_presence(&mut self, request: PresenceQuery, correlation_id: Option<String>) {
         let mut topics = request.topics;
         let mut seen = HashSet::new();
         topics.retain(|topic| seen.insert(topic.clone()));

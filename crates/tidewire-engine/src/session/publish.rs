@@ -3,6 +3,7 @@
 use crate::limits::owner::OwnerId;
 use crate::session::Session;
 use crate::session::context::Context;
+use crate::session::permit::Decided;
 use crate::state::operations::{OpenPublication, Operation};
 use crate::topics::broker::{Answer, Done, Outcome};
 use crate::topics::error::PublishError;
@@ -28,19 +29,32 @@ pub(crate) enum Handled {
 pub(crate) type Numbered = (ProducerHandle, u64);
 
 impl Session<'_> {
-    /// `publish_request` from a client.
+    /// `publish_request` from a client; `decided` is what the backend says about it, if it is asked.
     pub(crate) fn handle_publish(
         &mut self,
         format: Format,
         bytes: &[u8],
         numbered: Option<Numbered>,
+        decided: Option<Decided>,
     ) -> Handled {
         let mut scratch = Vec::new();
-        let (request, correlation_id) = match PublishRequest::parse(format, bytes, &mut scratch) {
+        let (mut request, correlation_id) = match PublishRequest::parse(format, bytes, &mut scratch)
+        {
             Ok(parsed) => parsed,
             Err(refusal) => return self.refuse_publication(refusal),
         };
         let correlation_id = correlation_id.map(|id| id.into_owned());
+        match decided {
+            Some(Decided::Refuse(code, reason)) => {
+                return self.refuse_publication(Refusal {
+                    code,
+                    message: reason.into(),
+                    correlation_id,
+                });
+            }
+            Some(Decided::Publish(Some(payload))) => request.payload = payload.into_bytes().into(),
+            Some(Decided::Publish(None)) | None => {}
+        }
         let unique = numbered.and_then(|(_, number)| self.unique(number));
         let refusal = match self.publish_for(&request, unique.as_deref()) {
             Ok((topic, Answer::Now(published))) => {
@@ -207,7 +221,7 @@ impl Session<'_> {
     }
 
     /// The topic that a client names, if it may publish to it. The last one is remembered.
-    fn topic_to_publish(&mut self, name: &str) -> Result<Arc<str>, (ErrorCode, String)> {
+    pub(crate) fn topic_to_publish(&mut self, name: &str) -> Result<Arc<str>, (ErrorCode, String)> {
         let topics = self.state.topics.get_or_insert_default();
         if let Some(last) = topics.published_to.as_ref().filter(|last| &***last == name) {
             return Ok(Arc::clone(last));

@@ -1,5 +1,6 @@
 //! Dispatch of the protocol's own messages to the part of the session that handles them.
 
+use crate::config::backend::BackendEvent;
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::session::server_requests::answer;
@@ -40,11 +41,14 @@ impl<A: Application> Inbound<'_, A> {
                 }
             }
             SystemEvent::KeyUpdate { request } => session.update_keys(request),
+            SystemEvent::Publish if session.backend(BackendEvent::Publish).is_some() => {
+                session.ask_publish(format, bytes);
+            }
             SystemEvent::Publish if session.state.producer.is_some() => {
-                session.publish_once(format, bytes);
+                session.publish_once(format, bytes, None);
             }
             SystemEvent::Publish => {
-                session.handle_publish(format, bytes, None);
+                session.handle_publish(format, bytes, None, None);
             }
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.dispatch_request(request),

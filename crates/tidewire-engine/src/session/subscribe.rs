@@ -37,7 +37,7 @@ impl Session<'_> {
             return None;
         }
         let Some(topic) = job.topics.next() else {
-            if !self.prepare_subscription(&mut job) {
+            if !self.permit_subscription(&mut job) || !self.prepare_subscription(&mut job) {
                 return Some(job);
             }
             self.finish_subscription(*job);
@@ -53,7 +53,7 @@ impl Session<'_> {
         self.core
             .meter
             .spend(cost::CHECK + self.state.access.cost());
-        if let Some(kind) = self.check_subscription(&topic, &mut job.answer) {
+        if let Some(kind) = self.check_subscription(&topic, &mut job) {
             job.allowed.push((topic, kind));
             if let Err(words) = self.compile_filter(&mut job) {
                 let error = refusal(words, job.correlation_id);
@@ -96,18 +96,18 @@ impl Session<'_> {
             job.wanted.since = job.positions.get(&topic).copied();
             // The answer says whether it was done.
             let is_in = self.enter_into(&name, &job.wanted, &mut job.answer).is_ok();
-            if job.is_granted && is_in {
+            if !is_in {
+                return;
+            }
+            if let Some(ends_ms) = job.by_token.get(&*name) {
+                self.note_token(&name, *ends_ms);
+            }
+            if job.is_granted {
                 let topics = self.state.topics.get_or_insert_default();
                 topics.granted.insert(name);
             }
             return;
         };
-        if self.core.shared.hub.is_shared(&name) {
-            let words = "a queue group needs a topic that its server does not share with others";
-            return job
-                .answer
-                .fail(topic, ErrorCode::InvalidSubscription, words);
-        }
         if kind == Kind::Pattern {
             let words = "a queue group has one topic, not a pattern";
             return job
@@ -122,11 +122,30 @@ impl Session<'_> {
     }
 
     /// Whether a client may have a topic or pattern; if not, the answer says why.
-    fn check_subscription(&mut self, topic: &str, answer: &mut SubscriptionAnswer) -> Option<Kind> {
-        match check_topic_or_pattern(topic) {
-            Err(error) => answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error),
-            Ok(kind) if self.state.access.may_subscribe(topic) => return Some(kind),
-            Ok(_) => {
+    fn check_subscription(&mut self, topic: &str, job: &mut SubscriptionJob) -> Option<Kind> {
+        let answer = &mut job.answer;
+        let kind = match check_topic_or_pattern(topic) {
+            Ok(kind) => kind,
+            Err(error) => {
+                answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error);
+                return None;
+            }
+        };
+        if self.state.access.may_subscribe(topic) || job.by_token.contains_key(topic) {
+            return Some(kind);
+        }
+        // A queue group takes publications away from others, which no token of one topic allows.
+        let token = job.tokens.get(topic).filter(|_| job.group.is_none());
+        let is_denied = self.state.access.denies_subscription(topic);
+        match token.filter(|_| !is_denied) {
+            Some(token) => match self.check_topic_token(topic, token) {
+                Ok(ends_ms) => {
+                    job.by_token.insert(topic.to_owned(), ends_ms);
+                    return Some(kind);
+                }
+                Err((code, words)) => answer.fail(topic.to_owned(), code, words),
+            },
+            None => {
                 self.core.counters.subscriptions_forbidden.add(1);
                 let words = "this topic is not allowed";
                 answer.fail(topic.to_owned(), ErrorCode::TopicForbidden, words);

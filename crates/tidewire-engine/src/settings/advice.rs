@@ -3,6 +3,7 @@
 use super::given::Settings;
 use super::lookup::spelled;
 use crate::config::Config;
+use crate::config::backend::{BackendAway, BackendEvent};
 use crate::topics::name::covers;
 
 impl Settings {
@@ -28,11 +29,17 @@ impl Settings {
 
     /// Everybody may connect, from anywhere.
     fn exposed(&self, config: &Config) -> Option<String> {
-        if config.auth.is_some() || config.listen.ip().is_loopback() {
+        let backend = config.backend.as_ref();
+        let is_decided = backend.is_some_and(|backend| {
+            backend.events.has(BackendEvent::Connect) && backend.away == BackendAway::Refuse
+        });
+        if config.auth.is_some() || is_decided || config.listen.ip().is_loopback() {
             return None;
         }
         let reason = if self.flag("no_auth") {
             self.label("no_auth")
+        } else if backend.is_some_and(|backend| backend.events.has(BackendEvent::Connect)) {
+            format!("{} while the backend is away", self.label("backend_away"))
         } else {
             self.label("protocol")
         };

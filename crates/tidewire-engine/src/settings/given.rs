@@ -229,7 +229,7 @@ impl Settings {
             let given = self.given.get(spec.name)?;
             let value = match spec.kind {
                 Kind::Secret => "(secret)".to_owned(),
-                _ => given.value.shown(),
+                _ => without_query(given.value.shown()),
             };
             Some((spec.name, value, self.label(spec.name)))
         })
@@ -260,5 +260,12 @@ fn unknown(origin: Origin, name: &str) -> SettingError {
     SettingError::Unknown {
         option: origin.label("unknown option ") + name,
         nearest: nearest(name, names(way)).and_then(spelled),
+    }
+}
+/// A URL without its query, in which some services expect a token.
+fn without_query(shown: String) -> String {
+    match shown.split_once('?') {
+        Some((before, _)) if before.contains("://") => format!("{before}?(secret)"),
+        _ => shown,
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::auth::KeySetSource;
 use crate::topics::config::TopicRule;
 use serde_json::json;
 use tidewire_testkit::options::{Example, examples};
@@ -387,6 +388,46 @@ fn tokens() {
     );
     let error = config(json!({"jwt_secret_file": "/nowhere"})).unwrap_err();
     assert!(error.contains("cannot read /nowhere"), "{error}");
+}
+
+#[test]
+fn key_sets() {
+    let at = |url: &str| config(json!({ "jwt_jwks_url": url }));
+    let auth = at("https://a.example/jwks").unwrap().auth.unwrap();
+    assert!(auth.key.is_none());
+    let Some(KeySetSource::Url(source)) = auth.key_set else {
+        panic!("no URL")
+    };
+    assert_eq!(source.url.to_string(), "https://a.example/jwks");
+    assert_eq!((source.refresh_s, source.authorities), (300, None));
+    for (given, words) in [
+        (
+            json!({"jwt_jwks_url": "http://a.example/jwks"}),
+            "jwt_jwks_url: the key set: http://a.example",
+        ),
+        (
+            json!({"jwt_jwks_url": "a.example"}),
+            "jwt_jwks_url: the scheme",
+        ),
+        (json!({"jwt_jwks_file": "/nowhere"}), "cannot read /nowhere"),
+        (
+            json!({"jwt_jwks_url": "https://a.example/", "jwt_secret": "s".repeat(32)}),
+            "jwt_secret and jwt_jwks_url exclude each other",
+        ),
+        (
+            json!({"jwt_jwks_url": "https://a.example/", "jwt_key_id": "a"}),
+            "jwt_key_id: it is for a single key",
+        ),
+    ] {
+        let error = config(given).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jwks.json");
+    std::fs::write(&file, r#"{"keys":[{"kty":"oct","k":"AAAA"}]}"#).unwrap();
+    let error = config(json!({ "jwt_jwks_file": file })).unwrap_err();
+    let words = "jwt_jwks_file: the key set: key 1 is a secret of less than 32 bytes";
+    assert!(error.contains(words), "{error}");
 }
 
 #[test]

@@ -31,7 +31,11 @@ impl<A: Application> EngineShard<A> {
     /// Delivers what has been published, but no more in one turn than the connections can wait for.
     pub(crate) fn deliver(&mut self, io: &mut Io) {
         let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
-        outlet.take(&mut self.core.topics.queue);
+        let known = self.core.topics.queue.len();
+        if let Some(since) = outlet.take(&mut self.core.topics.queue) {
+            let publications = self.core.topics.queue.len() - known;
+            self.core.delivery_times.add(since, publications);
+        }
         self.core.fanout_bytes = 0;
         let mut budget = Budget::default();
         while self.flush_pending(io, &mut budget) {

@@ -2,12 +2,16 @@
 
 use crate::auth::origins::{OriginReport, shown};
 use crate::auth::{Claims, TokenError, Verifier, find_token};
+use crate::backend::events::ConnectAnswer;
 use crate::clock::wire_now;
+use crate::config::backend::BackendEvent;
 use crate::config::{Config, OriginPolicy, Protocol};
 use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
-use crate::shard::EngineShard;
+use crate::shard::backend::Admission;
+use crate::shard::{EngineShard, micros_of};
+use crate::state::backend::BackendAnswer;
 use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
@@ -16,6 +20,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
@@ -36,6 +41,8 @@ enum Decision {
         guest: Guest,
         failure: Option<String>,
     },
+    /// The backend has to be asked first, and is told of this user.
+    Ask { user: Option<String> },
     Reject {
         status: u16,
         reason: String,
@@ -59,6 +66,20 @@ struct Guest {
     access: Access,
     /// The `exp` of the token, in seconds since 1970.
     expires_at_s: Option<u64>,
+    /// The backend has decided the access; a new token changes nothing of it.
+    access_is_set: bool,
+    /// What the backend subscribes it to.
+    subscriptions: Vec<String>,
+}
+
+impl Decision {
+    fn reject(status: u16, reason: &str) -> Self {
+        Self::Reject {
+            status,
+            reason: reason.to_owned(),
+            retry_after_s: None,
+        }
+    }
 }
 
 impl<A: Application> EngineShard<A> {
@@ -89,7 +110,16 @@ impl<A: Application> EngineShard<A> {
             is_forwarded: connection.state.forwarded.is_some(),
             unix_ms: io.now().unix_ms,
         };
-        match self.core.decide(&request, &newcomer) {
+        if connection.state.awaits_backend() {
+            return 0;
+        }
+        let question = connection.state.question.take();
+        let answer = question.and_then(|question| question.answer);
+        match self.core.decide(&request, &newcomer, answer) {
+            Decision::Ask { user } => {
+                self.ask_connect(io, id, &request, user.as_deref());
+                0
+            }
             Decision::Accept { guest, failure } => {
                 self.accept(io, id, &request, guest, failure);
                 request.head_bytes()
@@ -154,6 +184,7 @@ impl<A: Application> EngineShard<A> {
         }
         self.end_pending(io, id);
         self.core.counters.handshakes_completed.add(1);
+        self.time_handshake(io, id);
         self.core.counters.connections_open.add(1);
         let is_v1 = self.core.shared.config.protocol == Protocol::V1;
         if is_v1 {
@@ -170,6 +201,7 @@ impl<A: Application> EngineShard<A> {
         state.session = session;
         state.control = Some(Control::default());
         state.access = guest.access;
+        state.access_is_set = guest.access_is_set;
         state.user = user.as_deref().map(Arc::from);
         state.expiry = guest
             .expires_at_s
@@ -186,7 +218,20 @@ impl<A: Application> EngineShard<A> {
             user,
             address: state.peer_address(io),
         };
-        self.with_inbound(io, id, |inbound| inbound.announce_when_encrypted(peer));
+        self.with_inbound(io, id, |inbound| {
+            inbound.announce_when_encrypted(peer);
+            inbound.session.subscribe_first(&guest.subscriptions);
+        });
+    }
+
+    /// Records how long the handshake of a connection took.
+    fn time_handshake(&mut self, io: &Io, id: ConnectionId) {
+        if let Some(connection) = self.connection(id) {
+            let accepted_us = connection.state.accepted_us;
+            let took_us = micros_of(io).wrapping_sub(accepted_us);
+            let took = Duration::from_micros(took_us.into());
+            self.core.counters.timings.handshake_duration.record(took);
+        }
     }
 
     /// The upgrade was accepted only so that the error can be read: it is said, with close code
@@ -235,38 +280,25 @@ impl Core {
         }
     }
 
-    fn decide(&self, request: &Request<'_>, newcomer: &Newcomer) -> Decision {
+    /// What a request deserves; `answer` is the backend's, once it was asked.
+    fn decide(
+        &self,
+        request: &Request<'_>,
+        newcomer: &Newcomer,
+        answer: Option<BackendAnswer>,
+    ) -> Decision {
         let config = &self.shared.config;
-        let reject = |status, reason: &str| Decision::Reject {
-            status,
-            reason: reason.to_owned(),
-            retry_after_s: None,
-        };
-        let full = |reason: &str| Decision::Reject {
-            status: 503,
-            reason: reason.to_owned(),
-            retry_after_s: Some(config.limits.retry_after_s),
-        };
-        if let Some(reason) = self.turns_away() {
-            return full(reason);
-        }
-        let is_guarded = !newcomer.is_forwarded && is_local_page(config, request);
-        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
-            self.counters.host_rejections.add(1);
-            return reject(421, &words);
-        }
-        if !config.paths.is_empty() && !config.paths.iter().any(|path| path == request.path()) {
-            return reject(404, "no WebSocket is served at this path");
-        }
-        if !origin_is_allowed(&config.origins, request) {
-            self.counters.origin_rejections.add(1);
-            return reject(403, &self.refuse_origin(request, newcomer));
+        if let Some(rejection) = self.rejection(request, newcomer) {
+            return rejection;
         }
         let mut failure = None;
         let mut user = None;
         let mut expires_at_s = None;
         let mut rules = None;
         if let (Some(verifier), Some(auth)) = (&*self.shared.verifier, &config.auth) {
+            if verifier.is_waiting() {
+                return self.full("the server has no keys to check tokens with yet");
+            }
             match self.verified(verifier, find_token(request, auth), newcomer) {
                 Ok((claims, own)) => {
                     rules = own;
@@ -274,20 +306,73 @@ impl Core {
                     expires_at_s = Some(claims.expires_at_s);
                 }
                 Err(error) if config.auth_failure_after_upgrade => failure = Some(error),
-                Err(error) => return reject(401, &error),
+                Err(error) => return Decision::reject(401, &error),
+            }
+        }
+        let mut admitted = ConnectAnswer::default();
+        let backend = self.shared.backend.as_ref();
+        let backend = backend.filter(|backend| backend.has(BackendEvent::Connect));
+        if let (Some(backend), None) = (backend, &failure) {
+            let Some(answer) = answer else {
+                return Decision::Ask { user };
+            };
+            match Admission::of(answer, backend.config.away) {
+                Admission::Admit(answer) => admitted = *answer,
+                Admission::Refuse(reason) if config.auth_failure_after_upgrade => {
+                    failure = Some(reason);
+                }
+                Admission::Refuse(reason) => return Decision::reject(403, &reason),
+                Admission::Away(reason) => return self.full(reason),
             }
         }
         if failure.is_none() && !self.take_place() {
             self.counters.connections_rejected_full.add(1);
-            return full("the server has no room for another connection");
+            return self.full("the server has no room for another connection");
         }
+        let access_is_set = admitted.access.is_some();
+        let rules = admitted.access.or(rules);
         let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
+        let user = admitted.user.or(user);
         let guest = Guest {
             access: Access::bind(&rules, user.as_deref()),
             user,
-            expires_at_s,
+            expires_at_s: admitted.expires_at_s.or(expires_at_s),
+            access_is_set,
+            subscriptions: admitted.subscriptions,
         };
         Decision::Accept { guest, failure }
+    }
+
+    /// Why a request is rejected whoever sends it, if so.
+    fn rejection(&self, request: &Request<'_>, newcomer: &Newcomer) -> Option<Decision> {
+        let config = &self.shared.config;
+        if let Some(reason) = self.turns_away() {
+            return Some(self.full(reason));
+        }
+        let is_guarded = !newcomer.is_forwarded && is_local_page(config, request);
+        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
+            self.counters.host_rejections.add(1);
+            return Some(Decision::reject(421, &words));
+        }
+        if !config.paths.is_empty() && !config.paths.iter().any(|path| path == request.path()) {
+            return Some(Decision::reject(404, "no WebSocket is served at this path"));
+        }
+        if !origin_is_allowed(&config.origins, request) {
+            self.counters.origin_rejections.add(1);
+            return Some(Decision::reject(
+                403,
+                &self.refuse_origin(request, newcomer),
+            ));
+        }
+        None
+    }
+
+    fn full(&self, reason: &str) -> Decision {
+        Decision::Reject {
+            status: 503,
+            reason: reason.to_owned(),
+            retry_after_s: Some(self.shared.config.limits.retry_after_s),
+        }
     }
 
     /// Reports a page that may not connect; the words to refuse it with.

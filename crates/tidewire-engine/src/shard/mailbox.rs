@@ -17,6 +17,8 @@ pub(crate) enum Mail {
     Change(SessionChange),
     Question(Question),
     Call(ConnectionId, Box<PostedCall>),
+    /// Another process accepts from now on.
+    StopListening,
 }
 
 /// A change that another thread asks for.

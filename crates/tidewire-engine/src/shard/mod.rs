@@ -1,5 +1,6 @@
 //! One shard of the server: the connections of one event loop.
 
+mod backend;
 mod calls;
 mod changes;
 pub(crate) mod containment;
@@ -15,6 +16,7 @@ mod pending_handshakes;
 pub(crate) mod view;
 
 use crate::clock::wire_now;
+use crate::config::backend::BackendEvent;
 use crate::limits::drain::DrainProgress;
 use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
@@ -275,10 +277,7 @@ impl<A: Application> Handler for EngineShard<A> {
         let limits = &self.core.shared.config.limits;
         let now = wire_now(io);
         let state = ConnectionState {
-            key: ConnectionKey {
-                shard: self.core.index,
-                id,
-            },
+            key: ConnectionKey::new(self.core.shared.hub.server, self.core.index, id),
             control: None,
             close_code: None,
             session: ServerSession::new(Format::Json, false, now),
@@ -291,11 +290,13 @@ impl<A: Application> Handler for EngineShard<A> {
             expiry: None,
             forwarded: None,
             awaits_proxy_header: false,
+            accepted_us: micros_of(io),
             access: Access::bind(&self.core.shared.access, None),
             access_is_set: false,
             topics: None,
             calls: None,
             operations: None,
+            question: None,
             producer: self.core.shared.producers.new_session(),
             error_budget: None,
             layers: None,
@@ -363,13 +364,21 @@ impl<A: Application> Handler for EngineShard<A> {
             return self.end_pending(io, id);
         }
         match connection.state.ended {
-            Some(CloseReason::ByUs(_)) => counters.sessions_closed_by_us.add(1),
+            Some(CloseReason::ByUs(_)) => counters.sessions_closed_by_server.add(1),
             Some(CloseReason::ByPeer(_)) => counters.sessions_closed_by_peer.add(1),
             Some(CloseReason::Lost) | None => counters.sessions_lost.add(1),
         }
         counters.connections_open.sub(1);
         self.core.shared.sessions.fetch_sub(1, Ordering::AcqRel);
         let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
+        let mut session = Session {
+            io,
+            core: &mut self.core,
+            state: &mut connection.state,
+        };
+        if let Some(backend) = session.backend(BackendEvent::Disconnect) {
+            session.report_disconnect(&backend, reason);
+        }
         tracing::debug!(
             connection = %connection.state.key,
             user = connection.state.user.as_deref(),
@@ -384,6 +393,11 @@ impl<A: Application> Handler for EngineShard<A> {
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
         self.with_session(io, id, |session| session.handle_timer());
+        let connection = self.connection(id);
+        if connection.is_some_and(|connection| !connection.state.jobs.is_empty()) {
+            // The time of subscriptions is over, if nothing else waits.
+            self.go_on(io, id);
+        }
     }
 
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
@@ -415,6 +429,7 @@ impl<A: Application> Handler for EngineShard<A> {
                 io,
             }),
             Mail::Call(id, posted) => self.post_call(io, id, *posted),
+            Mail::StopListening => io.stop_listening(),
         }
     }
 
@@ -439,6 +454,7 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         self.end_all_failed(io);
         self.settle_operations(io);
+        self.settle_backend(io);
         self.settle_calls(io);
         self.return_from_stall(io);
         self.core.let_leave();
@@ -452,6 +468,23 @@ impl<A: Application> Handler for EngineShard<A> {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
             self.core.shared.producers.sweep(io.now().unix_ms);
+        }
+    }
+
+    #[inline]
+    fn handle_turn_end(&mut self, io: &Io) {
+        let now = Instant::now();
+        let timings = &self.core.counters.timings;
+        let turn = now.saturating_duration_since(io.turn_started());
+        timings.turn_duration.record(turn);
+        let topics = &self.core.topics;
+        if topics.pending.is_empty() {
+            let times = &mut self.core.delivery_times;
+            times.settle(topics.queue.len(), |since, publications| {
+                let age = now.saturating_duration_since(since);
+                let delivery = &timings.publication_delivery_duration;
+                delivery.record_many(age, publications as u64);
+            });
         }
     }
 
@@ -485,7 +518,8 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        let has_answers = self.core.operations.inbox.is_filled();
+        let has_answers =
+            self.core.operations.inbox.is_filled() || self.core.questions.inbox.is_filled();
         let has_more = self.has_deliveries() || self.has_work || has_answers || self.is_stopping;
         if has_more || !self.core.topics.drained.is_empty() || !self.core.leavers.is_empty() {
             return self.turned;
@@ -504,6 +538,12 @@ impl<A: Application> Handler for EngineShard<A> {
         ];
         wakes.into_iter().flatten().min()
     }
+}
+
+/// The time of the shard now, in microseconds modulo 2^32.
+pub(crate) fn micros_of(io: &Io) -> u32 {
+    let time = Instant::now().saturating_duration_since(io.instant_at(0));
+    time.as_micros() as u32
 }
 
 /// How often a shard asks whether the others have delivered what its clients published, and whether

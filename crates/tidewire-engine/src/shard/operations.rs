@@ -42,8 +42,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// A connection goes on if it has waited for the broker and need not any longer.
-    fn end_broker_pause(&mut self, io: &mut Io, id: ConnectionId) {
+    /// A connection goes on if it has waited for the broker or the backend and need not any longer.
+    pub(crate) fn end_broker_pause(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(connection) = self.connection(id) else {
             return;
         };

@@ -1,14 +1,16 @@
 //! Queries that a shard answers from its own connections and topics.
 
 use crate::model::ConnectionKey;
-use crate::model::queries::{ConnectionInfo, ConnectionQuery, TopicInfo, TopicQuery};
+use crate::model::queries::{
+    ConnectionDetails, ConnectionInfo, ConnectionQuery, TopicInfo, TopicQuery,
+};
 use crate::state::connection::{Connection, Phase};
 use crate::state::core::Core;
 use crate::topics::local::{LocalTopic, Slot};
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
-use tidewire_net::Io;
+use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::format::Format;
 use tidewire_wire::uuid::Uuid;
 
@@ -46,6 +48,14 @@ pub(crate) struct Slice<T> {
 }
 
 impl View<'_> {
+    /// Connections whose opening handshake is not finished.
+    pub(crate) fn opening(&self) -> usize {
+        let connections = self.connections.iter().flatten();
+        connections
+            .filter(|connection| connection.state.control.is_none())
+            .count()
+    }
+
     pub(crate) fn connections(
         &self,
         query: &ConnectionQuery,
@@ -70,7 +80,7 @@ impl View<'_> {
             let Some(connection) = self.session(index) else {
                 continue;
             };
-            if is_member(connection.state.key.id) {
+            if is_member(connection.state.key.id) && self.is_from(connection, query) {
                 found.push(self.info(connection));
                 if found.len() == limit {
                     break Some(index + 1);
@@ -78,6 +88,33 @@ impl View<'_> {
             }
         };
         Slice { found, next }
+    }
+
+    /// Whether the address of a connection starts as wanted.
+    fn is_from(&self, connection: &Connection, query: &ConnectionQuery) -> bool {
+        query.address.as_deref().is_none_or(|start| {
+            let address = connection.state.peer_address(self.io);
+            address.is_some_and(|address| address.to_string().starts_with(start))
+        })
+    }
+
+    /// A session with at most `limit` of its topics.
+    pub(crate) fn describe(&self, id: ConnectionId, limit: usize) -> Option<ConnectionDetails> {
+        let connection = self.session(id.index())?;
+        if connection.state.key.id != id {
+            return None;
+        }
+        let topics = connection.state.topics.as_ref();
+        let slots = topics.map_or(&[][..], |topics| &topics.slots);
+        let names = slots.iter().take(limit);
+        let names = names.filter_map(|slot| Some(self.core.topics.topic(*slot)?.name.to_string()));
+        let mut subscriptions: Vec<_> = names.collect();
+        subscriptions.sort_unstable();
+        Some(ConnectionDetails {
+            connection: self.info(connection),
+            subscriptions,
+            more: slots.len() > limit,
+        })
     }
 
     /// Which places to look at, and where to go on behind them.

@@ -1,10 +1,9 @@
 //! Open calls of a shard, in both directions.
 
-use crate::model::calls::{CallFailure, NewCall, call_error};
+use crate::model::calls::{CallOutcome, NewCall, call_error};
 use crate::model::inbox::Inbox;
 use crate::model::{ConnectionKey, is_payload};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -110,14 +109,6 @@ pub(crate) struct PendingAnswer {
     pub(crate) is_answered: AtomicBool,
 }
 
-/// Who hears what became of a call to a client: exactly once, also if the call is lost on its way.
-pub(crate) struct CallOutcome {
-    done: Option<Done>,
-    if_dropped: CallFailure,
-}
-
-type Done = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
-
 /// A call on its way to its shard.
 #[derive(Debug)]
 pub(crate) struct PostedCall {
@@ -176,43 +167,6 @@ impl Drop for PendingAnswer {
         if !*self.is_answered.get_mut() {
             self.send(None);
         }
-    }
-}
-
-impl CallOutcome {
-    pub(crate) fn new(
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
-        if_dropped: CallFailure,
-    ) -> Self {
-        Self {
-            done: Some(Box::new(done)),
-            if_dropped,
-        }
-    }
-
-    pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
-        if let Some(done) = self.done.take() {
-            done(outcome);
-        }
-    }
-
-    /// The call has reached its shard.
-    pub(crate) fn arrive(&mut self) {
-        self.if_dropped = CallFailure::Closed;
-    }
-}
-
-impl Drop for CallOutcome {
-    fn drop(&mut self) {
-        if let Some(done) = self.done.take() {
-            done(Err(self.if_dropped.clone()));
-        }
-    }
-}
-
-impl fmt::Debug for CallOutcome {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("CallOutcome(..)")
     }
 }
 

@@ -4,6 +4,7 @@ use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
 use crate::limits::rate::TokenBucket;
 use crate::model::{CloseReason, ConnectionKey, Peer};
+use crate::state::backend::{BackendAnswer, Question};
 use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
 use crate::state::jobs::Jobs;
@@ -52,6 +53,8 @@ pub(crate) struct ConnectionState {
     pub(crate) forwarded: Option<Box<SocketAddr>>,
     /// It comes from a trusted proxy, whose header may come before everything else.
     pub(crate) awaits_proxy_header: bool,
+    /// When it was accepted, in microseconds of the shard's time, modulo 2^32: some 71 minutes.
+    pub(crate) accepted_us: u32,
     /// Which topics it may have.
     pub(crate) access: Access,
     /// The application has decided that; a new token changes nothing of it.
@@ -62,6 +65,8 @@ pub(crate) struct ConnectionState {
     pub(crate) calls: Option<Box<SessionCalls>>,
     /// What the broker was asked for it and has not answered, once there was something.
     pub(crate) operations: Option<Box<SessionOperations>>,
+    /// What the backend was asked for it, until the answer is used.
+    pub(crate) question: Option<Box<Question>>,
     /// What tells its repeated messages from new ones, if they have to be.
     pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.
@@ -150,7 +155,9 @@ impl ConnectionState {
     pub(crate) fn due_ms(&self, profile: &ServerProfile) -> u64 {
         let encryption_ms = self.unannounced.as_ref().map(|session| session.until_ms);
         let expiry_ms = self.expiry.as_ref().map(|expiry| expiry.due_ms());
-        [encryption_ms, expiry_ms, self.refusals.due_ms()]
+        let topics = self.topics.as_ref();
+        let tokens_ms = topics.and_then(|topics| topics.by_token.due_ms());
+        [encryption_ms, expiry_ms, tokens_ms, self.refusals.due_ms()]
             .into_iter()
             .flatten()
             .fold(self.session.poll_deadline_ms(profile), u64::min)
@@ -182,12 +189,25 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the broker has to answer before more is read of it.
+    /// Whether the broker or the backend has to answer before more is read of it.
     #[inline]
     pub(crate) fn awaits_broker(&self) -> bool {
-        self.operations
-            .as_ref()
-            .is_some_and(|operations| operations.is_full())
+        let operations = self.operations.as_ref();
+        operations.is_some_and(|operations| operations.is_full()) || self.awaits_backend()
+    }
+
+    /// Whether the backend has to answer first.
+    #[inline]
+    pub(crate) fn awaits_backend(&self) -> bool {
+        let question = self.question.as_ref();
+        question.is_some_and(|question| question.answer.is_none())
+    }
+
+    /// The answer to a question, once it is there; the question is over.
+    pub(crate) fn take_answer(&mut self, number: u64) -> Option<BackendAnswer> {
+        let is_it =
+            |question: &mut Box<Question>| question.number == number && question.answer.is_some();
+        self.question.take_if(is_it)?.answer
     }
 
     /// Whether messages go both ways.

@@ -2,7 +2,9 @@
 
 use crate::counters::Counters;
 use crate::limits::work::Meter;
+use crate::state::backend::Questions;
 use crate::state::calls::ShardCalls;
+use crate::state::delivery_times::DeliveryTimes;
 use crate::state::layers::SharedDeflate;
 use crate::state::operations::Operations;
 use crate::state::rates::TopicRates;
@@ -35,9 +37,11 @@ pub(crate) struct Core {
     pub(crate) scratch: Vec<u8>,
     pub(crate) draining: bool,
     pub(crate) topics: LocalTopics,
+    pub(crate) delivery_times: DeliveryTimes,
     pub(crate) users: Users,
     pub(crate) calls: ShardCalls,
     pub(crate) operations: Operations,
+    pub(crate) questions: Questions,
     pub(crate) marks: TopicRates,
     /// A job has to wait for the clock.
     pub(crate) work_waits: bool,
@@ -68,9 +72,11 @@ impl Core {
             scratch: Vec::new(),
             draining: false,
             topics: LocalTopics::default(),
+            delivery_times: DeliveryTimes::default(),
             users: Users::default(),
             calls: ShardCalls::default(),
             operations: Operations::default(),
+            questions: Questions::default(),
             marks: TopicRates::default(),
             work_waits: false,
             departures: VecDeque::new(),

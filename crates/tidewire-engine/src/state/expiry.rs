@@ -1,6 +1,6 @@
 //! The end of a session with its token, on the monotonic clock.
 
-use crate::auth::AuthConfig;
+use crate::auth::{AuthConfig, KeyMaterial};
 use crate::state::core::Core;
 use tidewire_wire::session::Now;
 
@@ -52,7 +52,7 @@ impl Expiry {
 }
 
 /// A time in milliseconds since 1970 on the monotonic clock.
-fn monotonic(unix_ms: u64, now: Now) -> u64 {
+pub(crate) fn monotonic(unix_ms: u64, now: Now) -> u64 {
     match unix_ms.checked_sub(now.unix_ms) {
         Some(ahead_ms) => now.monotonic_ms.saturating_add(ahead_ms),
         None => now.monotonic_ms.saturating_sub(now.unix_ms - unix_ms),
@@ -63,7 +63,11 @@ impl Core {
     /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it
     /// does not end with it.
     pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
-        let auth = self.shared.config.auth.as_ref()?;
+        let config = &self.shared.config;
+        let backend = config.backend.as_ref();
+        // Without tokens it is the backend that says when a session ends.
+        let by_backend = backend.map(|_| AuthConfig::new(KeyMaterial::Hs256(Vec::new())));
+        let auth = config.auth.as_ref().or(by_backend.as_ref())?;
         auth.ends_sessions
             .then(|| Box::new(Expiry::new(auth, expires_at_s, now)))
     }
@@ -72,7 +76,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::KeyMaterial;
 
     fn expiry(grace_s: u64, warning_s: u64, expires_at_s: u64, now: Now) -> Expiry {
         let auth = AuthConfig {

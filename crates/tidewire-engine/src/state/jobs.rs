@@ -9,11 +9,12 @@ use crate::topics::publication::Publication;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
-    Action, HistoryPage, HistoryPosition, RecoveryPosition, Reply, Subscription, Token,
-    TopicFailure, TopicRecovery,
+    Action, HistoryPage, HistoryPosition, PresenceQuery, RecoveryPosition, Reply, Subscription,
+    Token, TopicFailure, TopicRecovery,
 };
 
 /// The unfinished jobs of a connection, the one to go on with last.
@@ -36,12 +37,25 @@ pub(crate) enum Job {
     CatchUp(Box<CatchUp>),
     /// A `history_request`.
     History(Box<HistoryJob>),
+    /// A `presence_request`.
+    Presence(Box<PresenceJob>),
     /// The topics that a session is present on from now on.
     Announcement(Announcement),
     /// The subscriptions of a session whose rights have changed.
     Recheck(Recheck),
+    /// Topics whose subscription tokens have expired.
+    TokenEnds(TokenEnds),
     /// An `auth_refresh`.
     Refresh(Box<Refresh>),
+    /// A `publish_request` that the backend decides about.
+    Publish(Box<PublishJob>),
+}
+
+/// A `presence_request` that waits for the broker.
+#[derive(Debug)]
+pub(crate) struct PresenceJob {
+    pub(crate) request: PresenceQuery,
+    pub(crate) correlation_id: Option<String>,
 }
 
 /// The messages of a batch that have not been handled.
@@ -123,6 +137,15 @@ impl BatchJob {
     }
 }
 
+/// A `publish_request`, as it was received.
+#[derive(Debug)]
+pub(crate) struct PublishJob {
+    pub(crate) format: Format,
+    pub(crate) bytes: Vec<u8>,
+    /// The number of the question to the backend, once it was asked.
+    pub(crate) question: Option<u64>,
+}
+
 /// An `auth_refresh`: another token for a session.
 #[derive(Debug)]
 pub(crate) struct Refresh {
@@ -149,6 +172,10 @@ pub(crate) struct SubscriptionJob {
     /// Those that the client may have.
     pub(crate) allowed: Vec<(String, Kind)>,
     pub(crate) positions: HashMap<String, Position>,
+    /// Subscription tokens, by topic.
+    pub(crate) tokens: HashMap<String, Token>,
+    /// Of the topics that are allowed by a token: when they end, if they do.
+    pub(crate) by_token: HashMap<String, Option<u64>>,
     /// The document of a filter that is not compiled yet: only who may have one of the topics gets
     /// so far.
     pub(crate) filter: Option<Value>,
@@ -157,6 +184,8 @@ pub(crate) struct SubscriptionJob {
     pub(crate) answer: SubscriptionAnswer,
     /// The application subscribes the session, whatever its rights are.
     pub(crate) is_granted: bool,
+    /// The number of the question to the backend, once it was asked.
+    pub(crate) question: Option<u64>,
     pub(crate) correlation_id: Option<String>,
 }
 
@@ -207,6 +236,8 @@ impl SubscriptionJob {
             topics: request.topics.into_iter(),
             allowed: Vec::new(),
             positions: positions.collect(),
+            tokens: request.tokens.into_iter().collect(),
+            by_token: HashMap::new(),
             filter: request.filter,
             wanted: Wanted {
                 filter: None,
@@ -222,6 +253,7 @@ impl SubscriptionJob {
             }),
             answer: SubscriptionAnswer::default(),
             is_granted: false,
+            question: None,
             correlation_id,
         }
     }
@@ -233,11 +265,14 @@ impl SubscriptionJob {
             topics: Vec::new().into_iter(),
             allowed: vec![(topic.to_owned(), kind_of(topic))],
             positions: HashMap::new(),
+            tokens: HashMap::new(),
+            by_token: HashMap::new(),
             filter: None,
             wanted: Wanted::default(),
             group: None,
             answer: SubscriptionAnswer::default(),
             is_granted: true,
+            question: None,
             correlation_id: None,
         }
     }
@@ -266,6 +301,8 @@ pub(crate) struct CatchUp {
     pub(crate) at: Position,
     /// The newest publication, for a subscriber that does not get all that came before.
     pub(crate) first: Option<Arc<Publication>>,
+    /// For the histogram of recoveries.
+    pub(crate) started: Instant,
 }
 
 impl CatchUp {
@@ -280,6 +317,7 @@ impl CatchUp {
             wanted: wanted.clone(),
             at,
             first,
+            started: Instant::now(),
         }
     }
 
@@ -318,6 +356,8 @@ pub(crate) struct HistoryJob {
     /// The publication that was looked at last, or the position that was asked from.
     pub(crate) at: Option<u64>,
     pub(crate) correlation_id: Option<String>,
+    /// For the histogram of history requests.
+    pub(crate) started: Instant,
 }
 
 impl HistoryJob {
@@ -391,5 +431,13 @@ const ANSWER_BYTES: usize = 512 * 1024;
 #[derive(Debug)]
 pub(crate) struct Recheck {
     pub(crate) slots: std::vec::IntoIter<Slot>,
+    pub(crate) ended: Vec<String>,
+}
+
+/// Subscriptions whose tokens have expired.
+#[derive(Debug)]
+pub(crate) struct TokenEnds {
+    pub(crate) topics: std::vec::IntoIter<Arc<str>>,
+    /// Those that have ended.
     pub(crate) ended: Vec<String>,
 }

@@ -65,6 +65,7 @@ impl Core {
         let topic = self.topics.topic(slot)?;
         let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
         topics.granted.remove(&name);
+        topics.by_token.remove(&name);
         if self.move_out(holder, topics, slot).is_some() {
             self.drop_interest(&name, is_pattern);
         }

@@ -1,9 +1,11 @@
 //! State of a server, its shards and its connections. Behaviour of connections is in `session`.
 
+pub(crate) mod backend;
 pub(crate) mod calls;
 pub(crate) mod compression;
 pub(crate) mod connection;
 pub(crate) mod core;
+pub(crate) mod delivery_times;
 pub(crate) mod encryption;
 pub(crate) mod expiry;
 pub(crate) mod jobs;

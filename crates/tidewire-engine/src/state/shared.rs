@@ -2,7 +2,9 @@
 
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
+use crate::auth::key_set::KeySet;
 use crate::auth::origins::OriginReports;
+use crate::backend::Backend;
 use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
 use crate::counters::{Counters, Snapshot};
@@ -12,7 +14,7 @@ use crate::limits::errors::ErrorLimit;
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
 use crate::live::Live;
-use crate::model::{ReloadFunction, ServerFailure, ShardHealth};
+use crate::model::{ReloadFunction, ServerFailure, SettingsFunction, ShardHealth};
 use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
 use crate::topics::access::AccessRules;
@@ -29,9 +31,13 @@ pub(crate) struct Shared {
     pub(crate) config: Live<Config>,
     pub(crate) profile: Live<ServerProfile>,
     pub(crate) verifier: Live<Option<Verifier>>,
+    /// The keys of tokens that are fetched, if they are.
+    pub(crate) key_set: Option<Arc<KeySet>>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
     pub(crate) hub: Arc<Hub>,
+    /// Where events go, if the server has a backend.
+    pub(crate) backend: Option<Arc<Backend>>,
     /// What clients may whose tokens do not say otherwise.
     pub(crate) access: Live<Arc<AccessRules>>,
     pub(crate) rate_limit: Live<RateLimit>,
@@ -48,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) error_limit: Live<Option<ErrorLimit>>,
     /// What reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
+    pub(crate) settings: OnceLock<SettingsFunction>,
     pub(crate) draining: AtomicBool,
     /// Whether newcomers are let in.
     pub(crate) admitting: AtomicBool,
@@ -100,12 +107,15 @@ impl Shared {
         let counters = (0..config.shards)
             .map(|_| Arc::new(Counters::default()))
             .collect();
+        let key_set = keys.verifier.as_ref().and_then(Verifier::set);
         Self {
+            key_set: key_set.filter(|set| set.source.is_some()).cloned(),
             profile: Live::new(profile),
             verifier: Live::new(keys.verifier),
             identity: keys.identity,
             signatures: keys.signatures,
             hub,
+            backend: config.backend.clone().map(Backend::new).map(Arc::new),
             access: Live::new(Arc::new(config.topics.access.clone())),
             rate_limit: Live::new(rate_limit),
             owners: Owners::new(),
@@ -120,6 +130,7 @@ impl Shared {
             origin_reports: OriginReports::default(),
             error_limit: Live::new(ErrorLimit::new(limits.errors_max, limits.errors_window_ms)),
             reload: OnceLock::new(),
+            settings: OnceLock::new(),
             draining: AtomicBool::new(false),
             admitting: AtomicBool::new(true),
             drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
@@ -148,6 +159,12 @@ impl Shared {
         let stall_ms = self.config.limits.shard_stall_ms;
         let outlets = self.hub.outlets.iter();
         outlets.map(|outlet| outlet.health(stall_ms)).collect()
+    }
+
+    /// Whether there are keys to check tokens with, or none are needed.
+    pub(crate) fn has_keys(&self) -> bool {
+        let verifier = self.verifier.as_ref();
+        !verifier.is_some_and(Verifier::is_waiting)
     }
 
     /// Whether the server accepts new connections.

@@ -19,7 +19,7 @@ use tidewire_wire::session::Overload;
 pub(crate) struct SessionTopics {
     /// The shard's slots of those it is in, in no order.
     pub(crate) slots: Vec<Slot>,
-    /// Its subscriptions with a policy of their own.
+    /// Its subscriptions whose overload policy is to conflate or to drop.
     pub(crate) lossy: HashMap<Slot, Lossy>,
     /// Those of them for which something waits, in the order in which it leaves.
     pub(crate) lagging: VecDeque<Slot>,
@@ -41,6 +41,52 @@ pub(crate) struct SessionTopics {
     pub(crate) published_to: Option<Arc<str>>,
     /// Those that the application has subscribed it to, whatever its rights are.
     pub(crate) granted: HashSet<Arc<str>>,
+    /// Those that a token of the client allows.
+    pub(crate) by_token: TokenTopics,
+}
+
+/// Topics that subscription tokens allow, each with the time at which it ends, on the monotonic clock.
+#[derive(Debug, Default)]
+pub(crate) struct TokenTopics {
+    ends_ms: HashMap<Arc<str>, u64>,
+    /// The first of these times, or an earlier one whose topic is gone; `None` if none ends.
+    due_ms: Option<u64>,
+}
+
+impl TokenTopics {
+    /// A topic is allowed until a time, or for good.
+    pub(crate) fn insert(&mut self, topic: &Arc<str>, ends_ms: Option<u64>) {
+        let ends_ms = ends_ms.unwrap_or(u64::MAX);
+        self.ends_ms.insert(Arc::clone(topic), ends_ms);
+        let due_ms = self.due_ms.unwrap_or(u64::MAX).min(ends_ms);
+        self.due_ms = Some(due_ms).filter(|due_ms| *due_ms < u64::MAX);
+    }
+
+    pub(crate) fn remove(&mut self, topic: &str) {
+        self.ends_ms.remove(topic);
+    }
+
+    pub(crate) fn contains(&self, topic: &str) -> bool {
+        self.ends_ms.contains_key(topic)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends_ms.len()
+    }
+
+    /// When [`Self::take_ended`] has something to do.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        self.due_ms
+    }
+
+    /// Takes out the topics whose time is over.
+    pub(crate) fn take_ended(&mut self, now_ms: u64) -> Vec<Arc<str>> {
+        let ended = self.ends_ms.extract_if(|_, ends_ms| *ends_ms <= now_ms);
+        let ended = ended.map(|(topic, _)| topic).collect();
+        let next_ms = self.ends_ms.values().min().copied();
+        self.due_ms = next_ms.filter(|next_ms| *next_ms < u64::MAX);
+        ended
+    }
 }
 
 impl SessionTopics {

@@ -200,6 +200,11 @@ impl Access {
         self.0.subscribe.allows(topic_or_pattern)
     }
 
+    /// Whether a subscription to this checked topic or pattern stays denied, whatever else allows it.
+    pub(crate) fn denies_subscription(&self, topic_or_pattern: &str) -> bool {
+        self.0.subscribe.denies(topic_or_pattern)
+    }
+
     /// What a check takes, in units of [work](crate::limits::work).
     pub(crate) fn cost(&self) -> u64 {
         let rules = &self.0;
@@ -225,11 +230,13 @@ impl Access {
 }
 
 impl Rules {
+    fn denies(&self, topic_or_pattern: &str) -> bool {
+        let mut globs = self.deny.iter();
+        globs.any(|glob| overlaps(glob, topic_or_pattern))
+    }
+
     fn allows(&self, topic_or_pattern: &str) -> bool {
-        !self
-            .deny
-            .iter()
-            .any(|glob| overlaps(glob, topic_or_pattern))
+        !self.denies(topic_or_pattern)
             && self.allow.iter().any(|glob| covers(glob, topic_or_pattern))
     }
 }

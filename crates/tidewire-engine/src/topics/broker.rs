@@ -19,11 +19,14 @@ mod ticket;
 
 pub(crate) use self::ticket::{Answer, Done, Outcome, Refusal, Ticket, Tickets};
 
+use super::access::AccessRules;
 use super::config::TopicRule;
+use super::groups::EndedWork;
 use super::history::{HistoryLimits, Page, Recovery};
 use super::presence::{MemberView, PresenceChange};
 use super::publication::{Draft, Placed, Publication, Published};
 use crate::limits::owner::OwnerId;
+use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::model::{ConnectionKey, Outgoing, Position};
 use std::sync::Arc;
 
@@ -113,6 +116,29 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         let _ = pattern;
     }
 
+    /// Takes this server into a queue group, for some seconds if no member joins.
+    fn prepare_group(
+        &self,
+        topic: &Arc<str>,
+        group: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        let (_, _, _) = (topic, group, tickets);
+        Answer::Now(Ok(()))
+    }
+
+    /// Whether a queue group that was prepared may have members: the topic has few enough groups.
+    fn may_join_group(&self, topic: &Arc<str>, group: &Arc<str>) -> bool {
+        let (_, _) = (topic, group);
+        true
+    }
+
+    /// The members of a queue group on this server are others, or have done something. Called under
+    /// the topic's lock.
+    fn change_group(&self, topic: &Arc<str>, group: &Arc<str>, ended: EndedWork) {
+        let (_, _, _) = (topic, group, ended);
+    }
+
     /// A session of a user has begun on this server.
     fn add_user(&self, user: &Arc<str>) {
         let _ = user;
@@ -121,6 +147,17 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// A session of a user has ended on this server.
     fn remove_user(&self, user: &Arc<str>) {
         let _ = user;
+    }
+
+    /// This server in the keys of its connections: 48 bits, 0 if no other server shares the broker.
+    fn server(&self) -> u64 {
+        0
+    }
+
+    /// Asks a client of another server.
+    fn call(&self, connection: ConnectionKey, call: NewCall, outcome: CallOutcome) {
+        let _ = (connection, call);
+        outcome.end(Err(CallFailure::Closed));
     }
 
     /// Sends to sessions on the other servers, at most once.
@@ -154,6 +191,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
 pub(crate) enum Audience<'a> {
     User(&'a Arc<str>),
     Everyone,
+    Connection(ConnectionKey),
 }
 
 /// What they get.
@@ -163,9 +201,11 @@ pub(crate) enum Sending<'a> {
     Publication(&'a Draft<'a>, u64),
     /// A message as it is.
     Verbatim(&'a Outgoing),
+    /// One of the protocol's own messages, in JSON.
+    Event(&'a [u8]),
 }
 
-/// What all servers are to do with the sessions of a user.
+/// What all servers are to do with the sessions of a user, or the server of a connection with it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub(crate) enum Control {
@@ -181,6 +221,23 @@ pub(crate) enum Control {
     Unsubscribe {
         user: String,
         topic: String,
+    },
+    CloseConnection {
+        connection: ConnectionKey,
+        code: u16,
+        reason: String,
+    },
+    SubscribeConnection {
+        connection: ConnectionKey,
+        topic: String,
+    },
+    UnsubscribeConnection {
+        connection: ConnectionKey,
+        topic: String,
+    },
+    SetAccess {
+        connection: ConnectionKey,
+        rules: AccessRules,
     },
 }
 
@@ -282,9 +339,31 @@ pub struct BrokerHealth {
     pub reason: Option<String>,
     /// What an operator should change although it works.
     pub warning: Option<String>,
+    /// The servers that share it, this one among them, as of some seconds ago.
+    pub nodes: Vec<ClusterNode>,
     /// What was counted since the start of the server, by name.
     #[serde(serialize_with = "as_map")]
     pub counts: Vec<(&'static str, u64)>,
+}
+
+/// A server of a cluster, as it says itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct ClusterNode {
+    /// Names this run of the server: 16 hexadecimal digits.
+    pub node: String,
+    /// Where it listens.
+    pub address: String,
+    /// Its version.
+    pub version: String,
+    /// Its connections.
+    pub connections: u64,
+    /// Shared topics that it has subscribers of, or had some seconds ago.
+    pub topics: u64,
+    /// Publications of its clients since its start.
+    pub publications_received: u64,
+    /// The same for each second, of the last one.
+    pub publications_per_s: u64,
 }
 
 fn as_map<S: serde::Serializer>(
@@ -302,6 +381,7 @@ impl Default for BrokerHealth {
             version: None,
             reason: None,
             warning: None,
+            nodes: Vec::new(),
             counts: Vec::new(),
         }
     }

@@ -15,14 +15,15 @@ pub struct Topics {
     /// The claim of a token that holds its user's own rules, in place of `access`; `None` to look
     /// at no claim. Default `topics`.
     pub access_claim: Option<String>,
-    /// What is kept of which topics: the first rule that matches a topic's name counts; none for
-    /// the plain topics that keep nothing. Default: empty.
+    /// How topics are kept and delivered: the first rule that matches a topic's name applies. A topic
+    /// without a rule keeps nothing. Default: empty.
     pub rules: Vec<TopicRule>,
     /// The limits of topics.
     pub limits: TopicLimits,
 }
 
-/// What is kept of the topics that match a pattern.
+/// How the topics that match a pattern are kept and delivered: history, presence, priority, scope, and
+/// what happens to subscribers that read too slowly (`overload`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRule {
     /// A topic's name, or a pattern such as `orders.*` or `orders.>`; `>` is all.
@@ -76,7 +77,7 @@ pub struct TopicLimits {
     /// The payload of a publication, in bytes. Default 1 MiB.
     pub payload_bytes_max: usize,
     /// Publications that a shard has yet to deliver, in bytes; past it publishing fails with
-    /// [`PublishError::Busy`](super::PublishError::Busy), and clients that publish are not read.
+    /// [`PublishError::Busy`](crate::PublishError::Busy), and clients that publish are not read.
     /// Default 16 MiB.
     pub backlog_bytes_max: usize,
     /// All histories together, in bytes. The topic that was not used for the longest time loses its

@@ -41,6 +41,11 @@ impl<K: Clone + Eq + Hash, V> DenseMap<K, V> {
     }
 
     /// The key's value, to change it.
+    pub(crate) fn at(&self, key: &K) -> Option<&V> {
+        let place = self.place(key)?;
+        Some(&self.entries[place].1)
+    }
+
     pub(crate) fn at_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.place(key)?;
         Some(&mut self.entries[place].1)

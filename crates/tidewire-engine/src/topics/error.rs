@@ -20,7 +20,7 @@ pub enum PublishError {
     /// The caller's fault: the payload is longer than the limit.
     #[error("the payload of a publication is longer than {bytes_max} bytes")]
     TooLarge {
-        /// [`TopicLimits::payload_bytes_max`].
+        /// [`TopicLimits::payload_bytes_max`](crate::TopicLimits::payload_bytes_max).
         bytes_max: usize,
     },
     /// A shard has not caught up with what was published before; try again.

@@ -26,6 +26,9 @@ pub(crate) struct QueueGroup<M, P> {
     bytes_max: usize,
     /// What all messages here are charged, in bytes.
     bytes: usize,
+    /// The windows of the members together, and the members that have none.
+    windows: usize,
+    windowless: usize,
     unacknowledged: usize,
     redelivered: u64,
     id_next: u64,
@@ -85,6 +88,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
             waiting_max,
             bytes_max,
             bytes: 0,
+            windows: 0,
+            windowless: 0,
             unacknowledged: 0,
             redelivered: 0,
             id_next: 1,
@@ -103,6 +108,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         }
         let turn = self.take_turn();
         let window = acks.then_some(window.max(1));
+        self.windows += window.unwrap_or(0);
+        self.windowless += usize::from(window.is_none());
         self.members.insert(
             member,
             Member {
@@ -122,6 +129,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
             return 0;
         };
         let count = left.unacknowledged.len();
+        self.windows -= left.window.unwrap_or(0);
+        self.windowless -= usize::from(left.window.is_none());
         self.ready.remove(&(count, left.turn, member));
         self.unacknowledged -= count;
         self.waiting.give_back(left.unacknowledged);
@@ -139,6 +148,42 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         self.id_next += 1;
         self.waiting.push(id, Held::new(message, bytes));
         Ok(())
+    }
+
+    /// Takes a message in whatever the limits are. If a member elsewhere may have had it, it goes
+    /// before those that are waiting.
+    pub(crate) fn push_taken(&mut self, message: P, bytes: usize, was_delivered: bool) {
+        self.bytes += bytes;
+        let id = self.id_next;
+        self.id_next += 1;
+        let mut held = Held::new(message, bytes);
+        if was_delivered {
+            held.was_delivered = true;
+            self.waiting.give_back(BTreeMap::from([(id, held)]));
+        } else {
+            self.waiting.push(id, held);
+        }
+    }
+
+    /// How many more messages the members have room for; many if one of them does not acknowledge.
+    pub(crate) fn room(&self) -> usize {
+        let taken = self.unacknowledged + self.waiting.len();
+        let room = self.windows.saturating_sub(taken);
+        if self.windowless > 0 {
+            room.max(ROOM)
+        } else {
+            room
+        }
+    }
+
+    /// Takes out what is waiting.
+    pub(crate) fn take_waiting(&mut self) -> Vec<P> {
+        let mut taken = Vec::new();
+        while let Some((_, held)) = self.waiting.take_first() {
+            self.bytes -= held.bytes;
+            taken.push(held.message);
+        }
+        taken
     }
 
     /// Drops the messages that have waited longest until there is room for one of `bytes` bytes, as
@@ -187,9 +232,20 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         Some((name, delivery))
     }
 
-    /// A member has finished these messages; gives how many of them were its own and
-    /// unacknowledged. The others are ignored.
+    /// [`acknowledge_each`](Self::acknowledge_each) for those who count only.
+    #[cfg(test)]
     pub(crate) fn acknowledge(&mut self, member: M, ids: impl IntoIterator<Item = u64>) -> usize {
+        self.acknowledge_each(member, ids, |_| {})
+    }
+
+    /// A member has finished these messages; gives how many of them were its own and
+    /// unacknowledged, and each to `end`. The others are ignored.
+    pub(crate) fn acknowledge_each(
+        &mut self,
+        member: M,
+        ids: impl IntoIterator<Item = u64>,
+        mut end: impl FnMut(P),
+    ) -> usize {
         let Some(owner) = self.members.get_mut(&member) else {
             return 0;
         };
@@ -197,6 +253,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         for id in ids {
             if let Some(done) = owner.unacknowledged.remove(&id) {
                 self.bytes -= done.bytes;
+                end(done.message);
             }
         }
         let after = owner.unacknowledged.len();
@@ -225,6 +282,9 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         self.turn_next
     }
 }
+
+/// What a member that does not acknowledge has room for at a time.
+const ROOM: usize = 256;
 
 impl<P> Member<P> {
     fn has_room(&self) -> bool {

@@ -5,7 +5,7 @@ use super::group::QueueGroup;
 use super::outlet::{Delivery, Target};
 use super::publication::Publication;
 use crate::clock::unix_ms;
-use crate::model::ConnectionKey;
+use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicLimits;
 use crate::topics::outlet::{Origin, Outlet};
 use crate::topics::random::RandomNumbers;
@@ -18,6 +18,8 @@ use tidewire_wire::uuid::uuid_v7;
 #[derive(Debug, Default)]
 pub(crate) struct TopicGroups {
     groups: Vec<NamedGroup>,
+    /// The broker that several servers share has the work.
+    pub(crate) is_shared: bool,
     /// It stands in the list of those that are looked through.
     pub(crate) is_listed: bool,
 }
@@ -25,11 +27,40 @@ pub(crate) struct TopicGroups {
 #[derive(Debug)]
 pub(crate) struct NamedGroup {
     name: Arc<str>,
-    pub(crate) queue: QueueGroup<Seat, Arc<Publication>>,
+    pub(crate) queue: QueueGroup<Seat, Unit>,
     /// Since when it has no member, in milliseconds since 1970.
     pub(crate) idle_since_ms: Option<u64>,
     /// Publications dropped since a member was told of it.
     untold_drops: u64,
+    /// Publications were lost since then, and nobody knows how many.
+    has_untold_loss: bool,
+    /// Shared work that the broker is to be told of.
+    pub(crate) ended: EndedWork,
+}
+
+/// A publication that one member gets.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    publication: Arc<Publication>,
+    /// Names it among the work that several servers share.
+    shared: Option<Position>,
+}
+
+/// A publication that this server has taken for its members.
+#[derive(Debug)]
+pub(crate) struct SharedWork {
+    pub(crate) id: Position,
+    /// A member may have had it before.
+    pub(crate) is_again: bool,
+    pub(crate) publication: Arc<Publication>,
+}
+
+/// Shared work that is no more this server's.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct EndedWork {
+    pub(crate) done: Vec<Position>,
+    /// No member here has room for it.
+    pub(crate) handed_back: Vec<Position>,
 }
 
 /// A member of a group.
@@ -123,6 +154,8 @@ impl TopicGroups {
                 queue: QueueGroup::new(limits.group_waiting_max, limits.group_waiting_bytes_max),
                 idle_since_ms: None,
                 untold_drops: 0,
+                has_untold_loss: false,
+                ended: EndedWork::default(),
             });
             self.groups.len() - 1
         });
@@ -136,21 +169,14 @@ impl TopicGroups {
         publication: &Arc<Publication>,
         origin: Origin,
     ) {
-        // One that is not for its publisher's other subscriptions is for the members of a group all
-        // the same: one of them has to get it.
-        let is_for_anyone = publication.exclude.is_none() && !publication.can_expire();
-        let message = if is_for_anyone {
-            Arc::clone(publication)
-        } else {
-            Arc::new(publication.for_anyone())
-        };
+        let message = Unit::new(publication, None);
         for group in &mut self.groups {
-            let bytes = message.cost();
+            let bytes = message.publication.cost();
             let mut dropped = match server.limits.group_overload {
                 GroupOverload::DropOldest => group.queue.make_room(bytes),
                 GroupOverload::DropNewest => 0,
             };
-            dropped += u64::from(group.queue.push(Arc::clone(&message), bytes).is_err());
+            dropped += u64::from(group.queue.push(message.clone(), bytes).is_err());
             group.note_drops(server, dropped);
             group.deliver_waiting(server, origin);
         }
@@ -176,7 +202,61 @@ impl TopicGroups {
     }
 }
 
+impl Unit {
+    /// One that is not for its publisher's other subscriptions is for the members of a group all
+    /// the same: one of them has to get it. And work does not expire.
+    fn new(publication: &Arc<Publication>, shared: Option<Position>) -> Self {
+        let is_for_anyone = publication.exclude.is_none() && !publication.can_expire();
+        let publication = if is_for_anyone {
+            Arc::clone(publication)
+        } else {
+            Arc::new(publication.for_anyone())
+        };
+        Self {
+            publication,
+            shared,
+        }
+    }
+}
+
 impl NamedGroup {
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Takes in what this server has taken of the shared work, behind `lost` others that nobody
+    /// gets; `None` if nobody knows how many.
+    pub(crate) fn take_shared(
+        &mut self,
+        server: &GroupServer<'_>,
+        works: Vec<SharedWork>,
+        lost: Option<u64>,
+    ) {
+        self.has_untold_loss |= lost.is_none();
+        self.note_drops(server, lost.unwrap_or(0));
+        for work in works {
+            let unit = Unit::new(&work.publication, Some(work.id));
+            let bytes = unit.publication.cost();
+            self.queue.push_taken(unit, bytes, work.is_again);
+        }
+    }
+
+    /// Hands shared work back that no member has room for.
+    pub(crate) fn hand_back_waiting(&mut self) {
+        if self.queue.counts().waiting > 0 {
+            let waiting = self.queue.take_waiting();
+            let ids = waiting.into_iter().filter_map(|unit| unit.shared);
+            self.ended.handed_back.extend(ids);
+        }
+    }
+
+    /// A member has done its work on some deliveries; how many were its own.
+    pub(crate) fn acknowledge(&mut self, seat: Seat, ids: impl IntoIterator<Item = u64>) -> usize {
+        let done = &mut self.ended.done;
+        let end = |unit: Unit| done.extend(unit.shared);
+        self.queue.acknowledge_each(seat, ids, end)
+    }
+
     /// Counts publications that the group had no room for. The first of them is logged, and a
     /// member is told.
     fn note_drops(&mut self, server: &GroupServer<'_>, dropped: u64) {
@@ -192,7 +272,7 @@ impl NamedGroup {
                 "a queue group is full: its members do not keep up, and publications are dropped",
             );
         }
-        self.untold_drops += dropped;
+        self.untold_drops = self.untold_drops.saturating_add(dropped);
         server
             .counters
             .dropped
@@ -209,12 +289,19 @@ impl NamedGroup {
     ) {
         let gap = PublicationGap {
             topic: topic.to_string(),
-            reason: GapReason::Dropped,
-            count: std::mem::take(&mut self.untold_drops),
+            reason: match self.has_untold_loss {
+                true => GapReason::Broker,
+                false => GapReason::Dropped,
+            },
+            count: match std::mem::take(&mut self.has_untold_loss) {
+                true => 0,
+                false => self.untold_drops,
+            },
             range: None,
         };
+        self.untold_drops = 0;
         let publication = Arc::new(server.gap_event(&gap));
-        let shard = seat.key.shard as usize;
+        let shard = seat.key.shard() as usize;
         let delivery = Delivery {
             seq: 0,
             target: Target::Connection(seat.key.id),
@@ -226,8 +313,8 @@ impl NamedGroup {
     /// Gives waiting messages to members with room.
     pub(crate) fn deliver_waiting(&mut self, server: &GroupServer<'_>, origin: Origin) {
         while let Some((seat, delivery)) = self.queue.next() {
-            if self.untold_drops > 0
-                && let Some(topic) = delivery.message.topic.clone()
+            if (self.untold_drops > 0 || self.has_untold_loss)
+                && let Some(topic) = delivery.message.publication.topic.clone()
             {
                 self.tell_drops(server, &topic, seat, origin);
             }
@@ -241,11 +328,13 @@ impl NamedGroup {
                     .counters
                     .redelivered
                     .fetch_add(again, Ordering::Relaxed);
-                Arc::new(delivery.message.numbered(number, delivery.redelivered))
+                let unit = &delivery.message;
+                Arc::new(unit.publication.numbered(number, delivery.redelivered))
             } else {
-                delivery.message
+                self.ended.done.extend(delivery.message.shared);
+                delivery.message.publication
             };
-            let shard = seat.key.shard as usize;
+            let shard = seat.key.shard() as usize;
             let delivery = Delivery {
                 seq: 0,
                 target,

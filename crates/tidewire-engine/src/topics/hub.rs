@@ -42,6 +42,8 @@ pub(crate) struct Hub {
     local: MemoryBroker,
     /// Of topics that it shares with other servers, if it does.
     cluster: Option<Arc<dyn Broker>>,
+    /// This server in the keys of its connections; 0 without a broker.
+    pub(crate) server: u64,
     stripes: Box<[Mutex<Stripe>]>,
     hasher: RandomState,
     patterns: RwLock<PatternTrie<ShardSet>>,
@@ -63,6 +65,7 @@ impl Hub {
         cluster: Option<Arc<dyn Broker>>,
     ) -> Self {
         Self {
+            server: cluster.as_ref().map_or(0, |cluster| cluster.server()),
             outlets: (0..shards).map(|_| Outlet::default()).collect(),
             rules: Live::new(rules),
             limits: Live::new(limits),
@@ -448,6 +451,7 @@ impl Hub {
         if let Some(interest) = stripe.interest.get_mut(topic) {
             shards = interest.shards;
             if let Some(groups) = &mut interest.groups
+                && !groups.is_shared
                 && !publication.is_event()
             {
                 groups.push(&self.group_server(), &publication, origin);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tidewire_wire::session::{GapRange, GapReason, Overload, PublicationGap};
 
-/// A subscription with a policy of its own. While its connection keeps up nothing waits here.
+/// A subscription whose overload policy is to conflate or to drop. While its connection keeps up nothing waits here.
 #[derive(Debug)]
 pub(crate) struct Lossy {
     topic: Arc<str>,

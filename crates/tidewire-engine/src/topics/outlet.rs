@@ -5,6 +5,7 @@ use crate::model::ShardHealth;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 use tidewire_net::{ConnectionId, Heartbeat, Waker};
 
 /// One publication for one shard.
@@ -33,11 +34,19 @@ pub(crate) enum Target {
     Member(ConnectionId, u32),
 }
 
+/// What a shard has not taken yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    deliveries: VecDeque<Delivery>,
+    /// When the oldest was put in; meaningless without any.
+    since: Option<Instant>,
+}
+
 /// The queue of one shard. Whoever publishes puts in; the shard takes all at once. It is bounded by
 /// those who put in: they look at [`bytes`](Self::bytes) first.
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
-    queue: Mutex<VecDeque<Delivery>>,
+    queue: Mutex<Waiting>,
     /// Of what the shard has not delivered, also when it has taken it.
     bytes: AtomicUsize,
     /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed
@@ -73,7 +82,7 @@ impl Outlet {
         let dropped = {
             let mut queue = self.lock();
             self.is_detached.store(true, Ordering::Release);
-            std::mem::take(&mut *queue)
+            std::mem::take(&mut queue.deliveries)
         };
         // It may have gone on just before, and waits for something to do now.
         if let Some((waker, _)) = self.shard.get() {
@@ -108,8 +117,12 @@ impl Outlet {
                 return;
             }
             self.bytes.fetch_add(cost, Ordering::AcqRel);
-            queue.push_back(delivery);
-            queue.len() == 1
+            let was_empty = queue.deliveries.is_empty();
+            if was_empty {
+                queue.since = Some(Instant::now());
+            }
+            queue.deliveries.push_back(delivery);
+            was_empty
         };
         if was_empty
             && !is_own
@@ -119,14 +132,19 @@ impl Outlet {
         }
     }
 
-    /// Moves all that is there behind what is in `queue`.
-    pub(crate) fn take(&self, queue: &mut VecDeque<Delivery>) {
+    /// Moves all that is there behind what is in `queue`; when the oldest of it was put in, if
+    /// there was any.
+    pub(crate) fn take(&self, queue: &mut VecDeque<Delivery>) -> Option<Instant> {
         let mut waiting = self.lock();
-        if queue.is_empty() {
-            std::mem::swap(&mut *waiting, queue);
-        } else {
-            queue.append(&mut waiting);
+        if waiting.deliveries.is_empty() {
+            return None;
         }
+        if queue.is_empty() {
+            std::mem::swap(&mut waiting.deliveries, queue);
+        } else {
+            queue.append(&mut waiting.deliveries);
+        }
+        waiting.since.take()
     }
 
     /// What is yet to be delivered, in bytes.
@@ -139,7 +157,7 @@ impl Outlet {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -115,6 +115,16 @@ impl<C: Copy + Eq + Hash> Presence<C> {
         views.take(limit).collect()
     }
 
+    /// A user as others see it, if it is here.
+    pub(crate) fn member(&self, user: &Arc<str>) -> Option<MemberView> {
+        let member = self.members.at(user)?;
+        Some(MemberView {
+            user: Arc::clone(user),
+            data: member.data.clone(),
+            connections: member.connections.len(),
+        })
+    }
+
     /// Whether nobody is here.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()

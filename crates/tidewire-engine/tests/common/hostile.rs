@@ -52,10 +52,33 @@ fn worst_token(scale: Scale) -> String {
     let deny = |number| format!("no.{number}.*.x");
     let deny: Vec<String> = (0..scale.share(255)).map(deny).collect();
     let rules = json!({"subscribe": {"allow": [">"], "deny": deny}});
-    let claims = json!({"sub": "user-1", "exp": 4_000_000_000_u64, "access": rules});
+    signed(&json!({"sub": "user-1", "exp": 4_000_000_000_u64, "access": rules}))
+}
+
+/// As many subscription tokens as a request may have, as long as they may be, for a client whose own token allows
+/// nothing.
+fn worst_topic_tokens(scale: Scale) -> [Value; 2] {
+    let closed = json!({"sub": "user-1", "exp": 4_000_000_000_u64, "access": {}});
+    let refresh = json!({"t": "auth_refresh", "cid": "r", "p": {"token": signed(&closed)}});
+    let filling = "x".repeat(scale.bytes.min(5_800));
+    let token = |topic: String| {
+        let claims = json!({
+            "use": "subscription", "sub": "user-1", "topic": topic, "filling": filling,
+        });
+        let token = signed(&claims);
+        (topic, Value::String(token))
+    };
+    let topics = scale.names("kept");
+    let count = scale.share(100);
+    let tokens = topics.iter().take(count).cloned().map(token);
+    let tokens: serde_json::Map<_, _> = tokens.collect();
+    [refresh, update(json!({"topics": topics, "tokens": tokens}))]
+}
+
+fn signed(claims: &Value) -> String {
     let key = KeyMaterial::Hs256(b"a secret of more than thirty-two bytes".to_vec());
     let key = SigningKey::new(&key).expect("a good key");
-    sign(&claims, &key, None).expect("a good key signs")
+    sign(claims, &key, None).expect("a good key signs")
 }
 
 /// Four regular expressions and twelve other searches, on one long text.
@@ -207,6 +230,7 @@ fn worst_subscriptions(scale: Scale) -> Vec<Value> {
         update(
             json!({"topics": scale.names("jobs"), "queue_group": "x".repeat(scale.bytes.min(255))}),
         ),
+        worst_topic_tokens(scale)[1].clone(),
         unsubscribe,
     ]
 }
@@ -236,6 +260,7 @@ fn worst_batches(scale: Scale) -> Vec<Value> {
         batch(publications.collect()),
         batch(presence.collect()),
         batch(refreshes.collect()),
+        batch(worst_topic_tokens(scale).to_vec()),
         batch(vec![json!({"t": "ping"}); scale.topics]),
     ]
 }

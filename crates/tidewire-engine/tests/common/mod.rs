@@ -92,7 +92,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub fn assert_settled(handle: &Handle) -> Snapshot {
     wait_until("all connections gone", || {
         let now = handle.counters();
-        let ended = now.sessions_closed_by_peer + now.sessions_closed_by_us + now.sessions_lost;
+        let ended = now.sessions_closed_by_peer + now.sessions_closed_by_server + now.sessions_lost;
         handle.connections() == 0
             && now.connections_accepted == now.handshakes_failed + now.handshakes_completed
             && now.handshakes_completed == ended

@@ -547,7 +547,10 @@ impl<H: Handler> World<H> {
         let counters = self.handle.counters();
         assert_eq!(counters.connections_open, 0);
         assert_eq!((counters.topics, counters.subscriptions), (0, 0));
-        assert_eq!(self.handle.presence("room.a", 10).users, 0);
+        assert_eq!(
+            self.handle.presence("room.a", 10).expect("no broker").users,
+            0
+        );
     }
 
     /// Everybody who is on the topic is named, and nobody else.

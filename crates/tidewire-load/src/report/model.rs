@@ -57,6 +57,8 @@ pub const CONNECTION_LIMIT: &str = "connection-limit";
 
 /// Test name: one publisher, many subscribers of one topic.
 pub const FAN_OUT: &str = "fan-out";
+/// Test name: messages that the server sends back.
+pub const ECHO: &str = "echo";
 
 /// All measurements of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

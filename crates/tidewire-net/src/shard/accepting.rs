@@ -46,6 +46,15 @@ impl<H: Handler> Shard<H> {
         Ok(id)
     }
 
+    /// Closes the listeners. The socket may live on in another process, so closing alone would not end its events.
+    pub(super) fn close_listeners(&mut self) {
+        for mut listener in self.listeners.drain(..) {
+            if let Err(error) = self.poll.registry().deregister(&mut listener.socket) {
+                tracing::warn!(%error, "a listener is still watched");
+            }
+        }
+    }
+
     /// When a listener has to be tried again, if one has.
     pub(super) fn next_accept_ms(&self) -> Option<u64> {
         let accepting = self.handler.may_accept();

@@ -4,6 +4,7 @@ use super::Hex;
 use super::frames::Side;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What a session hears and says, step by step.
 #[derive(Clone, Debug, Deserialize)]
@@ -278,6 +279,8 @@ pub struct Subscribe {
     #[serde(default)]
     pub acknowledge: bool,
     pub window: Option<u64>,
+    #[serde(default)]
+    pub tokens: BTreeMap<String, String>,
     pub cid: Option<String>,
 }
 

@@ -7,9 +7,9 @@ use super::{Condition, Fault, Retry};
 pub enum ErrorCode {
     /// `AUTH_FAILED`: the token is missing, expired or not trustworthy.
     AuthFailed,
-    /// `TOKEN_EXPIRED`: the session's token has expired, and the client sent no other in time.
+    /// `TOKEN_EXPIRED`: the token of the session or of a topic has expired, and no other came in time.
     TokenExpired,
-    /// `TOKEN_REFUSED`: the token of an `auth_refresh` is not accepted; the session continues.
+    /// `TOKEN_REFUSED`: the token of an `auth_refresh` or of a topic is not accepted; the session continues.
     TokenRefused,
     /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to continue.
     RateLimited,
@@ -43,6 +43,8 @@ pub enum ErrorCode {
     QueueFull,
     /// `BROKER_UNAVAILABLE`: the broker behind the servers does not answer; nothing was done.
     BrokerUnavailable,
+    /// `BACKEND_UNAVAILABLE`: the backend does not answer as it should; nothing was done.
+    BackendUnavailable,
     /// `PUBLISH_UNKNOWN`: the broker behind the servers did not say whether it took the publication.
     PublishUnknown,
     /// `TIMEOUT`: a call was not answered in time; how much of its work is done is not known.
@@ -55,7 +57,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AuthFailed,
         Self::TokenExpired,
         Self::TokenRefused,
@@ -75,6 +77,7 @@ impl ErrorCode {
         Self::LimitExceeded,
         Self::QueueFull,
         Self::BrokerUnavailable,
+        Self::BackendUnavailable,
         Self::PublishUnknown,
         Self::Timeout,
         Self::MessageGap,
@@ -103,6 +106,7 @@ impl ErrorCode {
             Self::LimitExceeded => "LIMIT_EXCEEDED",
             Self::QueueFull => "QUEUE_FULL",
             Self::BrokerUnavailable => "BROKER_UNAVAILABLE",
+            Self::BackendUnavailable => "BACKEND_UNAVAILABLE",
             Self::PublishUnknown => "PUBLISH_UNKNOWN",
             Self::Timeout => "TIMEOUT",
             Self::MessageGap => "MESSAGE_GAP",
@@ -132,6 +136,7 @@ impl ErrorCode {
             Self::LimitExceeded => Fault::Peer,
             Self::QueueFull => Fault::Server,
             Self::BrokerUnavailable => Fault::Server,
+            Self::BackendUnavailable => Fault::Server,
             Self::PublishUnknown => Fault::Server,
             Self::Timeout => Fault::Caller,
             Self::MessageGap => Fault::Peer,
@@ -161,6 +166,7 @@ impl ErrorCode {
             Self::LimitExceeded => true,
             Self::QueueFull => true,
             Self::BrokerUnavailable => true,
+            Self::BackendUnavailable => true,
             Self::PublishUnknown => true,
             Self::Timeout => true,
             Self::MessageGap => true,
@@ -190,6 +196,7 @@ impl ErrorCode {
             Self::LimitExceeded => Retry::No,
             Self::QueueFull => Retry::After(Condition::Delay),
             Self::BrokerUnavailable => Retry::After(Condition::Delay),
+            Self::BackendUnavailable => Retry::After(Condition::Delay),
             Self::PublishUnknown => Retry::No,
             Self::Timeout => Retry::No,
             Self::MessageGap => Retry::Yes,

@@ -18,6 +18,7 @@ mod reply;
 mod request;
 mod server;
 mod subscription;
+mod token;
 mod walk;
 
 pub use batch::{BATCH_MESSAGES_MAX, write_shared_batch};
@@ -39,13 +40,15 @@ pub use reply::values::{
     TopicPresence, TopicRecovery,
 };
 pub use request::{
-    DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync, TOKEN_BYTES_MAX,
-    TOPICS_PER_PRESENCE_REQUEST_MAX, Token,
+    DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync,
+    TOPICS_PER_PRESENCE_REQUEST_MAX,
 };
 pub use server::{PRODUCER_ID_BYTES_MAX, ServerProfile, ServerSession, SystemEvent};
 pub use subscription::{
-    Action, Overload, QUEUE_GROUP_BYTES_MAX, RecoveryPosition, Subscription, TOPICS_PER_REQUEST_MAX,
+    Action, Overload, QUEUE_GROUP_BYTES_MAX, RecoveryPosition, Subscription,
+    TOKENS_PER_REQUEST_MAX, TOPICS_PER_REQUEST_MAX,
 };
+pub use token::{TOKEN_BYTES_MAX, Token};
 pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;

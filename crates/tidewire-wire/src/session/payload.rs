@@ -52,6 +52,7 @@ pub(super) fn write_ready(
     object.close();
 }
 
+/// The payload of `server_hello` (PROTOCOL.md 7.3).
 pub(super) fn write_hello(
     context: &Context<'_>,
     encryption: Option<&HelloEncryption>,

@@ -4,6 +4,7 @@ use super::call::{Call, CallResult, Either};
 use super::history::{HistoryQuery, parse_query};
 use super::objection::{Objection, parse_flag, parse_number};
 use super::subscription::{Subscription, TOPICS_PER_REQUEST_MAX, parse_subscription, parse_topics};
+use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
 use serde_json::{Map, Value};
@@ -51,16 +52,6 @@ impl From<Either> for RequestKind {
             Either::Request(call) => Self::Call(call),
             Either::Response(result) => Self::CallResponse(result),
         }
-    }
-}
-
-/// A token, which is a secret: it never reaches a log.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(pub String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
     }
 }
 
@@ -163,6 +154,3 @@ pub const TOPICS_PER_PRESENCE_REQUEST_MAX: usize = 100;
 
 /// Deliveries that one `publication_ack` may acknowledge.
 pub const DELIVERIES_PER_ACK_MAX: usize = 1000;
-
-/// Bytes that the token of an `auth_refresh` may have.
-pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

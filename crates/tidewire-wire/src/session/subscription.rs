@@ -1,6 +1,7 @@
 //! `subscription_update` as a client sends it.
 
 use super::objection::{Objection, parse_flag, parse_number};
+use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
 use serde_json::{Map, Value};
 
@@ -30,6 +31,8 @@ pub struct Subscription {
     pub acknowledge: bool,
     /// Deliveries that may be unacknowledged at once, from 1 on.
     pub window: Option<u64>,
+    /// Tokens that allow topics, by topic: at most [`TOKENS_PER_REQUEST_MAX`].
+    pub tokens: Vec<(String, Token)>,
 }
 
 /// What becomes of a subscription's publications when its client does not read them in time.
@@ -135,6 +138,7 @@ pub(super) fn parse_subscription(
     let acknowledge = parse_flag(fields.get("acknowledge"), words)?;
     let recover = parse_flag(fields.get("recover"), "recover is neither true nor false")?;
     let recovery = parse_recovery(fields.remove("recovery"))?;
+    let tokens = parse_tokens(fields.remove("tokens"))?;
     let replay = parse_number(fields.get("replay"), "replay is not a number")?;
     Ok(Subscription {
         action,
@@ -148,7 +152,27 @@ pub(super) fn parse_subscription(
         overload,
         acknowledge,
         window,
+        tokens,
     })
+}
+
+fn parse_tokens(value: Option<Value>) -> Result<Vec<(String, Token)>, Objection> {
+    let wrong = |words| (ErrorCode::InvalidSubscription, words);
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Err(wrong("tokens is not an object")),
+    };
+    if fields.len() > TOKENS_PER_REQUEST_MAX {
+        return Err(wrong("too many tokens in one message"));
+    }
+    let tokens = fields.into_iter().map(|(topic, token)| match token {
+        Value::String(token) if (1..=TOKEN_BYTES_MAX).contains(&token.len()) => {
+            Ok((topic, Token(token)))
+        }
+        _ => Err(wrong("a token is not a text of 1 to 8192 bytes")),
+    });
+    tokens.collect()
 }
 
 fn parse_object(value: Option<Value>, words: &'static str) -> Result<Option<Value>, Objection> {
@@ -210,6 +234,9 @@ fn parse_recovery(value: Option<Value>) -> Result<Vec<RecoveryPosition>, Objecti
 
 /// The longest name of a queue group, in bytes.
 pub const QUEUE_GROUP_BYTES_MAX: usize = 255;
+
+/// Subscription tokens that one request may have.
+pub const TOKENS_PER_REQUEST_MAX: usize = 100;
 
 /// Topics that one `subscription_update` or `sync_request` may name.
 pub const TOPICS_PER_REQUEST_MAX: usize = 1000;

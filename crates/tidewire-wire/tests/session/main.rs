@@ -344,6 +344,7 @@ fn requests_reach_the_engine() {
         overload: Some(Overload::DropOldest),
         acknowledge: true,
         window: Some(8),
+        tokens: Vec::new(),
     });
     assert_eq!(
         event,

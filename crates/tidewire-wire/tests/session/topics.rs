@@ -51,6 +51,7 @@ fn subscriptions_to_the_server() {
         offset: 3,
     };
     let (presence, filter) = (json!({"name": "x"}), json!({"price": {"$gt": 5}}));
+    let tokens = [("b.*".to_owned(), Token("a.b.c".to_owned()))];
     let full = SubscriptionRequest {
         presence: Some(&presence),
         recover: true,
@@ -60,6 +61,7 @@ fn subscriptions_to_the_server() {
         overload: Some(Overload::Conflate),
         acknowledge: true,
         window: Some(16),
+        tokens: &tokens,
         ..SubscriptionRequest::new(Action::Subscribe, &["a", "b.*"])
     };
     let event = heard_by_server(SystemType::SubscriptionUpdate, |client, out| {
@@ -77,6 +79,7 @@ fn subscriptions_to_the_server() {
         overload: Some(Overload::Conflate),
         acknowledge: true,
         window: Some(16),
+        tokens: tokens.to_vec(),
     };
     assert_eq!(
         event,
@@ -99,6 +102,7 @@ fn subscriptions_to_the_server() {
         overload: None,
         acknowledge: false,
         window: None,
+        tokens: Vec::new(),
     };
     assert_eq!(event, request(RequestKind::Subscription(expected), None));
 }

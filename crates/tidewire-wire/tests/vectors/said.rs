@@ -8,7 +8,7 @@ use tidewire_wire::session::{
     Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason,
     HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
     PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply, SubscriptionRequest,
-    TopicFailure, TopicPresence, TopicRecovery,
+    Token, TopicFailure, TopicPresence, TopicRecovery,
 };
 
 /// What a server says.
@@ -340,6 +340,10 @@ fn write_subscription(session: &mut ClientSession, said: &Subscribe, out: &mut V
         offset: position.offset,
     };
     let recovery: Vec<_> = said.recovery.iter().map(position).collect();
+    let tokens = said.tokens.iter();
+    let tokens: Vec<_> = tokens
+        .map(|(topic, token)| (topic.clone(), Token(token.clone())))
+        .collect();
     let parse_overload = |policy: &str| Overload::parse(policy).expect("a policy");
     let request = SubscriptionRequest {
         action: Action::parse(&said.action).expect("an action"),
@@ -353,6 +357,7 @@ fn write_subscription(session: &mut ClientSession, said: &Subscribe, out: &mut V
         overload: said.overload.as_deref().map(parse_overload),
         acknowledge: said.acknowledge,
         window: said.window,
+        tokens: &tokens,
     };
     let id = id("0193501a-6a5e-7000-8000-0000000000f1");
     session.write_subscription(&request, said.cid.as_deref(), id, NOW, out);

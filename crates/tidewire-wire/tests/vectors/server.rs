@@ -236,6 +236,11 @@ fn describe(request: Request) -> Value {
                 "acknowledge": subscription.acknowledge,
                 "window": subscription.window,
             });
+            if !subscription.tokens.is_empty() {
+                let tokens = subscription.tokens.iter();
+                let tokens = tokens.map(|(topic, token)| (topic.clone(), token.0.clone().into()));
+                described["tokens"] = Value::Object(tokens.collect());
+            }
             if subscription.replay > 0 {
                 described["replay"] = subscription.replay.into();
             }

@@ -116,7 +116,7 @@ impl Application {
         Box::pin(async move {
             let client = started?;
             if is_waited_for {
-                client.connected().await?;
+                client.first_connected().await?;
             }
             Ok(Value::Null)
         })

@@ -16,7 +16,7 @@ impl Exchange {
         let must_read = mirrors
             .topics
             .get(topic)
-            .is_some_and(|mirror| mirror.is_live && !mirror.waiting.is_empty());
+            .is_some_and(|mirror| mirror.is_complete() && !mirror.waiting.is_empty());
         let filling = must_read.then(|| mirrors.begin_filling(topic)).flatten();
         drop(mirrors);
         for ticket in ready {

@@ -3,7 +3,9 @@
 use crate::model::ConnectionKey;
 use crate::model::queries::ConnectionQuery;
 use crate::ops::error::{ApiError, ApiResult};
-use crate::ops::task::{LIMIT_MAX, Parameters, Task, TaskContext, body_of, connection_of, ok};
+use crate::ops::task::{
+    LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, body_of, connection_of, ok,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidewire_wire::close::CloseCode;
@@ -94,7 +96,8 @@ pub(crate) fn disconnect(context: &TaskContext, task: &Task) -> ApiResult {
 
 /// `GET /api/v1/connections`
 pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
-    let parameters = Parameters::parse(&task.query, &["user", "topic", "limit", "after"])?;
+    let parameters =
+        Parameters::parse(&task.query, &["user", "topic", "address", "limit", "after"])?;
     let after = match parameters.text("after").map(str::parse) {
         None => None,
         Some(Ok(key)) => Some(key),
@@ -103,12 +106,22 @@ pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
     let listed = context.handle.list_connections(&ConnectionQuery {
         user: parameters.text("user").map(str::to_owned),
         topic: parameters.text("topic").map(str::to_owned),
+        address: parameters.text("address").map(str::to_owned),
         after,
         limit: parameters.limit()?,
     })?;
     let next = listed.items.last().filter(|_| listed.more);
     let next = next.map_or(Value::Null, |last| json!(last.connection));
     ok(&json!({ "connections": listed.items, "next": next }))
+}
+
+/// `GET /api/v1/connections/{connection}`
+pub(crate) fn describe(context: &TaskContext, task: &Task) -> ApiResult {
+    let parameters = Parameters::parse(&task.query, &["limit"])?;
+    let limit = parameters.number("limit", LIMIT, LIMIT_MAX)?;
+    let key = connection_of(context, &task.name)?;
+    let details = context.handle.describe_connection(key, limit)?;
+    ok(&details.ok_or_else(|| ApiError::unknown_connection(&task.name))?)
 }
 
 impl TargetSessions {

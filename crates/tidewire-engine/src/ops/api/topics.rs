@@ -111,7 +111,7 @@ pub(crate) fn presence(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     let parameters = Parameters::parse(&task.query, &["limit"])?;
     let limit = parameters.number("limit", LIMIT, LIMIT_MAX)?;
-    let presence = context.handle.presence(topic, limit);
+    let presence = context.handle.presence(topic, limit)?;
     let members = presence.members.into_iter().map(|member| {
         let mut told = json!({ "user": member.user, "connections": member.connections });
         if let Some(data) = member.data {

@@ -1,8 +1,12 @@
 //! What concerns the other servers: messages, commands and the broker between them.
 
 use super::Hub;
+use crate::model::ConnectionKey;
+use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{Answer, Audience, BrokerHealth, Control, Refusal, Sending, Tickets};
-use crate::topics::outlet::Target;
+use crate::topics::error::PublishError;
+use crate::topics::outlet::{Origin, Target};
+use crate::topics::publication::Draft;
 use std::sync::Arc;
 
 impl Hub {
@@ -13,6 +17,48 @@ impl Hub {
             Target::User(user) => cluster.send(Audience::User(user), sending),
             Target::Everyone => cluster.send(Audience::Everyone, sending),
             Target::Topic | Target::Patterns | Target::Connection(_) | Target::Member(..) => {}
+        }
+    }
+
+    /// Whether a connection is, or was, one of this server.
+    pub(crate) fn is_here(&self, connection: ConnectionKey) -> bool {
+        connection.server() == 0 || connection.server() == self.server
+    }
+
+    /// Whether a server is among those that share the broker.
+    pub(crate) fn has_server(&self, server: u64) -> bool {
+        let name = format!("{server:016x}");
+        let health = self.broker_health();
+        health.is_some_and(|health| health.nodes.iter().any(|node| node.node == name))
+    }
+
+    /// Publishes to a connection of another server.
+    pub(crate) fn send_to(
+        &self,
+        connection: ConnectionKey,
+        draft: &Draft<'_>,
+        now_unix_ms: u64,
+    ) -> Result<(), PublishError> {
+        self.check(draft, Origin::Outside)?;
+        if self.is_cluster_busy() {
+            return Err(PublishError::Busy);
+        }
+        self.post_to(connection, &Sending::Publication(draft, now_unix_ms));
+        Ok(())
+    }
+
+    /// Sends to a connection of another server.
+    pub(crate) fn post_to(&self, connection: ConnectionKey, sending: &Sending<'_>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.send(Audience::Connection(connection), sending);
+        }
+    }
+
+    /// Asks a client of another server.
+    pub(crate) fn call(&self, connection: ConnectionKey, call: NewCall, outcome: CallOutcome) {
+        match &self.cluster {
+            Some(cluster) => cluster.call(connection, call, outcome),
+            None => outcome.end(Err(CallFailure::Closed)),
         }
     }
 

@@ -1,14 +1,34 @@
 //! Members of queue groups that join, leave and acknowledge.
 
 use super::Hub;
-use crate::topics::groups::SessionGroup;
+use crate::topics::broker::{Answer, Broker, Refusal, Tickets};
+use crate::topics::groups::{EndedWork, NamedGroup, SessionGroup, SharedWork};
 use crate::topics::outlet::Origin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Hub {
+    /// Has the broker take this server into a group, if several servers share the topic.
+    pub(crate) fn prepare_group(
+        &self,
+        topic: &Arc<str>,
+        group: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        match self.group_broker(topic) {
+            Some(broker) => broker.prepare_group(topic, group, tickets),
+            None => Answer::Now(Ok(())),
+        }
+    }
+
     /// A session joins a group; whether it could.
     pub(crate) fn join_group(&self, seat: &SessionGroup, window: usize, origin: Origin) -> bool {
+        let broker = self.group_broker(&seat.topic);
+        if broker.is_some_and(|broker| !broker.may_join_group(&seat.topic, &seat.group)) {
+            return false;
+        }
         self.with_groups(&seat.topic, |groups| {
+            groups.is_shared = broker.is_some();
             let server = &self.group_server();
             let Some(group) = groups.find_or_make(&seat.group, server) else {
                 return false;
@@ -17,6 +37,7 @@ impl Hub {
             group.queue.join(seat.seat, window, acknowledges);
             group.idle_since_ms = None;
             group.deliver_waiting(server, origin);
+            self.tell_ended(&seat.topic, group);
             true
         })
     }
@@ -25,12 +46,17 @@ impl Hub {
     pub(crate) fn leave_group(&self, seat: &SessionGroup, origin: Origin, now_ms: u64) {
         self.with_groups(&seat.topic, |groups| {
             let server = &self.group_server();
+            let is_shared = groups.is_shared;
             if let Some(group) = groups.find(&seat.group) {
                 group.queue.leave(seat.seat);
                 group.deliver_waiting(server, origin);
+                if is_shared {
+                    group.hand_back_waiting();
+                }
                 if group.queue.counts().members == 0 {
                     group.idle_since_ms = Some(now_ms);
                 }
+                self.tell_ended(&seat.topic, group);
             }
             groups.sweep(server, now_ms);
         });
@@ -48,12 +74,55 @@ impl Hub {
             let Some(group) = groups.find(&seat.group) else {
                 return 0;
             };
-            let done = group.queue.acknowledge(seat.seat, ids);
+            let done = group.acknowledge(seat.seat, ids);
             self.groups
                 .acknowledged
                 .fetch_add(done as u64, Ordering::Relaxed);
             group.deliver_waiting(server, origin);
+            self.tell_ended(&seat.topic, group);
             done
         })
+    }
+
+    /// Gives members what this server has taken of the work that several servers share, behind
+    /// `lost` others that nobody gets. How much more the members have room for, `None` without
+    /// members; and what is no more this server's.
+    pub(crate) fn take_work(
+        &self,
+        topic: &Arc<str>,
+        group: &str,
+        works: Vec<SharedWork>,
+        lost: Option<u64>,
+    ) -> (Option<usize>, EndedWork) {
+        let mut stripe = self.stripe(topic);
+        let interest = stripe.interest.get_mut(topic);
+        let groups = interest.and_then(|interest| interest.groups.as_mut());
+        let found = groups.and_then(|groups| groups.find(group));
+        let Some(group) = found.filter(|group| group.queue.counts().members > 0) else {
+            let ended = EndedWork {
+                done: Vec::new(),
+                handed_back: works.into_iter().map(|work| work.id).collect(),
+            };
+            return (None, ended);
+        };
+        let server = &self.group_server();
+        group.take_shared(server, works, lost);
+        group.deliver_waiting(server, Origin::Outside);
+        group.hand_back_waiting();
+        let room = group.queue.room();
+        (Some(room), std::mem::take(&mut group.ended))
+    }
+
+    /// The broker that has the work of a topic's groups, if several servers share it.
+    fn group_broker(&self, topic: &str) -> Option<&Arc<dyn Broker>> {
+        self.cluster_of(self.rules.of(topic))
+    }
+
+    /// Tells the broker what members have done, and that their room is another.
+    fn tell_ended(&self, topic: &Arc<str>, group: &mut NamedGroup) {
+        if let Some(broker) = self.group_broker(topic) {
+            let ended = std::mem::take(&mut group.ended);
+            broker.change_group(topic, group.name(), ended);
+        }
     }
 }

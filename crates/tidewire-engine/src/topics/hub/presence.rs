@@ -1,4 +1,4 @@
-//! Presence: who is on a topic of this server.
+//! Presence: who is on a topic, of this server or of all that share it.
 
 use super::Hub;
 use crate::model::ConnectionKey;
@@ -14,7 +14,10 @@ impl Hub {
         connection: ConnectionKey,
         data: Option<Arc<str>>,
     ) -> PresenceChange {
-        self.local.join(topic, who, connection, data)
+        match self.presence_of(topic) {
+            None => self.local.join(topic, who, connection, data),
+            Some(cluster) => cluster.join(topic, who, connection, data),
+        }
     }
 
     pub(crate) fn leave_presence(
@@ -23,10 +26,27 @@ impl Hub {
         who: &Arc<str>,
         connection: ConnectionKey,
     ) -> PresenceChange {
-        self.local.leave(topic, who, connection)
+        match self.presence_of(topic) {
+            None => self.local.leave(topic, who, connection),
+            Some(cluster) => cluster.leave(topic, who, connection),
+        }
     }
 
+    /// Who is on a topic. One that is shared with other servers has to be
+    /// [prepared](Self::prepare) first.
     pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        self.local.present(topic, limit)
+        match self.presence_of(topic) {
+            None => self.local.present(topic, limit),
+            Some(cluster) => cluster.present(topic, limit),
+        }
+    }
+
+    /// Whether several servers know together who is on a topic.
+    pub(crate) fn shares_presence(&self, topic: &str) -> bool {
+        self.rules.shows_presence(topic) && self.presence_of(topic).is_some()
+    }
+
+    fn presence_of(&self, topic: &str) -> Option<&Arc<dyn Broker>> {
+        self.cluster_of(self.rules.of(topic))
     }
 }

@@ -4,7 +4,7 @@
 use super::measure::Bench;
 use super::options::RunError;
 use super::throughput::{Sending, send_each};
-use crate::report::TestResult;
+use crate::report::{TestResult, model};
 use crate::worker::websocket::payload::Payload;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
@@ -16,7 +16,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         None => format!("{in_flight} in flight"),
     };
     let sending = Sending {
-        name: "echo",
+        name: model::ECHO,
         expects_replies: true,
         detail: &|payload| format!("{} B, {detail}", payload.json_bytes),
     };

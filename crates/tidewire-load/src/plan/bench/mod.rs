@@ -19,7 +19,7 @@ pub(crate) use measure::Bench;
 use crate::report::{TestResult, model};
 use options::RunError;
 
-/// A test by name.
+/// A test by name. CONTRIBUTING.md, "Recipes", lists what a new one touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TestKind {
     /// `connection-storm`: opens all connections as fast as it can.
@@ -80,7 +80,7 @@ impl TestKind {
             Self::SustainedHold => model::SUSTAINED_HOLD,
             Self::ConnectionLimit => model::CONNECTION_LIMIT,
             Self::FanOut => model::FAN_OUT,
-            Self::Echo => "echo",
+            Self::Echo => model::ECHO,
         }
     }
 

@@ -27,7 +27,7 @@ pub struct BenchOptions {
     pub profile: Profile,
     /// The layer of the messages. Default [`Layer::Plain`].
     pub layer: Layer,
-    /// The tests, in order. Default the seven of the report format.
+    /// The tests, in order. Default [`TestKind::DEFAULT`].
     pub tests: Vec<TestKind>,
     /// Numbers of connections that each test runs with. Default 100 and 1,000.
     pub tiers: Vec<usize>,

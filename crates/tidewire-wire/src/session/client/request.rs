@@ -2,13 +2,14 @@
 
 use super::super::call::{self, Call, CallResult};
 use super::super::{
-    Action, HistoryQuery, Now, Object, Overload, PublishRequest, RecoveryPosition, op_code,
+    Action, HistoryQuery, Now, Object, Overload, PublishRequest, RecoveryPosition, Token, op_code,
     write_message,
 };
 use super::ClientSession;
 use crate::envelope::SystemType;
 use crate::format::{Format, FormatError, json_to_msgpack};
 use crate::frame::OpCode;
+use crate::json::text::write_string;
 use crate::uuid::Uuid;
 use serde_json::Value;
 
@@ -37,6 +38,9 @@ pub struct SubscriptionRequest<'a> {
     pub acknowledge: bool,
     /// Deliveries that may be unacknowledged at once.
     pub window: Option<u64>,
+    /// Tokens that allow topics, by topic: at most
+    /// [`TOKENS_PER_REQUEST_MAX`](super::super::TOKENS_PER_REQUEST_MAX).
+    pub tokens: &'a [(String, Token)],
 }
 
 impl<'a> SubscriptionRequest<'a> {
@@ -55,6 +59,7 @@ impl<'a> SubscriptionRequest<'a> {
             overload: None,
             acknowledge: false,
             window: None,
+            tokens: &[],
         }
     }
 
@@ -88,6 +93,9 @@ impl<'a> SubscriptionRequest<'a> {
         }
         if let Some(window) = self.window {
             object.number("window", window);
+        }
+        if !self.tokens.is_empty() {
+            object.with("tokens", |out| write_tokens(self.tokens, out));
         }
         object.close();
     }
@@ -246,6 +254,14 @@ impl ClientSession {
             call::write_result(result, out);
         })
     }
+}
+
+fn write_tokens(tokens: &[(String, Token)], out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    for (topic, token) in tokens {
+        object.with_any_name(topic, |out| write_string(&token.0, out));
+    }
+    object.close();
 }
 
 fn write_positions(positions: &[RecoveryPosition], out: &mut Vec<u8>) {

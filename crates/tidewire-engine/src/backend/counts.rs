@@ -1,0 +1,47 @@
+//! Counters of the backend's events.
+
+use crate::backend::failure::{Failure, KINDS};
+use crate::config::backend::BackendEvent;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the start. Those of failures count events and not attempts.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Answered with a status of 2xx, by event.
+    answered: [AtomicU64; 6],
+    /// By event and kind.
+    failed: [[AtomicU64; KINDS.len()]; 6],
+    /// Requests that were sent again.
+    pub(crate) retries: AtomicU64,
+    /// Requests of several events.
+    pub(crate) batches: AtomicU64,
+    /// The time from an event to its answer, of all answered events, in microseconds.
+    pub(crate) latency_us: AtomicU64,
+    /// Times that the circuit breaker opened.
+    pub(crate) breaker_openings: AtomicU64,
+    /// Now: whether it is open.
+    pub(crate) is_breaker_open: AtomicU64,
+    /// Now: connections.
+    pub(crate) connections: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn answer(&self, event: BackendEvent) {
+        self.answered[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fail(&self, event: BackendEvent, failure: &Failure) {
+        self.failed[event as usize][failure.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many events of a kind were answered.
+    pub(crate) fn answered(&self, event: BackendEvent) -> u64 {
+        self.answered[event as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many events of a kind have failed, by [`KINDS`].
+    pub(crate) fn failed(&self, event: BackendEvent) -> [u64; KINDS.len()] {
+        let failed = &self.failed[event as usize];
+        std::array::from_fn(|kind| failed[kind].load(Ordering::Relaxed))
+    }
+}

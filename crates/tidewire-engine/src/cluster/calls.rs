@@ -1,0 +1,133 @@
+//! Calls to clients of other servers, as JSON between two servers.
+
+use crate::model::ConnectionKey;
+use crate::model::calls::{CallFailure, NewCall};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tidewire_wire::session::CallError;
+
+/// One server asks a client of another.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// Of the call at the server that asks.
+    number: u64,
+    connection: ConnectionKey,
+    t: String,
+    payload: String,
+    timeout_ms: u64,
+}
+
+/// What became of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub(super) number: u64,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Answered(String),
+    Refused { code: String, message: String },
+    Closed,
+    TimedOut,
+    Unsupported,
+    Busy,
+    Stopped,
+}
+
+impl Question {
+    pub(super) fn write(number: u64, connection: ConnectionKey, call: NewCall) -> Vec<u8> {
+        let question = Self {
+            number,
+            connection,
+            t: call.t,
+            payload: call.payload,
+            timeout_ms: u64::try_from(call.timeout.as_millis()).unwrap_or(u64::MAX),
+        };
+        json(&question)
+    }
+
+    /// The number of the call, whom it is for, and what is asked. `None` for what cannot be read.
+    pub(super) fn read(json: &[u8]) -> Option<(u64, ConnectionKey, NewCall)> {
+        let question: Self = serde_json::from_slice(json).ok()?;
+        let timeout = Duration::from_millis(question.timeout_ms);
+        let call = NewCall::new(question.t, question.payload).with_timeout(timeout);
+        Some((question.number, question.connection, call))
+    }
+}
+
+impl Reply {
+    pub(super) fn write(number: u64, outcome: Result<String, CallFailure>) -> Vec<u8> {
+        let outcome = match outcome {
+            Ok(answer) => Outcome::Answered(answer),
+            Err(CallFailure::Refused(error)) => Outcome::Refused {
+                code: error.code,
+                message: error.message,
+            },
+            Err(CallFailure::Closed) => Outcome::Closed,
+            Err(CallFailure::TimedOut) => Outcome::TimedOut,
+            Err(CallFailure::Busy) => Outcome::Busy,
+            Err(CallFailure::Stopped) => Outcome::Stopped,
+            // The server that asks has checked the call.
+            Err(CallFailure::Unsupported | CallFailure::Invalid(_)) => Outcome::Unsupported,
+        };
+        json(&Self { number, outcome })
+    }
+
+    pub(super) fn read(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    pub(super) fn into_outcome(self) -> Result<String, CallFailure> {
+        Err(match self.outcome {
+            Outcome::Answered(answer) => return Ok(answer),
+            Outcome::Refused { code, message } => CallFailure::Refused(CallError { code, message }),
+            // The server of the connection stops, and its connections end.
+            Outcome::Closed | Outcome::Stopped => CallFailure::Closed,
+            Outcome::TimedOut => CallFailure::TimedOut,
+            Outcome::Unsupported => CallFailure::Unsupported,
+            Outcome::Busy => CallFailure::Busy,
+        })
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Texts and numbers always have a JSON form.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_net::ConnectionId;
+
+    #[test]
+    fn a_call_and_its_outcome_cross_servers_as_they_are() {
+        let connection = ConnectionKey::new(1, 2, ConnectionId::from_u64(3));
+        let call = NewCall::new("confirm", r#"{"a":"\u00e4"}"#);
+        let json = Question::write(9, connection, call.clone());
+        assert_eq!(Question::read(&json), Some((9, connection, call)));
+        let error = CallError {
+            code: "NOPE".to_owned(),
+            message: "not now".to_owned(),
+        };
+        for (outcome, expected) in [
+            (Ok("[1]".to_owned()), Ok("[1]".to_owned())),
+            (
+                Err(CallFailure::Refused(error.clone())),
+                Err(CallFailure::Refused(error)),
+            ),
+            (Err(CallFailure::Closed), Err(CallFailure::Closed)),
+            (Err(CallFailure::TimedOut), Err(CallFailure::TimedOut)),
+            (Err(CallFailure::Busy), Err(CallFailure::Busy)),
+            (Err(CallFailure::Unsupported), Err(CallFailure::Unsupported)),
+            (Err(CallFailure::Stopped), Err(CallFailure::Closed)),
+        ] {
+            let reply = Reply::read(&Reply::write(4, outcome)).expect("a reply");
+            assert_eq!(reply.number, 4);
+            assert_eq!(reply.into_outcome(), expected);
+        }
+        assert!(Reply::read(b"{}").is_none() && Question::read(b"[").is_none());
+    }
+}

@@ -1,0 +1,98 @@
+//! The metrics of the backend.
+
+use crate::backend::Backend;
+use crate::backend::failure::KINDS;
+use crate::config::backend::BackendEvent;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The metrics of a backend as text. Writing to a string cannot fail.
+pub(crate) fn metrics(backend: &Backend) -> String {
+    let mut body = String::new();
+    write_events(&mut body, backend);
+    let counts = &backend.counts;
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    let [answered, others] = backend.in_flight();
+    let values = [
+        load(&counts.retries),
+        load(&counts.batches),
+        load(&counts.latency_us) / 1e6,
+        load(&counts.breaker_openings),
+        load(&counts.is_breaker_open),
+        load(&counts.connections),
+        answered as f64,
+        others as f64,
+    ];
+    for ((name, kind, help), value) in PLAIN.iter().zip(values) {
+        write_head(&mut body, name, help, kind);
+        let _ = writeln!(body, "{name} {value}");
+    }
+    body
+}
+
+/// What is counted by event.
+fn write_events(body: &mut String, backend: &Backend) {
+    let name = "tidewire_backend_events_total";
+    let help = "Events with a usable answer of the backend";
+    write_head(body, name, help, "counter");
+    for event in BackendEvent::ALL {
+        let (label, count) = (event.name(), backend.counts.answered(event));
+        let _ = writeln!(body, "{name}{{event=\"{label}\"}} {count}");
+    }
+    let name = "tidewire_backend_failures_total";
+    write_head(body, name, "Events without a usable answer", "counter");
+    for event in BackendEvent::ALL {
+        let label = event.name();
+        for (kind, count) in KINDS.iter().zip(backend.counts.failed(event)) {
+            let _ = writeln!(body, "{name}{{event=\"{label}\",kind=\"{kind}\"}} {count}");
+        }
+    }
+}
+
+fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(body, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+}
+
+/// Name, kind and description of what has no labels.
+const PLAIN: [(&str, &str, &str); 8] = [
+    (
+        "tidewire_backend_retries_total",
+        "counter",
+        "Requests to the backend sent again",
+    ),
+    (
+        "tidewire_backend_batches_total",
+        "counter",
+        "Batches that the backend has accepted",
+    ),
+    (
+        "tidewire_backend_answer_seconds_total",
+        "counter",
+        "Time until the answer, of all answered events together",
+    ),
+    (
+        "tidewire_backend_breaker_openings_total",
+        "counter",
+        "Times that the circuit breaker opened",
+    ),
+    (
+        "tidewire_backend_breaker_open",
+        "gauge",
+        "Whether the circuit breaker is open now",
+    ),
+    (
+        "tidewire_backend_connections",
+        "gauge",
+        "Connections to the backend now",
+    ),
+    (
+        "tidewire_backend_in_flight",
+        "gauge",
+        "Events that wait for an answer now",
+    ),
+    (
+        "tidewire_backend_waiting",
+        "gauge",
+        "Messages and ends of sessions that wait to be accepted now",
+    ),
+];

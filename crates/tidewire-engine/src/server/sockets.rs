@@ -1,0 +1,89 @@
+//! Listening sockets: those that a server opens, those that it is given, and their hand-over to another process.
+
+use super::{Server, StartError};
+use crate::config::Config;
+use crate::handle::Handle;
+use crate::ops::OPS_BACKLOG;
+use crate::shard::mailbox::Mail;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+use tidewire_net::bind;
+
+/// Sockets at which a server listens. An empty value stands for those that it opens itself.
+#[derive(Debug, Default)]
+pub struct ListeningSockets {
+    /// For clients, of one address. None: the server opens one per shard at [`Config::listen`].
+    pub clients: Vec<TcpListener>,
+    /// For the operations listener. None: the server opens one at [`Config::ops_listen`], if that is set.
+    pub operations: Option<TcpListener>,
+}
+
+impl ListeningSockets {
+    /// These, and those that are missing.
+    pub(super) fn opened(mut self, config: &Config) -> Result<Self, StartError> {
+        if self.clients.is_empty() {
+            self.clients = open(config.listen, config.shards, BACKLOG)?;
+        }
+        if let (None, Some(address)) = (&self.operations, config.ops_listen) {
+            self.operations = open(address, 1, OPS_BACKLOG)?.pop();
+        }
+        Ok(self)
+    }
+}
+
+impl Server {
+    /// The sockets at which this server listens, for another process that is to listen at them, too.
+    #[must_use]
+    pub fn sockets(&self) -> &ListeningSockets {
+        &self.sockets
+    }
+
+    /// Leaves the sockets to another process that has them, too, and drains: nothing more is accepted, so that
+    /// newcomers wait in the queues of the sockets for the other process; the opening handshakes that have begun are
+    /// finished; then every session is told when to come back, as by [`drain`](Self::drain). Returns how many
+    /// sessions were left after `timeout`.
+    pub fn hand_over(mut self, timeout: Duration) -> usize {
+        let deadline = Instant::now() + timeout;
+        self.sockets = ListeningSockets::default();
+        if let Some(ops) = &self.ops {
+            ops.stop_listening();
+        }
+        let handshakes_until = Instant::now() + (timeout / 2).min(HANDSHAKES_WAIT);
+        stop_listening(&self.handle, handshakes_until);
+        while opening(&self.handle, handshakes_until) > 0 && Instant::now() < handshakes_until {
+            std::thread::sleep(HANDSHAKES_POLL);
+        }
+        self.drain(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Tells the shards to close their listeners. A shard whose mailbox is full gets the word when there is room.
+fn stop_listening(handle: &Handle, deadline: Instant) {
+    for shard in 0..handle.shards() {
+        while handle.post(shard, Mail::StopListening).is_err()
+            && !handle.is_stopped()
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(HANDSHAKES_POLL);
+        }
+    }
+}
+
+/// Connections that are accepted but no sessions yet.
+fn opening(handle: &Handle, deadline: Instant) -> usize {
+    let shards = 0..handle.shards();
+    let counts = shards.filter_map(|shard| handle.ask(shard, deadline, |view| view.opening()).ok());
+    counts.sum()
+}
+
+fn open(address: SocketAddr, count: usize, backlog: i32) -> Result<Vec<TcpListener>, StartError> {
+    bind(address, count, backlog).map_err(|source| StartError::Listen { address, source })
+}
+
+/// Connections that the kernel may keep until they are accepted, at each socket.
+const BACKLOG: i32 = 4096;
+
+/// How long a hand-over waits at most for opening handshakes.
+const HANDSHAKES_WAIT: Duration = Duration::from_secs(5);
+
+const HANDSHAKES_POLL: Duration = Duration::from_millis(10);

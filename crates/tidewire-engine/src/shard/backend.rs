@@ -1,0 +1,132 @@
+//! The backend on a shard: the question that an opening connection waits for, and what was answered since the last turn.
+
+use crate::backend::Outcome;
+use crate::backend::events::{Body, ConnectAnswer};
+use crate::config::backend::{BackendAway, BackendEvent};
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use crate::state::backend::{BackendAnswer, Question};
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::handshake::server::Request;
+
+impl<A: Application> EngineShard<A> {
+    /// Asks the backend whether a connection is accepted. It is not read meanwhile, and its request stays unread: the
+    /// answer is there when it is read again.
+    pub(crate) fn ask_connect(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        request: &Request<'_>,
+        user: Option<&str>,
+    ) {
+        let Some(backend) = self.core.shared.backend.clone() else {
+            return;
+        };
+        let event_id = self.core.new_id(io.now().unix_ms);
+        let number = self.core.questions.next_number();
+        let inbox = std::sync::Arc::clone(&self.core.questions.inbox);
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let address = connection.state.peer_address(io);
+        let address = address.map(|address| address.ip());
+        let key = connection.state.key;
+        let owner = self.core.shared.owners.of(user, address);
+        let mut body = Body::new(BackendEvent::Connect, event_id, key, user);
+        body.field("address", &address.map(|address| address.to_string()));
+        describe(request, &mut body);
+        let done = move |outcome: Outcome| {
+            let answer = outcome.and_then(|body| ConnectAnswer::read(&body).map(Box::new));
+            let failure = answer.as_ref().err().cloned();
+            inbox.push((id, number, BackendAnswer::Connect(answer)));
+            failure
+        };
+        let event = BackendEvent::Connect;
+        let submitted = backend.submit(event, owner, body.finish(), Some(Box::new(done)));
+        let refused = submitted.err();
+        let answer = refused.map(|failure| BackendAnswer::Connect(Err(failure)));
+        let is_answered = answer.is_some();
+        if let Some(connection) = self.connection(id) {
+            connection.state.question = Some(Box::new(Question { number, answer }));
+        }
+        io.pause_reading(id);
+        if is_answered {
+            io.resume_reading(id);
+        }
+    }
+
+    /// Hands the answers of the backend to the connections that wait for them, which go on.
+    pub(crate) fn settle_backend(&mut self, io: &mut Io) {
+        for (id, number, answer) in self.core.questions.inbox.take(ANSWERS_PER_TURN) {
+            let Some(connection) = self.connection(id) else {
+                continue;
+            };
+            let question = connection.state.question.as_deref_mut();
+            let Some(question) = question.filter(|question| question.number == number) else {
+                continue;
+            };
+            let is_connect = matches!(answer, BackendAnswer::Connect(_));
+            question.answer = Some(answer);
+            if is_connect {
+                io.resume_reading(id);
+            } else {
+                self.end_broker_pause(io, id);
+            }
+        }
+    }
+}
+
+/// What the backend's answer means for a newcomer.
+pub(crate) enum Admission {
+    Admit(Box<ConnectAnswer>),
+    /// With this reason.
+    Refuse(String),
+    /// There is no answer, and nobody is admitted without one.
+    Away(&'static str),
+}
+
+impl Admission {
+    pub(crate) fn of(answer: BackendAnswer, away: BackendAway) -> Self {
+        match answer {
+            BackendAnswer::Connect(Ok(answer)) => match &answer.refused {
+                Some(refused) => {
+                    Self::Refuse(refused.reason_or("the backend refuses the connection"))
+                }
+                None => Self::Admit(answer),
+            },
+            BackendAnswer::Connect(Err(_)) if away == BackendAway::Allow => {
+                Self::Admit(Box::default())
+            }
+            BackendAnswer::Connect(Err(failure)) => Self::Away(failure.words()),
+            _ => Self::Away("the backend failed"),
+        }
+    }
+}
+
+/// What the request says that a backend needs to know who it is.
+fn describe(request: &Request<'_>, body: &mut Body) {
+    let headers = HEADERS
+        .iter()
+        .filter_map(|name| Some((*name, request.header(name)?)));
+    let headers: serde_json::Map<String, serde_json::Value> = headers
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    body.field("path", request.path())
+        .field("query", request.query())
+        .field("headers", &headers);
+}
+
+/// The headers of an upgrade request that a backend gets.
+const HEADERS: [&str; 8] = [
+    "authorization",
+    "cookie",
+    "host",
+    "origin",
+    "user-agent",
+    "accept-language",
+    "x-request-id",
+    "traceparent",
+];
+
+/// Answers handled in one turn before the connections are served again.
+const ANSWERS_PER_TURN: usize = 1024;
