@@ -242,6 +242,31 @@ export interface Address {
 
 type Handler = (message: Message) => unknown;
 
+/** `server.promises`: the calls of the same names, which hold up the event loop neither for a broker nor for the engine. */
+export interface ServerPromises {
+  /** Rejects with a `BusyError` if there is no room. Await one before the next if they must be in order. */
+  publish(topic: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  publishMany(
+    topic: string,
+    payloads: Iterable<unknown>,
+    options?: TypeAndPriority & { waitMs?: number },
+  ): Promise<number>;
+  subscribeUser(user: string, topic: string): Promise<void>;
+  unsubscribeUser(user: string, topic: string): Promise<void>;
+  disconnectUser(user: string, code?: number, reason?: string): Promise<void>;
+  disconnect(id: string, code?: number, reason?: string): Promise<void>;
+  listConnections(query?: {
+    user?: string;
+    topic?: string;
+    after?: string;
+    limit?: number;
+  }): Promise<Record<string, any>[]>;
+  listTopics(query?: { prefix?: string; after?: string; limit?: number }): Promise<Record<string, any>[]>;
+  history(topic: string, query?: { since?: number; limit?: number; newestFirst?: boolean }): Promise<HistoryPage>;
+  forgetHistory(topic: string): Promise<boolean>;
+  presence(topic: string, query?: { limit?: number }): Promise<TopicPresence>;
+}
+
 /** A WebSocket server. It runs on threads of its own; what clients do is received in batches. */
 export class Server implements AsyncIterable<Message> {
   constructor(options?: ServerOptions);
@@ -277,6 +302,11 @@ export class Server implements AsyncIterable<Message> {
   /** What happens, in batches, until the server has stopped and everything was received. */
   batches(): AsyncIterableIterator<Batch>;
   [Symbol.asyncIterator](): AsyncIterator<Message>;
+  /**
+   * The calls that may wait for the broker of a cluster, as promises: the event loop runs meanwhile. On a server with a
+   * broker `publish`, `history`, `forgetHistory`, `presence` and the calls for all connections of a user hold it up.
+   */
+  get promises(): ServerPromises;
   /** Publishes to a topic: every subscriber gets it. Throws a `BusyError` if there is no room. */
   publish(topic: string, payload: unknown, options?: PublishOptions): Published;
   /** Publishes several payloads to one topic, in their order; how many were new. */
@@ -299,7 +329,7 @@ export class Server implements AsyncIterable<Message> {
   /** Ends the connection with this id. */
   disconnect(id: string, code?: number, reason?: string): void;
   /** Calls `action` again as long as it throws a `BusyError`, at most for `waitMs`. Default 1000. */
-  whenFree<T>(action: () => T, options?: { waitMs?: number }): Promise<T>;
+  whenFree<T>(action: () => T, options?: { waitMs?: number }): Promise<Awaited<T>>;
   /** How many connections there are. */
   get connections(): number;
   /** The counters of the server, by name. */

@@ -33,10 +33,18 @@ export interface Claims {
   [name: string]: unknown;
 }
 
+export interface EncodeOptions {
+  /**
+   * Throw an `InvalidArgumentError` for claims that a server would refuse: without `sub` or `exp`, with a wrong type, or
+   * with an `exp` that is past; and for a token that is too long. Default true.
+   */
+  check?: boolean;
+}
+
 /** Signs tokens with one key, which is read once. */
 export class TokenSigner {
   constructor(key: KeyText | TokenKey, options?: KeyOptions);
-  encode(claims: Claims): string;
+  encode(claims: Claims, options?: EncodeOptions): string;
 }
 
 export interface VerifyOptions {
@@ -61,6 +69,10 @@ export class TokenVerifier {
 }
 
 /** A token with these claims, signed with `key`. */
-export function encode(claims: Claims, key: KeyText | TokenKey, options?: KeyOptions): string;
+export function encode(
+  claims: Claims,
+  key: KeyText | TokenKey,
+  options?: KeyOptions & EncodeOptions,
+): string;
 /** The claims of a token that one of `keys` signed. */
 export function decode(token: string, keys: Keys, options?: VerifyOptions & DecodeOptions): Record<string, any>;

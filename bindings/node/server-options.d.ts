@@ -46,7 +46,7 @@ export interface EngineOptions {
   port?: number | null;
   /**
    * The address of the operations listener: /health, /ready, /metrics and /stats without
-   * authentication, and the HTTP API. Default: no operations listener.
+   * authentication, and the HTTP API and the dashboard. Default: no operations listener.
    */
   opsListen?: string | null;
   /**
@@ -96,6 +96,23 @@ export interface EngineOptions {
   jwtAlgorithm?: "rs256" | "es256" | "eddsa" | null;
   /** Accept only tokens that name this key (`kid`). Default: any key. */
   jwtKeyId?: string | null;
+  /** A file with the keys of tokens: a JSON Web Key Set (RFC 7517). Default: no file. */
+  jwtJwksFile?: string | null;
+  /**
+   * The URL that the keys of tokens are fetched from, a JSON Web Key Set (RFC 7517):
+   * `https://`, or `http://` of this machine. Default: no URL.
+   */
+  jwtJwksUrl?: string | null;
+  /**
+   * Certificates of the authorities that the server of `jwtJwksUrl` is checked with, PEM.
+   * Default: the authorities of the web.
+   */
+  jwtJwksCaFile?: string | null;
+  /**
+   * How often the keys of `jwtJwksUrl` are fetched; a token with an unknown key fetches them at
+   * once, at most every 30 seconds. Default: 300.
+   */
+  jwtJwksRefreshS?: number | null;
   /** During rotation: the previous secret, still accepted. Default: no secret. */
   jwtPreviousSecret?: string | null;
   /** During rotation: a file with the previous secret, still accepted. Default: no file. */
@@ -354,8 +371,8 @@ export interface EngineOptions {
   /** Topics whose subscribers are told who else is present. Default: none. */
   presence?: string | string[] | null;
   /**
-   * What is kept of which topics, in detail; the first rule whose pattern matches a topic
-   * applies. Default: none.
+   * How topics are kept and delivered: history, presence, priority, scope and slow subscribers;
+   * the first rule whose pattern matches a topic applies. Default: none.
    */
   topicRules?: TopicRule[] | null;
   /** Topics and patterns that one connection may subscribe to. Default: 10000. */
@@ -427,8 +444,9 @@ export interface EngineOptions {
   snapshotRequests?: boolean | null;
   /**
    * The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
-   * for TLS, or `unix://`. On the command line other users of the machine can see its password.
-   * Default: no broker: every topic is this server's own.
+   * for TLS, `unix://`, or `redis+sentinel://` for the master that sentinels name. On the
+   * command line other users of the machine can see its password. Default: no broker: every
+   * topic is this server's own.
    */
   broker?: string | null;
   /**
@@ -451,4 +469,48 @@ export interface EngineOptions {
    * 5000.
    */
   brokerWaitMs?: number | null;
+  /** The URL that events are posted to: `http://` or `https://`. Default: no backend. */
+  backend?: string | null;
+  /**
+   * The events that the backend gets: `connect`, `subscribe`, `publish`, `request`, `message`,
+   * `disconnect`. Default: no events.
+   */
+  backendEvents?: string | string[] | null;
+  /**
+   * The key of the signature of each request (HMAC-SHA256), at least 16 bytes. On the command
+   * line other users of the machine can see it. Default: requests are not signed.
+   */
+  backendSecret?: string | null;
+  /**
+   * A file with the key of the signature of each request, at least 16 bytes. Default: requests
+   * are not signed.
+   */
+  backendSecretFile?: string | null;
+  /**
+   * Certificates of the authorities that an `https://` backend is checked with, PEM. Default:
+   * the authorities of the web.
+   */
+  backendCaFile?: string | null;
+  /**
+   * Connections, subscriptions and publications without a usable answer of the backend: refuse
+   * them, or allow what the other options allow. Default: "refuse".
+   */
+  backendAway?: "refuse" | "allow" | null;
+  /** Connections to the backend, each with one request at a time. Default: 16. */
+  backendConnectionsMax?: number | null;
+  /** Events that may wait for an answer; further ones are refused. Default: 1024. */
+  backendInFlightMax?: number | null;
+  /** The same in bytes. Default: 16777216 (16 MiB). */
+  backendInFlightBytesMax?: number | null;
+  /** How long a connection to the backend may take, with TLS. Default: 1000. */
+  backendConnectTimeoutMs?: number | null;
+  /** How long an event waits for its answer. Default: 5000. */
+  backendTimeoutMs?: number | null;
+  /**
+   * A connection to the backend without a request is closed after this time; it should be
+   * shorter than the time of the backend itself. Default: 4000.
+   */
+  backendIdleTimeoutMs?: number | null;
+  /** The longest answer of the backend. Default: 1048576 (1 MiB). */
+  backendAnswerBytesMax?: number | null;
 }

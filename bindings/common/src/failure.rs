@@ -37,7 +37,7 @@ pub struct Failure {
     pub class: &'static str,
     /// A stable name, such as `BUSY`.
     pub code: Cow<'static, str>,
-    /// Who has to act.
+    /// The party that has to act.
     pub fault: Fault,
     /// What happened, to what, and what to do.
     pub message: String,

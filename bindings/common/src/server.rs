@@ -2,6 +2,7 @@
 
 mod lifecycle;
 mod options;
+pub mod publishing;
 pub mod queries;
 
 pub use lifecycle::ServerLifecycle;

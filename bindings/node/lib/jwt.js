@@ -2,7 +2,7 @@
 
 // JSON Web Tokens (RFC 7519), signed and checked by the server's own code.
 
-const { optionalText, shown, text, whole } = require("./arguments.js");
+const { flag, optionalText, shown, text, whole } = require("./arguments.js");
 const { InvalidArgumentError, TokenError, translated, WrongTypeError } = require("./errors.js");
 const { encode: json } = require("./json.js");
 const native = require("./native.js");
@@ -44,11 +44,12 @@ class TokenSigner {
   }
 
   /** The token with these claims. Times are seconds since 1970, or a `Date`. */
-  encode(claims) {
+  encode(claims, { check = true } = {}) {
+    const checkedAt = flag("check", check) ? Date.now() / 1000 : undefined;
     if (typeof claims !== "object" || claims === null || Array.isArray(claims)) {
       throw new WrongTypeError(`the claims are an object, not ${shown(claims)}`);
     }
-    return run(() => this.#signer.encode(json(inSeconds(claims))));
+    return run(() => this.#signer.encode(json(inSeconds(claims)), checkedAt));
   }
 }
 
@@ -75,7 +76,7 @@ class TokenVerifier {
 }
 
 /** A token with these claims, signed with `key`. */
-const encode = (claims, key, options) => new TokenSigner(key, options).encode(claims);
+const encode = (claims, key, options) => new TokenSigner(key, options).encode(claims, options);
 
 /** The claims of a token that one of `keys` signed. */
 const decode = (token, keys, options) => new TokenVerifier(keys, options).decode(token, options);

@@ -3,20 +3,19 @@
 // The server: the engine's threads take the sockets, and what clients do is received here in batches.
 
 const { performance } = require("node:perf_hooks");
-const { name, optionalText, optionalWhole, priorityNumber, closing, callable } = require("./arguments.js");
-const { text, whole, flag } = require("./arguments.js");
+const { callable, closing, flag, name, text, whole } = require("./arguments.js");
 const { Batch } = require("./batch.js");
+const { historyQuery, kindOf, listQuery, publication, run, shownResult, topicQuery } = require("./calls.js");
 const { bytesOf, Connection } = require("./connection.js");
 const { Dispatcher } = require("./dispatcher.js");
-const { BusyError, InvalidArgumentError, TidewireError, WrongTypeError } = require("./errors.js");
-const { translated } = require("./errors.js");
+const { TidewireError, WrongTypeError } = require("./errors.js");
 const { Handlers } = require("./handlers.js");
 const { encode } = require("./json.js");
 const { isMessage } = require("./message-mark.js");
 const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
-const { Payloads } = require("./payloads.js");
+const { Promises, untilFree } = require("./promises.js");
 const { deferred, pause, turn, within } = require("./waiting.js");
 
 const MEMORY_MIN = 64 * 1024;
@@ -26,8 +25,6 @@ const MEMORY_MAX = 256 * 1024;
 const MEMORY_BUSY_MS = 250;
 /** After so long the rest of the program has a turn. */
 const SLICE_MS = 2;
-const BUSY_PAUSE_MIN_MS = 1;
-const BUSY_PAUSE_MAX_MS = 20;
 const TIMER_MAX_MS = 2_147_483_647;
 
 const FINISHED = Symbol("finished");
@@ -57,7 +54,9 @@ class Server {
   #rest = { batch: [], next: 0 };
   #isPumpDue = false;
   #yieldAt = 0;
-  #payloads = new Payloads();
+  #promises;
+  /** Whether calls may wait for a broker, and nobody has been warned yet. */
+  #mayBlock;
 
   constructor(options = {}) {
     const { text: settings, limits } = read(options);
@@ -75,6 +74,8 @@ class Server {
     this.#dispatcher.onRoom = () => this.#pumpSoon();
     this.#outbox = new Outbox(this.#core, this.#log);
     this.#outbox.onRoom = () => this.#wake();
+    this.#promises = new Promises(this.#core, this.#outbox);
+    this.#mayBlock = (options.broker ?? undefined) !== undefined;
     this.#context = { core: this.#core, outbox: this.#outbox, connectionsByPlace: [], messageTypes: [] };
   }
 
@@ -381,37 +382,19 @@ class Server {
     const type = name("type", options?.type ?? "message");
     const chosen = options === undefined ? undefined : publication(options);
     this.#outbox.flush();
-    const [offset, epoch, duplicate] = run(() => this.#core.publish(topic, type, encode(payload), chosen));
-    return { offset: offset ?? undefined, epoch: epoch ?? undefined, duplicate };
+    return shownResult(
+      this.#waiting("publish", () => this.#core.publish(topic, type, encode(payload), chosen)),
+    );
   }
 
   /** Publishes several payloads to one topic, in their order; how many were new. */
-  async publishMany(topic, payloads, options = {}) {
-    text("topic", topic);
-    const type = name("type", options.type ?? "message");
-    const priority = priorityNumber(options.priority);
-    const waitMs = whole("waitMs", options.waitMs ?? 1_000);
-    if (typeof payloads?.[Symbol.iterator] !== "function" || typeof payloads === "string") {
-      throw new WrongTypeError("the payloads are an array, or another iterable");
-    }
-    const packed = this.#payloads.pack(payloads);
-    this.#outbox.flush();
-    let [at, published] = run(() =>
-      this.#core.publishMany(topic, type, priority, packed.buffer, 0, packed.end),
-    );
-    if (at < packed.end) {
-      // Others publish meanwhile, so these need a place of their own.
-      const rest = Buffer.from(packed.buffer.subarray(0, packed.end));
-      const carryOn = () => {
-        const [next, more] = this.#core.publishMany(topic, type, priority, rest, at, rest.length);
-        at = next;
-        published += more;
-        if (at < rest.length)
-          throw new BusyError(`${published} payloads are published, there is no room for the rest`);
-      };
-      await this.whenFree(carryOn, { waitMs });
-    }
-    return published;
+  publishMany(topic, payloads, options) {
+    return this.#promises.publishMany(topic, payloads, options);
+  }
+
+  /** The calls that may wait for a broker, as promises: nothing holds up the event loop. */
+  get promises() {
+    return this.#promises;
   }
 
   /** Sends to every connection of a user. */
@@ -453,21 +436,24 @@ class Server {
   subscribeUser(user, topic) {
     text("user", user);
     text("topic", topic);
-    this.#do(() => this.#core.subscribeUser(user, topic, true));
+    this.#outbox.flush();
+    this.#waiting("subscribeUser", () => this.#core.subscribeUser(user, topic, true));
   }
 
   /** Ends a subscription of every connection of a user. */
   unsubscribeUser(user, topic) {
     text("user", user);
     text("topic", topic);
-    this.#do(() => this.#core.subscribeUser(user, topic, false));
+    this.#outbox.flush();
+    this.#waiting("unsubscribeUser", () => this.#core.subscribeUser(user, topic, false));
   }
 
   /** Ends every connection of a user. */
   disconnectUser(user, code = 1000, reason = "") {
     text("user", user);
     closing(code, reason);
-    this.#do(() => this.#core.disconnectUser(user, code, reason));
+    this.#outbox.flush();
+    this.#waiting("disconnectUser", () => this.#core.disconnectUser(user, code, reason));
   }
 
   /** Ends the connection with this id. */
@@ -480,21 +466,22 @@ class Server {
   /** Calls `action`, such as `() => server.publish(...)`, again as long as it throws `BusyError`, for `waitMs`. */
   async whenFree(action, { waitMs = 1_000 } = {}) {
     callable("the action", action);
-    whole("waitMs", waitMs);
-    const until = performance.now() + waitMs;
-    for (let pauseMs = BUSY_PAUSE_MIN_MS; ; pauseMs = Math.min(2 * pauseMs, BUSY_PAUSE_MAX_MS)) {
-      try {
-        return action();
-      } catch (error) {
-        if (!(error instanceof BusyError) || performance.now() >= until) throw error;
-      }
-      await pause(pauseMs);
-    }
+    return await untilFree(action, whole("waitMs", waitMs));
   }
 
   #do(action) {
     this.#outbox.flush();
     run(action);
+  }
+
+  /** A call that may wait for a broker. */
+  #waiting(called, action) {
+    if (this.#mayBlock) {
+      this.#mayBlock = false;
+      const instead = `await server.promises.${called}() instead`;
+      this.#log("warn", `server.${called}() waits for the broker and holds up the event loop: ${instead}`);
+    }
+    return run(action);
   }
 
   // Questions.
@@ -517,74 +504,40 @@ class Server {
   }
 
   /** Some connections, in the order of their ids: all of a user, or all of a topic, or all. */
-  listConnections({ user, topic, after, limit = 1_000 } = {}) {
-    const given = [optionalText("user", user), optionalText("topic", topic), optionalText("after", after)];
-    whole("limit", limit);
-    return JSON.parse(run(() => this.#core.listConnections(...given, limit)));
+  listConnections(query) {
+    const wanted = listQuery(query);
+    return JSON.parse(run(() => this.#core.listConnections(...wanted)));
   }
 
   /** Some topics and patterns that have subscribers, in the order of their names. */
-  listTopics({ prefix = "", after, limit = 1_000 } = {}) {
-    const start = optionalText("after", after);
-    whole("limit", limit);
-    return JSON.parse(run(() => this.#core.listTopics(text("prefix", prefix), start, limit)));
+  listTopics(query) {
+    const wanted = topicQuery(query);
+    return JSON.parse(run(() => this.#core.listTopics(...wanted)));
   }
 
   /** What a topic keeps: its position, and some of its publications. */
-  history(topic, { since, limit = 100, newestFirst = false } = {}) {
-    text("topic", topic);
-    const offset = optionalWhole("since", since, 0, Number.MAX_SAFE_INTEGER);
-    whole("limit", limit);
-    return JSON.parse(run(() => this.#core.history(topic, offset, limit, flag("newestFirst", newestFirst))));
+  history(topic, query) {
+    const wanted = historyQuery(topic, query);
+    return JSON.parse(this.#waiting("history", () => this.#core.history(...wanted)));
   }
 
   /** Forgets what a topic keeps; false if there was nothing. */
   forgetHistory(topic) {
-    return run(() => this.#core.forgetHistory(text("topic", topic)));
+    text("topic", topic);
+    return this.#waiting("forgetHistory", () => this.#core.forgetHistory(topic));
   }
 
   /** Who is on a topic: how many, and some of them. */
   presence(topic, { limit = 1_000 } = {}) {
     text("topic", topic);
-    return JSON.parse(run(() => this.#core.presence(topic, whole("limit", limit))));
+    whole("limit", limit);
+    return JSON.parse(this.#waiting("presence", () => this.#core.presence(topic, limit)));
   }
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
     if (this.state !== "running") return `<Server ${this.state}>`;
     return `<Server ${this.url} connections=${this.connections}>`;
   }
-}
-
-/** Calls the native module; its errors become those of this package. */
-function run(action) {
-  try {
-    return action();
-  } catch (error) {
-    throw translated(error);
-  }
-}
-
-/** The type and the number of the priority among some options. */
-function kindOf(options) {
-  return [name("type", options?.type ?? "message"), priorityNumber(options?.priority)];
-}
-
-/** What `publish` may be told, as the native module takes it. */
-function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unknown }) {
-  const [first] = Object.keys(unknown);
-  if (first !== undefined) throw new InvalidArgumentError(`publish has no option ${first}`);
-  if (exclude !== undefined && !(exclude instanceof Connection)) {
-    throw new WrongTypeError("exclude is a connection");
-  }
-  return {
-    priority: priorityNumber(priority),
-    id: optionalText("id", id),
-    key: optionalText("key", key),
-    ttlMs: optionalWhole("ttlMs", ttlMs, 0, Number.MAX_SAFE_INTEGER),
-    excludePlace: exclude?._place,
-    excludeGeneration: exclude?._generation,
-    snapshot: snapshot === undefined ? undefined : flag("snapshot", snapshot),
-  };
 }
 
 const BOTH = "a server has either handlers, or a loop over batches(): both would take each other's messages";

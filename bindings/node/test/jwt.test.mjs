@@ -31,7 +31,7 @@ test("tokens that are refused, with their codes", () => {
   const token = jwt.encode({ sub: "a", exp: soonS() }, SECRET);
   code("WRONG_SIGNATURE", () => jwt.decode(token, `${SECRET}!`));
   code("EXPIRED", () => jwt.decode(token, SECRET, { now: soonS() + 60 }));
-  code("MISSING_CLAIM", () => jwt.decode(jwt.encode({ sub: "a" }, SECRET), SECRET));
+  code("MISSING_CLAIM", () => jwt.decode(jwt.encode({ sub: "a" }, SECRET, { check: false }), SECRET));
   code("MISSING_CLAIM", () => jwt.decode(token, SECRET, { required: ["sub", "exp", "role"] }));
   code("WRONG_ISSUER", () => jwt.decode(token, SECRET, { issuer: "https://a.example" }));
   code("MALFORMED", () => jwt.decode("a.b", SECRET));
@@ -39,6 +39,23 @@ test("tokens that are refused, with their codes", () => {
   assert.throws(() => jwt.encode("claims", SECRET), WrongTypeError);
   assert.throws(() => jwt.encode({}, "short"), InvalidArgumentError);
   assert.throws(() => new jwt.TokenVerifier(SECRET, { algorithms: ["none"] }), InvalidArgumentError);
+});
+
+test("what a server would refuse is not signed", () => {
+  const signer = new jwt.TokenSigner(SECRET);
+  for (const [claims, words] of [
+    [{ exp: soonS() }, /claim sub is missing/],
+    [{ sub: "", exp: soonS() }, /claim sub is missing/],
+    [{ sub: "a" }, /claim exp is missing/],
+    [{ sub: "a", exp: new Date(0) }, /exp is past/],
+    [{ sub: "a", exp: soonS(), filling: "x".repeat(8192) }, /a server accepts 8192 at most/],
+  ]) {
+    const refused = (error) => error instanceof InvalidArgumentError && words.test(error.message);
+    assert.throws(() => jwt.encode(claims, SECRET), refused);
+    assert.throws(() => signer.encode(claims), refused);
+    assert.equal(signer.encode(claims, { check: false }).split(".").length, 3);
+  }
+  assert.throws(() => jwt.encode({}, SECRET, { check: 1 }), WrongTypeError);
 });
 
 test("keys of every algorithm, by their ids", () => {

@@ -9,6 +9,7 @@
 //! - `log`: the engine's log, for Python's `logging`
 //! - `relay`: the client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
+//! - `signal`: a descriptor that wakes an event loop
 //! - `utilities`: utilities that need no server
 
 mod arguments;
@@ -20,6 +21,7 @@ mod lab;
 mod log;
 mod relay;
 mod server;
+mod signal;
 mod utilities;
 
 use pyo3::prelude::*;
@@ -30,9 +32,7 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::client::{
-        ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, ClientSignal, Ticket,
-    };
+    use crate::client::{ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
     use crate::lab::{
         LatencyRecorder, lab_check_pid, lab_connections_room, lab_cores, lab_counters, lab_judge,
@@ -45,8 +45,11 @@ mod _native {
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]
     use crate::server::{
-        Batch, BatchIterator, Connection, Message, Published, ServerCore, nearest_name,
+        Batch, BatchIterator, Connection, Message, PendingPublish, Published, ServerCore,
+        nearest_name,
     };
+    #[pymodule_export]
+    use crate::signal::ClientSignal;
     #[pymodule_export]
     use crate::utilities::{
         Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, RateVerdict, Sequencer,

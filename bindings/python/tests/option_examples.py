@@ -15,7 +15,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     option["name"]: option for group in TABLE["groups"] for option in group["options"]
 }
 
-KEYS = {"no_auth", "jwt_secret", "jwt_secret_file", "jwt_public_key"}
+KEYS = {
+    "no_auth",
+    "jwt_secret",
+    "jwt_secret_file",
+    "jwt_public_key",
+    "jwt_jwks_file",
+    "jwt_jwks_url",
+}
 OF_TOKENS = {
     "token_grace_s",
     "token_warning_s",
@@ -29,7 +36,11 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEczs0MHjtsk9OPcN2J8jB211HGMqb
 uVw9gwgSili0IDjlEvP2Hawvh0qo6TR+bd68/lSqRfmZxl5vd5Gviu0GvQ==
 -----END PUBLIC KEY-----
 """
+KEY_SET = """{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"2025-01",
+"x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}
+"""
 CONTENTS = {
+    "jwt_jwks_file": KEY_SET,
     "signature_public_key": PUBLIC_KEY,
     "api_keys_file": "backend read,publish 0123456789abcdef\n",
 }

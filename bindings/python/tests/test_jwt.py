@@ -121,14 +121,14 @@ def test_algorithms_choose_among_the_keys() -> None:
 
 
 def test_times_are_checked_with_a_leeway() -> None:
-    token = jwt.encode({"sub": "a", "exp": NOW, "nbf": NOW - 100}, SECRET)
+    token = jwt.encode({"sub": "a", "exp": NOW, "nbf": NOW - 100}, SECRET, check=False)
     assert jwt.decode(token, SECRET, now=NOW + 4)["exp"] == NOW
     assert code_of(token, SECRET, now=NOW + 5) == "EXPIRED"
     assert code_of(token, SECRET, now=NOW, leeway_s=0) == "EXPIRED"
     assert jwt.decode(token, SECRET, now=NOW - 1, leeway_s=0)["sub"] == "a"
     assert jwt.decode(token, SECRET, now=NOW - 105)["sub"] == "a"
     assert code_of(token, SECRET, now=NOW - 106) == "NOT_YET_VALID"
-    assert code_of(jwt.encode({"sub": "a", "exp": 1}, SECRET), SECRET) == "EXPIRED"
+    assert code_of(jwt.encode({"sub": "a", "exp": 1}, SECRET, check=False), SECRET) == "EXPIRED"
 
 
 def test_a_datetime_is_a_time_in_utc() -> None:
@@ -139,7 +139,7 @@ def test_a_datetime_is_a_time_in_utc() -> None:
         "iat": moment.astimezone(timezone.utc).replace(tzinfo=None),
         "nbf": moment,
     }
-    token = jwt.encode(said, SECRET)
+    token = jwt.encode(said, SECRET, check=False)
     seconds = int(moment.timestamp())
     read = jwt.decode(token, SECRET, now=seconds)
     assert read == {"sub": "a", "exp": seconds, "iat": seconds, "nbf": seconds}
@@ -156,11 +156,40 @@ def test_issuer_and_audience() -> None:
 
 
 def test_required_claims() -> None:
-    assert code_of(jwt.encode({"exp": time.time() + 60}, SECRET), SECRET) == "MISSING_CLAIM"
-    assert code_of(jwt.encode({"sub": "", "exp": time.time() + 60}, SECRET), SECRET) == "MISSING_CLAIM"
-    assert code_of(jwt.encode({"sub": "a"}, SECRET), SECRET) == "MISSING_CLAIM"
-    assert jwt.decode(jwt.encode({}, SECRET), SECRET, required=[]) == {}
-    assert code_of(jwt.encode({"jti": None}, SECRET), SECRET, required=["jti", "tenant"]) == "MISSING_CLAIM"
+    assert code_of(jwt.encode({"exp": time.time() + 60}, SECRET, check=False), SECRET) == "MISSING_CLAIM"
+    assert (
+        code_of(jwt.encode({"sub": "", "exp": time.time() + 60}, SECRET, check=False), SECRET)
+        == "MISSING_CLAIM"
+    )
+    assert code_of(jwt.encode({"sub": "a"}, SECRET, check=False), SECRET) == "MISSING_CLAIM"
+    assert jwt.decode(jwt.encode({}, SECRET, check=False), SECRET, required=[]) == {}
+    assert (
+        code_of(jwt.encode({"jti": None}, SECRET, check=False), SECRET, required=["jti", "tenant"])
+        == "MISSING_CLAIM"
+    )
+
+
+def test_what_a_server_would_refuse_is_not_signed() -> None:
+    soon = time.time() + 60
+    signer = jwt.TokenSigner(SECRET)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"exp": soon}, "claim sub is missing"),
+        ({"sub": "", "exp": soon}, "claim sub is missing"),
+        ({"sub": "a"}, "claim exp is missing"),
+        ({"sub": "a", "exp": time.time() - 3600}, "exp is past"),
+        ({"sub": "a", "exp": datetime(2020, 1, 1, tzinfo=timezone.utc)}, "exp is past"),
+        ({"sub": 5, "exp": soon}, "sub and iss have to be text"),
+        ({"sub": "a", "exp": soon, "filling": "x" * 8192}, "a server accepts 8192 at most"),
+    ]
+    for unusable, words in refused:
+        with pytest.raises(InvalidArgumentError, match=words):
+            jwt.encode(unusable, SECRET)
+        with pytest.raises(InvalidArgumentError, match=words):
+            signer.encode(unusable)
+        assert jwt.encode(unusable, SECRET, check=False).count(".") == 2
+        assert signer.encode(unusable, check=False).count(".") == 2
+    later = {"sub": "a", "exp": soon, "nbf": soon - 30}
+    assert code_of(jwt.encode(later, SECRET), SECRET) == "NOT_YET_VALID"
 
 
 def test_what_is_no_token_is_refused() -> None:
@@ -206,7 +235,7 @@ def test_unusable_keys_and_claims() -> None:
         with pytest.raises(WrongTypeError):
             jwt.decode("a.b.c", wrong)
     with pytest.raises(WrongTypeError, match="exp"):
-        jwt.encode({"exp": "tomorrow"}, SECRET)
+        jwt.encode({"exp": "tomorrow"}, SECRET, check=False)
     with pytest.raises(TidewireError):
         jwt.encode({"sub": object()}, SECRET)
 

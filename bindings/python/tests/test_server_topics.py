@@ -142,11 +142,14 @@ def test_history_positions_and_duplicates(serve) -> None:
     assert "duplicate" in repr(again)
     assert server.publish_many("news", [2, 3], type="n") == 2
     page = server.history("news")
-    assert [kept["p"] for kept in page["publications"]] == [2, 3]
-    assert (page["epoch"], page["offset"], page["oldest"], page["more"]) == (first.epoch, 3, 2, False)
-    assert [kept["p"] for kept in server.history("news", limit=1, newest_first=True)["publications"]] == [3]
+    assert [kept.payload for kept in page.publications] == [2, 3]
+    assert (page.position, page.oldest, page.more) == ((first.epoch, 3), 2, False)
+    last = server.history("news", limit=1, newest_first=True)
+    assert [kept.payload for kept in last.publications] == [3]
+    assert last.more
     assert server.publish("plain", 1).offset is None
-    assert server.history("plain")["publications"] == []
+    nothing = server.history("plain")
+    assert (nothing.publications, nothing.position, nothing.oldest) == ([], None, None)
     with PlainClient(server.url) as client:
         position = {"news": {"epoch": first.epoch, "offset": 2}}
         answer = client.subscribe("news", recover=True, recovery=position)
@@ -155,16 +158,36 @@ def test_history_positions_and_duplicates(serve) -> None:
     assert server.forget_history("news")
 
 
+def test_kept_publications_are_typed_and_still_mappings(serve) -> None:
+    server = serve(history={"news": 10})
+    server.publish("news", {"n": 1}, type="article", id="one")
+    server.publish("news", {"n": 2}, type="state", snapshot=True)
+    page = server.history("news")
+    assert set(page) == {"epoch", "offset", "oldest", "publications", "more"}
+    assert (page["offset"], page["publications"][0]["p"]) == (2, {"n": 1})
+    article, state = page.publications
+    assert (article.type, article.topic, article.id, article.category) == ("article", "news", "one", "update")
+    assert (article.position, article["o"]) == ((page.epoch, 1), 1)
+    assert (state.id, state.category, state.payload) == (None, "snapshot", {"n": 2})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        page.offset = 5
+    with pytest.raises(KeyError, match="position"):
+        page["position"]
+    assert "n': 2" in repr(page)
+
+
 def test_presence(serve, secret) -> None:
     server = serve(presence=["rooms.*"], jwt_secret=secret)
     with PlainClient(server.url, sign(secret, sub="ann")) as client:
         client.subscribe("rooms.1", presence={"mood": "good"})
-        assert server.presence("rooms.1") == {
+        present = server.presence("rooms.1")
+        assert present.members == [tidewire.PresentUser("ann", 1, {"mood": "good"})]
+        assert present == {
             "users": 1,
             "connections": 1,
             "members": [{"user": "ann", "connections": 1, "data": {"mood": "good"}}],
         }
-    until(lambda: server.presence("rooms.1")["users"] == 0)
+    until(lambda: server.presence("rooms.1").users == 0)
 
 
 def test_users_and_connections(serve, secret) -> None:
@@ -182,10 +205,11 @@ def test_users_and_connections(serve, secret) -> None:
         assert [each.until("raw")["t"] for each in (ann, bob)] == ["raw"] * 2
         server.subscribe_user("ann", "a")
         connections["bob"].subscribe("b")
-        until(lambda: [info["topic"] for info in server.list_topics()] == ["a", "b"])
-        assert [info["user"] for info in server.list_connections(topic="b")] == ["bob"]
+        until(lambda: [info.topic for info in server.list_topics()] == ["a", "b"])
+        assert [info.user for info in server.list_connections(topic="b")] == ["bob"]
         (info,) = server.list_connections(user="ann")
-        assert info["connection"] == connections["ann"].id
+        assert (info.connection, info.user, info.topics) == (connections["ann"].id, "ann", 1)
+        assert (info["connection"], info.format) == (connections["ann"].id, "json")
         server.publish("a", 5, type="five", exclude=connections["ann"])
         server.publish("a", 6, type="six")
         assert ann.until("six")["p"] == 6

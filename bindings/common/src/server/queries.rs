@@ -31,6 +31,7 @@ pub fn list_connections(
         topic,
         after: after.map_err(Failure::argument)?,
         limit,
+        ..ConnectionQuery::default()
     };
     written(handle.list_connections(&query)?.items)
 }
@@ -69,9 +70,11 @@ pub fn history(handle: &Handle, topic: &str, query: HistoryQuery) -> Result<Valu
 }
 
 /// The presence of a topic: the number of users and of connections, and at most `limit` members.
-#[must_use]
-pub fn presence(handle: &Handle, topic: &str, limit: usize) -> Value {
-    let present = handle.presence(topic, limit);
+///
+/// # Errors
+/// The broker that servers share does not answer.
+pub fn presence(handle: &Handle, topic: &str, limit: usize) -> Result<Value, Failure> {
+    let present = handle.presence(topic, limit)?;
     let members = present.members.iter().map(|member| {
         let data = member.data.as_deref().map(serde_json::from_str::<Value>);
         json!({
@@ -80,11 +83,11 @@ pub fn presence(handle: &Handle, topic: &str, limit: usize) -> Value {
             "data": data.and_then(Result::ok),
         })
     });
-    json!({
+    Ok(json!({
         "users": present.users,
         "connections": present.connections,
         "members": members.collect::<Vec<_>>(),
-    })
+    }))
 }
 
 fn written(found: impl Serialize) -> Result<Value, Failure> {

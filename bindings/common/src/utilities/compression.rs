@@ -32,16 +32,16 @@ pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 impl Scratch {
-    /// What the last method has made.
+    /// The output of the last call.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         &self.out
     }
 
-    /// Makes the zlib stream of `data`. `level` is 0 (stored) to 9 (smallest). With a prefix it begins with `C:`.
+    /// Compresses `data` to a zlib stream. `level` is 0 (stored) to 9 (smallest). With a prefix it begins with `C:`.
     ///
     /// # Errors
-    /// The level is none.
+    /// There is no such level.
     pub fn compress(&mut self, data: &[u8], level: u64, has_prefix: bool) -> Result<(), Failure> {
         let level = match level {
             level @ 0..=9 => level as u32,
@@ -60,10 +60,10 @@ impl Scratch {
         Ok(())
     }
 
-    /// Makes what a zlib stream holds, with or without `C:` before it.
+    /// Decompresses a zlib stream, with or without `C:` before it.
     ///
     /// # Errors
-    /// The stream holds more than `bytes_max` bytes, ends too early, or is none.
+    /// The stream holds more than `bytes_max` bytes, ends too early, or is not zlib.
     pub fn decompress(&mut self, data: &[u8], bytes_max: usize) -> Result<(), Failure> {
         // No zlib stream begins with these two bytes: they would name a method that there is not.
         let stream = data.strip_prefix(ZLIB_PREFIX).unwrap_or(data);
@@ -71,10 +71,10 @@ impl Scratch {
         Ok(inflater.inflate(stream, out, bytes_max)?)
     }
 
-    /// Makes the MessagePack of JSON text. With a prefix it begins with `M:`.
+    /// Converts JSON text to MessagePack. With a prefix it begins with `M:`.
     ///
     /// # Errors
-    /// The text is no JSON.
+    /// The text is not valid JSON.
     pub fn json_to_msgpack(&mut self, json: &[u8], has_prefix: bool) -> Result<(), Failure> {
         let out = &mut self.out;
         if has_prefix {
@@ -83,10 +83,10 @@ impl Scratch {
         Ok(json_to_msgpack(json, out)?)
     }
 
-    /// Makes the JSON text of MessagePack, with or without `M:` before it.
+    /// Converts MessagePack to JSON text, with or without `M:` before it.
     ///
     /// # Errors
-    /// The bytes are no MessagePack.
+    /// The bytes are not valid MessagePack.
     pub fn msgpack_to_json(&mut self, data: &[u8]) -> Result<(), Failure> {
         // Nothing without the prefix begins so: it would be a number with something after it.
         let data = data.strip_prefix(MESSAGEPACK_PREFIX).unwrap_or(data);

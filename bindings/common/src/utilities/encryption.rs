@@ -12,14 +12,14 @@ use tidewire_wire::uuid::Uuid;
 
 pub use tidewire_wire::secure::IdentityKey;
 
-/// The keys of one side, for one agreement.
+/// The key pair of one side. It agrees once.
 pub struct KeyPair {
     public_key: [u8; PUBLIC_KEY_BYTES],
     pair: Mutex<Option<ExchangeKeyPair>>,
 }
 
 impl KeyPair {
-    /// Fresh keys.
+    /// Generates a key pair.
     ///
     /// # Errors
     /// The operating system has no random bytes.
@@ -33,10 +33,10 @@ impl KeyPair {
         Err(Failure::cryptography("no random seed makes a key"))
     }
 
-    /// The keys whose private half is `seed`, for tests: keys that are used must be [generated](Self::generate).
+    /// Makes the key pair with the private key `seed`. For tests only: others call [`generate`](Self::generate).
     ///
     /// # Errors
-    /// The seed is no key.
+    /// The seed is not a valid private key.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, Failure> {
         let pair = ExchangeKeyPair::from_seed(seed)
             .map_err(|_| Failure::cryptography("the seed is no private key of P-256"))?;
@@ -46,7 +46,7 @@ impl KeyPair {
         })
     }
 
-    /// What the other side needs: an uncompressed point.
+    /// The public key, as an uncompressed point of 65 bytes. The other side needs it.
     #[must_use]
     pub fn public_key(&self) -> &[u8; PUBLIC_KEY_BYTES] {
         &self.public_key
@@ -56,7 +56,7 @@ impl KeyPair {
     /// agreement.
     ///
     /// # Errors
-    /// The key of the other side, the session or the version is none, or the pair has agreed before.
+    /// The public key, the session or the version is invalid, or this pair has agreed before.
     pub fn accept(
         &self,
         peer_public_key: &[u8],
@@ -107,7 +107,7 @@ impl KeyPair {
     }
 }
 
-/// What both sides seal and open with once they have agreed.
+/// The cipher of both sides after the agreement: it encrypts and decrypts messages.
 pub struct SessionCipher {
     cipher: Mutex<WireCipher>,
     proof: Option<Vec<u8>>,
@@ -125,17 +125,17 @@ impl SessionCipher {
         }
     }
 
-    /// `plain`, encrypted: 30 bytes more.
+    /// Encrypts `plain`. The result is 30 bytes longer.
     ///
     /// # Errors
-    /// The key is used up.
+    /// The key has encrypted as many messages as it may.
     pub fn seal(&self, plain: &[u8]) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::with_capacity(plain.len() + SEALED_OVERHEAD_BYTES);
         self.cipher().seal(plain, &mut out)?;
         Ok(out)
     }
 
-    /// What a sealed message of the other side holds.
+    /// Decrypts a message of the other side.
     ///
     /// # Errors
     /// The message was changed, repeated or moved, or is not encrypted with this key.
@@ -145,13 +145,13 @@ impl SessionCipher {
         Ok(out)
     }
 
-    /// 1 or 2, as agreed.
+    /// The version that both sides agreed on: 1 or 2.
     #[must_use]
     pub fn version(&self) -> u8 {
         self.cipher().version().number()
     }
 
-    /// What [`KeyPair::finish`] takes as `proof`, if [`KeyPair::accept`] was given an identity.
+    /// The proof of this side's identity, which [`KeyPair::finish`] takes; `None` without an identity.
     #[must_use]
     pub fn proof(&self) -> Option<&[u8]> {
         self.proof.as_deref()

@@ -38,7 +38,7 @@ impl<T: AsRef<[u8]>> Envelope<T> {
     /// Reads a message: JSON, or MessagePack behind `M:`.
     ///
     /// # Errors
-    /// It is compressed, encrypted or no envelope, or one of its fields has a wrong type.
+    /// The message is compressed, encrypted or not an envelope, or a field has a wrong type.
     pub fn parse(message: T) -> Result<Self, Failure> {
         let bytes = message.as_ref();
         let text = match identify(bytes) {

@@ -22,7 +22,7 @@ impl Signer {
     /// A signer with a secret of at least 32 bytes, or with the private key of P-256 in PEM text (PKCS#8).
     ///
     /// # Errors
-    /// There is none or both of them, or the key cannot be used.
+    /// Neither or both are given, or the key cannot be used.
     pub fn new(secret: Option<&[u8]>, private_key: Option<&str>) -> Result<Self, Failure> {
         match (secret, private_key) {
             (Some(secret), None) => Ok(Self {
@@ -61,7 +61,7 @@ impl Signer {
         Ok(self.key.sign(version, message, now_s, &*random()?)?)
     }
 
-    /// What a [`Verifier`] takes, if the key is not a secret: an uncompressed point.
+    /// The public key, as an uncompressed point, for a [`Verifier`]. `None` if the key is a secret.
     #[must_use]
     pub fn public_key(&self) -> Option<&[u8; PUBLIC_KEY_BYTES]> {
         self.public_key.as_ref()
@@ -78,7 +78,7 @@ impl Verifier {
     /// A verifier with the secret or the public key of the signer. It remembers at most `nonces_max` signatures.
     ///
     /// # Errors
-    /// There is none or both of them, or the key cannot be used.
+    /// Neither or both are given, or the key cannot be used.
     pub fn new(
         secret: Option<&[u8]>,
         public_key: Option<&[u8]>,

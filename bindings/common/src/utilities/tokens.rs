@@ -8,7 +8,7 @@ use std::fmt;
 use tidewire_engine::auth::{
     AuthKey, ClaimRules, KeyMaterial, TokenError, Verifier as EngineVerifier,
 };
-use tidewire_engine::token::{SigningKey, sign_text};
+use tidewire_engine::token::{SigningKey, check_claims, check_length, sign_text};
 
 /// The key in a secret or in PEM text. Without an algorithm it is for the only one that it can be for.
 ///
@@ -64,6 +64,17 @@ impl TokenSigner {
     /// The claims are no object.
     pub fn encode(&self, claims: &str) -> Result<String, Failure> {
         Ok(sign_text(claims, &self.key, self.key_id.as_deref())?)
+    }
+
+    /// [`encode`](Self::encode) for a token that a server accepts at the time `now_s`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// A server would not accept the token: `sub` or `exp` is missing, `exp` is past, or it is too long.
+    pub fn encode_checked(&self, claims: &str, now_s: u64) -> Result<String, Failure> {
+        check_claims(claims, now_s).map_err(Failure::argument)?;
+        let token = self.encode(claims)?;
+        check_length(&token).map_err(Failure::argument)?;
+        Ok(token)
     }
 
     /// `HS256`, `RS256`, `ES256` or `EdDSA`.

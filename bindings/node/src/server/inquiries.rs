@@ -82,12 +82,12 @@ impl NativeServer {
     #[napi]
     pub fn presence(&self, topic: String, limit: u32) -> napi::Result<String> {
         let present = queries::presence(self.handle()?, &topic, limit as usize);
-        Ok(present.to_string())
+        Ok(present.map_err(Failure::from)?.to_string())
     }
 }
 
 /// JSON text whose names of fields are in camelCase.
-fn written(value: &Value) -> String {
+pub(super) fn written(value: &Value) -> String {
     renamed(value).to_string()
 }
 

@@ -2,12 +2,14 @@
 //!
 //! - `inbox`: what is received, as rows of numbers and bytes in a buffer of JavaScript
 //! - `inquiries`: what the application asks of the running server
+//! - `later`: what a broker answers later, as promises
 //! - `outbox`: what JavaScript sends in batches
 //! - `publishing`: what JavaScript sends at once
 //! - `tables`: connections and requests under small numbers
 
 mod inbox;
 mod inquiries;
+mod later;
 mod outbox;
 mod publishing;
 mod tables;

@@ -38,7 +38,7 @@ struct Access {
 }
 
 /// The offset, the epoch and whether it is a duplicate.
-type Published = (Option<f64>, Option<String>, bool);
+pub type Published = (Option<f64>, Option<String>, bool);
 
 #[napi]
 impl NativeServer {
@@ -56,47 +56,7 @@ impl NativeServer {
             new = self.with_options(new, options)?;
         }
         let published = self.handle()?.publish(&topic, &new);
-        let published = published.map_err(Failure::from)?;
-        let position = published.position;
-        Ok((
-            position.map(|position| position.offset as f64),
-            position.map(|position| position.epoch_hex()),
-            published.is_duplicate,
-        ))
-    }
-
-    /// Publishes payloads to one topic, in their order: each is its length as a number of 32 bits and its text. Gives
-    /// where it stopped because the server has not caught up, or the end, and how many were new.
-    #[napi]
-    pub fn publish_many(
-        &self,
-        topic: String,
-        name: String,
-        priority_number: u32,
-        payloads: BufferSlice<'_>,
-        at: u32,
-        end: u32,
-    ) -> napi::Result<(u32, u32)> {
-        let handle = self.handle()?;
-        let priority = priority(priority_number)?;
-        let mut at = at as usize;
-        let end = end as usize;
-        let mut published = 0;
-        while at < end {
-            let payload = payloads.get(at..end).and_then(sized);
-            let payload = payload.ok_or_else(|| argument("the payloads are damaged"))?;
-            let mut new = NewPublication::new(name.as_str(), text_of(payload)?);
-            if let Some(priority) = priority {
-                new = new.with_priority(priority);
-            }
-            match handle.publish(&topic, &new) {
-                Ok(one) => published += u32::from(!one.is_duplicate),
-                Err(PublishError::Busy) => break,
-                Err(error) => return Err(Failure::from(error).into()),
-            }
-            at += 4 + payload.len();
-        }
-        Ok((at as u32, published))
+        Ok(shown(&published.map_err(Failure::from)?))
     }
 
     /// Sends to every connection of a user.
@@ -291,7 +251,7 @@ impl NativeServer {
         Ok(self.handle()?.close_with(connection, code, reason)?)
     }
 
-    fn with_options(
+    pub(super) fn with_options(
         &self,
         mut new: NewPublication,
         options: NewPublicationOptions,
@@ -342,13 +302,85 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(bytes).map_err(invalid_message)
 }
 
+/// A result as JavaScript receives it.
+pub(super) fn shown(published: &tidewire_engine::Published) -> Published {
+    let position = published.position;
+    (
+        position.map(|position| position.offset as f64),
+        position.map(|position| position.epoch_hex()),
+        published.is_duplicate,
+    )
+}
+
+/// Payloads for one topic: each is its length as a number of 32 bits and its text.
+pub(super) struct PackedPayloads<'a> {
+    name: String,
+    priority: Option<Priority>,
+    bytes: &'a [u8],
+    at: usize,
+    /// The length of the first one.
+    length: usize,
+}
+
+impl<'a> PackedPayloads<'a> {
+    pub(super) fn new(
+        name: String,
+        priority_number: u32,
+        bytes: &'a [u8],
+        at: u32,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            name,
+            priority: priority(priority_number)?,
+            bytes,
+            at: at as usize,
+            length: 0,
+        })
+    }
+
+    /// Where the first one begins.
+    pub(super) fn at(&self) -> u32 {
+        self.at as u32
+    }
+
+    /// The first one as a publication; `None` if all are published.
+    pub(super) fn first(&mut self) -> Result<Option<NewPublication>, Failure> {
+        if self.at >= self.bytes.len() {
+            return Ok(None);
+        }
+        let payload = self.bytes.get(self.at..).and_then(sized);
+        let payload = payload.ok_or_else(|| argument("the payloads are damaged"))?;
+        self.length = payload.len();
+        let new = NewPublication::new(self.name.as_str(), text_of(payload)?);
+        Ok(Some(match self.priority {
+            Some(priority) => new.with_priority(priority),
+            None => new,
+        }))
+    }
+
+    /// Goes on to the next one, and gives whether the first was new; `None` if the server has not caught up.
+    pub(super) fn published(
+        &mut self,
+        result: Result<tidewire_engine::Published, PublishError>,
+    ) -> Result<Option<bool>, Failure> {
+        match result {
+            Ok(published) => {
+                self.at += 4 + self.length;
+                Ok(Some(!published.is_duplicate))
+            }
+            Err(PublishError::Busy) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// The first of several texts, each after its length as a number of 32 bits.
 fn sized(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.get(..u32::from_le_bytes(*length) as usize)
 }
 
-fn close_code(code: u32) -> Result<CloseCode, Failure> {
+pub(super) fn close_code(code: u32) -> Result<CloseCode, Failure> {
     let known = u16::try_from(code).ok().and_then(CloseCode::from_wire);
     known.ok_or_else(|| {
         argument(format!(

@@ -54,10 +54,14 @@ impl NativeTokenSigner {
         Ok(Self { signer })
     }
 
-    /// The token with these claims, a JSON object.
+    /// The token with these claims, a JSON object; with a time in seconds since 1970 only one that a server accepts then.
     #[napi]
-    pub fn encode(&self, claims: String) -> napi::Result<String> {
-        Ok(self.signer.encode(&claims).map_err(Failure::from)?)
+    pub fn encode(&self, claims: String, checked_at_s: Option<f64>) -> napi::Result<String> {
+        let token = match checked_at_s {
+            Some(now_s) => self.signer.encode_checked(&claims, now_s as u64),
+            None => self.signer.encode(&claims),
+        };
+        Ok(token.map_err(Failure::from)?)
     }
 }
 

@@ -34,6 +34,11 @@ const server = new Server(options);
 server.on("chat", (message: Message) =>
   message.connection.send({ text: message.text }, { type: "chat", priority: 8 }),
 );
+const placed: number | undefined = (await server.promises.publish("a.b", 1, { key: "k" })).offset;
+const free: boolean = await server.whenFree(() => server.promises.forgetHistory("a.b"));
+console.log(placed, free);
+// @ts-expect-error A publication has no option of this name.
+await server.promises.publish("a.b", 1, { ttl: 5 });
 server.handle("sum", async ({ payload }) => {
   if (!Array.isArray(payload)) throw new CallError("an array is needed", { code: "NO_ARRAY" });
   return payload.length;

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import jwt, sync
+from . import _completion, errors, jwt, sync
 from ._client import Client, connect
 from ._client_results import (
     EndpointHealth,
@@ -26,6 +26,14 @@ from ._native import Batch, ClientBatch, ClientMessage, Connection, Message, Pub
 from ._native import version as __version__
 from ._options import ServerOptions, TopicRule
 from ._server import Server
+from ._server_results import (
+    ConnectionInfo,
+    PresentUser,
+    PresentUsers,
+    TopicHistory,
+    TopicInfo,
+    TopicPublication,
+)
 from ._utilities import *  # noqa: F403
 from ._utilities import __all__ as _utilities
 from .errors import *  # noqa: F403
@@ -38,6 +46,7 @@ __all__ = [
     "ClientMessage",
     "ClientOptions",
     "Connection",
+    "ConnectionInfo",
     "EndpointHealth",
     "HandlerStatistics",
     "HistoryPage",
@@ -45,6 +54,8 @@ __all__ = [
     "LoadResult",
     "Member",
     "Message",
+    "PresentUser",
+    "PresentUsers",
     "PublishResult",
     "Published",
     "Quality",
@@ -53,14 +64,22 @@ __all__ = [
     "Server",
     "ServerOptions",
     "Subscription",
+    "TopicHistory",
+    "TopicInfo",
     "TopicPosition",
     "TopicPresence",
+    "TopicPublication",
     "TopicRule",
     "__version__",
     "connect",
+    "errors",
     "jwt",
     "load",
     "sync",
     *_errors,
     *_utilities,
 ]
+
+
+def __dir__() -> list[str]:
+    return _completion.names(__all__, globals())

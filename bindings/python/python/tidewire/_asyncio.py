@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._dispatch import Dispatcher
 from ._handlers import Function, Handlers, HandlerStatistics
-from ._native import ServerCore
+from ._server_answers import until_free
+from ._server_async import AsyncCalls
 from ._server_waker import ServerWaker
-from .errors import BusyError, InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
+from .errors import InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,11 +28,8 @@ logger = logging.getLogger("tidewire")
 F = TypeVar("F", bound=Function)
 R = TypeVar("R")
 
-BUSY_PAUSE_MIN_S = 0.0005
-BUSY_PAUSE_MAX_S = 0.02
 
-
-class AsyncServer(ServerCore):
+class AsyncServer(AsyncCalls):
     """The methods of a server for an event loop."""
 
     _handlers_made: Handlers | None = None
@@ -227,7 +225,8 @@ class AsyncServer(ServerCore):
     async def when_free(
         self, function: Callable[..., R], *arguments: Any, wait_ms: int = 1_000, **keywords: Any
     ) -> R:
-        """Calls `publish`, `send` or another method that may raise `BusyError`, and retries without blocking the loop.
+        """Calls `send` or another method that may raise `BusyError`, and retries without blocking the loop. For
+        `publish`, which may wait for a broker as well, there is `async_publish`.
 
         Args:
             function: A method of the server or of a connection that takes `wait_ms`.
@@ -235,21 +234,16 @@ class AsyncServer(ServerCore):
             wait_ms: For how long it is tried again.
 
         Example:
-            await server.when_free(server.publish, "orders", payload, type="order_created")
+            await server.when_free(server.send_to_user, "user-1", payload, type="order_created")
 
         Raises:
             BusyError: The server has not caught up in that time; nothing was done.
         """
-        until = asyncio.get_running_loop().time() + wait_ms / 1000
-        pause_s = BUSY_PAUSE_MIN_S
-        while True:
-            try:
-                return function(*arguments, wait_ms=0, **keywords)
-            except BusyError:
-                if asyncio.get_running_loop().time() >= until:
-                    raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, BUSY_PAUSE_MAX_S)
+
+        async def attempt() -> R:
+            return function(*arguments, wait_ms=0, **keywords)
+
+        return await until_free(attempt, wait_ms)
 
     async def __aenter__(self) -> Self:
         if self.state == "new":

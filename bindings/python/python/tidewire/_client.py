@@ -60,7 +60,7 @@ class Client(BaseClient):
         self._waker.attach()
         if self._wait:
             try:
-                await self._done(self._core.connected())
+                await self._done(self._core.first_connected())
             except BaseException:
                 self._abandon()
                 raise
@@ -91,7 +91,9 @@ class Client(BaseClient):
         """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         await self._done(self._core.connected())
 
-    async def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
+    async def send(
+        self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5
+    ) -> None:
         """Sends a message to the server's application; waits only while the outbox is full.
 
         It is delivered at most once: a message in flight may be lost with its connection.
@@ -111,7 +113,12 @@ class Client(BaseClient):
                 await self._done(self._core.room())
 
     async def send_acknowledged(
-        self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
+        self,
+        payload: Any = None,
+        *,
+        type: str = "message",
+        priority: results.Priority = 5,
+        ttl_ms: int | None = None,
     ) -> None:
         """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
         The server accepts each message once."""
@@ -126,7 +133,7 @@ class Client(BaseClient):
         *,
         type: str = "message",
         topic: str | None = None,
-        priority: int = 5,
+        priority: results.Priority = 5,
         ttl_ms: int | None = None,
         key: str | None = None,
     ) -> None:
@@ -159,7 +166,7 @@ class Client(BaseClient):
         acknowledge: bool = False,
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
-        overload: str | None = None,
+        overload: results.Overload | None = None,
     ) -> results.Subscription:
         """Subscribes to topics and patterns such as `orders.*`.
 
@@ -207,7 +214,7 @@ class Client(BaseClient):
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
-        priority: int | None = None,
+        priority: results.Priority | None = None,
         exclude_self: bool = False,
         snapshot: bool = False,
     ) -> results.PublishResult:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _client_results as results
 from ._client_options import Url, split_options
+from ._completion import PublicNames
 from ._native import ClientCore, ClientMessage
 from ._refusals import HANDLER_ERROR, Refusal, log_error, refusal_of
 from .errors import ConnectionClosedError, InvalidArgumentError, TidewireError, WrongTypeError
@@ -52,7 +53,7 @@ QUIET = ("connected", "presence_join", "presence_leave", "presence_update", "rat
 """Those that are no reason for a warning if nobody handles them."""
 
 
-class BaseClient:
+class BaseClient(PublicNames):
     """A client's handlers and what is known of it."""
 
     def __init__(self, url: Url, **options: Unpack[ClientOptions]) -> None:
@@ -76,7 +77,7 @@ class BaseClient:
         """Bytes that wait to be sent."""
         return self._core.waiting_bytes
 
-    def try_send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
+    def try_send(self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5) -> None:
         """`send` that does not wait.
 
         Raises:
@@ -191,7 +192,7 @@ class BaseClient:
         acknowledge: bool = False,
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
-        overload: str | None = None,
+        overload: results.Overload | None = None,
     ) -> Ticket:
         options = {
             "recover": recover,
@@ -278,7 +279,7 @@ def publication(
     id: str | None,
     key: str | None,
     ttl_ms: int | None,
-    priority: int | None,
+    priority: results.Priority | None,
     exclude_self: bool,
     snapshot: bool,
 ) -> dict[str, Any]:

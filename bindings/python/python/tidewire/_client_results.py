@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import SubscriptionError
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
 Position = tuple[str, int]
 """A position in the history of a topic: its epoch, 8 hex digits, and the offset."""
+
+
+Priority = Literal[1, 3, 5, 8, 10]
+"""A priority of messages: 1 (background), 3, 5 (normal), 8 or 10 (critical)."""
+
+Overload = Literal["disconnect", "conflate", "drop_oldest"]
+"""What becomes of the publications of a subscription that are not read in time."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ class EndpointHealth:
     url: str
     score: int = 100
     connect_ms: float | None = None
-    breaker: str = "closed"
+    breaker: Literal["closed", "open", "halfopen"] = "closed"
 
 
 @dataclass(frozen=True)

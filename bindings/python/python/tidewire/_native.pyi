@@ -144,6 +144,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None: ...
 # --- The server -------------------------------------------------------------------------------------------------
 
 _Data = str | bytes | bytearray | memoryview
+_Priority = Literal[1, 3, 5, 8, 10]
 _Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect"]
 
 @disjoint_base
@@ -160,7 +161,7 @@ class ServerCore:
     def stop(self) -> None: ...
     def drain(self, timeout_ms: int = 10000) -> int: ...
     def admit(self, admitting: bool) -> None: ...
-    def abandon(self) -> None: ...
+    def _abandon(self) -> None: ...
     @property
     def state(self) -> Literal["new", "running", "stopped"]: ...
     @property
@@ -181,7 +182,7 @@ class ServerCore:
         payload: Any,
         *,
         type: str = "message",
-        priority: int | None = None,
+        priority: _Priority | None = None,
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
@@ -189,13 +190,27 @@ class ServerCore:
         snapshot: bool = False,
         wait_ms: int = 1000,
     ) -> Published: ...
+    def _publish_start(
+        self,
+        signal: ClientSignal,
+        topic: str,
+        payload: Any,
+        *,
+        type: str = "message",
+        priority: _Priority | None = None,
+        id: str | None = None,
+        key: str | None = None,
+        ttl_ms: int | None = None,
+        exclude: Connection | None = None,
+        snapshot: bool = False,
+    ) -> Published | PendingPublish: ...
     def publish_many(
         self,
         topic: str,
         payloads: Iterable[Any],
         *,
         type: str = "message",
-        priority: int | None = None,
+        priority: _Priority | None = None,
         wait_ms: int = 1000,
     ) -> int: ...
     def send_to_user(
@@ -204,11 +219,11 @@ class ServerCore:
         payload: Any,
         *,
         type: str = "message",
-        priority: int | None = None,
+        priority: _Priority | None = None,
         wait_ms: int = 1000,
     ) -> None: ...
     def broadcast(
-        self, payload: Any, *, type: str = "message", priority: int | None = None, wait_ms: int = 1000
+        self, payload: Any, *, type: str = "message", priority: _Priority | None = None, wait_ms: int = 1000
     ) -> None: ...
     def broadcast_raw(self, data: _Data | Message, *, wait_ms: int = 1000) -> None: ...
     def send_raw_many(
@@ -221,7 +236,7 @@ class ServerCore:
     @property
     def connections(self) -> int: ...
     def statistics(self) -> dict[str, int]: ...
-    def list_connections(
+    def _list_connections(
         self,
         *,
         user: str | None = None,
@@ -229,14 +244,14 @@ class ServerCore:
         after: str | None = None,
         limit: int = 1000,
     ) -> list[dict[str, Any]]: ...
-    def list_topics(
+    def _list_topics(
         self, *, prefix: str = "", after: str | None = None, limit: int = 1000
     ) -> list[dict[str, Any]]: ...
-    def history(
+    def _history(
         self, topic: str, *, since: int | None = None, limit: int = 100, newest_first: bool = False
     ) -> dict[str, Any]: ...
     def forget_history(self, topic: str) -> bool: ...
-    def presence(self, topic: str, *, limit: int = 1000) -> dict[str, Any]: ...
+    def _presence(self, topic: str, *, limit: int = 1000) -> dict[str, Any]: ...
 
 @final
 class Batch:
@@ -296,7 +311,7 @@ class Connection:
     @property
     def address(self) -> tuple[str, int] | None: ...
     def send(
-        self, payload: Any, *, type: str = "message", priority: int | None = None, wait_ms: int = 1000
+        self, payload: Any, *, type: str = "message", priority: _Priority | None = None, wait_ms: int = 1000
     ) -> None: ...
     def send_raw(self, data: _Data | Message, *, wait_ms: int = 1000) -> None: ...
     def close(self, code: int = 1000, reason: str = "") -> None: ...
@@ -328,6 +343,14 @@ class Published:
     def epoch(self) -> str | None: ...
     @property
     def duplicate(self) -> bool: ...
+
+@final
+class PendingPublish:
+    """A publication whose result comes later."""
+
+    @property
+    def number(self) -> int: ...
+    def take(self) -> Published: ...
 
 # --- The client -------------------------------------------------------------------------------------------------
 
@@ -394,8 +417,9 @@ class ClientBatchIterator(Iterator[ClientMessage]):
 
 @final
 class ClientSignal:
-    """A descriptor that is readable when something happened to a client."""
+    """A descriptor that is readable when something happened."""
 
+    def __new__(cls) -> Self: ...
     def fileno(self) -> int: ...
     def clear(self) -> list[int]: ...
 
@@ -424,10 +448,11 @@ class ClientCore:
     def reason(self) -> BaseException | None: ...
     @property
     def state(self) -> Literal["new", "connecting", "connected", "waiting", "closed"]: ...
-    def try_send(self, type: str, payload: Any, priority: int = 5) -> None: ...
+    def try_send(self, type: str, payload: Any, priority: _Priority = 5) -> None: ...
     def try_send_raw(self, message: str | bytes | bytearray | memoryview) -> None: ...
     def room(self) -> Ticket: ...
     def connected(self) -> Ticket: ...
+    def first_connected(self) -> Ticket: ...
     def close(self, code: int, reason: str) -> Ticket: ...
     def enqueue(
         self,
@@ -435,7 +460,7 @@ class ClientCore:
         type: str,
         payload: Any,
         *,
-        priority: int,
+        priority: _Priority,
         ttl_ms: int | None,
         key: str | None,
         acknowledged: bool,
@@ -453,7 +478,9 @@ class ClientCore:
     def acknowledge(self, messages: Iterable[ClientMessage]) -> Ticket: ...
     def ping(self) -> Ticket: ...
     def quality_figures(self) -> tuple[float, float, float, int, int]: ...
-    def endpoint_figures(self) -> list[tuple[str, int, float | None, str]]: ...
+    def endpoint_figures(
+        self,
+    ) -> list[tuple[str, int, float | None, Literal["closed", "open", "halfopen"]]]: ...
     def queue_figures(self) -> tuple[int, int]: ...
     @property
     def waiting_bytes(self) -> int: ...

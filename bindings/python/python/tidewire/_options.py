@@ -27,7 +27,7 @@ class TopicRule(TypedDict, total=False):
     presence: bool
     #: The priority of publications: 1, 3, 5, 8 or 10. The highest one is sent first to a client
     #: that lags. Default: 5.
-    priority: int
+    priority: Literal[1, 3, 5, 8, 10]
     #: What happens to a lagging subscription that does not choose a policy itself. Default:
     #: "disconnect".
     overload: Literal["disconnect", "conflate", "drop_oldest"]
@@ -39,8 +39,8 @@ class TopicRule(TypedDict, total=False):
 class ServerOptions(TypedDict, total=False):
     """The options of a server, with the names and units of `tidewire serve`. `None` is the default of each.
 
-    Protocol version 1 needs a key to check tokens with (`jwt_secret`, `jwt_secret_file` or `jwt_public_key`), or
-    `no_auth=True`. Limits hold per connection unless their description says otherwise.
+    Protocol version 1 needs a key to check tokens with (such as `jwt_secret_file`, `jwt_public_key` or
+    `jwt_jwks_url`), or `no_auth=True`. Limits hold per connection unless their description says otherwise.
     """
 
     #: The address where clients connect; port 0 selects a free port. Default: "127.0.0.1:5006".
@@ -50,7 +50,7 @@ class ServerOptions(TypedDict, total=False):
     #: The port to listen on; 0 selects a free port. Instead of `listen`. Default: 5006.
     port: int
     #: The address of the operations listener: /health, /ready, /metrics and /stats without
-    #: authentication, and the HTTP API. Default: no operations listener.
+    #: authentication, and the HTTP API and the dashboard. Default: no operations listener.
     ops_listen: str
     #: The key of the HTTP API, at least 16 visible ASCII characters. On the command line other
     #: users of the machine can see it. Default: no HTTP API.
@@ -85,6 +85,17 @@ class ServerOptions(TypedDict, total=False):
     jwt_algorithm: Literal["rs256", "es256", "eddsa"]
     #: Accept only tokens that name this key (`kid`). Default: any key.
     jwt_key_id: str
+    #: A file with the keys of tokens: a JSON Web Key Set (RFC 7517). Default: no file.
+    jwt_jwks_file: Path
+    #: The URL that the keys of tokens are fetched from, a JSON Web Key Set (RFC 7517): `https://`,
+    #: or `http://` of this machine. Default: no URL.
+    jwt_jwks_url: str
+    #: Certificates of the authorities that the server of `jwt_jwks_url` is checked with, PEM.
+    #: Default: the authorities of the web.
+    jwt_jwks_ca_file: Path
+    #: How often the keys of `jwt_jwks_url` are fetched; a token with an unknown key fetches them at
+    #: once, at most every 30 seconds. Default: 300.
+    jwt_jwks_refresh_s: int
     #: During rotation: the previous secret, still accepted. Default: no secret.
     jwt_previous_secret: str
     #: During rotation: a file with the previous secret, still accepted. Default: no file.
@@ -267,8 +278,8 @@ class ServerOptions(TypedDict, total=False):
     history: Mapping[str, int] | Sequence[str]
     #: Topics whose subscribers are told who else is present. Default: none.
     presence: str | Sequence[str]
-    #: What is kept of which topics, in detail; the first rule whose pattern matches a topic
-    #: applies. Default: none.
+    #: How topics are kept and delivered: history, presence, priority, scope and slow subscribers;
+    #: the first rule whose pattern matches a topic applies. Default: none.
     topic_rules: Sequence[TopicRule]
     #: Topics and patterns that one connection may subscribe to. Default: 10000.
     subscriptions_per_connection_max: int
@@ -320,8 +331,9 @@ class ServerOptions(TypedDict, total=False):
     #: `snapshot_request`); otherwise they get what the topics keep. Default: False.
     snapshot_requests: bool
     #: The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
-    #: for TLS, or `unix://`. On the command line other users of the machine can see its password.
-    #: Default: no broker: every topic is this server's own.
+    #: for TLS, `unix://`, or `redis+sentinel://` for the master that sentinels name. On the command
+    #: line other users of the machine can see its password. Default: no broker: every topic is this
+    #: server's own.
     broker: str
     #: Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default: the
     #: authorities of the web.
@@ -334,3 +346,35 @@ class ServerOptions(TypedDict, total=False):
     broker_is_durable: bool
     #: How long publications and subscriptions wait while the broker does not answer. Default: 5000.
     broker_wait_ms: int
+    #: The URL that events are posted to: `http://` or `https://`. Default: no backend.
+    backend: str
+    #: The events that the backend gets: `connect`, `subscribe`, `publish`, `request`, `message`,
+    #: `disconnect`. Default: no events.
+    backend_events: str | Sequence[str]
+    #: The key of the signature of each request (HMAC-SHA256), at least 16 bytes. On the command
+    #: line other users of the machine can see it. Default: requests are not signed.
+    backend_secret: str
+    #: A file with the key of the signature of each request, at least 16 bytes. Default: requests
+    #: are not signed.
+    backend_secret_file: Path
+    #: Certificates of the authorities that an `https://` backend is checked with, PEM. Default: the
+    #: authorities of the web.
+    backend_ca_file: Path
+    #: Connections, subscriptions and publications without a usable answer of the backend: refuse
+    #: them, or allow what the other options allow. Default: "refuse".
+    backend_away: Literal["refuse", "allow"]
+    #: Connections to the backend, each with one request at a time. Default: 16.
+    backend_connections_max: int
+    #: Events that may wait for an answer; further ones are refused. Default: 1024.
+    backend_in_flight_max: int
+    #: The same in bytes. Default: 16777216 (16 MiB).
+    backend_in_flight_bytes_max: int
+    #: How long a connection to the backend may take, with TLS. Default: 1000.
+    backend_connect_timeout_ms: int
+    #: How long an event waits for its answer. Default: 5000.
+    backend_timeout_ms: int
+    #: A connection to the backend without a request is closed after this time; it should be shorter
+    #: than the time of the backend itself. Default: 4000.
+    backend_idle_timeout_ms: int
+    #: The longest answer of the backend. Default: 1048576 (1 MiB).
+    backend_answer_bytes_max: int

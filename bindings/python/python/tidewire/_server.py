@@ -91,7 +91,7 @@ def _stop_all() -> None:
 
 def _abandon_all() -> None:
     for server in list(_servers):
-        server.abandon()
+        server._abandon()
 
 
 _servers: weakref.WeakSet[Server] = weakref.WeakSet()

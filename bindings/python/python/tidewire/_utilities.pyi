@@ -480,8 +480,8 @@ class TokenSigner:
     def __new__(
         cls, key: _Key, *, algorithm: _Algorithm | None = None, key_id: str | None = None
     ) -> TokenSigner: ...
-    def encode(self, claims: Mapping[str, Any]) -> str:
-        """The token with these claims."""
+    def encode(self, claims: Mapping[str, Any], *, check: bool = True) -> str:
+        """The token with these claims; see `encode`."""
 
 @final
 class TokenVerifier:
@@ -505,7 +505,12 @@ class TokenVerifier:
         """
 
 def encode_token(
-    claims: Mapping[str, Any], key: _Key, *, algorithm: _Algorithm | None = None, key_id: str | None = None
+    claims: Mapping[str, Any],
+    key: _Key,
+    *,
+    algorithm: _Algorithm | None = None,
+    key_id: str | None = None,
+    check: bool = True,
 ) -> str:
     """A token with these claims, signed with `key`.
 
@@ -513,9 +518,12 @@ def encode_token(
         claims: `exp`, `nbf` and `iat` may be a `datetime`, in UTC if it has no time zone. Nothing is added.
         key: A secret of at least 32 bytes for HS256, or a private key in PEM, which tells its algorithm.
         key_id: The key's name, `kid` in the token's header.
+        check: Refuse claims that a server would refuse: without `sub` or `exp`, with a wrong type, or with an
+            `exp` that is past; and a token that is too long. `False` signs any claims, such as those of a token
+            that is not for a server.
 
     Raises:
-        InvalidArgumentError: The key is too short, or not of the algorithm's kind.
+        InvalidArgumentError: The key is too short, or not of the algorithm's kind; or `check` refuses the claims.
     """
 
 def decode_token(

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+from ._completion import names
 from ._relay import RelayConnection
 from .errors import StoppedError
 
@@ -28,6 +29,8 @@ except ImportError:  # Only `get_server` needs it.
 
 if TYPE_CHECKING:
     from ._server import Server
+
+__all__ = ["STATE_NAME", "WebSocketEndpoint", "get_server", "lifespan"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -218,3 +221,7 @@ async def _serve(server: Server) -> None:
             server,
             exc_info=True,
         )
+
+
+def __dir__() -> list[str]:
+    return names(__all__, globals())

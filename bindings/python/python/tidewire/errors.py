@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from ._completion import names
+
 if TYPE_CHECKING:
     from ._client_results import Subscription
 
@@ -170,3 +172,7 @@ __all__ = [
     "TokenError",
     "WrongTypeError",
 ]
+
+
+def __dir__() -> list[str]:
+    return names(__all__, globals())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import _client_results as results
 from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
 from ._client_options import Url
+from ._completion import names
 from .errors import BusyError, InvalidArgumentError, StoppedError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Client(BaseClient):
         self._core.start(self._wait)
         if self._wait:
             try:
-                self._core.connected().wait()
+                self._core.first_connected().wait()
             except BaseException:
                 self._abandon()
                 raise
@@ -80,7 +81,7 @@ class Client(BaseClient):
         """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         self._core.connected().wait()
 
-    def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
+    def send(self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5) -> None:
         """Sends a message to the server's application; waits only while the outbox is full.
 
         It is delivered at most once: a message in flight may be lost with its connection.
@@ -100,7 +101,12 @@ class Client(BaseClient):
                 self._core.room().wait()
 
     def send_acknowledged(
-        self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
+        self,
+        payload: Any = None,
+        *,
+        type: str = "message",
+        priority: results.Priority = 5,
+        ttl_ms: int | None = None,
     ) -> None:
         """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
         The server accepts each message once."""
@@ -115,7 +121,7 @@ class Client(BaseClient):
         *,
         type: str = "message",
         topic: str | None = None,
-        priority: int = 5,
+        priority: results.Priority = 5,
         ttl_ms: int | None = None,
         key: str | None = None,
     ) -> None:
@@ -148,7 +154,7 @@ class Client(BaseClient):
         acknowledge: bool = False,
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
-        overload: str | None = None,
+        overload: results.Overload | None = None,
     ) -> results.Subscription:
         """Subscribes to topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
         options.
@@ -183,7 +189,7 @@ class Client(BaseClient):
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
-        priority: int | None = None,
+        priority: results.Priority | None = None,
         exclude_self: bool = False,
         snapshot: bool = False,
     ) -> results.PublishResult:
@@ -329,3 +335,7 @@ class Client(BaseClient):
             self._failed(message, error)
         else:
             self._handled(message, result)
+
+
+def __dir__() -> list[str]:
+    return names(__all__, globals())

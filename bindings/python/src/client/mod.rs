@@ -5,18 +5,16 @@ mod message;
 mod position;
 mod requests;
 mod runtime;
-mod signal;
 
 pub(crate) use answer::Ticket;
 pub(crate) use message::{ClientBatch, ClientBatchIterator, ClientMessage};
-pub(crate) use signal::ClientSignal;
 
 use crate::arguments::{Flag, Str, Whole};
 use crate::errors::{Failure, Fault, stopped};
 use crate::json;
+use crate::signal::{ClientSignal, Signal};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use signal::Signal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::options::{self, Secrets};

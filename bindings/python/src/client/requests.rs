@@ -60,6 +60,16 @@ impl ClientCore {
         })?)
     }
 
+    /// Done when a server has let the client in for the first time; also if that session has ended since.
+    fn first_connected(&self) -> PyResult<Ticket> {
+        let client = self.client()?;
+        Ok(
+            self.spawn(async move { client.first_connected().await }, |()| {
+                TicketAnswer::Nothing
+            })?,
+        )
+    }
+
     /// Done when what waited was sent and the connection is closed.
     fn close(&self, code: Whole, reason: Str) -> PyResult<Ticket> {
         let code = u16::try_from(code.0).map_err(|_| argument("a close code has 16 bits"))?;
@@ -312,6 +322,7 @@ fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {
         window: field(fields, "window")?,
         filter: document(fields, "filter")?,
         overload: overload.map(known).transpose()?,
+        tokens: None,
     })
 }
 

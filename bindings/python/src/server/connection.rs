@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use super::message::Message;
-use super::publishing::{publication, retry};
+use super::publishing::publication;
+use super::waiting::retry;
 use crate::arguments::{Names, Str, Whole, Word};
 use crate::errors::{Failure, argument};
 use crate::json;
@@ -67,7 +68,7 @@ impl Connection {
         let publication = publication(&r#type, payload, priority)?;
         let handle = self.core.handle()?;
         retry(py, wait_ms, || {
-            handle.publish_to_connection(self.peer.connection, &publication)
+            Ok(handle.publish_to_connection(self.peer.connection, &publication))
         })
     }
 
@@ -77,7 +78,7 @@ impl Connection {
         let message = outgoing(data)?;
         let handle = self.core.handle()?;
         retry(py, wait_ms, || {
-            handle.send(self.peer.connection, message.clone())
+            Ok(handle.send(self.peer.connection, message.clone()))
         })
     }
 

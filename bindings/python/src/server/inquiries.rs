@@ -24,7 +24,7 @@ impl ServerCore {
     }
 
     /// Some connections, in the order of their ids: all of a user, or all of a topic, or all.
-    #[pyo3(signature = (*, user = None, topic = None, after = None, limit = Whole(1000)), text_signature = "($self, *, user=None, topic=None, after=None, limit=1000)")]
+    #[pyo3(name = "_list_connections", signature = (*, user = None, topic = None, after = None, limit = Whole(1000)), text_signature = "($self, *, user=None, topic=None, after=None, limit=1000)")]
     fn list_connections<'py>(
         &self,
         py: Python<'py>,
@@ -42,7 +42,7 @@ impl ServerCore {
     }
 
     /// Some topics and patterns that have subscribers, in the order of their names.
-    #[pyo3(signature = (*, prefix = Word::Default(""), after = None, limit = Whole(1000)), text_signature = "($self, *, prefix=\"\", after=None, limit=1000)")]
+    #[pyo3(name = "_list_topics", signature = (*, prefix = Word::Default(""), after = None, limit = Whole(1000)), text_signature = "($self, *, prefix=\"\", after=None, limit=1000)")]
     fn list_topics<'py>(
         &self,
         py: Python<'py>,
@@ -61,7 +61,7 @@ impl ServerCore {
     }
 
     /// The history of a topic: its position, and some of its publications.
-    #[pyo3(signature = (topic, *, since = None, limit = Whole(100), newest_first = Flag(false)), text_signature = "($self, topic, *, since=None, limit=100, newest_first=False)")]
+    #[pyo3(name = "_history", signature = (topic, *, since = None, limit = Whole(100), newest_first = Flag(false)), text_signature = "($self, topic, *, since=None, limit=100, newest_first=False)")]
     fn history<'py>(
         &self,
         py: Python<'py>,
@@ -88,7 +88,7 @@ impl ServerCore {
     }
 
     /// The presence of a topic: the counts, and some of its users.
-    #[pyo3(signature = (topic, *, limit = Whole(1000)), text_signature = "($self, topic, *, limit=1000)")]
+    #[pyo3(name = "_presence", signature = (topic, *, limit = Whole(1000)), text_signature = "($self, topic, *, limit=1000)")]
     fn presence<'py>(
         &self,
         py: Python<'py>,
@@ -97,7 +97,7 @@ impl ServerCore {
     ) -> PyResult<Bound<'py, PyAny>> {
         let handle = self.0.handle()?;
         let present = py.detach(|| queries::presence(handle, &topic, limit.size()));
-        python(py, &present)
+        python(py, &present.map_err(Failure::from)?)
     }
 }
 

@@ -6,11 +6,12 @@ mod core;
 mod inquiries;
 mod message;
 mod publishing;
+mod waiting;
 
 pub(crate) use batch::{Batch, BatchIterator};
 pub(crate) use connection::Connection;
 pub(crate) use message::Message;
-pub(crate) use publishing::Published;
+pub(crate) use waiting::{PendingPublish, Published};
 
 use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
@@ -77,6 +78,7 @@ impl ServerCore {
     }
 
     /// Forgets the server without a word, in a process that was forked from its own.
+    #[pyo3(name = "_abandon")]
     fn abandon(&self) {
         self.0.abandon();
     }

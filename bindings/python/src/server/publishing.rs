@@ -3,26 +3,14 @@
 use super::ServerCore;
 use super::connection::{Connection, close_code, outgoing};
 use super::message::Message;
+use super::waiting::{PendingPublish, Published, retry, settled};
 use crate::arguments::{Flag, Str, Whole, Word};
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
+use crate::signal::ClientSignal;
 use pyo3::prelude::*;
-use std::thread;
-use std::time::{Duration, Instant};
-use tidewire_engine::{
-    ConnectionKey, Handle, NewPublication, Priority, PublishError, Published as Place, SendError,
-};
-
-/// The result of a publication.
-#[pyclass(frozen, get_all, module = "tidewire")]
-pub(crate) struct Published {
-    /// Its number in its topic, from 1; `None` if the topic keeps no history.
-    offset: Option<u64>,
-    /// The life of the topic that the number is of; `None` if the topic keeps no history.
-    epoch: Option<String>,
-    /// Whether it repeats the `id` of one that was published before, and went to nobody.
-    duplicate: bool,
-}
+use tidewire_bindings::server::publishing::{PublishStart, publish};
+use tidewire_engine::{ConnectionKey, Handle, NewPublication, Priority, PublishError};
 
 #[pymethods]
 impl ServerCore {
@@ -46,27 +34,56 @@ impl ServerCore {
         snapshot: Flag,
         wait_ms: Whole,
     ) -> PyResult<Published> {
-        let mut new = publication(&r#type, payload, priority)?;
-        if let Some(id) = id {
-            new = new.with_id(id.into_string());
-        }
-        if let Some(key) = key {
-            new = new.with_key(key.into_string());
-        }
-        if let Some(ttl_ms) = ttl_ms {
-            new = new.with_ttl_ms(ttl_ms.0);
-        }
-        if let Some(connection) = exclude {
-            let connection = connection.cast::<Connection>();
-            let connection = connection.map_err(|_| wrong_type("exclude is a connection"))?;
-            new = new.without(connection.get().peer().connection);
-        }
-        if snapshot.0 {
-            new = new.as_snapshot();
-        }
+        let new = publication(&r#type, payload, priority)?;
+        let options = Options {
+            id,
+            key,
+            ttl_ms,
+            exclude,
+            snapshot,
+        };
+        let new = options.apply(new)?;
         let handle = self.0.handle()?;
-        let place = retry(py, wait_ms, || handle.publish(&topic, &new))?;
+        let place = retry(py, wait_ms, || settled(py, publish(handle, &topic, &new)))?;
         Ok(place.into())
+    }
+
+    /// Publishes to a topic, and gives the result or, if the broker answers later, what `signal` is given for then.
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (signal, topic, payload, *, r#type = Word::Default("message"), priority = None, id = None, key = None, ttl_ms = None, exclude = None, snapshot = Flag(false)), text_signature = "($self, signal, topic, payload, *, type=\"message\", priority=None, id=None, key=None, ttl_ms=None, exclude=None, snapshot=False)")]
+    fn _publish_start<'py>(
+        &self,
+        py: Python<'py>,
+        signal: PyRef<'_, ClientSignal>,
+        topic: Str,
+        payload: &Bound<'_, PyAny>,
+        r#type: Word,
+        priority: Option<Whole>,
+        id: Option<Str>,
+        key: Option<Str>,
+        ttl_ms: Option<Whole>,
+        exclude: Option<Bound<'_, PyAny>>,
+        snapshot: Flag,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let new = publication(&r#type, payload, priority)?;
+        let options = Options {
+            id,
+            key,
+            ttl_ms,
+            exclude,
+            snapshot,
+        };
+        let new = options.apply(new)?;
+        match publish(self.0.handle()?, &topic, &new) {
+            PublishStart::Done(result) => {
+                let place = Published::from(result.map_err(Failure::from)?);
+                Ok(Bound::new(py, place)?.into_any())
+            }
+            PublishStart::Pending(pending) => {
+                let pending = PendingPublish::start(pending, signal.signal());
+                Ok(Bound::new(py, pending)?.into_any())
+            }
+        }
     }
 
     /// Publishes several payloads to one topic, in their order; how many were new.
@@ -90,7 +107,7 @@ impl ServerCore {
         let mut left = new.as_slice();
         // What was published is not published again when there is no room for the rest.
         retry(py, wait_ms, || {
-            publish_in_turn(handle, &topic, &mut left, &mut published)
+            publish_in_turn(py, handle, &topic, &mut left, &mut published)
         })?;
         Ok(published)
     }
@@ -108,7 +125,7 @@ impl ServerCore {
     ) -> PyResult<()> {
         let new = publication(&r#type, payload, priority)?;
         let handle = self.0.handle()?;
-        retry(py, wait_ms, || handle.publish_to_user(&user, &new))
+        retry(py, wait_ms, || Ok(handle.publish_to_user(&user, &new)))
     }
 
     /// Sends to every connection.
@@ -123,7 +140,7 @@ impl ServerCore {
     ) -> PyResult<()> {
         let new = publication(&r#type, payload, priority)?;
         let handle = self.0.handle()?;
-        retry(py, wait_ms, || handle.publish_to_everyone(&new))
+        retry(py, wait_ms, || Ok(handle.publish_to_everyone(&new)))
     }
 
     /// Sends to every connection as it is: `str` as text, bytes as binary.
@@ -136,7 +153,7 @@ impl ServerCore {
     ) -> PyResult<()> {
         let message = outgoing(data)?;
         let handle = self.0.handle()?;
-        retry(py, wait_ms, || handle.broadcast(message.clone()))
+        retry(py, wait_ms, || Ok(handle.broadcast(message.clone())))
     }
 
     /// Sends pairs of a connection, or a message for the connection it came from, and data, as they are, in their
@@ -159,63 +176,51 @@ impl ServerCore {
         let mut messages = messages.into_iter().peekable();
         retry(py, wait_ms, || {
             while let Some((connection, message)) = messages.peek() {
-                handle.send(*connection, message.clone())?;
+                if let Err(error) = handle.send(*connection, message.clone()) {
+                    return Ok(Err(error));
+                }
                 messages.next();
             }
-            Ok::<_, SendError>(())
+            Ok(Ok(()))
         })
     }
 
     /// Subscribes every connection that a user has now to a topic or pattern.
-    fn subscribe_user(&self, user: Str, topic: Str) -> PyResult<()> {
-        let changed = self.0.handle()?.subscribe_user(&user, &topic);
+    fn subscribe_user(&self, py: Python<'_>, user: Str, topic: Str) -> PyResult<()> {
+        let handle = self.0.handle()?;
+        let changed = py.detach(|| handle.subscribe_user(&user, &topic));
         changed.map_err(|error| Failure::from(error).into())
     }
 
     /// Ends a subscription of every connection of a user.
-    fn unsubscribe_user(&self, user: Str, topic: Str) -> PyResult<()> {
-        let changed = self.0.handle()?.unsubscribe_user(&user, &topic);
+    fn unsubscribe_user(&self, py: Python<'_>, user: Str, topic: Str) -> PyResult<()> {
+        let handle = self.0.handle()?;
+        let changed = py.detach(|| handle.unsubscribe_user(&user, &topic));
         changed.map_err(|error| Failure::from(error).into())
     }
 
     /// Ends every connection of a user.
     #[pyo3(signature = (user, code = Whole(1000), reason = Word::Default("")), text_signature = "($self, user, code=1000, reason=\"\")")]
-    fn disconnect_user(&self, user: Str, code: Whole, reason: Word) -> PyResult<()> {
-        let closed = self
-            .0
-            .handle()?
-            .close_user(&user, close_code(code)?, &reason);
+    fn disconnect_user(
+        &self,
+        py: Python<'_>,
+        user: Str,
+        code: Whole,
+        reason: Word,
+    ) -> PyResult<()> {
+        let (handle, code) = (self.0.handle()?, close_code(code)?);
+        let closed = py.detach(|| handle.close_user(&user, code, &reason));
         closed.map_err(|error| Failure::from(error).into())
     }
 
     /// Ends the connection with this id.
     #[pyo3(signature = (id, code = Whole(1000), reason = Word::Default("")), text_signature = "($self, id, code=1000, reason=\"\")")]
-    fn disconnect(&self, id: Str, code: Whole, reason: Word) -> PyResult<()> {
+    fn disconnect(&self, py: Python<'_>, id: Str, code: Whole, reason: Word) -> PyResult<()> {
         let key: ConnectionKey = id.parse().map_err(argument)?;
-        let closed = self.0.handle()?.close_with(key, close_code(code)?, &reason);
+        let (handle, code) = (self.0.handle()?, close_code(code)?);
+        // It waits for the broker if the connection is one of another server.
+        let closed = py.detach(|| handle.close_with(key, code, &reason));
         closed.map_err(|error| Failure::from(error).into())
-    }
-}
-
-#[pymethods]
-impl Published {
-    fn __repr__(&self) -> String {
-        let place = match (&self.epoch, self.offset) {
-            (Some(epoch), Some(offset)) => format!(" offset={offset} epoch={epoch}"),
-            _ => String::new(),
-        };
-        let duplicate = if self.duplicate { " duplicate" } else { "" };
-        format!("<tidewire.Published{place}{duplicate}>")
-    }
-}
-
-impl From<Place> for Published {
-    fn from(place: Place) -> Self {
-        Self {
-            offset: place.position.map(|position| position.offset),
-            epoch: place.position.map(|position| position.epoch_hex()),
-            duplicate: place.is_duplicate,
-        }
     }
 }
 
@@ -246,65 +251,52 @@ fn receiver(to: &Bound<'_, PyAny>) -> PyResult<ConnectionKey> {
 }
 
 fn publish_in_turn(
+    py: Python<'_>,
     handle: &Handle,
     topic: &str,
     left: &mut &[NewPublication],
     published: &mut usize,
-) -> Result<(), PublishError> {
+) -> PyResult<Result<(), PublishError>> {
     while let Some((first, rest)) = left.split_first() {
-        let place = handle.publish(topic, first)?;
-        *published += usize::from(!place.is_duplicate);
+        match settled(py, publish(handle, topic, first))? {
+            Ok(place) => *published += usize::from(!place.is_duplicate),
+            Err(error) => return Ok(Err(error)),
+        }
         *left = rest;
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
-/// The reason why a call can be retried.
-pub(super) trait MayBeBusy: Into<Failure> {
-    fn is_busy(&self) -> bool;
+/// What a publication may have besides its type, payload and priority.
+struct Options<'py> {
+    id: Option<Str>,
+    key: Option<Str>,
+    ttl_ms: Option<Whole>,
+    exclude: Option<Bound<'py, PyAny>>,
+    snapshot: Flag,
 }
 
-impl MayBeBusy for PublishError {
-    fn is_busy(&self) -> bool {
-        *self == Self::Busy
-    }
-}
-
-impl MayBeBusy for SendError {
-    fn is_busy(&self) -> bool {
-        *self == Self::Busy
-    }
-}
-
-/// Tries again while the server has not caught up, for so long. The first try is made with the interpreter locked, as
-/// most end at once; while it waits others can run.
-pub(super) fn retry<T: Send, E: MayBeBusy + Send>(
-    py: Python<'_>,
-    wait_ms: Whole,
-    mut attempt: impl FnMut() -> Result<T, E> + Send,
-) -> PyResult<T> {
-    let wait = wait_ms.ms();
-    match attempt() {
-        Err(error) if error.is_busy() && !wait.is_zero() => {}
-        outcome => return outcome.map_err(|error| error.into().into()),
-    }
-    let started = Instant::now();
-    let mut pause = PAUSE_MIN;
-    loop {
-        let outcome = py.detach(|| {
-            thread::sleep(pause);
-            attempt()
-        });
-        match outcome {
-            Err(error) if error.is_busy() && started.elapsed() < wait => {}
-            outcome => return outcome.map_err(|error| error.into().into()),
+impl Options<'_> {
+    fn apply(self, mut new: NewPublication) -> PyResult<NewPublication> {
+        if let Some(id) = self.id {
+            new = new.with_id(id.into_string());
         }
-        py.check_signals()?;
-        pause = (pause * 2).min(PAUSE_MAX);
+        if let Some(key) = self.key {
+            new = new.with_key(key.into_string());
+        }
+        if let Some(ttl_ms) = self.ttl_ms {
+            new = new.with_ttl_ms(ttl_ms.0);
+        }
+        if let Some(connection) = self.exclude {
+            let connection = connection.cast::<Connection>();
+            let connection = connection.map_err(|_| wrong_type("exclude is a connection"))?;
+            new = new.without(connection.get().peer().connection);
+        }
+        if self.snapshot.0 {
+            new = new.as_snapshot();
+        }
+        Ok(new)
     }
 }
 
 const PAIRS: &str = "pairs of a connection or a message, and data, are needed";
-
-const PAUSE_MIN: Duration = Duration::from_micros(50);
-const PAUSE_MAX: Duration = Duration::from_millis(2);

@@ -1,6 +1,6 @@
 //! JSON Web Tokens, signed and checked as the server does.
 
-use crate::arguments::{Names, Number, Str, Text, Whole, is_text, unix_s};
+use crate::arguments::{Flag, Names, Number, Str, Text, Whole, is_text, unix_s};
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
 use pyo3::prelude::*;
@@ -62,9 +62,14 @@ impl TokenSigner {
     }
 
     /// The token with these claims.
-    fn encode(&self, claims: &Bound<'_, PyAny>) -> PyResult<String> {
+    #[pyo3(signature = (claims, *, check = Flag(true)), text_signature = "($self, claims, *, check=True)")]
+    fn encode(&self, claims: &Bound<'_, PyAny>, check: Flag) -> PyResult<String> {
         let claims = json::dumps(&in_seconds(claims)?)?;
-        Ok(self.signer.encode(&claims).map_err(Failure::from)?)
+        let token = match check.0 {
+            true => self.signer.encode_checked(&claims, unix_s(None)?),
+            false => self.signer.encode(&claims),
+        };
+        Ok(token.map_err(Failure::from)?)
     }
 
     fn __repr__(&self) -> String {
@@ -125,14 +130,15 @@ impl TokenVerifier {
 
 /// A token with these claims, signed with `key`.
 #[pyfunction]
-#[pyo3(signature = (claims, key, *, algorithm = None, key_id = None))]
+#[pyo3(signature = (claims, key, *, algorithm = None, key_id = None, check = Flag(true)), text_signature = "(claims, key, *, algorithm=None, key_id=None, check=True)")]
 pub(crate) fn encode_token(
     claims: &Bound<'_, PyAny>,
     key: &Bound<'_, PyAny>,
     algorithm: Option<Str>,
     key_id: Option<Str>,
+    check: Flag,
 ) -> PyResult<String> {
-    TokenSigner::new(key, algorithm, key_id)?.encode(claims)
+    TokenSigner::new(key, algorithm, key_id)?.encode(claims, check)
 }
 
 /// The claims of a token that one of `keys` signed.

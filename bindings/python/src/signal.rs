@@ -1,5 +1,6 @@
-//! Signal: notifies an event loop of the events of a client.
+//! Signal: wakes an event loop.
 
+use crate::errors::stopped;
 use pyo3::prelude::*;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[pyclass(frozen, weakref, module = "tidewire._native")]
 pub(crate) struct ClientSignal(Arc<Signal>);
 
-pub(super) struct Signal {
+pub(crate) struct Signal {
     reader: UnixStream,
     writer: UnixStream,
     is_given: AtomicBool,
@@ -23,7 +24,7 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    pub(super) fn new() -> std::io::Result<Arc<Self>> {
+    pub(crate) fn new() -> std::io::Result<Arc<Self>> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
@@ -35,7 +36,7 @@ impl Signal {
         }))
     }
 
-    pub(super) fn give(&self) {
+    pub(crate) fn give(&self) {
         if !self.is_given.swap(true, Ordering::AcqRel) {
             // A full pipe is readable already.
             let _ = (&self.writer).write(&[1]);
@@ -43,7 +44,7 @@ impl Signal {
     }
 
     /// A ticket is done.
-    pub(super) fn finish(&self, ticket: u64) {
+    pub(crate) fn finish(&self, ticket: u64) {
         self.finished
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -58,8 +59,21 @@ impl From<Arc<Signal>> for ClientSignal {
     }
 }
 
+impl ClientSignal {
+    pub(crate) fn signal(&self) -> Arc<Signal> {
+        Arc::clone(&self.0)
+    }
+}
+
 #[pymethods]
 impl ClientSignal {
+    /// A signal of the caller's own.
+    #[new]
+    fn new() -> PyResult<Self> {
+        let signal = Signal::new().map_err(|error| stopped(format!("no descriptor: {error}")))?;
+        Ok(Self(signal))
+    }
+
     /// The descriptor that is readable when something happened, until `clear`.
     fn fileno(&self) -> i32 {
         self.0.reader.as_raw_fd()
