@@ -4,9 +4,9 @@
 export const ErrorCode = {
   /** the token is missing, expired or not trustworthy. */
   AUTH_FAILED: "AUTH_FAILED",
-  /** the session's token has expired, and the client sent no other in time. */
+  /** the token of the session or of a topic has expired, and no other came in time. */
   TOKEN_EXPIRED: "TOKEN_EXPIRED",
-  /** the token of an `auth_refresh` is not accepted; the session continues. */
+  /** the token of an `auth_refresh` or of a topic is not accepted; the session continues. */
   TOKEN_REFUSED: "TOKEN_REFUSED",
   /** more messages than the connection may send; `retry_after` says when to continue. */
   RATE_LIMITED: "RATE_LIMITED",
@@ -40,6 +40,8 @@ export const ErrorCode = {
   QUEUE_FULL: "QUEUE_FULL",
   /** the broker behind the servers does not answer; nothing was done. */
   BROKER_UNAVAILABLE: "BROKER_UNAVAILABLE",
+  /** the backend does not answer as it should; nothing was done. */
+  BACKEND_UNAVAILABLE: "BACKEND_UNAVAILABLE",
   /** the broker behind the servers did not say whether it took the publication. */
   PUBLISH_UNKNOWN: "PUBLISH_UNKNOWN",
   /** a call was not answered in time; how much of its work is done is not known. */
@@ -148,6 +150,7 @@ const errorPolicies: Readonly<Record<string, number>> = {
   LIMIT_EXCEEDED: 11,
   QUEUE_FULL: 35,
   BROKER_UNAVAILABLE: 35,
+  BACKEND_UNAVAILABLE: 35,
   PUBLISH_UNKNOWN: 31,
   TIMEOUT: 21,
   MESSAGE_GAP: 13,

@@ -34,7 +34,7 @@ export interface Unrecovered {
 }
 
 export interface ClientEvents {
-  /** A server has accepted the client. */
+  /** A server has accepted the client (`server_ready`). The limits of `server_hello` are not known yet. */
   connected: { connectionId: string; serverVersion: string; user: string | undefined; url: string };
   /** A connection is over. Without `retryInMs` there is no further one. */
   disconnected: { code: number; reason: string; retryInMs: number | undefined };

@@ -27,6 +27,11 @@ export interface SubscribeOptions {
   window?: number;
   /** What others learn of this subscriber, at most 4 KiB of JSON. */
   presence?: object;
+  /**
+   * Gives the subscription token of a topic, which allows it (PROTOCOL 19.10). Called for each request: the first one,
+   * after an interruption, and when the server has ended the subscription because its token has expired.
+   */
+  tokens?: (topic: string) => string | undefined;
   /** The buffer of the loop over this subscription. */
   buffer?: BufferOptions;
   /** Ends the subscription when it is aborted. */
@@ -43,6 +48,7 @@ export const SUBSCRIBE_OPTIONS: readonly (keyof SubscribeOptions)[] = [
   "acknowledge",
   "window",
   "presence",
+  "tokens",
   "buffer",
   "signal",
 ];
@@ -91,6 +97,8 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   readonly from: Readonly<Record<string, Position>>;
   /** @internal */
   readonly replay: number;
+  /** @internal */
+  readonly tokens: ((topic: string) => string | undefined) | undefined;
   readonly #host: SubscriptionHost;
   readonly #buffer: BufferOptions;
   /** Topics that the server has not answered, and those that are left. */
@@ -114,6 +122,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     this.recover = options.recover ?? true;
     this.from = options.from ?? NOWHERE;
     this.replay = options.replay ?? 0;
+    this.tokens = options.tokens;
     const { signal } = options;
     if (signal) {
       const abort = () => void this.unsubscribe();

@@ -293,7 +293,7 @@ test("a silent server is given up, and a slow page is not", async () => {
   const server = await engine();
   const one = client(server, { idleTimeoutMs: 300, connectTimeoutMs: 500 });
   await one.ready();
-  server.process.kill("SIGSTOP");
+  await server.freeze();
   await until(() => one.state === "waiting", "the silence is noticed");
   server.process.kill("SIGCONT");
   await until(() => one.state === "open", "the way back");

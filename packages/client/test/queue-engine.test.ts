@@ -113,7 +113,7 @@ test("a server that was killed has forgotten the producer: what was on its way i
   writer.on("uncertain", (report) => reports.push(report as QueueReport));
   await writer.publishAcknowledged("orders", "taken");
   // It reads no more, so that what is sent now is not acknowledged.
-  first.process.kill("SIGSTOP");
+  await first.freeze();
   const lost = [1, 2, 3].map((number) => writer.publishAcknowledged("orders", number));
   const codes = Promise.all(lost.map((one) => one.then(String, ({ code }) => code)));
   await until(async () => (await given()) === 4, "they are on their way");

@@ -5,7 +5,14 @@ import { type FakeConnection, FakeTransport } from "../src/testing.js";
 interface Request {
   t: string;
   cid: string;
-  p: { action: string; topics: string[]; filter?: object; presence?: object; replay?: number };
+  p: {
+    action: string;
+    topics: string[];
+    filter?: object;
+    presence?: object;
+    replay?: number;
+    tokens?: object;
+  };
 }
 
 /** A client, and the requests for topics that its server has got; the test answers them. */
@@ -34,8 +41,9 @@ async function start() {
     connection.send({ c: "WSE", t: "subscription_update", cid, p: done });
     return p;
   };
+  const end = (p: object) => connection.send({ c: "WSE", t: "subscription_update", p });
   const publish = (tp: string, p: unknown) => connection.send({ c: "U", t: "message", tp, p });
-  return { client, requests, next, answer, publish };
+  return { client, requests, next, answer, end, publish };
 }
 
 test("presence data is added to a subscription that has none, and changed, by subscribing again", async () => {
@@ -85,5 +93,40 @@ test("the same while the first answer is still missing", async () => {
   expect(all.status.get().state).toBe("pending");
   expect(await answer()).toEqual({ action: "subscribe", topics: ["trades"] });
   await all.ready();
+  await client.close();
+});
+
+test("a topic whose token has expired is subscribed again with another token", async () => {
+  const { client, answer, end, requests } = await start();
+  let number = 0;
+  const tokens = (topic: string) => (number < 2 ? `${topic}-${number++}` : undefined);
+  const rooms = client.subscribe("rooms.7", { tokens });
+  const failed: string[] = [];
+  rooms.on("failed", ({ error }) => failed.push(error.code));
+  const first = { action: "subscribe", topics: ["rooms.7"], tokens: { "rooms.7": "rooms.7-0" } };
+  expect(await answer()).toEqual(first);
+  await rooms.ready();
+  const ended = (code: string) => ({
+    action: "unsubscribe",
+    success_topics: ["rooms.7"],
+    failures: [{ topic: "rooms.7", code, message: "x" }],
+  });
+  end(ended("TOKEN_EXPIRED"));
+  expect(await answer()).toEqual({ ...first, tokens: { "rooms.7": "rooms.7-1" } });
+  expect([failed, rooms.status.get().state]).toEqual([[], "active"]);
+  // Another reason is none to try again.
+  end(ended("TOPIC_FORBIDDEN"));
+  await vi.waitUntil(() => failed.length);
+  expect(rooms.status.get().state).toBe("ended");
+  expect(requests).toEqual([]);
+  await client.close();
+});
+
+test("requests with tokens are of a hundred topics", async () => {
+  const { client, answer } = await start();
+  const names = Array.from({ length: 150 }, (_, index) => `t.${index}`);
+  client.subscribe(names, { tokens: (topic) => `token of ${topic}` });
+  const sizes = [await answer(), await answer()].map((p) => Object.keys(p.tokens ?? {}).length);
+  expect(sizes).toEqual([100, 50]);
   await client.close();
 });

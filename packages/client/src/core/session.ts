@@ -513,7 +513,7 @@ export class Session {
   #subscriptionUpdate(p: Envelope, envelope: Envelope): void {
     if (envelope.cid != null) this.#answered(p, envelope);
     else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
-      this.subscriptions.taken(p.success_topics);
+      this.subscriptions.taken(p.success_topics, Array.isArray(p.failures) ? p.failures : []);
     }
   }
 

@@ -60,10 +60,20 @@ interface Draft extends WireOptions {
 
 /** Topics in one request (PROTOCOL 12). */
 const TOPICS_MAX = 1_000;
+/** Subscription tokens in one request. */
+const TOKENS_MAX = 100;
 /** Topics whose subscribers are remembered. */
 const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
 const POSITIONS_MAX = 100_000;
+
+function tokenOf(topic: Topic): string | undefined {
+  for (const { tokens } of topic.subscribers) {
+    const token = tokens?.(topic.name);
+    if (token) return token;
+  }
+  return undefined;
+}
 
 /** Why the server does not give a topic, if its answer says so. */
 function reasonOf(failure: unknown): TidewireError | undefined {
@@ -188,9 +198,11 @@ export class Subscriptions {
       if (isWanted === (topic.state === "active") && !isAgain) continue;
       topic.isChanged = false;
       const draft: Draft = isWanted ? this.#subscribe(topic) : { action: "unsubscribe" };
-      const key = JSON.stringify(draft);
+      const token = isWanted ? tokenOf(topic) : undefined;
+      // Requests with tokens are shorter.
+      const key = JSON.stringify([draft, token !== undefined]);
       let request = requests.get(key);
-      if (!request || request.topics.length === TOPICS_MAX) {
+      if (!request || request.topics.length === (token === undefined ? TOPICS_MAX : TOKENS_MAX)) {
         const topics: string[] = [];
         request = { action: draft.action, topics, payload: { ...draft, topics } };
         requests.set(key, request);
@@ -201,6 +213,10 @@ export class Subscriptions {
       if (position) {
         request.payload.recovery ??= {};
         (request.payload.recovery as Record<string, Position>)[topic.name] = position;
+      }
+      if (token !== undefined) {
+        request.payload.tokens ??= {};
+        (request.payload.tokens as Record<string, string>)[topic.name] = token;
       }
       topic.state = "asked";
     }
@@ -277,12 +293,22 @@ export class Subscriptions {
     }
   }
 
-  /** The server has taken topics away of its own accord. */
-  taken(names: readonly unknown[]): void {
+  /** The server has taken topics away of its own accord. Those whose token has expired are asked for with another. */
+  taken(names: readonly unknown[], failures: readonly unknown[]): void {
     const lost: string[] = [];
+    const expired = new Set<unknown>();
+    for (const failure of failures) {
+      if (isObject(failure) && failure.code === "TOKEN_EXPIRED") expired.add(failure.topic);
+    }
     for (const name of names) {
       const topic = this.#topics.get(name as string);
       if (!topic || topic.state === "idle") continue;
+      const hasTokens = [...topic.subscribers].some(({ tokens }) => tokens);
+      if (expired.has(name) && hasTokens && topic.state === "active") {
+        topic.state = "idle";
+        this.#dirty.add(topic);
+        continue;
+      }
       if (this.#refuse(topic, `the server has taken ${name} away`, "SUBSCRIPTION_FAILED", undefined))
         lost.push(topic.name);
     }

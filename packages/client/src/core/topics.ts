@@ -48,6 +48,8 @@ export interface Subscriber {
   readonly from: Readonly<Record<string, Position>>;
   /** How many of the newest publications are wanted at the start. */
   readonly replay: number;
+  /** Gives the token that allows a topic. */
+  readonly tokens?: ((topic: string) => string | undefined) | undefined;
   active(topic: string, info: ActiveTopic): void;
   /** The server does not give the topic, or has taken it away. The subscriber is removed from it already. */
   failed(topic: string, error: TidewireError, wasActive: boolean): void;

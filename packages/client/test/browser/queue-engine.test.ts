@@ -104,7 +104,7 @@ test("what was added while the server did not answer arrives after a kill of the
     await page.waitForFunction(() => tab.state() === "open");
     await publish(page, "kept.offline", [0]);
     await until(() => received.values.length === 1, "the first arrives");
-    await engine.process.kill("SIGSTOP");
+    await engine.freeze();
     await publish(page, "kept.offline", numbers(1, 50));
     await page.waitForFunction(() => tab.depth() === 49);
     await chromium.kill();

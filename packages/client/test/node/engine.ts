@@ -1,7 +1,8 @@
 /** The engine's program, started by tests on a free port. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 export interface Engine {
@@ -10,6 +11,8 @@ export interface Engine {
   /** Where `/stats` is, if `--ops-listen` was given. */
   readonly opsAddress: string | undefined;
   readonly process: ChildProcess;
+  /** Stops the process for a while (SIGSTOP); resolves when none of its threads runs any more. */
+  freeze(): Promise<void>;
   /** Ends the process by its id and waits for its end. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
@@ -57,6 +60,11 @@ export async function startEngine(...options: string[]): Promise<Engine> {
     address: addresses[0]!,
     opsAddress: addresses[1],
     process: child,
+    freeze: async () => {
+      child.kill("SIGSTOP");
+      // The signal takes effect when a thread of the process gets a processor, which may take a while.
+      while (!/\) T /.test(readFileSync(`/proc/${child.pid}/stat`, "utf8"))) await delay(1);
+    },
     stop: (signal = "SIGKILL") => {
       child.kill(signal);
       return ended;

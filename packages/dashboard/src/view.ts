@@ -1,0 +1,10 @@
+import type { Stats } from "./api.js";
+
+/** What a tab shows. */
+export interface View {
+  readonly root: HTMLElement;
+  /** New numbers, once a second. */
+  update?(stats: Stats): void;
+  /** Another view takes its place. */
+  close?(): void;
+}
