@@ -13,11 +13,13 @@ import pathlib
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDEWIRE = ROOT / "target/release/tidewire"
+SOCKET_IO = ROOT / "bench/peers/socketio"
 PAYLOAD = "x" * 150
 TICK_S = 0.01
 
@@ -93,15 +95,15 @@ def is_ready(ops):
         return b" 200 " in stream.recv(64)
 
 
-def publish(port, topic, connections, in_flight, seconds):
-    """Acknowledged publications: the rate, and the median latency in microseconds."""
+def publish(port, topic, connections, in_flight, seconds, rate=None):
+    """Acknowledged publications: rate and latency. With a rate they come evenly, however long the answers take."""
     payload = {"topic": topic, "type": "x", "payload": {"pad": PAYLOAD}}
     message = {"t": "publish_request", "cid": "{{seq}}", "p": payload}
     with tempfile.TemporaryDirectory() as out:
         command = [
             TIDEWIRE, "load", f"ws://127.0.0.1:{port}/ws", "--message", json.dumps(message),
             "--reply", "field:cid", "-c", connections, "-p", in_flight, "-d", seconds,
-            "--threads", 1, "--out", out, "--quiet",
+            "--threads", 1, "--out", out, "--quiet", *(["--rate-per-s", rate] if rate else []),
         ]  # fmt: skip
         run = subprocess.run([*map(str, command)], capture_output=True, text=True)
         report = pathlib.Path(out, "report.json")
@@ -113,17 +115,18 @@ def publish(port, topic, connections, in_flight, seconds):
     return result
 
 
-def measure(broker_port, broker, topic, connections, in_flight, seconds):
+def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=None):
     port, process = server(broker_port)
     with process:
         before = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s() if broker else 0
-        result = publish(port, topic, connections, in_flight, seconds)
+        result = publish(port, topic, connections, in_flight, seconds, rate)
         after = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s() if broker else 0
     count = result["rate_per_s"] * seconds
     engine, link, redis_cpu = ((b - a) * 1e6 / count for a, b in zip(before, after))
     return {
         "rate": result["rate_per_s"],
         "p50_us": result["latency_us"]["p50"],
+        "p99_us": result["latency_us"]["p99"],
         "engine_us": engine - link,
         "link_us": link,
         "redis_us": redis_cpu,
@@ -137,6 +140,20 @@ def redis_alone(port, *flags):
     row = run.stdout.strip().splitlines()[-1].replace('"', "").split(",")
     return float(row[1]), float(row[4]) * 1000
 
+
+def socket_io(port, kind, seconds, broker):
+    """What a Socket.IO server hands to Redis, unacknowledged; see `emit.mjs`."""
+    before = broker.cpu_s()
+    run = subprocess.run(
+        ["node", "emit.mjs", str(port), kind, str(seconds)], cwd=SOCKET_IO, capture_output=True, text=True, check=True
+    )
+    result = json.loads(run.stdout)
+    # Half a second before the measurement is the same work.
+    redis_us = (broker.cpu_s() - before) * 1e6 / (result["rate_per_s"] * (seconds + 0.5))
+    return {"rate": result["rate_per_s"], "engine_us": result["cpu_us"], "redis_us": redis_us}
+
+
+HALF = "Redis, history, half of that rate"
 
 # Name, whether there is a broker, whether it writes to disk first, topic, connections, in flight.
 ROWS = [
@@ -156,6 +173,8 @@ def main():
     parser.add_argument("--write", type=pathlib.Path)
     arguments = parser.parse_args()
     rows = {name: [] for name, *_ in ROWS}
+    rows[HALF] = []
+    peers = {"pubsub": [], "streams": []}
     limits = {"PUBLISH, pipeline of 64": [], "XADD, pipeline of 64": [], "PING, one at a time": []}
     for _ in range(arguments.rounds):
         port, process = redis()
@@ -173,13 +192,25 @@ def main():
             with process:
                 rows[name].append(
                     measure(port, process, topic, connections, in_flight, arguments.seconds))
-    text = page(limits, rows, arguments)
+        port, process = redis()
+        with process:
+            half = rows["Redis, history"][-1]["rate"] / 2
+            rows[HALF].append(
+                measure(port, process, "h.{{rand:1:100}}", 50, 16, arguments.seconds, round(half)))
+        for kind, measured in peers.items():
+            port, process = redis()
+            with process:
+                measured.append(socket_io(port, kind, arguments.seconds, process))
+    storms = subprocess.run(
+        [sys.executable, ROOT / "bench/scale_out_storms.py"], capture_output=True, text=True, check=True
+    )
+    text = page(limits, rows, peers, storms.stdout, arguments)
     print(text)
     if arguments.write:
         arguments.write.write_text(text)
 
 
-def page(limits, rows, arguments):
+def page(limits, rows, peers, storms, arguments):
     lines = [
         "# Several servers over Redis, measured",
         "",
@@ -195,15 +226,32 @@ def page(limits, rows, arguments):
         lines.append(f"| {name} | {rate:,.0f} | {latency:.0f} |")
     lines += [
         "",
-        "| publications | per second | p50, µs | engine, µs of CPU | link | Redis |",
-        "|---|---|---|---|---|---|",
+        "| publications | per second | p50, µs | p99, µs | engine, µs of CPU | link | Redis |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, measured in rows.items():
         middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
         lines.append(
-            f"| {name} | {middle['rate']:,.0f} | {middle['p50_us']:,.0f} | {middle['engine_us']:.1f} |"
+            f"| {name} | {middle['rate']:,.0f} | {middle['p50_us']:,.0f} | {middle['p99_us']:,.0f} | {middle['engine_us']:.1f} |"
             f" {middle['link_us']:.1f} | {middle['redis_us']:.1f} |"
         )
+    lines += [
+        "",
+        "Socket.IO 4.8.1 with its Redis adapters: a server emits from inside to 100 rooms in turn, without a client and",
+        "without an acknowledgement (`bench/peers/socketio`). Ratios are those of the medians of the rates.",
+        "",
+        "| adapter | per second | Node, µs of CPU | Redis | ours with history | ours without |",
+        "|---|---|---|---|---|---|",
+    ]
+    ours = [statistics.median(run["rate"] for run in rows[name]) for name in ("Redis, history", "Redis, no history")]
+    for kind, measured in peers.items():
+        middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
+        ratios = " | ".join(f"{rate / middle['rate']:.1f} x" for rate in ours)
+        lines.append(
+            f"| {kind} | {middle['rate']:,.0f} | {middle['engine_us']:.1f} | {middle['redis_us']:.1f} | {ratios} |"
+        )
+    lines += ["", "Storms (`bench/scale_out_storms.py`, once):", ""]
+    lines += [f"- {line}" for line in storms.strip().splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,8 @@
 
     python3 deploy/check.py PROGRAM
 
-PROGRAM is a built `tidewire`. The unit is checked by `systemd-analyze verify`. Of each proxy that is installed, the file is
+PROGRAM is a built `tidewire`. The units are checked by `systemd-analyze verify`, and the server is started by
+`systemd-socket-activate` for a connection that waits. Of each proxy that is installed, the file is
 used with free ports and a certificate made here: a WebSocket client connects through it by TLS and claims another address
 for itself; the server has to know the real one. A proxy that is not installed is named, and not tested.
 
@@ -59,24 +60,30 @@ def make_certificate(folder: Path) -> None:
     (folder / "chain-and-key.pem").write_text(both)
 
 
+def upgrade(stream: socket.socket, host: str = "localhost") -> bytes:
+    """What the server says to a WebSocket client, up to `server_ready` or its end."""
+    stream.settimeout(WAIT_S)
+    stream.sendall(
+        f"GET /ws HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n"
+        "X-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\r\n".encode()
+    )
+    received = b""
+    while b"server_ready" not in received:
+        part = stream.recv(4096)
+        if not part:
+            break
+        received += part
+    return received
+
+
 def open_websocket(folder: Path, port: int) -> ssl.SSLSocket:
     """A connection through the proxy that has received `server_ready`."""
     context = ssl.create_default_context(cafile=folder / "chain.pem")
     deadline = time.monotonic() + WAIT_S
     while True:
         stream = context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname=HOST)
-        stream.settimeout(WAIT_S)
-        stream.sendall(
-            f"GET /ws HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n"
-            "X-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\r\n".encode()
-        )
-        received = b""
-        while b"server_ready" not in received:
-            part = stream.recv(4096)
-            if not part:
-                break
-            received += part
+        received = upgrade(stream, HOST)
         if received.startswith(b"HTTP/1.1 101 ") and b"server_ready" in received:
             return stream
         # A proxy that has just started may not know the server yet.
@@ -157,8 +164,29 @@ def check_unit(program: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         # The verification looks for the program; the user exists on the machine where the unit is installed.
         unit = replaced("tidewire.service", Path(name), {"/usr/local/bin/tidewire": program})
-        said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
+        socket_unit = replaced("tidewire.socket", Path(name), {})
+        command = ["systemd-analyze", "verify", str(unit), str(socket_unit)]
+        said = subprocess.run(command, capture_output=True, text=True)
         assert said.returncode == 0 and not said.stderr.strip(), said.stderr
+
+
+def check_activation(program: str) -> None:
+    clients, operations = free_port(), free_port()
+    command = ["systemd-socket-activate", "--fdname=clients:operations"]
+    command += [f"--listen=127.0.0.1:{port}" for port in (clients, operations)]
+    command += [program, "serve", "--no-auth", "--shards", "2"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(clients)
+        with socket.create_connection(("127.0.0.1", clients), timeout=WAIT_S) as stream:
+            received = upgrade(stream)
+            assert b"server_ready" in received, f"no session through the given socket: {received!r}"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{operations}/ready", timeout=WAIT_S) as answer:
+            assert answer.status == 200
+    finally:
+        child.terminate()
+        child.wait()
 
 
 def main() -> int:
@@ -168,6 +196,7 @@ def main() -> int:
     program = str(Path(sys.argv[1]).resolve())
     checks: dict[str, Callable[[], None]] = {
         "systemd-analyze": lambda: check_unit(program),
+        "systemd-socket-activate": lambda: check_activation(program),
         "nginx": lambda: check_proxy(program, nginx),
         "haproxy": lambda: check_proxy(program, haproxy),
         "caddy": lambda: check_proxy(program, caddy),

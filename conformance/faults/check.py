@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Breaks a cluster of three servers and a Redis on purpose, and checks that its guarantees hold.
+
+    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--durability MODE]
+
+Each round starts Redis, three servers with a proxy before Redis each, publishers, and subscribers that connect again
+and recover. The clocks of two servers are wrong by an hour. Faults come one after the other for T seconds. Then
+everything is healed, each topic gets one more publication, and the records of all clients are compared with each
+other and with the stream in Redis, which a client reads that this project did not write. The seed draws the faults;
+the timing is that of real processes.
+"""
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import os
+import pathlib
+import random
+import re
+import shutil
+import sys
+import time
+
+import faults
+import invariants
+from clients import Publisher, Subscriber
+from processes import Proxy, Redis, Server, folder_for_logs, until, wrong_clock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("TIDEWIRE", ROOT / "target/release/tidewire")
+TOPICS = [f"t.{name}" for name in ("tide", "wind", "ship", "port")]
+TOKEN = re.compile(rb'"n": "([^"]+)"')
+
+
+class Cluster:
+    """Redis, three servers, and the clients of a round."""
+
+    def __init__(self, durability, draw):
+        self.folder = folder_for_logs()
+        self.redis = Redis(self.folder, durability)
+        self.draw = draw
+        self.is_durable = durability == "always"
+        flags = ["--broker-wait-ms", 3000, *(["--broker-is-durable"] if self.is_durable else [])]
+        self.proxies = [Proxy(self.redis.port) for _ in range(3)]
+        # One clock is right, one is an hour ahead, one an hour behind.
+        clocks = [None, wrong_clock(1), wrong_clock(-1)]
+        self.servers = [
+            Server(n, PROGRAM, proxy, self.folder, flags, clock)
+            for n, (proxy, clock) in enumerate(zip(self.proxies, clocks, strict=True))
+        ]
+        self.publishers = [Publisher(f"p{n}", self.servers, self.source(), TOPICS, 0.005) for n in range(6)]
+        self.subscribers = [Subscriber(f"s{n}", self.servers, self.source(), TOPICS) for n in range(6)]
+        self.tasks = []
+
+    def source(self):
+        return random.Random(self.draw.random())
+
+    @property
+    def clients(self):
+        return [*self.publishers, *self.subscribers]
+
+    async def start(self):
+        await self.redis.start()
+        for part in (*self.proxies, *self.servers):
+            await part.start()
+        await self.all_ready()
+        self.tasks = [asyncio.create_task(client.run()) for client in self.clients]
+        self.tasks.append(asyncio.create_task(self.watch_memory()))
+
+    async def all_ready(self):
+        for server in self.servers:
+            await until(server.is_ready, f"/ready of server {server.number}")
+
+    async def watch_memory(self):
+        while True:
+            for server in self.servers:
+                server.memory_max_mib = max(server.memory_max_mib, server.memory_mib())
+            await asyncio.sleep(0.2)
+
+    async def ask_redis(self, *command):
+        async with contextlib.aclosing(self.redis.client()) as client:
+            return await client.execute_command(*command)
+
+    async def come_to_rest(self):
+        """Lets the publishers end, publishes once more to each topic, and waits until all subscribers have it."""
+        for publisher in self.publishers:
+            publisher.is_publishing = False
+        await until(self.is_answered, "the answers to the publishers")
+        for publisher in self.publishers:
+            publisher.is_wanted = False
+            publisher.hop()
+        last = {
+            topic: Publisher(f"last-{topic}", self.servers, self.source(), [topic], 0.005, 1)
+            for topic in TOPICS
+        }
+        for topic, publisher in last.items():
+            self.publishers.append(publisher)
+            self.tasks.append(asyncio.create_task(publisher.run()))
+            await until(lambda p=publisher: has_acknowledged(p), f"the last publication to {topic}")
+            publisher.is_publishing = False
+            await until(lambda p=publisher: is_answered(p), f"the last answers on {topic}")
+        log = await self.log()
+        with contextlib.suppress(SystemExit):  # The checks name those who are not there.
+            await until(lambda: is_at_rest(self.subscribers, log), "the subscribers")
+        return log
+
+    async def is_answered(self):
+        return all([await is_answered(publisher) for publisher in self.publishers])
+
+    async def log(self):
+        """The streams of all topics, read by a client that knows nothing of this project."""
+        log = {}
+        async with contextlib.aclosing(self.redis.client()) as client:
+            for topic in TOPICS:
+                entries = await client.xrange(f"tw:{{0}}:t:{topic}")
+                log[topic] = [entry_of(place, fields) for place, fields in entries]
+        return log
+
+    async def stop(self):
+        for client in self.clients:
+            client.is_wanted = False
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for program in (*self.servers, self.redis):
+            await program.kill()
+
+
+async def has_acknowledged(publisher):
+    return any(p.outcome == "acknowledged" for p in publisher.publications)
+
+
+async def is_answered(publisher):
+    return publisher.socket is None or not publisher.open
+
+
+async def is_at_rest(subscribers, log):
+    return not invariants.at_the_head([r for s in subscribers for r in s.received.values()], log)
+
+
+def entry_of(place, fields):
+    epoch, offset = place.decode().split("-")
+    token = TOKEN.search(fields[b"d"]).group(1).decode()
+    return f"{int(epoch):08x}", int(offset), token
+
+
+async def round_of_faults(durability, seed, seconds):
+    """One round: what was found wrong, and what happened, as a line."""
+    draw = random.Random(f"{seed}-{durability}")
+    cluster = Cluster(durability, draw)
+    kinds = [*faults.GENTLE, faults.kill_redis, faults.kill_redis]
+    if not cluster.is_durable:
+        kinds += faults.HARSH
+    done = collections.Counter()
+    try:
+        await cluster.start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            fault = draw.choice(kinds)
+            done[fault.__name__] += 1
+            with contextlib.suppress(*faults.IGNORED):
+                await fault(cluster, draw)
+            await asyncio.sleep(draw.uniform(0.05, 1.5))
+        healed = time.monotonic()
+        await cluster.all_ready()
+        log = await cluster.come_to_rest()
+        rest_s = time.monotonic() - healed
+    finally:
+        await cluster.stop()
+    found = check(cluster, log)
+    print(line(durability, seed, done, cluster, log, rest_s), flush=True)
+    if found:
+        print(f"  logs: {cluster.folder}", flush=True)
+    else:
+        shutil.rmtree(cluster.folder)
+    return found
+
+
+def check(cluster, log):
+    received = [r for subscriber in cluster.subscribers for r in subscriber.received.values()]
+    publications = [p for publisher in cluster.publishers for p in publisher.publications]
+    return [
+        *invariants.one_content(received, publications, log),
+        *invariants.no_gap_without_report(received),
+        *invariants.acknowledged_is_kept(publications, log, cluster.is_durable),
+        *invariants.refused_is_nowhere(publications, received, log),
+        *invariants.once(received, log, cluster.is_durable),
+        *invariants.in_the_publishers_order(publications, log),
+        *invariants.at_the_head(received, log),
+    ]
+
+
+def line(durability, seed, done, cluster, log, rest_s):
+    outcomes = collections.Counter(
+        p.outcome for publisher in cluster.publishers for p in publisher.publications
+    )
+    gaps = sum(e[0] == "gap" for s in cluster.subscribers for r in s.received.values() for e in r.entries)
+    connections = sum(client.connections for client in cluster.clients)
+    epochs = sum(len({epoch for epoch, _, _ in entries}) for entries in log.values())
+    memory = max(server.memory_max_mib for server in cluster.servers)
+    return (
+        f"appendfsync {durability}, seed {seed}: {dict(done)}\n"
+        f"  publications {dict(outcomes)}, in Redis {sum(map(len, log.values()))} in {epochs} epochs, gaps {gaps}, "
+        f"connections {connections}, at rest after {rest_s:.1f} s, memory at most {memory:.0f} MiB"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="rounds for each durability")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first round; the next has the next number"
+    )
+    parser.add_argument("--seconds", type=float, default=20, help="how long faults come in each round")
+    parser.add_argument(
+        "--durability", choices=["none", "everysec", "always"], help="one of them instead of all"
+    )
+    options = parser.parse_args()
+    modes = [options.durability] if options.durability else ["none", "everysec", "always"]
+    count = 0
+    for seed in range(options.seed, options.seed + options.rounds):
+        for durability in modes:
+            found = asyncio.run(round_of_faults(durability, seed, options.seconds))
+            count += len(found)
+            for fault in found[:20]:
+                print(f"  WRONG: {fault}", flush=True)
+    print(f"{options.rounds * len(modes)} rounds, {count} faults found")
+    sys.exit(1 if count else 0)
+
+
+if __name__ == "__main__":
+    main()

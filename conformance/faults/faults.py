@@ -1,0 +1,124 @@
+"""The faults that a run draws from. Each is a coroutine that takes the cluster and a source of random numbers."""
+
+import asyncio
+import signal
+
+import redis.exceptions
+from processes import Redis
+
+
+async def kill_server(cluster, draw):
+    server = draw.choice(cluster.servers)
+    await server.kill()
+    await asyncio.sleep(draw.uniform(0, 1))
+    await server.start()
+
+
+async def restart_server(cluster, draw):
+    server = draw.choice(cluster.servers)
+    await server.kill(signal.SIGTERM)
+    await server.start()
+
+
+async def pause_server(cluster, draw):
+    await draw.choice(cluster.servers).pause(draw.uniform(0.1, 4))
+
+
+async def kill_redis(cluster, draw):
+    await cluster.redis.kill()
+    await asyncio.sleep(draw.uniform(0, 1))
+    await cluster.redis.start()
+
+
+async def pause_redis(cluster, draw):
+    await cluster.redis.pause(draw.uniform(0.1, 6))
+
+
+async def delay(cluster, draw):
+    proxy = draw.choice(cluster.proxies)
+    proxy.delay_s = draw.uniform(0.001, 0.3)
+    await asyncio.sleep(draw.uniform(0.5, 3))
+    proxy.heal()
+
+
+async def cut(cluster, draw):
+    draw.choice(cluster.proxies).cut()
+
+
+async def partition(cluster, draw):
+    """One server talks to Redis and hears nothing, and Redis hears nothing of it."""
+    proxy = draw.choice(cluster.proxies)
+    proxy.is_deaf = True
+    await asyncio.sleep(draw.uniform(0.5, 6))
+    proxy.heal()
+
+
+async def refuse(cluster, draw):
+    proxy = draw.choice(cluster.proxies)
+    proxy.is_closed = True
+    proxy.cut()
+    await asyncio.sleep(draw.uniform(0.1, 3))
+    proxy.heal()
+
+
+async def command(cluster, draw):
+    """A command of an operator who should have known better."""
+    line = draw.choice(
+        [
+            ("CLIENT", "KILL", "TYPE", "pubsub"),
+            ("CLIENT", "KILL", "TYPE", "normal"),
+            ("CLIENT", "PAUSE", draw.randrange(100, 4000)),
+            ("SCRIPT", "FLUSH"),
+            ("DEBUG", "SLEEP", round(draw.uniform(0.1, 2), 2)),
+        ]
+    )
+    await cluster.ask_redis(*line)
+
+
+async def out_of_memory(cluster, draw):
+    await cluster.ask_redis("CONFIG", "SET", "maxmemory", "1mb")
+    await asyncio.sleep(draw.uniform(0.2, 3))
+    await cluster.ask_redis("CONFIG", "SET", "maxmemory", "0")
+
+
+async def flush(cluster, draw):
+    """Redis forgets everything."""
+    await cluster.ask_redis("FLUSHALL")
+
+
+async def fail_over(cluster, draw):
+    """A replica that lags takes the place of its master: what it had not read yet is lost."""
+    replica = Redis(cluster.folder, cluster.redis.durability)
+    await replica.start()
+    client = replica.client()
+    await client.execute_command("REPLICAOF", "127.0.0.1", cluster.redis.port)
+    end = asyncio.get_running_loop().time() + 20
+    while (await client.info("replication")).get("master_link_status") != "up":
+        if asyncio.get_running_loop().time() > end:
+            await client.aclose()
+            await replica.kill()  # Other faults kept it from its master.
+            return
+        await asyncio.sleep(0.05)
+    await replica.pause_while(asyncio.sleep(draw.uniform(0, 0.5)), cluster.redis.kill)
+    await client.execute_command("REPLICAOF", "NO", "ONE")
+    await client.aclose()
+    cluster.redis = replica
+    for proxy in cluster.proxies:
+        proxy.target = replica.port
+        proxy.cut()
+
+
+async def move_clients(cluster, draw):
+    for client in draw.sample(cluster.clients, len(cluster.clients) // 2):
+        client.hop()
+
+
+# What Redis survives with all its data, if it writes to disk before it answers.
+GENTLE = [
+    kill_server, kill_server, restart_server, pause_server, pause_redis, delay, cut, partition, refuse, command,
+    out_of_memory, move_clients,
+]  # fmt: skip
+# What makes it lose data.
+HARSH = [flush, fail_over]
+
+IGNORED = (redis.exceptions.RedisError, OSError)
