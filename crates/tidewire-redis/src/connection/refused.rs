@@ -36,6 +36,8 @@ pub enum ErrorKind {
     ClusterDown,
     /// The server has forgotten a script.
     NoScript,
+    /// A stream has no consumer group of this name, or is gone itself.
+    NoGroup,
     /// The server does not know the command.
     UnknownCommand,
     /// More connections than `maxclients`.
@@ -61,6 +63,7 @@ impl ServerError {
             b"MOVED" | b"ASK" => ErrorKind::Moved,
             b"CLUSTERDOWN" | b"TRYAGAIN" => ErrorKind::ClusterDown,
             b"NOSCRIPT" => ErrorKind::NoScript,
+            b"NOGROUP" => ErrorKind::NoGroup,
             b"ERR" if text.starts_with(b"ERR unknown command") => ErrorKind::UnknownCommand,
             b"ERR" if text.starts_with(b"ERR max number of clients") => ErrorKind::TooManyClients,
             b"ERR" if text.starts_with(b"ERR AUTH") => ErrorKind::Authentication,
@@ -104,6 +107,7 @@ impl ServerError {
             ErrorKind::Moved => "the address leads to a cluster, which is not supported yet",
             ErrorKind::ClusterDown => "the cluster does not serve this slot now; it is retried",
             ErrorKind::NoScript => "the scripts are loaded again",
+            ErrorKind::NoGroup => "the node joins the queue group again",
             ErrorKind::UnknownCommand => {
                 "Redis 7.0 or Valkey is needed, and the command must not be renamed"
             }

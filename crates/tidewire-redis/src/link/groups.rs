@@ -380,8 +380,7 @@ impl Link {
 
     fn handle_refused_group(&mut self, key: &GroupKey, call: Call, error: &ServerError, now: Now) {
         if let Some(group) = self.groups.all.get_mut(key) {
-            // The group may be gone while its work was compared.
-            if matches!(call, Call::Compare) {
+            if error.kind == ErrorKind::NoGroup {
                 group.compare = None;
             } else if !error.is_refusal() {
                 group.doubt();
@@ -389,6 +388,8 @@ impl Link {
             group.retry(call);
         }
         match error.kind {
+            // The next call for work finds that the group is gone.
+            ErrorKind::NoGroup => {}
             ErrorKind::NoScript => self.load_scripts(Slot::Command, now),
             _ if error.is_wrong_server() => self.give_up_all(&error.to_string(), now),
             _ => {

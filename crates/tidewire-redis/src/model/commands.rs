@@ -37,6 +37,7 @@ impl Redis {
                     reply::text(&mut out, &member);
                 }
             }
+            "XPENDING" if arguments.len() == 7 => self.pending(&arguments[1..], &mut out),
             "HSET" if arguments.len() == 4 => {
                 let field = String::from_utf8_lossy(arguments[2]);
                 self.store.set_field(arguments[1], &field, arguments[3]);

@@ -353,6 +353,29 @@ impl Redis {
         Some(())
     }
 
+    /// `XPENDING` of a consumer, from behind an id on.
+    pub(super) fn pending(&mut self, arguments: &[&[u8]], out: &mut Vec<u8>) {
+        let state = self
+            .work_stream(arguments[0])
+            .and_then(|stream| stream.groups.get(arguments[1]));
+        let from = arguments[2].strip_prefix(b"(").and_then(Position::parse);
+        let (Some(state), Some(from)) = (state, from) else {
+            return reply::error(out, "NOGROUP No such key or consumer group");
+        };
+        let count = number(arguments[4]).unwrap_or(0) as usize;
+        let of_node = state.pending.iter();
+        let of_node = of_node.filter(|(id, who)| **id > from && **who == *arguments[5]);
+        let entries: Vec<_> = of_node.take(count).collect();
+        reply::array(out, entries.len());
+        for (id, who) in entries {
+            reply::array(out, 4);
+            reply::text(out, id.to_string().as_bytes());
+            reply::text(out, who);
+            reply::integer(out, 0);
+            reply::integer(out, 1);
+        }
+    }
+
     /// What `lease` does with groups that nobody came back to.
     pub(super) fn end_idle_groups(&mut self, groups: &[u8], idle: &[u8]) -> Option<()> {
         let mut over = self.store.fields(idle);
