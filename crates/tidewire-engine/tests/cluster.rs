@@ -3,23 +3,19 @@
 
 mod common;
 
-use common::topics::{next, open_topics, publish, subscribe, update};
-use common::{Client, Opening, SECRET, connect_v1, start, token, wait_until};
+use common::cluster::{is_connected, shared_topics, start_connected};
+use common::topics::{next, publish, subscribe, update};
+use common::{Client, Opening, SECRET, connect_v1, token, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tidewire_engine::apps::Sink;
 use tidewire_engine::{
-    BrokerAddress, BrokerConfig, Config, HistoryLimits, HistoryQuery, NewPublication, PublishError,
-    Scope, Server, TopicRule,
+    Config, HistoryLimits, HistoryQuery, NewPublication, PublishError, Scope, Server, TopicRule,
 };
 use tidewire_testkit::redis::RedisServer;
 
 /// `h.>` keeps history, `last.>` the newest, `node.>` is each server's own.
 fn config(redis: &RedisServer) -> Config {
-    let mut config = open_topics();
-    config.limits.rate_limit_capacity = 0;
-    let address = BrokerAddress::parse(&redis.url()).expect("a URL");
-    config.broker = Some(BrokerConfig::new(address));
+    let mut config = shared_topics(&redis.url());
     config.topics.rules = vec![
         TopicRule {
             history: Some(HistoryLimits::of(1_000)),
@@ -38,19 +34,8 @@ fn config(redis: &RedisServer) -> Config {
     config
 }
 
-fn server(config: Config) -> Server {
-    let server = start(config, Sink);
-    let handle = server.handle();
-    wait_until("a broker", || {
-        handle
-            .broker_health()
-            .is_some_and(|health| health.is_connected)
-    });
-    server
-}
-
 fn cluster(redis: &RedisServer) -> [Server; 2] {
-    [server(config(redis)), server(config(redis))]
+    [(); 2].map(|()| start_connected(config(redis)))
 }
 
 /// What a server has counted of its link, as of a moment after this call.
@@ -245,7 +230,7 @@ fn nothing_is_lost_while_redis_is_killed_and_started_again() {
         broker.is_durable = true;
         broker.wait_ms = 30_000;
     }
-    let servers = [server(durable.clone()), server(durable)];
+    let servers = [start_connected(durable.clone()), start_connected(durable)];
     let mut subscriber = connect_v1(&servers[1]);
     subscribe(&mut subscriber, json!(["h.a"]));
     let mut publisher = connect_v1(&servers[0]);
@@ -285,18 +270,14 @@ fn without_redis_publications_are_refused_and_sessions_stay() {
     if let Some(broker) = &mut short.broker {
         broker.wait_ms = 300;
     }
-    let server = server(short);
+    let server = start_connected(short);
     let mut client = connect_v1(&server);
     subscribe(&mut client, json!(["h.a"]));
     publish_and_wait(&mut client, "h.a", 1);
     assert_eq!(next(&mut client).1, 1);
     redis.kill();
     let handle = server.handle();
-    wait_until("no broker", || {
-        handle
-            .broker_health()
-            .is_some_and(|health| !health.is_connected)
-    });
+    wait_until("no broker", || !is_connected(&server));
     let refused = publish_and_wait(&mut client, "h.a", 2);
     assert_eq!(refused["code"], "BROKER_UNAVAILABLE", "{refused}");
     let publication = NewPublication::new("count", "1");
@@ -313,11 +294,7 @@ fn without_redis_publications_are_refused_and_sessions_stay() {
     publish(&mut client, "node.a", 7);
     assert_eq!(next(&mut other), ("node.a".to_owned(), 7));
     redis.run();
-    wait_until("a broker again", || {
-        handle
-            .broker_health()
-            .is_some_and(|health| health.is_connected)
-    });
+    wait_until("a broker again", || is_connected(&server));
     // Redis has lost everything: that is told, and the epoch is another.
     let told = loop {
         let message = client.next_json();
@@ -362,7 +339,7 @@ fn users_and_everybody_are_reached_on_every_server() {
         let mut config = config(&redis);
         let key = tidewire_engine::auth::KeyMaterial::Hs256(SECRET.to_vec());
         config.auth = Some(tidewire_engine::auth::AuthConfig::new(key));
-        server(config)
+        start_connected(config)
     };
     let servers = [secured(), secured()];
     let ada = |server: &Server| {
@@ -417,7 +394,7 @@ fn a_history_larger_than_its_mirror_is_read_once() {
             ..TopicRule::new("h.big")
         },
     );
-    let servers = [server(small.clone()), server(small)];
+    let servers = [start_connected(small.clone()), start_connected(small)];
     let publication = NewPublication::new("count", format!("{:?}", "x".repeat(1_000)));
     for _ in 0..100 {
         let published = servers[0].handle().publish("h.big", &publication);
@@ -445,7 +422,7 @@ fn who_waits_for_the_broker_is_told_when_the_server_stops() {
     if let Some(broker) = &mut patient.broker {
         broker.wait_ms = 3_600_000;
     }
-    let server = server(patient);
+    let server = start_connected(patient);
     redis.kill();
     let query = HistoryQuery {
         since: None,
@@ -472,7 +449,7 @@ fn who_waits_for_the_broker_is_told_when_the_server_stops() {
 #[test]
 fn a_numbered_publication_is_placed_once_though_its_connection_broke() {
     let redis = RedisServer::start("");
-    let server = server(config(&redis));
+    let server = start_connected(config(&redis));
     let mut subscriber = connect_v1(&server);
     subscribe(&mut subscriber, json!(["h.a"]));
     let signal = |name: &str| {
@@ -531,7 +508,7 @@ fn a_pattern_sees_shared_topics_also_where_its_own_rule_is_of_the_node() {
         scope: Scope::Node,
         ..TopicRule::new(">")
     });
-    let servers = [server(mixed.clone()), server(mixed)];
+    let servers = [start_connected(mixed.clone()), start_connected(mixed)];
     let mut watcher = connect_v1(&servers[1]);
     subscribe(&mut watcher, json!([">"]));
     let mut publisher = connect_v1(&servers[0]);

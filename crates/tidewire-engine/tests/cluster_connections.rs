@@ -3,34 +3,22 @@
 
 mod common;
 
-use common::topics::{next, open_topics, publish, subscribe};
-use common::{Client, connect, start, wait_until};
+use common::cluster::{is_connected, shared_topics, start_connected};
+use common::topics::{next, publish, subscribe};
+use common::{Client, connect, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tidewire_engine::apps::Sink;
 use tidewire_engine::{
-    AccessRules, BrokerAddress, BrokerConfig, CallFailure, ConnectionKey, NewCall, NewPublication,
-    Outgoing, Rules, SendError, Server,
+    AccessRules, CallFailure, ConnectionKey, NewCall, NewPublication, Outgoing, Rules, SendError,
+    Server,
 };
 use tidewire_testkit::redis::RedisServer;
 use tidewire_wire::close::CloseCode;
 
 fn server(redis: &RedisServer) -> Server {
-    let mut config = open_topics();
-    config.limits.rate_limit_capacity = 0;
-    let address = BrokerAddress::parse(&redis.url()).expect("a URL");
-    config.broker = Some(BrokerConfig {
-        wait_ms: 300,
-        ..BrokerConfig::new(address)
-    });
-    let server = start(config, Sink);
-    wait_until("a broker", || is_connected(&server));
-    server
-}
-
-fn is_connected(server: &Server) -> bool {
-    let health = server.handle().broker_health();
-    health.is_some_and(|health| health.is_connected)
+    let mut config = shared_topics(&redis.url());
+    config.broker.as_mut().expect("a broker").wait_ms = 300;
+    start_connected(config)
 }
 
 /// A client that takes calls, and its key as another server reads it.

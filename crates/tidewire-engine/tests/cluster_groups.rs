@@ -6,21 +6,17 @@ mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod proxy;
 
-use common::topics::{open_topics, publish, subscribe};
-use common::{Client, connect_v1, start, wait_until};
+use common::cluster::{shared_topics, start_connected};
+use common::topics::{publish, subscribe};
+use common::{Client, connect_v1};
 use proxy::Proxy;
 use serde_json::{Value, json};
 use std::sync::mpsc;
-use tidewire_engine::apps::Sink;
-use tidewire_engine::{
-    BrokerAddress, BrokerConfig, Config, HistoryLimits, Scope, Server, TopicRule,
-};
+use tidewire_engine::{Config, HistoryLimits, Scope, Server, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 
 fn configured(url: &str) -> Config {
-    let mut config: Config = open_topics();
-    config.limits.rate_limit_capacity = 0;
-    config.broker = Some(BrokerConfig::new(BrokerAddress::parse(url).expect("a URL")));
+    let mut config = shared_topics(url);
     config.topics.rules = vec![
         TopicRule {
             history: Some(HistoryLimits::of(100)),
@@ -34,19 +30,8 @@ fn configured(url: &str) -> Config {
     config
 }
 
-fn server_of(config: Config) -> Server {
-    let server = start(config, Sink);
-    wait_until("a broker", || is_connected(&server));
-    server
-}
-
 fn server_at(url: &str) -> Server {
-    server_of(configured(url))
-}
-
-fn is_connected(server: &Server) -> bool {
-    let health = server.handle().broker_health();
-    health.is_some_and(|health| health.is_connected)
+    start_connected(configured(url))
 }
 
 fn ask_to_join(client: &mut Client, topic: &str, acknowledge: bool, window: u64) -> Value {
@@ -167,7 +152,7 @@ fn a_member_that_never_acknowledges_holds_nobody_back() {
     let redis = RedisServer::start("");
     let mut config = configured(&redis.url());
     config.topics.limits.group_waiting_max = 4;
-    let server = server_of(config);
+    let server = start_connected(config);
     let (mut worker, mut backend) = (connect_v1(&server), connect_v1(&server));
     join(&mut worker, "jobs", 1);
     publish(&mut backend, "jobs", 0);

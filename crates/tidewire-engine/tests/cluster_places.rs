@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::topics::{open_topics, subscribe};
+use common::cluster::{is_connected, shared_topics};
+use common::topics::subscribe;
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -11,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, Server, TopicRule};
+use tidewire_engine::{Config, HistoryLimits, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 
 fn free_port() -> u16 {
@@ -20,18 +21,12 @@ fn free_port() -> u16 {
 }
 
 fn config(url: &str) -> Config {
-    let mut config = open_topics();
-    config.broker = Some(BrokerConfig::new(BrokerAddress::parse(url).expect("a URL")));
+    let mut config = shared_topics(url);
     config.topics.rules = vec![TopicRule {
         history: Some(HistoryLimits::of(1_000)),
         ..TopicRule::new("h.>")
     }];
     config
-}
-
-fn is_connected(server: &Server) -> bool {
-    let health = server.handle().broker_health();
-    health.is_some_and(|health| health.is_connected)
 }
 
 /// Publishes and waits for the answer's payload.

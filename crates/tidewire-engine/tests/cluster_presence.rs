@@ -6,24 +6,20 @@ mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod proxy;
 
-use common::topics::{open_topics, publish, subscribe};
-use common::{Client, Opening, SECRET, start, token, wait_until};
+use common::cluster::{shared_topics, start_connected};
+use common::topics::{publish, subscribe};
+use common::{Client, Opening, SECRET, token, wait_until};
 use proxy::Proxy;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{
-    BrokerAddress, BrokerConfig, ClusterNode, Config, HistoryLimits, Server, TopicRule,
-};
+use tidewire_engine::{ClusterNode, HistoryLimits, Server, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 
 /// `room.>` has presence, `room.h.>` also history.
 fn server_at(url: &str) -> Server {
-    let mut config: Config = open_topics();
-    config.limits.rate_limit_capacity = 0;
+    let mut config = shared_topics(url);
     config.auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
-    config.broker = Some(BrokerConfig::new(BrokerAddress::parse(url).expect("a URL")));
     config.topics.rules = vec![
         TopicRule {
             history: Some(HistoryLimits::of(100)),
@@ -35,14 +31,7 @@ fn server_at(url: &str) -> Server {
             ..TopicRule::new("room.>")
         },
     ];
-    let server = start(config, Sink);
-    wait_until("a broker", || is_connected(&server));
-    server
-}
-
-fn is_connected(server: &Server) -> bool {
-    let health = server.handle().broker_health();
-    health.is_some_and(|health| health.is_connected)
+    start_connected(config)
 }
 
 fn cluster(redis: &RedisServer) -> [Server; 2] {

@@ -57,10 +57,7 @@ pub(crate) fn each_seed(fates: &[Fate], run: fn(u64, Fate)) {
     for seed in seeds {
         let fate = fates[seed as usize % fates.len()];
         let result = std::panic::catch_unwind(|| run(seed, fate));
-        if let Err(panic) = result {
-            eprintln!("seed {seed}, {fate:?}");
-            std::panic::resume_unwind(panic);
-        }
+        assert!(result.is_ok(), "seed {seed}, {fate:?}");
     }
 }
 

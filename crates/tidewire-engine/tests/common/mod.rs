@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, unused_imports)]
 
 pub mod api;
+pub mod cluster;
 pub mod held;
 pub mod hostile;
 pub mod http;
