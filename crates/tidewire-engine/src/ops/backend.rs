@@ -3,6 +3,7 @@
 use crate::backend::Backend;
 use crate::backend::failure::KINDS;
 use crate::config::backend::BackendEvent;
+use crate::ops::metrics::{write_head, write_plain};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,10 +24,7 @@ pub(crate) fn metrics(backend: &Backend) -> String {
         answered as f64,
         others as f64,
     ];
-    for ((name, kind, help), value) in PLAIN.iter().zip(values) {
-        write_head(&mut body, name, help, kind);
-        let _ = writeln!(body, "{name} {value}");
-    }
+    write_plain(&mut body, &PLAIN, values);
     body
 }
 
@@ -47,10 +45,6 @@ fn write_events(body: &mut String, backend: &Backend) {
             let _ = writeln!(body, "{name}{{event=\"{label}\",kind=\"{kind}\"}} {count}");
         }
     }
-}
-
-fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(body, "# HELP {name} {help}.\n# TYPE {name} {kind}");
 }
 
 /// Name, kind and description of what has no labels.

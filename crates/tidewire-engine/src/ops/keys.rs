@@ -2,6 +2,7 @@
 
 use crate::auth::key_set::KeySet;
 use crate::clock::unix_ms;
+use crate::ops::metrics::{write_head, write_plain};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,10 +16,7 @@ pub(crate) fn metrics(set: &KeySet) -> String {
         load(&counts.fetched),
         load(&counts.failed),
     ];
-    for ((name, kind, help), value) in PLAIN.iter().zip(values) {
-        write_head(&mut body, name, help, kind);
-        let _ = writeln!(body, "{name} {value}");
-    }
+    write_plain(&mut body, &PLAIN, values);
     let fetched_ms = load(&counts.fetched_unix_ms);
     if fetched_ms > 0 {
         let age_s = unix_ms().saturating_sub(fetched_ms) as f64 / 1e3;
@@ -28,10 +26,6 @@ pub(crate) fn metrics(set: &KeySet) -> String {
         let _ = writeln!(body, "{name} {age_s}");
     }
     body
-}
-
-fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(body, "# HELP {name} {help}.\n# TYPE {name} {kind}");
 }
 
 /// Name, kind and description of what is there from the start.

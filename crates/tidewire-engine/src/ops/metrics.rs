@@ -11,7 +11,7 @@ use crate::ops::process;
 use crate::ops::request::Response;
 use crate::ops::source::{OpsSource, TopicsUsage};
 use crate::topics::broker::BrokerHealth;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     let mut body = String::new();
@@ -204,6 +204,18 @@ fn write_gauge(body: &mut String, name: &str, help: &str, labels: &str, value: f
 }
 
 /// The lines before the samples of a metric. Writing to a string cannot fail.
-fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
+pub(super) fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(body, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+}
+
+/// Metrics of one sample without labels: name, kind and description of each, and its value.
+pub(super) fn write_plain<V: Display, const N: usize>(
+    body: &mut String,
+    metrics: &[(&str, &str, &str); N],
+    values: [V; N],
+) {
+    for ((name, kind, help), value) in metrics.iter().zip(values) {
+        write_head(body, name, help, kind);
+        let _ = writeln!(body, "{name} {value}");
+    }
 }
