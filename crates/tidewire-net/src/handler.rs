@@ -103,3 +103,18 @@ pub enum Closed {
     /// The operating system reported an error, such as a reset.
     Failed(io::Error),
 }
+
+impl Closed {
+    /// The reason in words, for a log; `peer` names the other end, such as "the backend".
+    #[must_use]
+    pub fn reason(&self, peer: &str) -> String {
+        match self {
+            Self::ByPeer => format!("{peer} closed the connection"),
+            Self::ByUs => "the connection was given up".to_owned(),
+            Self::OutboxOverflow => format!("{peer} does not read"),
+            Self::NotConnected(error) => format!("cannot connect: {error}"),
+            Self::Tls(error) => format!("TLS: {error}"),
+            Self::Failed(error) => error.to_string(),
+        }
+    }
+}

@@ -115,15 +115,10 @@ fn key_names(auth: &AuthConfig) -> String {
     match (&auth.key, &auth.key_set) {
         (Some(key), _) => key.material.algorithm_name().to_owned(),
         (None, Some(KeySetSource::Url(source))) => {
-            format!("keys from {}", without_query(&source.url.to_string()))
+            format!("keys from {}", source.url.without_query())
         }
         (None, _) => "keys of a file".to_owned(),
     }
-}
-
-/// Some services expect a token in the query of a URL.
-fn without_query(url: &str) -> &str {
-    url.split_once('?').map_or(url, |(before, _)| before)
 }
 
 fn token_places(auth: &AuthConfig) -> String {

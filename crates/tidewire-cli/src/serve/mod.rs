@@ -90,7 +90,7 @@ struct Running {
     supervisor: Supervisor,
 }
 
-/// Why a server serves no longer.
+/// The reason why a server stops to serve.
 enum End {
     Stopped,
     Failed(ServerFailure),
@@ -111,7 +111,7 @@ impl Running {
                 if had_terminal && !io::stderr().is_terminal() {
                     break;
                 }
-                // It logs what comes of it.
+                // The result is logged there.
                 let _ = self.configuration.reload();
             }
             if signals.told_to_hand_over() && successor.is_none() {

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// Where a set came from.
+/// The source of a set of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A file of this machine: it may hold secrets, and a key that cannot be used is a mistake.

@@ -56,7 +56,7 @@ pub enum AuthConfigError {
     Unusable {
         /// The algorithm of the key.
         algorithm: &'static str,
-        /// What it takes.
+        /// The key that this algorithm needs.
         wanted: &'static str,
     },
 }

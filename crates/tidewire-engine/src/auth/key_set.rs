@@ -64,7 +64,7 @@ pub(crate) struct KeySet {
     pub(crate) counts: KeySetCounts,
 }
 
-/// What happened to the set since the start.
+/// Counters of one set, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct KeySetCounts {
     /// Sets that were fetched.
@@ -122,7 +122,7 @@ impl KeySet {
         })
     }
 
-    /// Whether there are keys. Once there are, there always are.
+    /// Whether keys were loaded. It stays true: a failed fetch keeps the old keys.
     pub(crate) fn is_loaded(&self) -> bool {
         self.is_loaded.load(Ordering::Acquire)
     }

@@ -111,17 +111,10 @@ impl Handler for LinkHandler {
         let Some(slot) = self.slot_of(id) else { return };
         self.connections[slot] = None;
         let is_clean = matches!(closed, Closed::ByPeer);
-        let reason = match closed {
-            Closed::ByPeer => "the backend closed the connection".to_owned(),
-            Closed::ByUs => "the connection was given up".to_owned(),
-            Closed::OutboxOverflow => "the backend does not read".to_owned(),
-            Closed::NotConnected(error) => {
-                self.route.forget();
-                error.to_string()
-            }
-            Closed::Tls(error) => format!("TLS: {error}"),
-            Closed::Failed(error) => error.to_string(),
-        };
+        if matches!(closed, Closed::NotConnected(_)) {
+            self.route.forget();
+        }
+        let reason = closed.reason("the backend");
         self.exchange.closed(slot, &reason, is_clean, now(io));
     }
 

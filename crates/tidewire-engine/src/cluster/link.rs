@@ -171,14 +171,7 @@ impl Handler for LinkHandler {
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
         if let Some(slot) = self.slot_of(id) {
             self.connections[slot.index()] = None;
-            let reason = match closed {
-                Closed::ByPeer => "the broker closed the connection".to_owned(),
-                Closed::ByUs => "the connection was given up".to_owned(),
-                Closed::OutboxOverflow => "the broker does not read".to_owned(),
-                Closed::NotConnected(error) => format!("cannot connect: {error}"),
-                Closed::Tls(error) => format!("TLS: {error}"),
-                Closed::Failed(error) => error.to_string(),
-            };
+            let reason = closed.reason("the broker");
             let reason = format!("{}: {reason}", self.route.address);
             self.exchange.link.closed(slot, &reason, now(io));
         }

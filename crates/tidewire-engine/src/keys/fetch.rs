@@ -8,14 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_http::response::{self, Event, Expected};
 use tidewire_http::{BodyLength, RequestHead, ResponseHeads, ResponseReader};
-
-/// The time of a turn, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// On the monotonic clock.
-    pub(crate) ms: u64,
-    pub(crate) unix_ms: u64,
-}
+use tidewire_net::Now;
 
 /// What is wanted of the sockets.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,21 +98,21 @@ impl Fetch {
                 let soonest_ms = self.begun_ms.map_or(0, |begun| begun + EARLY_MS);
                 self.next_ms = self.next_ms.min(soonest_ms);
             }
-            Wish::Now => self.next_ms = now.ms,
+            Wish::Now => self.next_ms = now.monotonic_ms,
         }
         match self.stage {
-            Stage::Idle if self.next_ms <= now.ms => {
-                self.begun_ms = Some(now.ms);
+            Stage::Idle if self.next_ms <= now.monotonic_ms => {
+                self.begun_ms = Some(now.monotonic_ms);
                 self.next_ms = u64::MAX;
-                let due_ms = now.ms + PATIENCE_MS;
+                let due_ms = now.monotonic_ms + PATIENCE_MS;
                 self.stage = Stage::Opening { due_ms };
                 Some(Action::Open)
             }
-            Stage::Opening { due_ms } if due_ms <= now.ms => {
+            Stage::Opening { due_ms } if due_ms <= now.monotonic_ms => {
                 self.fail("no connection in time", now);
                 Some(Action::Close)
             }
-            Stage::Reading { due_ms, .. } if due_ms <= now.ms => {
+            Stage::Reading { due_ms, .. } if due_ms <= now.monotonic_ms => {
                 self.fail("no whole answer in time", now);
                 Some(Action::Close)
             }
@@ -223,7 +216,7 @@ impl Fetch {
             self.text = body;
         }
         if self.failures > 0 {
-            tracing::info!(url = %self.shown_url(), "the keys of tokens can be fetched again");
+            tracing::info!(url = %self.url.without_query(), "the keys of tokens can be fetched again");
         }
         let counts = &self.set.counts;
         counts.fetched.fetch_add(1, Ordering::Relaxed);
@@ -234,24 +227,26 @@ impl Fetch {
 
     fn report(&self, problems: &[String]) {
         let keys = self.set.keys().len();
-        tracing::info!(url = %self.shown_url(), keys, "the keys of tokens are those of the set");
+        tracing::info!(url = %self.url.without_query(), keys, "the keys of tokens are those of the set");
         for problem in problems {
-            tracing::warn!(url = %self.shown_url(), "a key of the set is left out: {problem}");
+            tracing::warn!(url = %self.url.without_query(), "a key of the set is left out: {problem}");
         }
     }
 
     /// This fetch brings no set: the keys stay. Logged at most once a minute.
     fn fail(&mut self, reason: &str, now: Now) {
         self.set.counts.failed.fetch_add(1, Ordering::Relaxed);
-        let is_silent = self.warned_ms.is_some_and(|last| now.ms < last + WARN_MS);
+        let is_silent = self
+            .warned_ms
+            .is_some_and(|last| now.monotonic_ms < last + WARN_MS);
         if !is_silent {
-            self.warned_ms = Some(now.ms);
+            self.warned_ms = Some(now.monotonic_ms);
             let words = match self.set.is_loaded() {
                 true => "those from before stay in force",
                 false => "the server accepts nobody until it has some",
             };
             tracing::warn!(
-                url = %self.shown_url(),
+                url = %self.url.without_query(),
                 "the keys of tokens cannot be fetched, {words}: {reason}",
             );
         }
@@ -263,14 +258,7 @@ impl Fetch {
     /// Waits for the next fetch, unless an earlier one was asked for meanwhile.
     fn rest(&mut self, wait_ms: u64, now: Now) {
         self.stage = Stage::Idle;
-        self.next_ms = self.next_ms.min(now.ms.saturating_add(wait_ms));
-    }
-
-    /// Without the query, in which some services expect a token.
-    fn shown_url(&self) -> String {
-        let url = self.url.to_string();
-        let shown = url.split_once('?').map(|(before, _)| before.to_owned());
-        shown.unwrap_or(url)
+        self.next_ms = self.next_ms.min(now.monotonic_ms.saturating_add(wait_ms));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The link's event loop: the sockets of the fetches.
 
 use crate::backend::resolve::{Found, Route};
-use crate::keys::fetch::{Action, Fetch, Now};
+use crate::keys::fetch::{Action, Fetch};
 use std::io;
 use std::time::Instant;
 use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox};
@@ -57,7 +57,7 @@ impl LinkHandler {
     fn open_at(&mut self, io: &mut Io, connect: io::Result<Connect>) {
         match connect.and_then(|connect| io.connect(connect)) {
             Ok(id) => self.connection = Some(id),
-            Err(error) => self.fetch.closed(&error.to_string(), false, now(io)),
+            Err(error) => self.fetch.closed(&error.to_string(), false, io.now()),
         }
     }
 }
@@ -66,8 +66,8 @@ impl Handler for LinkHandler {
     type Mail = Found;
 
     fn handle_mail(&mut self, io: &mut Io, found: Found) {
-        let now = now(io);
-        let learned = self.route.learn(found, now.ms);
+        let now = io.now();
+        let learned = self.route.learn(found, now.monotonic_ms);
         if !self.fetch.is_opening() || self.connection.is_some() {
             return;
         }
@@ -88,7 +88,7 @@ impl Handler for LinkHandler {
         if self.connection != Some(id) {
             return data.len();
         }
-        let (used, action) = self.fetch.received(data, now(io));
+        let (used, action) = self.fetch.received(data, io.now());
         self.act(io, action);
         used
     }
@@ -99,25 +99,18 @@ impl Handler for LinkHandler {
         }
         self.connection = None;
         let is_clean = matches!(closed, Closed::ByPeer);
-        let reason = match closed {
-            Closed::ByPeer => "the server closed the connection".to_owned(),
-            Closed::ByUs => "the connection was given up".to_owned(),
-            Closed::OutboxOverflow => "the server does not read".to_owned(),
-            Closed::NotConnected(error) => {
-                self.route.forget();
-                error.to_string()
-            }
-            Closed::Tls(error) => format!("TLS: {error}"),
-            Closed::Failed(error) => error.to_string(),
-        };
-        self.fetch.closed(&reason, is_clean, now(io));
+        if matches!(closed, Closed::NotConnected(_)) {
+            self.route.forget();
+        }
+        let reason = closed.reason("the server");
+        self.fetch.closed(&reason, is_clean, io.now());
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
         if self.fetch.is_stopped() {
             return io.stop();
         }
-        while let Some(action) = self.fetch.turn(now(io)) {
+        while let Some(action) = self.fetch.turn(io.now()) {
             self.act(io, Some(action));
         }
         self.deadline = Some(io.instant_at(self.fetch.deadline_ms()));
@@ -125,13 +118,5 @@ impl Handler for LinkHandler {
 
     fn poll_deadline(&self) -> Option<Instant> {
         self.deadline
-    }
-}
-
-fn now(io: &Io) -> Now {
-    let now = io.now();
-    Now {
-        ms: now.monotonic_ms,
-        unix_ms: now.unix_ms,
     }
 }

@@ -75,6 +75,18 @@ impl HttpUrl {
         })
     }
 
+    /// The URL as it may be shown: some services expect a token in the query.
+    #[must_use]
+    pub fn without_query(&self) -> String {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let target = path.to_owned();
+        let shown = Self {
+            target,
+            ..self.clone()
+        };
+        shown.to_string()
+    }
+
     /// Whether the host is this machine: a loopback address, or `localhost`.
     pub(crate) fn is_loopback(&self) -> bool {
         let address = self.host.parse::<IpAddr>();
@@ -111,6 +123,12 @@ mod tests {
         ] {
             assert_eq!(HttpUrl::parse(text).expect(text).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn a_query_is_not_shown() {
+        let url = HttpUrl::parse("https://a.example/keys?token=x").expect("a URL");
+        assert_eq!(url.without_query(), "https://a.example/keys");
     }
 
     #[test]

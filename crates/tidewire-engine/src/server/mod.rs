@@ -57,7 +57,7 @@ pub struct Server {
     keys: Option<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
-    /// Those of the shards and of the operations listener once more.
+    /// Copies of the listening sockets, for a successor.
     sockets: ListeningSockets,
     certificate: Option<CertificateSlot>,
 }

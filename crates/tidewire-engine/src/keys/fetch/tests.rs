@@ -10,7 +10,7 @@ fn set_of(kid: &str) -> String {
 
 fn at(ms: u64) -> Now {
     Now {
-        ms,
+        monotonic_ms: ms,
         unix_ms: ms + 1,
     }
 }
