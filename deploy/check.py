@@ -5,7 +5,8 @@
 PROGRAM is a built `tidewire`. The units are checked by `systemd-analyze verify`, and the server is started by
 `systemd-socket-activate` for a connection that waits. Of each proxy that is installed, the file is
 used with free ports and a certificate made here: a WebSocket client connects through it by TLS and claims another address
-for itself; the server has to know the real one. A proxy that is not installed is named, and not tested.
+for itself; the server has to know the real one if it trusts the proxy, and that of the proxy if not. A proxy that is not
+installed is named, and not tested.
 
 Exit code: 0 if everything that could be checked is right, 1 if not, 2 for a wrong command line.
 """
@@ -30,6 +31,9 @@ FOLDER = Path(__file__).resolve().parent
 KEY = "0123456789abcdef"
 HOST = "live.example.com"
 WAIT_S = 30
+PROXY = "127.0.0.1"
+# Another address of this machine, so that it shows whose address the server believes.
+CLIENT = "127.0.0.5"
 
 
 def free_port() -> int:
@@ -61,7 +65,7 @@ def make_certificate(folder: Path) -> None:
 
 
 def upgrade(stream: socket.socket, host: str = "localhost") -> bytes:
-    """What the server says to a WebSocket client, up to `server_ready` or its end."""
+    """What the server says to a WebSocket client, up to `server_ready`, a refusal or its end."""
     stream.settimeout(WAIT_S)
     stream.sendall(
         f"GET /ws HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -74,7 +78,13 @@ def upgrade(stream: socket.socket, host: str = "localhost") -> bytes:
         if not part:
             break
         received += part
+        if b"\r\n\r\n" in received and not received.startswith(b"HTTP/1.1 101 "):
+            break
     return received
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection((PROXY, port), source_address=(CLIENT, 0))
 
 
 def open_websocket(folder: Path, port: int) -> ssl.SSLSocket:
@@ -82,7 +92,7 @@ def open_websocket(folder: Path, port: int) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=folder / "chain.pem")
     deadline = time.monotonic() + WAIT_S
     while True:
-        stream = context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname=HOST)
+        stream = context.wrap_socket(connect(port), server_hostname=HOST)
         received = upgrade(stream, HOST)
         if received.startswith(b"HTTP/1.1 101 ") and b"server_ready" in received:
             return stream
@@ -100,6 +110,18 @@ def addresses(operations: int) -> list[str]:
 
 def check_proxy(program: str, start: Callable[[Path, int, int], list[str]]) -> None:
     """`start` writes a configuration for a port and the server's port, and returns the command of the proxy."""
+    believed = address_through(program, start, trusted=PROXY)
+    assert believed.startswith(f"{CLIENT}:"), f"the server trusts the proxy and believes {believed}"
+    try:
+        believed = address_through(program, start, trusted="192.0.2.1")
+    except AssertionError:
+        # The server cannot read a PROXY header of somebody whom it does not trust.
+        return
+    assert believed.startswith(f"{PROXY}:"), f"the server does not trust the proxy and believes {believed}"
+
+
+def address_through(program: str, start: Callable[[Path, int, int], list[str]], trusted: str) -> str:
+    """The address that the server believes of a client that comes through the proxy."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -107,7 +129,7 @@ def check_proxy(program: str, start: Callable[[Path, int, int], list[str]]) -> N
         public, clients, operations = free_port(), free_port(), free_port()
         serve = [program, "serve", "--no-auth", "--listen", f"127.0.0.1:{clients}"]
         serve += ["--ops-listen", f"127.0.0.1:{operations}", "--api-key", KEY]
-        serve += ["--trusted-proxy", "127.0.0.1", "--allow-host", HOST]
+        serve += ["--trusted-proxy", trusted, "--allow-host", HOST]
         children = [subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
         try:
             wait_for(operations)
@@ -115,7 +137,7 @@ def check_proxy(program: str, start: Callable[[Path, int, int], list[str]]) -> N
             wait_for(public)
             with open_websocket(folder, public):
                 [address] = addresses(operations)
-                assert address.startswith("127.0.0.1:"), f"the server believes {address}"
+                return address
         finally:
             for child in reversed(children):
                 child.terminate()
@@ -150,11 +172,12 @@ def nginx(folder: Path, public: int, clients: int) -> list[str]:
 def haproxy(folder: Path, public: int, clients: int) -> list[str]:
     words = {"bind :443": f"bind 127.0.0.1:{public}", "127.0.0.1:5006": f"127.0.0.1:{clients}"}
     made = replaced("haproxy.cfg", folder, words | {"/etc/ssl/live": str(folder)})
-    return ["haproxy", "-f", str(made)]
+    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    return [str(program), "-f", str(made)]
 
 
 def caddy(folder: Path, public: int, clients: int) -> list[str]:
-    site = f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://{HOST}:{public} {{\n"
+    site = f"{{\n\tadmin off\n\tauto_https disable_redirects\n\tlog {{\n\t\tlevel ERROR\n\t}}\n}}\nhttps://{HOST}:{public} {{\n"
     site += f"\ttls {folder}/chain.pem {folder}/key.pem"
     made = replaced("Caddyfile", folder, {"live.example.com {": site, "127.0.0.1:5006": f"127.0.0.1:{clients}"})
     return ["caddy", "run", "--adapter", "caddyfile", "--config", str(made)]
