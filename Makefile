@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-http bench-peers bench-scale-out check conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test valkey-test
+.PHONY: bench bench-backend bench-http bench-peers bench-scale-out check conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +21,10 @@ bench: ## Build the engine, load it with every test, write a report to target/be
 	  *) exit $$status ;; \
 	esac; \
 	echo "The report is in $(REPORT)/report.html (also .json and .md)."
+
+bench-backend: ## CPU of the engine for a question to a backend, beside none
+	cargo build --release --package tidewire-cli
+	python3 bench/backend_hop.py
 
 bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench/HTTP.md
 	cargo build --release --package tidewire-cli
