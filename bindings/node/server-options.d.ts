@@ -444,9 +444,9 @@ export interface EngineOptions {
   snapshotRequests?: boolean | null;
   /**
    * The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
-   * for TLS, `unix://`, or `redis+sentinel://` for the master that sentinels name. On the
-   * command line other users of the machine can see its password. Default: no broker: every
-   * topic is this server's own.
+   * for TLS, `unix://`, `redis+sentinel://` for the master that sentinels name, or
+   * `redis+cluster://` for a Redis Cluster. On the command line other users of the machine can
+   * see its password. Default: no broker: every topic is this server's own.
    */
   broker?: string | null;
   /**

@@ -163,6 +163,146 @@ fn a_master_that_was_replaced_while_it_lives_is_left() {
     });
 }
 
+/// Two nodes of a Redis Cluster. The second has the slot with all keys.
+struct Nodes {
+    servers: [RedisServer; 2],
+    ports: [u16; 2],
+    bus_ports: [u16; 2],
+}
+
+impl Nodes {
+    fn start() -> Self {
+        let ports = [free_port(), free_port()];
+        let bus_ports = [free_port(), free_port()];
+        let server = |node: usize| RedisServer::start(&cluster_flags(ports[node], bus_ports[node]));
+        let nodes = Self {
+            servers: [server(0), server(1)],
+            ports,
+            bus_ports,
+        };
+        let slots = [(0, SLOT - 1), (SLOT, 16_383)];
+        for (port, (first, last)) in ports.into_iter().zip(slots) {
+            tell(port, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+        }
+        tell(ports[0], &meet(ports[1], bus_ports[1]));
+        for port in ports {
+            wait_until("the cluster serves", || is_serving(port));
+        }
+        nodes
+    }
+
+    fn id(&self, node: usize) -> String {
+        let answer = ask(self.ports[node], "CLUSTER MYID").expect("an answer");
+        answer.lines().nth(1).expect("an id").to_owned()
+    }
+
+    /// Moves the slot with its keys to the first node.
+    fn move_slot(&self) {
+        let [to, from] = self.ports;
+        let [to_id, from_id] = [self.id(0), self.id(1)];
+        tell(to, &format!("CLUSTER SETSLOT {SLOT} IMPORTING {from_id}"));
+        tell(from, &format!("CLUSTER SETSLOT {SLOT} MIGRATING {to_id}"));
+        let keys = || {
+            let answer = ask(from, &format!("CLUSTER GETKEYSINSLOT {SLOT} 1000"));
+            let answer = answer.expect("keys");
+            let keys = answer.lines().filter(|line| line.starts_with("tw:"));
+            keys.map(str::to_owned).collect::<Vec<_>>()
+        };
+        wait_until("all keys have moved", || {
+            let keys = keys().join(" ");
+            if !keys.is_empty() {
+                ask(
+                    from,
+                    &format!("MIGRATE 127.0.0.1 {to} \"\" 0 5000 KEYS {keys}"),
+                );
+            }
+            keys.is_empty()
+        });
+        for port in [to, from] {
+            tell(port, &format!("CLUSTER SETSLOT {SLOT} NODE {to_id}"));
+        }
+    }
+}
+
+/// The slot of `{0}`.
+const SLOT: u16 = 13_907;
+
+fn cluster_flags(port: u16, bus_port: u16) -> String {
+    format!(
+        "--port {port} --cluster-enabled yes --cluster-port {bus_port} --cluster-node-timeout 2000"
+    )
+}
+
+fn meet(port: u16, bus_port: u16) -> String {
+    format!("CLUSTER MEET 127.0.0.1 {port} {bus_port}")
+}
+
+fn is_serving(port: u16) -> bool {
+    ask(port, "CLUSTER INFO").is_some_and(|text| text.contains("cluster_state:ok"))
+}
+
+fn tell(port: u16, command: &str) {
+    assert_eq!(ask(port, command).as_deref(), Some("+OK\r\n"), "{command}");
+}
+
+#[test]
+fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
+    let nodes = Nodes::start();
+    // One that nobody answers at comes first, and one that has other slots.
+    let dead = free_port();
+    let url = format!(
+        "redis+cluster://127.0.0.1:{dead},127.0.0.1:{}",
+        nodes.ports[0]
+    );
+    let servers = [(); 2].map(|()| start(config(&url), Sink));
+    for server in &servers {
+        wait_until("a broker", || is_connected(server));
+    }
+    let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
+    subscribe(&mut subscriber, json!(["h.a"]));
+    assert_eq!(publish(&mut publisher, 1)["offset"], 1);
+    assert_eq!(subscriber.next_json()["p"]["n"], 1);
+    nodes.move_slot();
+    wait_until("a publication is taken", || {
+        publish(&mut publisher, 2)["offset"].is_u64()
+    });
+    wait_for_gap(&mut subscriber);
+    assert_eq!(subscriber.next_json()["p"]["n"], 2);
+    let has_link =
+        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
+    wait_until("all have left the old node", || !has_link(nodes.ports[1]));
+    assert!(has_link(nodes.ports[0]));
+}
+
+#[test]
+fn a_replica_takes_the_place_of_a_dead_node_of_a_cluster() {
+    let mut nodes = Nodes::start();
+    let (port, bus_port) = (free_port(), free_port());
+    let _replica = RedisServer::start(&cluster_flags(port, bus_port));
+    tell(port, &meet(nodes.ports[1], nodes.bus_ports[1]));
+    let master = nodes.id(1);
+    wait_until("the replica knows its master", || {
+        ask(port, &format!("CLUSTER REPLICATE {master}")).as_deref() == Some("+OK\r\n")
+    });
+    wait_until("the replica is in step", || {
+        ask(port, "INFO replication").is_some_and(|text| text.contains("master_link_status:up"))
+    });
+    let url = format!(
+        "redis+cluster://127.0.0.1:{},127.0.0.1:{port}",
+        nodes.ports[0]
+    );
+    let server = start(config(&url), Sink);
+    wait_until("a broker", || is_connected(&server));
+    let mut publisher = connect_v1(&server);
+    assert_eq!(publish(&mut publisher, 1)["offset"], 1);
+    nodes.servers[1].kill();
+    // Two masters are too few to elect one by themselves.
+    tell(port, "CLUSTER FAILOVER TAKEOVER");
+    wait_until("a publication is taken", || {
+        publish(&mut publisher, 2)["offset"].is_u64()
+    });
+}
+
 #[test]
 fn a_name_is_resolved() {
     let port = free_port();

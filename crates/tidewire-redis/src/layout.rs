@@ -75,6 +75,26 @@ impl FromStr for NodeId {
     }
 }
 
+/// The slot of a key, by the specification of Redis Cluster: what is between the first brace and the next closing one
+/// decides, if there is anything; else the whole key.
+fn slot_of(key: &[u8]) -> u16 {
+    let tag = memchr::memchr(b'{', key).and_then(|open| {
+        let rest = &key[open + 1..];
+        let tag = &rest[..memchr::memchr(b'}', rest)?];
+        (!tag.is_empty()).then_some(tag)
+    });
+    // CRC-16/XMODEM.
+    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    });
+    crc % SLOTS
+}
+
+/// The slots of a Redis Cluster.
+const SLOTS: u16 = 16_384;
+
 /// The names of the keys and channels that begin with one prefix.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -91,6 +111,12 @@ impl Layout {
         let lane = format!("{prefix}:{{0}}:");
         let streams = format!("{lane}t:").into_bytes();
         Self { lane, streams }
+    }
+
+    /// The slot in which a Redis Cluster has all keys.
+    #[must_use]
+    pub fn slot(&self) -> u16 {
+        slot_of(self.lane.as_bytes())
     }
 
     /// The stream of a topic, and the channel of the same name.
@@ -289,5 +315,15 @@ mod tests {
         let prefixes = layout.presence_prefixes().map(text);
         assert_eq!(prefixes, ["tw:{0}:p:", "tw:{0}:u:", "tw:{0}:t:"]);
         assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
+    }
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot_of(b"123456789"), 12_739);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+        assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"));
+        assert_eq!(Layout::new("tw").slot(), slot_of(b"0"));
     }
 }

@@ -45,8 +45,8 @@ impl LinkHandler {
         }
     }
 
-    /// Starts what finds the broker by its name or by sentinels, if that is needed. It answers to the mailbox of this
-    /// link.
+    /// Starts what finds the broker by its name, by sentinels or by the nodes of a cluster, if that is needed. It
+    /// answers to the mailbox of this link.
     pub(crate) fn find_by(&mut self, mailbox: &Mailbox<Found>) -> io::Result<()> {
         if self.route.at_once().is_none() {
             self.finder = Some(self.route.clone().into_finder(mailbox.clone())?);

@@ -8,7 +8,7 @@ mod mirror;
 mod parcel;
 mod presence;
 mod resolve;
-mod sentinel;
+mod search;
 
 use self::broker::ClusterBroker;
 use self::exchange::Exchange;
@@ -26,7 +26,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use tidewire_net::tls::{self, ClientIdentity, TlsError, Trust};
 use tidewire_net::{Shard, ShardConfig};
-use tidewire_redis::{Lineage, Link, LinkOptions, NodeId};
+use tidewire_redis::{Layout, Lineage, Link, LinkOptions, NodeId};
 
 /// This server's part of a cluster, before its link runs.
 pub(crate) struct Cluster {
@@ -63,6 +63,7 @@ impl Cluster {
         let (broker, exchange) = exchange(config, limits, &mut StdRng::from_os_rng());
         let route = Route {
             address: config.address.clone(),
+            slot: Layout::new(&config.prefix).slot(),
             tls: match config.address.is_tls() {
                 true => Some(tls::client_config_for(&ClientIdentity {
                     trust: match &config.authorities {

@@ -1,8 +1,8 @@
-//! Where the broker is now: names, and the masters that sentinels name.
+//! Where the broker is now: names, and the masters that sentinels or the nodes of a cluster name.
 //!
 //! Both may take long, so that a thread of their own finds them. The link never waits.
 
-use crate::cluster::sentinel::{Named, Sentinels};
+use crate::cluster::search::{Named, Search, Wanted};
 use crate::config::broker::{BrokerAddress, Place};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -18,6 +18,8 @@ use tidewire_redis::Slot;
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     pub(crate) address: BrokerAddress,
+    /// Where a cluster has all keys.
+    pub(crate) slot: u16,
     /// For an address with TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
@@ -27,7 +29,7 @@ pub(crate) struct Route {
 pub(crate) enum Found {
     /// The answer to a question about this slot.
     Place(Slot, io::Result<Connect>),
-    /// The sentinels name another master than before.
+    /// Another master has taken its place.
     Moved,
 }
 
@@ -44,30 +46,17 @@ impl Route {
                 let address: IpAddr = host.parse().ok()?;
                 Some(self.connect((address, *port).into(), host))
             }
-            Place::Sentinel { .. } => None,
+            Place::Sentinel { .. } | Place::Cluster { .. } => None,
         }
     }
 
     /// Starts the thread that finds the place. It ends when the questions end.
     pub(crate) fn into_finder(self, link: Mailbox<Found>) -> io::Result<Sender<Slot>> {
-        let sentinels = match &self.address.place {
-            Place::Sentinel {
-                sentinels,
-                name,
-                password,
-                ..
-            } => Some(Sentinels {
-                places: sentinels.clone(),
-                name: name.clone(),
-                password: password.clone(),
-                tls: self.tls.clone(),
-            }),
-            Place::Tcp { .. } | Place::Unix(_) => None,
-        };
+        let search = self.search();
         let (sender, questions) = mpsc::channel();
         let finder = Finder {
             route: self,
-            sentinels,
+            search,
             link,
             last: None,
             searches: 0,
@@ -77,6 +66,33 @@ impl Route {
             .name(name)
             .spawn(move || finder.run(&questions))?;
         Ok(sender)
+    }
+
+    /// Who knows where the master is.
+    fn search(&self) -> Option<Search> {
+        let tls = self.tls.clone();
+        match &self.address.place {
+            Place::Sentinel {
+                sentinels,
+                name,
+                password,
+                ..
+            } => Some(Search {
+                places: sentinels.clone(),
+                wanted: Wanted::Name(name.clone()),
+                user: None,
+                password: password.clone(),
+                tls,
+            }),
+            Place::Cluster { nodes, .. } => Some(Search {
+                places: nodes.clone(),
+                wanted: Wanted::Slot(self.slot),
+                user: self.address.user.clone(),
+                password: self.address.password.clone(),
+                tls,
+            }),
+            Place::Tcp { .. } | Place::Unix(_) => None,
+        }
     }
 
     fn connect(&self, address: SocketAddr, host: &str) -> io::Result<Connect> {
@@ -98,9 +114,9 @@ impl Route {
 /// The thread that finds the place. Its searches may take as long as the system's resolver does.
 struct Finder {
     route: Route,
-    sentinels: Option<Sentinels>,
+    search: Option<Search>,
     link: Mailbox<Found>,
-    /// The master that the sentinels have named last.
+    /// The master that the last search found.
     last: Option<Named>,
     searches: usize,
 }
@@ -108,7 +124,7 @@ struct Finder {
 impl Finder {
     fn run(mut self, questions: &Receiver<Slot>) {
         loop {
-            match questions.recv_timeout(SENTINEL_INTERVAL) {
+            match questions.recv_timeout(SEARCH_INTERVAL) {
                 Ok(slot) => {
                     // One search answers all that wait.
                     let mut slots = vec![slot];
@@ -150,15 +166,15 @@ impl Finder {
         Ok((*addresses.get(index).ok_or_else(none)?, host))
     }
 
-    /// The name of the broker. The link is told if the sentinels name another master than before.
+    /// The name of the broker. The link is told if it is another master than before.
     fn name(&mut self) -> io::Result<Named> {
-        let Some(sentinels) = &mut self.sentinels else {
+        let Some(search) = &mut self.search else {
             return match &self.route.address.place {
                 Place::Tcp { host, port, .. } => Ok((host.clone(), *port)),
-                Place::Unix(_) | Place::Sentinel { .. } => Err(io::Error::other("it has no name")),
+                _ => Err(io::Error::other("it has no name")),
             };
         };
-        let master = sentinels.master(self.last.as_ref())?;
+        let master = search.master(self.last.as_ref())?;
         let before = self.last.replace(master.clone());
         if before.is_some_and(|before| before != master) {
             let _ = self.link.send(Found::Moved);
@@ -167,5 +183,5 @@ impl Finder {
     }
 }
 
-/// How often sentinels are asked for the master.
-const SENTINEL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often it is asked where the master is.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(2);

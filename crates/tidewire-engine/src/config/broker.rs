@@ -59,13 +59,19 @@ pub(crate) enum Place {
         password: Option<String>,
         is_tls: bool,
     },
+    /// Nodes of a Redis Cluster, which know the master of a slot.
+    Cluster {
+        nodes: Vec<(String, u16)>,
+        is_tls: bool,
+    },
 }
 
 /// Why a text is no URL of a broker. The caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; a broker is redis://[user:password@]host[:6379][/database], rediss:// for TLS, unix:///path?db=0, \
-     or redis+sentinel://[user:password@]host[:26379],host.../name[/database]"
+     redis+sentinel://[user:password@]host[:26379],host.../name[/database], \
+     or redis+cluster://[user:password@]host[:6379],host..."
 )]
 pub struct InvalidBrokerUrl(String);
 
@@ -74,18 +80,20 @@ impl BrokerAddress {
     pub(crate) fn is_tls(&self) -> bool {
         matches!(
             self.place,
-            Place::Tcp { is_tls: true, .. } | Place::Sentinel { is_tls: true, .. }
+            Place::Tcp { is_tls: true, .. }
+                | Place::Sentinel { is_tls: true, .. }
+                | Place::Cluster { is_tls: true, .. }
         )
     }
 
     /// Whether another process with fewer writes may take its place.
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(self.place, Place::Sentinel { .. })
+        matches!(self.place, Place::Sentinel { .. } | Place::Cluster { .. })
     }
 
-    /// Reads `redis://`, `rediss://` (TLS), `unix://`, or `redis+sentinel://` and
-    /// `rediss+sentinel://`, whose sentinels say where the master is. User, password and path may be
-    /// percent-encoded.
+    /// Reads `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://`, whose sentinels say where
+    /// the master is, or `redis+cluster://` with nodes of a cluster; `rediss+sentinel://` and
+    /// `rediss+cluster://` use TLS. User, password and path may be percent-encoded.
     ///
     /// # Errors
     /// [`InvalidBrokerUrl`].
@@ -101,6 +109,10 @@ impl BrokerAddress {
             }
             "redis+sentinel" | "rediss+sentinel" => {
                 Self::sentinel(rest, query, scheme == "rediss+sentinel")
+            }
+            "redis+cluster" | "rediss+cluster" => {
+                parameter(query, &[])?;
+                Self::cluster(rest, scheme == "rediss+cluster")
             }
             "unix" => {
                 let path = decoded(rest)?;
@@ -142,13 +154,11 @@ impl BrokerAddress {
             return Err(wrong(missing));
         }
         let (user, password, places) = login(rest)?;
-        let sentinels = places
-            .split(',')
-            .map(|place| host_and_port(place, SENTINEL_PORT));
+        let sentinels = hosts_and_ports(places, SENTINEL_PORT)?;
         let of_sentinels = parameter(query, &["sentinel_password"])?;
         Ok(Self {
             place: Place::Sentinel {
-                sentinels: sentinels.collect::<Result<_, _>>()?,
+                sentinels,
                 name: decoded(name)?,
                 password: of_sentinels.map(decoded).transpose()?,
                 is_tls,
@@ -156,6 +166,22 @@ impl BrokerAddress {
             user,
             password,
             database: number(database)?,
+        })
+    }
+
+    /// What is behind the scheme: `[user:password@]host[:port],host[:port]...`.
+    fn cluster(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
+        let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if number(database)? != 0 {
+            return Err(wrong("a cluster has no databases"));
+        }
+        let (user, password, places) = login(rest)?;
+        let nodes = hosts_and_ports(places, PORT)?;
+        Ok(Self {
+            place: Place::Cluster { nodes, is_tls },
+            user,
+            password,
+            database: 0,
         })
     }
 }
@@ -169,6 +195,12 @@ fn login(text: &str) -> Result<Login<'_>, InvalidBrokerUrl> {
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     let some = |text: &str| Ok(Some(decoded(text)?).filter(|text| !text.is_empty()));
     Ok((some(user)?, some(password)?, place))
+}
+
+/// Splits `host[:port],host[:port]...`.
+fn hosts_and_ports(places: &str, default: u16) -> Result<Vec<(String, u16)>, InvalidBrokerUrl> {
+    let places = places.split(',');
+    places.map(|place| host_and_port(place, default)).collect()
 }
 
 /// Splits `host[:port]`. An IPv6 address is in brackets.
@@ -235,24 +267,23 @@ fn decoded(text: &str) -> Result<String, InvalidBrokerUrl> {
 /// What may be shown: everything but the password.
 impl std::fmt::Display for BrokerAddress {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.is_tls() { "rediss" } else { "redis" };
+        let joined = |places: &[(String, u16)]| {
+            let places = places.iter().map(|(host, port)| format!("{host}:{port}"));
+            places.collect::<Vec<_>>().join(",")
+        };
         match &self.place {
-            Place::Tcp { host, port, is_tls } => {
-                let scheme = if *is_tls { "rediss" } else { "redis" };
-                write!(formatter, "{scheme}://{host}:{port}")
-            }
+            Place::Tcp { host, port, .. } => write!(formatter, "{scheme}://{host}:{port}"),
             Place::Unix(path) => write!(formatter, "unix://{}", path.display()),
             Place::Sentinel {
-                sentinels,
-                name,
-                is_tls,
-                ..
-            } => {
-                let scheme = if *is_tls { "rediss" } else { "redis" };
-                let places = sentinels
-                    .iter()
-                    .map(|(host, port)| format!("{host}:{port}"));
-                let places = places.collect::<Vec<_>>().join(",");
-                write!(formatter, "{scheme}+sentinel://{places}/{name}")
+                sentinels, name, ..
+            } => write!(
+                formatter,
+                "{scheme}+sentinel://{}/{name}",
+                joined(sentinels)
+            ),
+            Place::Cluster { nodes, .. } => {
+                write!(formatter, "{scheme}+cluster://{}", joined(nodes))
             }
         }
     }
@@ -302,6 +333,9 @@ mod tests {
             panic!("no sentinels: {sentinels}");
         };
         assert_eq!(password.as_deref(), Some("p@ss"));
+        let cluster = BrokerAddress::parse("rediss+cluster://ada:secret@a,b:7001").expect("a URL");
+        assert_eq!(cluster.to_string(), "rediss+cluster://a:6379,b:7001");
+        assert!(cluster.is_tls() && cluster.fails_over());
     }
 
     #[test]
@@ -319,6 +353,8 @@ mod tests {
             ("unix://", "a path is missing"),
             ("redis+sentinel://a,b", "the name of the master is missing"),
             ("redis+sentinel://a,/main", "a host is missing"),
+            ("redis+cluster://a,", "a host is missing"),
+            ("redis+cluster://a/1", "a cluster has no databases"),
         ] {
             let error = BrokerAddress::parse(text).expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");

@@ -15,8 +15,8 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
     broker.prefix = settings.text("broker_prefix").unwrap_or(broker.prefix);
     broker.is_durable = settings.flag("broker_is_durable");
     if broker.is_durable && broker.address.fails_over() {
-        let words = "a master with sentinels may be replaced by a replica that lacks its last writes: \
-                     it is not durable";
+        let words = "a master with sentinels or in a cluster may be replaced by a replica that lacks \
+                     its last writes: it is not durable";
         return Err(settings.wrong("broker_is_durable", words));
     }
     broker.wait_ms = settings.integer("broker_wait_ms").unwrap_or(broker.wait_ms);

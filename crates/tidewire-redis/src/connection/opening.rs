@@ -152,9 +152,10 @@ impl Opening {
                 self.server.version
             )));
         }
-        if self.server.mode != "standalone" {
+        // Of a cluster all keys are in one slot, and the node that has it is as a single master.
+        if !["standalone", "cluster"].contains(&self.server.mode.as_str()) {
             return Err(ConnectionError::Unsuitable(format!(
-                "the server runs in mode {:?}, which is not supported yet; give the address of a single master",
+                "the server runs in mode {:?}; give the address of a master",
                 self.server.mode
             )));
         }

@@ -104,7 +104,9 @@ impl ServerError {
                 "the ACL user needs ~tw:* &tw:* +@all -@dangerous +info +config|get (with your prefix)"
             }
             ErrorKind::Authentication => "correct the user and the password of the broker",
-            ErrorKind::Moved => "the address leads to a cluster, which is not supported yet",
+            ErrorKind::Moved => {
+                "another node of the cluster has the keys; give the URL redis+cluster://"
+            }
             ErrorKind::ClusterDown => "the cluster does not serve this slot now; it is retried",
             ErrorKind::NoScript => "the scripts are loaded again",
             ErrorKind::NoGroup => "the node joins the queue group again",

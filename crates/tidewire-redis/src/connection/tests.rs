@@ -106,7 +106,7 @@ fn the_opening_says_who_we_are_and_learns_who_the_server_is() {
 fn unsuitable_servers_are_refused_with_a_reason() {
     for (reply, reason) in [
         (hello("6.2.7", "standalone"), "version \"6.2.7\"; Redis 7.0"),
-        (hello("7.2.0", "cluster"), "mode \"cluster\""),
+        (hello("7.2.0", "sentinel"), "mode \"sentinel\""),
         (
             b"-ERR unknown command 'HELLO'\r\n".to_vec(),
             "does not know HELLO",

@@ -1,4 +1,4 @@
-//! Asking sentinels where a master is.
+//! Asking those who know where a master is: sentinels, or nodes of a cluster.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,40 +11,52 @@ use tidewire_redis::resp::{Frames, Limits, Value, command};
 /// A host as it was named, and a port.
 pub(super) type Named = (String, u16);
 
-/// The sentinels of a master. Each search begins with those that the one before did not ask.
+/// Which master is searched.
 #[derive(Debug, Clone)]
-pub(super) struct Sentinels {
+pub(super) enum Wanted {
+    /// The one that sentinels call so.
+    Name(String),
+    /// The one that has this slot of a cluster.
+    Slot(u16),
+}
+
+/// Those who know where a master is. Each search begins with those that the one before did not ask.
+#[derive(Debug, Clone)]
+pub(super) struct Search {
     pub(super) places: Vec<Named>,
-    /// What they call the master.
-    pub(super) name: String,
+    pub(super) wanted: Wanted,
+    pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
-impl Sentinels {
-    /// The master that most sentinels name; among equals `known`, else the one that was named first. Blocks for at
+impl Search {
+    /// The master that most of them name; among equals `known`, else the one that was named first. Blocks for at
     /// most a few seconds.
     ///
     /// # Errors
-    /// No sentinel names a master in time; the error is that of the last one.
+    /// Nobody names a master in time; the error is that of the last one.
     pub(super) fn master(&mut self, known: Option<&Named>) -> io::Result<Named> {
         let deadline = Instant::now() + PATIENCE;
         let enough = self.places.len() / 2 + 1;
         let mut votes: Vec<(Named, usize)> = Vec::new();
-        let mut failed = io::Error::other("there is no sentinel");
+        let mut failed = io::Error::other("nobody can be asked");
         for _ in 0..self.places.len() {
-            let sentinel = self.places.remove(0);
-            let answer = self.ask(&sentinel, deadline);
-            self.places.push(sentinel.clone());
+            let place = self.places.remove(0);
+            let answer = self.ask(&place, deadline);
+            self.places.push(place.clone());
             match answer {
                 Ok(master) => match votes.iter_mut().find(|(named, _)| *named == master) {
                     Some((_, count)) => *count += 1,
                     None => votes.push((master, 1)),
                 },
                 Err(error) => {
-                    let (host, port) = sentinel;
-                    failed =
-                        io::Error::new(error.kind(), format!("sentinel {host}:{port}: {error}"));
+                    let who = match self.wanted {
+                        Wanted::Name(_) => "sentinel",
+                        Wanted::Slot(_) => "node",
+                    };
+                    let (host, port) = place;
+                    failed = io::Error::new(error.kind(), format!("{who} {host}:{port}: {error}"));
                 }
             }
             if votes.iter().any(|(_, count)| *count >= enough) || Instant::now() >= deadline {
@@ -57,7 +69,7 @@ impl Sentinels {
         votes.pop().map(|(master, _)| master).ok_or(failed)
     }
 
-    /// What one sentinel says.
+    /// What one of them says.
     fn ask(&self, (host, port): &Named, deadline: Instant) -> io::Result<Named> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host.as_str(), *port).to_socket_addrs()? {
@@ -74,29 +86,29 @@ impl Sentinels {
         socket.set_read_timeout(Some(left(deadline)?))?;
         socket.set_write_timeout(Some(left(deadline)?))?;
         let Some(config) = &self.tls else {
-            return self.talk(socket, deadline);
+            return self.talk(socket, host, deadline);
         };
         let server = tls::server_name(host).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::clone(config), server);
         let session = session.map_err(io::Error::other)?;
-        self.talk(StreamOwned::new(session, socket), deadline)
+        self.talk(StreamOwned::new(session, socket), host, deadline)
     }
 
-    fn talk(&self, mut stream: impl Read + Write, deadline: Instant) -> io::Result<Named> {
+    /// Asks `host`, and reads its answer.
+    fn talk(
+        &self,
+        mut stream: impl Read + Write,
+        host: &str,
+        deadline: Instant,
+    ) -> io::Result<Named> {
         let mut out = Vec::new();
-        let mut expected = 1;
-        if let Some(password) = &self.password {
-            command(&mut out, &[b"AUTH", password.as_bytes()]);
-            expected += 1;
-        }
-        let name = self.name.as_bytes();
-        command(&mut out, &[b"SENTINEL", b"get-master-addr-by-name", name]);
+        let mut expected = self.write_question(&mut out);
         stream.write_all(&out)?;
         let mut frames = Frames::new(Limits {
             string_bytes_max: ANSWER_BYTES_MAX,
             value_bytes_max: ANSWER_BYTES_MAX,
         });
-        let mut bytes = [0; ANSWER_BYTES_MAX];
+        let mut bytes = [0; 4096];
         loop {
             // An answer that trickles does not take for ever.
             left(deadline)?;
@@ -110,7 +122,7 @@ impl Sentinels {
                 if let Value::Error(text) = value {
                     answer = Some(Err(io::Error::other(String::from_utf8_lossy(text))));
                 } else if expected == 0 {
-                    answer = Some(self.master_of(value));
+                    answer = Some(self.read_answer(value, host));
                 }
                 match answer {
                     Some(_) => ControlFlow::Break(()),
@@ -124,21 +136,69 @@ impl Sentinels {
         }
     }
 
-    /// Reads `[host, port]`; nothing stands for a name that the sentinel does not know.
-    fn master_of(&self, value: Value<'_>) -> io::Result<Named> {
-        let mut items = value.items();
-        let mut next = || {
-            let text = items.next()?.text()?;
-            String::from_utf8(text.to_vec()).ok()
-        };
-        let unknown = || {
-            let words = format!("it knows no master {:?}", self.name);
-            io::Error::new(io::ErrorKind::NotFound, words)
-        };
-        let (host, port) = next().zip(next()).ok_or_else(unknown)?;
-        let port = port.parse().map_err(|_| unknown())?;
-        Ok((host, port))
+    /// Writes the commands; how many answers they have. The last one counts.
+    fn write_question(&self, out: &mut Vec<u8>) -> usize {
+        let mut count = 1;
+        if let Some(password) = &self.password {
+            let user = self.user.as_ref().map(String::as_bytes);
+            let words = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())];
+            command(out, &words.into_iter().flatten().collect::<Vec<_>>());
+            count += 1;
+        }
+        match &self.wanted {
+            Wanted::Name(name) => {
+                command(
+                    out,
+                    &[b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()],
+                );
+            }
+            Wanted::Slot(_) => command(out, &[b"CLUSTER", b"SLOTS"]),
+        }
+        count
     }
+
+    /// The master of an answer of `asked`.
+    fn read_answer(&self, value: Value<'_>, asked: &str) -> io::Result<Named> {
+        let (named, words) = match &self.wanted {
+            Wanted::Name(name) => (master_of(value), format!("it knows no master {name:?}")),
+            Wanted::Slot(slot) => (
+                master_of_slot(value, *slot, asked),
+                format!("it knows no master of slot {slot}"),
+            ),
+        };
+        named.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, words))
+    }
+}
+
+/// Reads `[host, port]`; nothing stands for a name that the sentinel does not know.
+fn master_of(value: Value<'_>) -> Option<Named> {
+    let mut items = value.items();
+    let mut next = || {
+        let text = items.next()?.text()?;
+        String::from_utf8(text.to_vec()).ok()
+    };
+    let (host, port) = (next()?, next()?);
+    Some((host, port.parse().ok()?))
+}
+
+/// Reads ranges of slots `[first, last, [host, port, ...] of the master, replicas ...]`. A node that does not know its
+/// own name stands at the host that was asked.
+fn master_of_slot(value: Value<'_>, slot: u16, asked: &str) -> Option<Named> {
+    let slot = u64::from(slot);
+    value.items().find_map(|range| {
+        let mut items = range.items();
+        let (first, last) = (items.next()?.unsigned()?, items.next()?.unsigned()?);
+        if !(first..=last).contains(&slot) {
+            return None;
+        }
+        let mut master = items.next()?.items();
+        let host = master.next()?.text().filter(|host| !host.is_empty());
+        let host = match host {
+            Some(host) => String::from_utf8(host.to_vec()).ok()?,
+            None => asked.to_owned(),
+        };
+        Some((host, u16::try_from(master.next()?.unsigned()?).ok()?))
+    })
 }
 
 /// The time until the deadline, at most as much as one step may take.
@@ -150,14 +210,14 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     }
 }
 
-/// How long all sentinels together may take.
+/// How long all of them together may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a sentinel may take to accept, and for each part of its answer.
+/// How long one may take to accept, and for each part of its answer.
 const STEP: Duration = Duration::from_millis(700);
 
-/// More than any answer has.
-const ANSWER_BYTES_MAX: usize = 4096;
+/// More than any answer has: a cluster may have hundreds of nodes.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -183,10 +243,11 @@ mod tests {
         ("127.0.0.1".to_owned(), port)
     }
 
-    fn sentinels(masters: &[Option<&'static str>]) -> Sentinels {
-        Sentinels {
+    fn sentinels(masters: &[Option<&'static str>]) -> Search {
+        Search {
             places: masters.iter().map(|master| sentinel(*master)).collect(),
-            name: "main".to_owned(),
+            wanted: Wanted::Name("main".to_owned()),
+            user: None,
             password: None,
             tls: None,
         }
