@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ._client_types import ClientOptions
     from ._native import ClientBatch, ClientMessage, Ticket
+    from ._topic_tokens import TopicTokens
 
 
 def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
@@ -167,6 +168,7 @@ class Client(BaseClient):
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
         overload: results.Overload | None = None,
+        tokens: TopicTokens | None = None,
     ) -> results.Subscription:
         """Subscribes to topics and patterns such as `orders.*`.
 
@@ -183,6 +185,12 @@ class Client(BaseClient):
             filter: Which publications are wanted.
             overload: What becomes of those that are not read in time: `disconnect`, `conflate` or
                 `drop_oldest`.
+            tokens: Subscription tokens, which allow topics that this user's rights do not: a dict by topic,
+                or a function that takes the topic. It is asked for each request: the first one, after a
+                lost connection, and when the server has ended the subscription because its token has
+                expired. The function is called on the thread of all clients and must return at once; if it
+                raises, that is logged, and the topic has no token. To prolong a subscription before its
+                token expires, subscribe again.
 
         Raises:
             SubscriptionError: The server does not give some of the topics; the others are subscribed.
@@ -198,6 +206,7 @@ class Client(BaseClient):
             window=window,
             filter=filter,
             overload=overload,
+            tokens=tokens,
         )
         return results.subscribed(await self._done(ticket))
 

@@ -18,6 +18,7 @@ from ._client_options import Url, split_options
 from ._completion import PublicNames
 from ._native import ClientCore, ClientMessage
 from ._refusals import HANDLER_ERROR, Refusal, log_error, refusal_of
+from ._topic_tokens import TopicTokens, token_source
 from .errors import ConnectionClosedError, InvalidArgumentError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class BaseClient(PublicNames):
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
         overload: results.Overload | None = None,
+        tokens: TopicTokens | None = None,
     ) -> Ticket:
         options = {
             "recover": recover,
@@ -204,6 +206,7 @@ class BaseClient(PublicNames):
             "window": window,
             "filter": filter,
             "overload": overload,
+            "tokens": token_source(tokens),
         }
         return self._core.subscribe(topic_list(topics), options)
 

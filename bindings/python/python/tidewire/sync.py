@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ._client_types import ClientOptions
     from ._native import ClientBatch, ClientMessage
+    from ._topic_tokens import TopicTokens
 
 __all__ = ["Client", "connect"]
 
@@ -155,6 +156,7 @@ class Client(BaseClient):
         window: int | None = None,
         filter: Mapping[str, Any] | None = None,
         overload: results.Overload | None = None,
+        tokens: TopicTokens | None = None,
     ) -> results.Subscription:
         """Subscribes to topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
         options.
@@ -173,6 +175,7 @@ class Client(BaseClient):
             window=window,
             filter=filter,
             overload=overload,
+            tokens=tokens,
         )
         return results.subscribed(ticket.wait())
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tidewire_client::request::{Overload, SubscribeOptions, Value};
 use tidewire_client::sequencer::Position;
-use tidewire_client::{HistoryQuery, Priority, Publication, QueueOptions};
+use tidewire_client::{HistoryQuery, Priority, Publication, QueueOptions, TopicTokens};
 use tidewire_wire::envelope::parse_epoch;
 
 #[pymethods]
@@ -322,8 +322,30 @@ fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {
         window: field(fields, "window")?,
         filter: document(fields, "filter")?,
         overload: overload.map(known).transpose()?,
-        tokens: None,
+        tokens: topic_tokens(fields)?,
     })
+}
+
+/// The source of subscription tokens. It raises nothing: what the application's function raises is logged in Python.
+fn topic_tokens(fields: &Bound<'_, PyDict>) -> PyResult<Option<TopicTokens>> {
+    let source: Option<Py<PyAny>> = fields
+        .get_item("tokens")?
+        .filter(|source| !source.is_none())
+        .map(Bound::unbind);
+    let token_of = |source: &Py<PyAny>, topic: &str, py: Python<'_>| -> Option<String> {
+        let token = source.call1(py, (topic,));
+        let token = token.and_then(|token| token.extract::<Option<String>>(py));
+        token.unwrap_or_else(|error| {
+            error.write_unraisable(py, Some(source.bind(py)));
+            None
+        })
+    };
+    Ok(source.map(|source| {
+        // The interpreter may be on its way out.
+        TopicTokens::new(move |topic| {
+            Python::try_attach(|py| token_of(&source, topic, py)).flatten()
+        })
+    }))
 }
 
 fn position_of(epoch: &str, offset: u64) -> Result<Position, Failure> {
