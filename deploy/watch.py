@@ -29,6 +29,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -58,6 +59,22 @@ def wait_for(url: str) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+class Backend(BaseHTTPRequestHandler):
+    """A backend that accepts every client."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Is silent."""
 
 
 class Client:
@@ -206,12 +223,15 @@ def check_live(program: str, folder: Path) -> str:
         (folder / name).write_text(text.replace("127.0.0.1:5007", f"127.0.0.1:{operations}"))
     serve = [program, "serve", "--no-auth", "--topics-open", "--history", "watched.>=100", "--log-level", "warn"]
     serve += ["--listen", f"127.0.0.1:{clients}", "--ops-listen", f"127.0.0.1:{operations}"]
+    backend = ThreadingHTTPServer(("127.0.0.1", 0), Backend)
+    serve += ["--backend", f"http://127.0.0.1:{backend.server_port}/", "--backend-events", "connect"]
     watch = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     watch += [f"--web.listen-address=127.0.0.1:{prometheus}", "--log.level=error"]
     children: list[subprocess.Popen[bytes]] = []
     ends = threading.Event()
     failures: list[Exception] = []
     user = threading.Thread(target=use, args=(clients, ends, failures))
+    threading.Thread(target=backend.serve_forever, daemon=True).start()
     try:
         children.append(subprocess.Popen(serve, stdout=subprocess.DEVNULL))
         wait_for(f"http://127.0.0.1:{operations}/ready")
@@ -232,6 +252,8 @@ def check_live(program: str, folder: Path) -> str:
             child.terminate()
         for child in children:
             child.wait()
+        backend.shutdown()
+        backend.server_close()
 
 
 def main() -> int:

@@ -2,7 +2,9 @@
 
 use crate::backend::failure::{Failure, KINDS};
 use crate::config::backend::BackendEvent;
+use crate::counters::{Histogram, HistogramSnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counts since the start. Those of failures count events and not attempts.
 #[derive(Debug, Default)]
@@ -11,6 +13,9 @@ pub(crate) struct Counts {
     answered: [AtomicU64; 6],
     /// By event and kind.
     failed: [[AtomicU64; KINDS.len()]; 6],
+    /// Of each request, from its sending to its answer or the end of its time, by [`REQUESTS`]. The thread of the link
+    /// records.
+    request_durations: [Histogram; REQUESTS.len()],
     /// Requests that were sent again.
     pub(crate) retries: AtomicU64,
     /// Requests of several events.
@@ -34,6 +39,22 @@ impl Counts {
         self.failed[event as usize][failure.index()].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A request of one event, or of a batch, has its answer, or its time is over.
+    pub(crate) fn record_request(&self, event: Option<BackendEvent>, duration: Duration) {
+        let label = event.map_or(BATCH, BackendEvent::name);
+        if let Some(index) = REQUESTS.iter().position(|request| *request == label) {
+            self.request_durations[index].record(duration);
+        }
+    }
+
+    /// How long requests took, by what they carry.
+    pub(crate) fn request_durations(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
+        let snapshots = self.request_durations.iter().map(Histogram::snapshot);
+        REQUESTS.into_iter().zip(snapshots)
+    }
+
     /// How many events of a kind were answered.
     pub(crate) fn answered(&self, event: BackendEvent) -> u64 {
         self.answered[event as usize].load(Ordering::Relaxed)
@@ -45,3 +66,7 @@ impl Counts {
         std::array::from_fn(|kind| failed[kind].load(Ordering::Relaxed))
     }
 }
+
+/// What a request carries: one event that is answered, or several that are not.
+const REQUESTS: [&str; 5] = ["connect", "subscribe", "publish", "request", BATCH];
+const BATCH: &str = "batch";

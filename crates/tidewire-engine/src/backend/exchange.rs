@@ -20,7 +20,7 @@ pub(crate) struct Now {
     /// On the monotonic clock.
     pub(crate) ms: u64,
     pub(crate) unix_ms: u64,
-    /// For the latency alone.
+    /// For durations that are measured.
     pub(crate) precise: Instant,
 }
 
@@ -320,6 +320,7 @@ impl Exchange {
         self.actions.push_back(Action::Send(slot, bytes));
         self.slots[slot] = Slot::Busy(Box::new(Busy {
             post,
+            sent: now.precise,
             reader: ResponseReader::new(),
             body: Vec::new(),
             has_begun: false,
@@ -395,6 +396,7 @@ impl Exchange {
             }
             Slot::Busy(mut busy) => match busy.reader.finish(is_clean) {
                 Ok(Some(response)) => {
+                    self.record(&busy, now);
                     let outcome = outcome_of(response.status, busy.body);
                     self.finish(busy.post, outcome, now);
                 }
@@ -416,6 +418,7 @@ impl Exchange {
         } else {
             self.actions.push_back(Action::Close(slot));
         }
+        self.record(&busy, now);
         let outcome = outcome_of(response.status, busy.body);
         self.finish(busy.post, outcome, now);
     }
@@ -424,8 +427,16 @@ impl Exchange {
     fn fail(&mut self, slot: usize, failure: Failure, now: Now) {
         self.actions.push_back(Action::Close(slot));
         if let Slot::Busy(busy) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
+            self.record(&busy, now);
             self.finish(busy.post, Err(failure), now);
         }
+    }
+
+    /// Records how long a request took. One whose connection ends without an answer is no measure of the backend.
+    fn record(&self, busy: &Busy, now: Now) {
+        let event = busy.post.batch.is_none().then(|| busy.post.event());
+        let duration = now.precise.saturating_duration_since(busy.sent);
+        self.backend.counts.record_request(event, duration);
     }
 
     fn end_or_repeat(&mut self, mut post: Post, has_begun: bool, failure: Failure, now: Now) {

@@ -24,6 +24,7 @@ pub(crate) enum Slot {
 #[derive(Debug)]
 pub(crate) struct Busy {
     pub(crate) post: Post,
+    pub(crate) sent: Instant,
     pub(crate) reader: ResponseReader,
     /// The body of the answer so far.
     pub(crate) body: Vec<u8>,

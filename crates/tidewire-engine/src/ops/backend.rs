@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::backend::failure::KINDS;
 use crate::config::backend::BackendEvent;
-use crate::ops::metrics::{write_head, write_plain};
+use crate::ops::metrics::{write_head, write_histogram, write_plain};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +25,7 @@ pub(crate) fn metrics(backend: &Backend) -> String {
         others as f64,
     ];
     write_plain(&mut body, &PLAIN, values);
+    write_durations(&mut body, backend);
     body
 }
 
@@ -44,6 +45,16 @@ fn write_events(body: &mut String, backend: &Backend) {
         for (kind, count) in KINDS.iter().zip(backend.counts.failed(event)) {
             let _ = writeln!(body, "{name}{{event=\"{label}\",kind=\"{kind}\"}} {count}");
         }
+    }
+}
+
+/// How long requests took, by what they carry.
+fn write_durations(body: &mut String, backend: &Backend) {
+    let name = "tidewire_backend_request_duration_seconds";
+    let help = "Time from the sending of a request to its answer or to its timeout";
+    write_head(body, name, help, "histogram");
+    for (label, durations) in backend.counts.request_durations() {
+        write_histogram(body, name, &format!("event=\"{label}\""), &durations);
     }
 }
 

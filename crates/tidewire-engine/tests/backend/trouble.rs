@@ -221,6 +221,54 @@ fn metrics_count_answers_and_nonsense() {
 }
 
 #[test]
+fn a_slow_backend_shows_in_the_histogram_of_its_requests() {
+    let backend = TestBackend::start(|body, _| match body["payload"].as_str() {
+        Some("slow") => {
+            std::thread::sleep(Duration::from_millis(1_200));
+            answer(json!({}))
+        }
+        Some("wrong") => Behaviour::Answer(500, String::new()),
+        Some("cut") => Behaviour::Raw(Vec::new()),
+        Some("silent") => Behaviour::Silence,
+        _ => answer(json!({})),
+    });
+    let events = [
+        BackendEvent::Connect,
+        BackendEvent::Request,
+        BackendEvent::Message,
+    ];
+    let mut config = backend_at(backend.address, &events);
+    config.timeout_ms = 2_000;
+    let mut config = with(config);
+    config.ops_listen = Some((Ipv4Addr::LOCALHOST, 0).into());
+    let server = start(config, Sink);
+    let mut client = connect_v1(&server);
+    for payload in ["fast", "fast", "wrong", "slow", "silent", "cut"] {
+        ask(&mut client, &json!(payload));
+    }
+    client.send_text(r#"{"t":"note","p":"fast"}"#);
+    let value = |metrics: &str, series: &str| -> f64 {
+        let name = format!("tidewire_backend_request_duration_seconds_{series} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {metrics}"));
+        line.parse().expect("a number")
+    };
+    wait_until("the message is counted", || {
+        value(&metrics(&server), r#"count{event="batch"}"#) == 1.0
+    });
+    let metrics = metrics(&server);
+    let value = |series: &str| value(&metrics, series);
+    // The request that is cut has no answer, and so no duration.
+    assert_eq!(value(r#"bucket{event="request",le="1"}"#), 3.0);
+    assert!(value(r#"bucket{event="request",le="5"}"#) >= 4.0);
+    assert_eq!(value(r#"bucket{event="request",le="+Inf"}"#), 5.0);
+    assert_eq!(value(r#"count{event="request"}"#), 5.0);
+    assert!(value(r#"sum{event="request"}"#) >= 3.2, "{metrics}");
+    assert_eq!(value(r#"count{event="connect"}"#), 1.0);
+    assert_eq!(value(r#"count{event="publish"}"#), 0.0);
+}
+
+#[test]
 fn a_backend_with_a_name_is_found_and_one_that_does_not_exist_is_not() {
     let backend = TestBackend::start(|_, _| answer(json!({ "payload": 1 })));
     let at = |host: &str| {
