@@ -187,6 +187,32 @@ fn everybody_beyond_this_machine_is_warned_of() {
 }
 
 #[test]
+fn keys_of_a_login_service_without_an_audience_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jwks.json");
+    let key = r#"{"kty":"oct","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}"#;
+    fs::write(&file, format!("{{\"keys\":[{key}]}}")).unwrap();
+    let arguments = ["serve", "--jwt-jwks-file", file.to_str().unwrap()];
+    let warning = "--jwt-jwks-file: tokens that the same login service signs for other services are \
+                   accepted too; give --jwt-audience,";
+    let said = run(&[&arguments[..], &["--check"]].concat());
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.stdout.matches(warning).count(), 1, "{said:?}");
+    let audience = ["--check", "--jwt-audience", "tidewire"];
+    let said = run(&[&arguments[..], &audience].concat());
+    assert!(
+        said.code == 0 && !said.stdout.contains("warning"),
+        "{said:?}"
+    );
+
+    let mut command = tidewire(&arguments);
+    command.args(["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let log = Running::start(command).end();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains(warning)).collect();
+    assert!(lines.len() == 1 && lines[0].contains(" WARN "), "{log}");
+}
+
+#[test]
 fn rules_that_contradict_each_other_are_named_with_their_lines() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");

@@ -9,12 +9,14 @@ use crate::topics::name::covers;
 
 impl Settings {
     /// One line for each setting that is permitted but most likely not meant: clients without tokens on an address that
-    /// other machines reach, rules of topics that never apply, access that is allowed and denied, a policy that does not
-    /// hold for shared topics. Each line names the option where it was given. `config` is what these settings make.
+    /// other machines reach, keys of a login service for tokens of any audience, rules of topics that never apply,
+    /// access that is allowed and denied, a policy that does not hold for shared topics. Each line names the option
+    /// where it was given. `config` is what these settings make.
     #[must_use]
     pub fn warnings(&self, config: &Config) -> Vec<String> {
         let mut warnings = Vec::new();
         warnings.extend(self.exposed(config));
+        warnings.extend(self.any_audience(config));
         self.shadowed_rules(&mut warnings);
         self.useless_access(&mut warnings);
         warnings.extend(self.unshared_overload(config));
@@ -49,6 +51,21 @@ impl Settings {
             "{reason}: everybody who can reach {} may connect without a token; give a key such as \
              `jwt_secret_file`, or listen on 127.0.0.1",
             config.listen
+        ))
+    }
+
+    /// Tokens for other services, which a login service signs with the same keys.
+    fn any_audience(&self, config: &Config) -> Option<String> {
+        let auth = config.auth.as_ref()?;
+        if auth.audience.is_some() {
+            return None;
+        }
+        let sources = ["jwt_jwks_url", "jwt_jwks_file"];
+        let source = sources.into_iter().find(|name| self.is_given(name))?;
+        Some(format!(
+            "{}: tokens that the same login service signs for other services are accepted too; give \
+             `jwt_audience`, the value of `aud` in tokens for this server",
+            self.label(source)
         ))
     }
 
@@ -128,6 +145,7 @@ impl Settings {
 mod tests {
     use crate::settings::{Origin, Settings, Way};
     use serde_json::{Value, json};
+    use std::io::Write as _;
 
     fn settings(options: &[(&str, Value)], rules: &[&str]) -> Settings {
         let mut settings = Settings::new(Way::Flag);
@@ -184,6 +202,24 @@ mod tests {
         assert!(
             found[0].starts_with("f:2: group_overload holds for topics with the scope node only")
         );
+    }
+
+    #[test]
+    fn keys_of_a_login_service_without_an_audience() {
+        let url = ("jwt_jwks_url", json!("https://login.example/jwks.json"));
+        let audience = ("jwt_audience", json!("tidewire"));
+        let issuer = ("jwt_issuer", json!("https://login.example"));
+        let expected = "tokens that the same login service signs for other services are accepted too; \
+                        give --jwt-audience, the value of `aud` in tokens for this server";
+        let found = warnings(&[issuer, url.clone()], &[]);
+        assert_eq!(found, [format!("f:2: jwt_jwks_url: {expected}")]);
+        assert_eq!(warnings(&[url, audience], &[]), [""; 0]);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let key = r#"{"kty":"oct","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}"#;
+        file.write_all(format!("{{\"keys\":[{key}]}}").as_bytes())
+            .unwrap();
+        let found = warnings(&[("jwt_jwks_file", json!(file.path()))], &[]);
+        assert_eq!(found, [format!("f:1: jwt_jwks_file: {expected}")]);
     }
 
     #[test]
