@@ -103,6 +103,7 @@ soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must 
 
 test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
+	cargo test --workspace --features tidewire-cli/otlp --test traces
 	cargo build --release --package tidewire-cli
 	python3 scripts/snippets.py $(TARGET)/release/tidewire
 	python3 deploy/check.py $(TARGET)/release/tidewire
