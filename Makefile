@@ -46,6 +46,7 @@ check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
 	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --features tidewire-cli/otlp --bins --test traces -- -D warnings
 	cargo xtask tidy
 	cargo xtask wasm
 	bindings/python/run check
