@@ -46,6 +46,7 @@ check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
 	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --features tidewire-cli/otlp --bins --test traces -- -D warnings
 	cargo xtask tidy
 	cargo xtask wasm
 	bindings/python/run check
@@ -103,6 +104,7 @@ soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must 
 
 test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
+	cargo test --workspace --features tidewire-cli/otlp --test traces
 	cargo build --release --package tidewire-cli
 	python3 scripts/snippets.py $(TARGET)/release/tidewire
 	python3 deploy/check.py $(TARGET)/release/tidewire

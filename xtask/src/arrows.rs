@@ -123,6 +123,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (REDIS, &[]),
     ("tidewire-net", &[WIRE]),
     ("tidewire-engine", &[WIRE, HTTP, REDIS, "tidewire-net"]),
+    // The exporter of traces, which the program uses with a feature.
+    ("tidewire-otlp", &["tidewire-engine"]),
     ("tidewire-client", &[WIRE]),
     ("tidewire-load", &[WIRE, HTTP, "tidewire-net"]),
     ("tidewire-cli", ENDS),
@@ -132,7 +134,12 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What programs and bindings put together.
-const ENDS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load"];
+const ENDS: &[&str] = &[
+    "tidewire-engine",
+    "tidewire-client",
+    "tidewire-load",
+    "tidewire-otlp",
+];
 
 /// The bindings also offer parts of the protocol by themselves: compression, signatures, encryption, envelopes.
 const BINDING_ARROWS: &[&str] = &[

@@ -133,6 +133,7 @@ const HOUSES: &[House] = &[
             "topics",
             "auth",
             "limits",
+            "trace",
             "clock",
             "counters",
             "model",

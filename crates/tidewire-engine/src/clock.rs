@@ -11,6 +11,13 @@ pub(crate) fn unix_ms() -> u64 {
         .map_or(0, |unix| unix.as_millis() as u64)
 }
 
+/// The time in nanoseconds since 1970, which spans have.
+pub(crate) fn unix_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |unix| unix.as_nanos() as u64)
+}
+
 /// The shard's clocks as the protocol takes them.
 pub(crate) fn wire_now(io: &Io) -> Now {
     let now = io.now();

@@ -12,8 +12,10 @@ use crate::config::broker::BrokerConfig;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;
+use crate::trace::TraceSink;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tidewire_wire::forwarded::ForwardedHeader;
 use tidewire_wire::secure::NONCES_DEFAULT_MAX;
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub broker: Option<BrokerConfig>,
     /// The backend that events are sent to by HTTP. Default: none.
     pub backend: Option<BackendConfig>,
+    /// Where the spans of traces go. Default: nowhere, and there are no spans.
+    pub traces: Option<Arc<dyn TraceSink>>,
     /// How repeated messages are told from new ones.
     pub intake: Intake,
     /// How sessions leave a server that drains.
@@ -323,6 +327,7 @@ impl Default for Config {
             topics: Topics::default(),
             broker: None,
             backend: None,
+            traces: None,
             intake: Intake::default(),
             drain: Drain::default(),
             compression: Compression::default(),

@@ -50,6 +50,7 @@ mod shard;
 pub mod simulation;
 mod state;
 mod topics;
+mod trace;
 
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
@@ -91,3 +92,4 @@ pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;
 pub use topics::publication::{NewPublication, Published};
+pub use trace::{Span, SpanKind, SpanValue, TEXT_BYTES_MAX, TraceContext, TraceCounts, TraceSink};

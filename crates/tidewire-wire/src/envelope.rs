@@ -13,7 +13,8 @@ pub(crate) use classify::strip_category;
 pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
 pub use outline::Outline;
 pub use peek::{
-    correlation_id, message_id, message_number, message_payload, message_topic, message_type,
+    correlation_id, message_id, message_number, message_payload, message_topic,
+    message_traceparent, message_type,
 };
 pub use priority::Priority;
 pub use publication::{

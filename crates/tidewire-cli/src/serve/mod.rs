@@ -8,6 +8,7 @@ mod signals;
 mod sockets;
 mod successor;
 mod supervisor;
+mod traces;
 
 pub(crate) use options::ServeFlags;
 
@@ -26,6 +27,7 @@ use supervisor::Supervisor;
 use tidewire_engine::settings::Settings;
 use tidewire_engine::{Config, ListeningSockets, Server, ServerFailure, StartError, apps};
 use tidewire_load::fleet::preflight;
+use traces::Traces;
 
 /// Serves until a signal, drains, and returns the exit code.
 pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
@@ -34,13 +36,14 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
         return check(&settings).map(|()| 0);
     }
     let log_level = log::to_stderr(&settings)?;
-    let config = settings.config().map_err(options::failure)?;
+    let mut config = settings.config().map_err(options::failure)?;
     for warning in warnings(&settings, &config) {
         tracing::warn!("{warning}");
     }
     if flags.print_config {
         return print(&printed(&settings, &config)).map(|()| 0);
     }
+    traces::check(&settings)?;
     // Before anything else opens files, as the sockets are found by the numbers of their descriptors.
     let mut inheritance = Inheritance::take()?;
     let succession = Succession::new(inheritance.are_kept);
@@ -51,6 +54,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     // A connection is an open file, and the limit that is in force is often only 1,024.
     preflight::raise_open_files();
     preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
+    let traces = Traces::start(&settings, &mut config)?;
     let ops_listen = config.ops_listen;
     let sockets = std::mem::take(&mut inheritance.sockets);
     let server =
@@ -68,7 +72,9 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
         .supervisor
         .serves(&running.server.address().to_string());
     let end = running.wait(&signals);
-    running.end(end, inheritance.are_kept)
+    let code = running.end(end, inheritance.are_kept);
+    traces.stop();
+    code
 }
 
 fn start(
@@ -190,6 +196,7 @@ impl Running {
 fn check(settings: &Settings) -> Result<(), Failure> {
     log::filter(settings)?;
     let config = settings.config().map_err(options::failure)?;
+    traces::check(settings)?;
     Server::check(&config).map_err(|error| explain(&error, config.ops_listen))?;
     let addresses = Addresses {
         clients: config.listen,
@@ -244,8 +251,7 @@ fn introduce(settings: &Settings, config: &Config, server: &Server) -> Result<()
 
 /// The configuration, without secrets, and what the program itself does.
 fn printed(settings: &Settings, config: &Config) -> String {
-    let own =
-        ["app", "log_level", "log_format"].map(|name| settings.text(name).unwrap_or_default());
+    let own = OWN.map(|name| settings.text(name).unwrap_or_default());
     let timeout_ms = settings.integer("drain_timeout_ms");
     format!("{config:#?}\n{own:?} {timeout_ms:?}\n")
 }
@@ -294,6 +300,15 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
     };
     Failure::usage(format!("{error}: {advice}"))
 }
+
+/// Options of the program itself, as texts.
+const OWN: [&str; 5] = [
+    "app",
+    "log_level",
+    "log_format",
+    "otlp_endpoint",
+    "otlp_sampling",
+];
 
 /// Connections for which there is room from the start; more make room by themselves.
 const ROOM_AT_START: usize = 65_536;

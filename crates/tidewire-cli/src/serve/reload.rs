@@ -2,7 +2,7 @@
 
 use super::log::{self, LogLevel};
 use super::options::{self, ServeFlags};
-use super::warnings;
+use super::{traces, warnings};
 use crate::failure::Failure;
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_engine::settings::Settings;
@@ -82,6 +82,7 @@ impl Configuration {
         let new = self.flags.settings().map_err(words)?;
         let config = new.config().map_err(options::failure).map_err(words)?;
         let filter = log::filter(&new).map_err(words)?;
+        traces::check(&new).map_err(words)?;
         let reloaded = self.reloader.reload(&config);
         let mut reloaded = reloaded.map_err(|error| error.to_string())?;
         self.log_level.set(filter);
@@ -106,9 +107,11 @@ impl Configuration {
 }
 
 /// Options of the program, and whether they can change while it runs.
-const OWN: [(&str, bool); 4] = [
+const OWN: [(&str, bool); 6] = [
     ("app", false),
     ("log_level", true),
     ("log_format", false),
     ("drain_timeout_ms", true),
+    ("otlp_endpoint", false),
+    ("otlp_sampling", false),
 ];

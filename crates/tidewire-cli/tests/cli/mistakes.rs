@@ -230,3 +230,13 @@ fn help_and_version_are_no_mistakes() {
     let said: crate::program::Said = command.output().unwrap().into();
     assert!(said.stdout.contains("TIDEWIRE_JWT_SECRET") && !said.stdout.contains(SECRET));
 }
+
+#[test]
+#[cfg(not(feature = "otlp"))]
+fn traces_need_the_feature() {
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--no-auth"];
+    let traced = [&serve[..], &["--otlp-endpoint", "http://127.0.0.1:4318"]].concat();
+    assert_refused(&run(&traced), &["--otlp-endpoint", "--features otlp"]);
+    let checked = [&traced[..], &["--check"]].concat();
+    assert_refused(&run(&checked), &["--features otlp"]);
+}

@@ -2,7 +2,7 @@
 //! the circuit breaker. Events, bytes and the time in; bytes, connections to open, outcomes and a deadline out.
 
 use crate::backend::breaker::Breaker;
-use crate::backend::failure::Failure;
+use crate::backend::failure::{Failure, KINDS};
 use crate::backend::request::request;
 use crate::backend::slot::{ATTEMPTS_MAX, Busy, Post, Slot};
 use crate::backend::{Backend, Submission};
@@ -316,7 +316,15 @@ impl Exchange {
 
     fn send(&mut self, slot: usize, mut post: Post, now: Now) {
         post.attempts += 1;
-        let bytes = request(&self.backend, &self.host, post.body(), now.unix_ms);
+        let attempts = post.attempts;
+        let trace = post.span().map(|span| {
+            if attempts > 1 {
+                span.set("http.request.resend_count", u64::from(attempts - 1));
+            }
+            span.context()
+        });
+        let body = (post.body(), trace);
+        let bytes = request(&self.backend, &self.host, body, now.unix_ms);
         self.actions.push_back(Action::Send(slot, bytes));
         self.slots[slot] = Slot::Busy(Box::new(Busy {
             post,
@@ -397,6 +405,7 @@ impl Exchange {
             Slot::Busy(mut busy) => match busy.reader.finish(is_clean) {
                 Ok(Some(response)) => {
                     self.record(&busy, now);
+                    note_status(&mut busy.post, response.status);
                     let outcome = outcome_of(response.status, busy.body);
                     self.finish(busy.post, outcome, now);
                 }
@@ -419,8 +428,10 @@ impl Exchange {
             self.actions.push_back(Action::Close(slot));
         }
         self.record(&busy, now);
+        let mut post = busy.post;
+        note_status(&mut post, response.status);
         let outcome = outcome_of(response.status, busy.body);
-        self.finish(busy.post, outcome, now);
+        self.finish(post, outcome, now);
     }
 
     /// The request of a connection has failed, and the connection cannot be used any more.
@@ -516,7 +527,15 @@ impl Exchange {
         let event = submission.event;
         let failed = outcome.as_ref().err().cloned();
         let unusable = submission.done.tell(outcome);
-        match failed.or(unusable) {
+        let failure = failed.or(unusable);
+        if let Some(span) = submission.span {
+            match &failure {
+                None => span.end(),
+                Some(Failure::Status(status)) => span.fail(status.to_string()),
+                Some(failure) => span.fail(KINDS[failure.index()]),
+            }
+        }
+        match failure {
             None => self.backend.counts.answer(event),
             Some(failure) => {
                 self.backend.counts.fail(event, &failure);
@@ -542,6 +561,12 @@ impl Exchange {
             unlogged,
             "an event has no answer: {failure}",
         );
+    }
+}
+
+fn note_status(post: &mut Post, status: u16) {
+    if let Some(span) = post.span() {
+        span.set("http.response.status_code", u64::from(status));
     }
 }
 

@@ -16,12 +16,13 @@ mod slot;
 
 use self::counts::Counts;
 use self::exchange::Exchange;
-use self::failure::Failure;
+use self::failure::{Failure, KINDS};
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::backend::{BackendConfig, BackendEvent};
 use crate::limits::owner::OwnerId;
 use crate::model::inbox::Inbox;
+use crate::trace::OpenSpan;
 use aws_lc_rs::hmac;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -51,6 +52,8 @@ pub(crate) struct Submission {
     /// One JSON object.
     pub(crate) body: Vec<u8>,
     pub(crate) done: Done,
+    /// Of the call; its context goes along. Events of a batch have none.
+    pub(crate) span: Option<Box<OpenSpan>>,
     _place: Place,
 }
 
@@ -117,7 +120,7 @@ impl Backend {
     }
 
     /// Sends an event of an owner, one JSON object, from any thread without waiting. `done` is told of the answer,
-    /// unless this fails.
+    /// unless this fails. The span ends with the event.
     ///
     /// # Errors
     /// [`Failure::Full`], or [`Failure::Stopped`].
@@ -127,6 +130,7 @@ impl Backend {
         owner: OwnerId,
         body: Vec<u8>,
         done: Option<DoneFunction>,
+        span: Option<Box<OpenSpan>>,
     ) -> Result<(), Failure> {
         if self.is_stopped() {
             return Err(Failure::Stopped);
@@ -138,12 +142,16 @@ impl Backend {
         };
         let Some(place) = load.enter(owner, body.len(), &self.config) else {
             self.counts.fail(event, &Failure::Full);
+            if let Some(span) = span {
+                span.fail(KINDS[Failure::Full.index()]);
+            }
             return Err(Failure::Full);
         };
         self.inbox.push(Submission {
             event,
             body,
             done: Done(done),
+            span,
             _place: place,
         });
         Ok(())

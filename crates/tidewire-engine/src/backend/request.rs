@@ -1,12 +1,18 @@
 //! The bytes of a request to the backend, with its signature.
 
 use crate::backend::Backend;
+use crate::trace::TraceContext;
 use aws_lc_rs::hmac;
 use std::fmt::Write as _;
 use tidewire_http::{BodyLength, RequestHead};
 
 /// A whole request with this body at this time; `host` is the value of the header `Host`.
-pub(crate) fn request(backend: &Backend, host: &str, body: &[u8], unix_ms: u64) -> Vec<u8> {
+pub(crate) fn request(
+    backend: &Backend,
+    host: &str,
+    (body, trace): (&[u8], Option<TraceContext>),
+    unix_ms: u64,
+) -> Vec<u8> {
     let signature = backend.key.as_ref().map(|key| {
         let time = unix_ms / 1000;
         format!("t={time},v1={}", signature(key, time, body))
@@ -17,6 +23,8 @@ pub(crate) fn request(backend: &Backend, host: &str, body: &[u8], unix_ms: u64) 
         ("User-Agent", USER_AGENT),
     ];
     headers.extend(signature.as_deref().map(|value| (SIGNATURE, value)));
+    let trace = trace.map(|trace| trace.to_string());
+    headers.extend(trace.as_deref().map(|value| ("traceparent", value)));
     let head = RequestHead {
         method: "POST",
         target: &backend.config.url.target,
@@ -50,4 +58,4 @@ const SIGNATURE: &str = "Tidewire-Signature";
 const USER_AGENT: &str = concat!("tidewire/", env!("CARGO_PKG_VERSION"));
 
 /// Room for the head of a request, in bytes.
-const HEAD_BYTES_ABOUT: usize = 384;
+const HEAD_BYTES_ABOUT: usize = 512;

@@ -2,6 +2,7 @@
 
 use crate::backend::Submission;
 use crate::config::backend::BackendEvent;
+use crate::trace::OpenSpan;
 use std::time::Instant;
 use tidewire_http::ResponseReader;
 
@@ -59,6 +60,14 @@ impl Post {
         match &self.batch {
             Some(batch) => batch,
             None => &self.events[0].body,
+        }
+    }
+
+    /// The span of its event; of a batch none.
+    pub(crate) fn span(&mut self) -> Option<&mut OpenSpan> {
+        match self.batch {
+            Some(_) => None,
+            None => self.events.first_mut()?.span.as_deref_mut(),
         }
     }
 

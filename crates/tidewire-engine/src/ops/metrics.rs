@@ -11,6 +11,7 @@ use crate::ops::process;
 use crate::ops::request::Response;
 use crate::ops::source::{OpsSource, TopicsUsage};
 use crate::topics::broker::BrokerHealth;
+use crate::trace::TraceCounts;
 use std::fmt::{Display, Write as _};
 
 pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
@@ -53,6 +54,9 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     }
     body.push_str(&source.backend_metrics());
     body.push_str(&source.key_metrics());
+    if let Some(counts) = source.traces() {
+        write_traces(&mut body, counts);
+    }
     let name = "tidewire_ops_host_rejections_total";
     let help = "Requests to the operations listener refused because of the host that they name";
     write_head(&mut body, name, help, "counter");
@@ -193,6 +197,31 @@ fn write_broker(body: &mut String, broker: &BrokerHealth) {
         let help = format!("Over the broker: {}", name.replace('_', " "));
         let name = format!("tidewire_broker_{name}_total");
         write_head(body, &name, &help, "counter");
+        let _ = writeln!(body, "{name} {count}");
+    }
+}
+
+fn write_traces(body: &mut String, counts: TraceCounts) {
+    let counters = [
+        (
+            "exported",
+            "Spans that the receiver has accepted",
+            counts.exported,
+        ),
+        (
+            "dropped",
+            "Spans dropped because too many waited",
+            counts.dropped,
+        ),
+        (
+            "failed",
+            "Spans that the receiver has not accepted",
+            counts.failed,
+        ),
+    ];
+    for (name, help, count) in counters {
+        let name = format!("tidewire_trace_spans_{name}_total");
+        write_head(body, &name, help, "counter");
         let _ = writeln!(body, "{name} {count}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::counters::{Snapshot, TimingsSnapshot};
 use crate::model::ShardHealth;
 use crate::topics::broker::BrokerHealth;
+use crate::trace::TraceCounts;
 use serde::Serialize;
 
 /// What is told about. Asked on the listener's thread, once for each request.
@@ -28,6 +29,11 @@ pub trait OpsSource: Send + Sync + 'static {
     /// The metrics of the backend that events are sent to, as text. Default: none.
     fn backend_metrics(&self) -> String {
         String::new()
+    }
+
+    /// What became of the spans of traces. Default: there are none.
+    fn traces(&self) -> Option<TraceCounts> {
+        None
     }
 
     /// How each shard is, in the order of the shards. Default: nobody looks.

@@ -6,6 +6,7 @@ use crate::ops::{OpsSource, TopicsUsage};
 use crate::state::shared::Shared;
 use crate::topics::broker::BrokerHealth;
 use crate::topics::outlet::Outlet;
+use crate::trace::TraceCounts;
 
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
@@ -34,6 +35,10 @@ impl OpsSource for Shared {
         backend
             .map(crate::ops::backend::metrics)
             .unwrap_or_default()
+    }
+
+    fn traces(&self) -> Option<TraceCounts> {
+        self.traces.as_ref().map(|sink| sink.counts())
     }
 
     fn shards(&self) -> Vec<Snapshot> {

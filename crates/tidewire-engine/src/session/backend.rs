@@ -10,6 +10,7 @@ use crate::model::calls::{Call, call_error};
 use crate::model::{CloseReason, Encoding, Message};
 use crate::session::Session;
 use crate::state::calls::Responder;
+use crate::trace::TraceContext;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
@@ -48,8 +49,16 @@ impl Session<'_> {
     }
 
     /// Lets the backend answer a call of the client.
-    pub(crate) fn ask_request(&mut self, backend: &Backend, call: &Call<'_>, responder: Responder) {
-        let mut body = self.event_body(BackendEvent::Request);
+    pub(crate) fn ask_request(
+        &mut self,
+        backend: &Backend,
+        call: &Call<'_>,
+        responder: Responder,
+        parent: Option<TraceContext>,
+    ) {
+        let event = BackendEvent::Request;
+        let span = self.core.backend_span(backend, event, parent);
+        let mut body = self.event_body(event);
         body.field("type", call.t)
             .json("payload", call.payload.as_bytes())
             .field("timeout_ms", &call.timeout_ms);
@@ -62,7 +71,7 @@ impl Session<'_> {
         };
         let done = Some(Box::new(done) as _);
         let owner = self.state.owner;
-        if let Err(failure) = backend.submit(BackendEvent::Request, owner, body.finish(), done) {
+        if let Err(failure) = backend.submit(event, owner, body.finish(), done, span) {
             responder.respond(response_of(Err(failure)));
         }
     }
@@ -87,7 +96,8 @@ impl Session<'_> {
             }
         }
         let owner = self.state.owner;
-        if let Err(failure) = backend.submit(BackendEvent::Message, owner, body.finish(), None) {
+        let event = BackendEvent::Message;
+        if let Err(failure) = backend.submit(event, owner, body.finish(), None, None) {
             let code = match failure {
                 Failure::Full => ErrorCode::QueueFull,
                 _ => ErrorCode::BackendUnavailable,
@@ -109,7 +119,7 @@ impl Session<'_> {
         body.field("by", by)
             .field("code", &code.map(CloseCode::value));
         let owner = self.state.owner;
-        let _ = backend.submit(BackendEvent::Disconnect, owner, body.finish(), None);
+        let _ = backend.submit(BackendEvent::Disconnect, owner, body.finish(), None, None);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
 use crate::state::calls::{OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked};
+use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidewire_wire::codes::ErrorCode;
@@ -77,10 +78,16 @@ impl Session<'_> {
     }
 
     /// Takes note of a call of a client, or gives the reply that refuses it.
-    fn open_call(&mut self, id: String, due_ms: u64) -> Result<Responder, Box<Reply>> {
+    fn open_call(
+        &mut self,
+        id: String,
+        due_ms: u64,
+        span: Option<Box<OpenSpan>>,
+    ) -> Result<Responder, Box<Reply>> {
         let calls = self.state.calls.get_or_insert_default();
         let id: Arc<str> = id.into();
         if calls.received.contains_key(&id) {
+            fail(span, ErrorCode::InvalidMessage.as_str());
             return Err(Box::new(Reply::Error {
                 code: ErrorCode::InvalidMessage,
                 message: "a call with this cid is open".into(),
@@ -90,6 +97,7 @@ impl Session<'_> {
             }));
         }
         if calls.received.len() >= self.core.shared.config.limits.calls_per_connection_max {
+            fail(span, ErrorCode::LimitExceeded.as_str());
             let error = call_error(ErrorCode::LimitExceeded, "too many calls are open");
             return Err(Box::new(Reply::CallResponse {
                 result: Err(error),
@@ -97,7 +105,11 @@ impl Session<'_> {
             }));
         }
         let number = self.core.calls.next_number();
-        let call = ReceivedCall { number, due_ms };
+        let call = ReceivedCall {
+            number,
+            due_ms,
+            span,
+        };
         calls.received.insert(Arc::clone(&id), call);
         let waiting = OpenCall::Received(self.state.key.id, Arc::clone(&id));
         self.core.calls.deadlines.insert((due_ms, number), waiting);
@@ -114,14 +126,18 @@ impl Session<'_> {
 
     /// Answers a call of a client, unless it is over.
     pub(crate) fn answer_call(&mut self, (id, number): (&Arc<str>, u64), result: CallResult) {
-        if !self.end_received(id, number) {
+        let Some(call) = self.end_received(id, number) else {
             return self.core.counters.call_answers_late.add(1);
-        }
+        };
         if !self.state.is_open() {
             self.core.counters.calls_abandoned.add(1);
             return self.core.counters.call_answers_late.add(1);
         }
         self.core.counters.calls_answered.add(1);
+        match &result {
+            Ok(_) => call.span.map(|span| span.end()),
+            Err(error) => call.span.map(|span| span.fail(error.code.clone())),
+        };
         let correlation_id = id.to_string();
         let reply = Reply::CallResponse {
             result,
@@ -130,19 +146,18 @@ impl Session<'_> {
         self.reply(&reply);
     }
 
-    /// Forgets a call of a client; whether it was open.
-    fn end_received(&mut self, id: &Arc<str>, number: u64) -> bool {
-        let Some(calls) = &mut self.state.calls else {
-            return false;
-        };
+    /// Forgets a call of a client, if it was open.
+    fn end_received(&mut self, id: &Arc<str>, number: u64) -> Option<ReceivedCall> {
+        let calls = self.state.calls.as_mut()?;
         // Another call may have the same id by now.
-        let Some(call) = calls.received.get(id).filter(|call| call.number == number) else {
-            return false;
-        };
+        calls
+            .received
+            .get(id)
+            .filter(|call| call.number == number)?;
+        let call = calls.received.remove(id)?;
         self.core.calls.deadlines.remove(&(call.due_ms, number));
-        calls.received.remove(id);
         self.core.counters.calls_open.sub(1);
-        true
+        Some(call)
     }
 
     /// Sends a call to a client.
@@ -207,7 +222,8 @@ impl Session<'_> {
     pub(crate) fn time_out(&mut self, number: u64, waiting: &OpenCall) {
         match waiting {
             OpenCall::Received(_, id) => {
-                if self.end_received(id, number) {
+                if let Some(call) = self.end_received(id, number) {
+                    fail(call.span, ErrorCode::Timeout.as_str());
                     self.core.counters.calls_timed_out.add(1);
                     let words = "the application did not answer in time";
                     let reply = Reply::CallResponse {
@@ -231,7 +247,12 @@ impl Session<'_> {
 
 impl<A: Application> Inbound<'_, A> {
     /// `call_request` from a client.
-    pub(crate) fn handle_call(&mut self, call: &WireCall, id: String) {
+    pub(crate) fn handle_call(
+        &mut self,
+        call: &WireCall,
+        id: String,
+        parent: Option<TraceContext>,
+    ) {
         // An answer could not be sent any more.
         if !self.session.state.is_open() {
             return;
@@ -243,7 +264,9 @@ impl<A: Application> Inbound<'_, A> {
         let longest_ms = longest_ms.min(TIMEOUT_MAX.as_millis() as u64);
         let timeout_ms = call.timeout_ms.unwrap_or(longest_ms).min(longest_ms);
         let due_ms = self.session.now().monotonic_ms.saturating_add(timeout_ms);
-        let responder = match self.session.open_call(id, due_ms) {
+        let span = self.session.call_span(call, parent);
+        let context = span.as_ref().map(|span| span.context());
+        let responder = match self.session.open_call(id, due_ms, span) {
             Ok(responder) => responder,
             Err(refusal) => {
                 self.session.core.counters.calls_refused.add(1);
@@ -256,9 +279,17 @@ impl<A: Application> Inbound<'_, A> {
             timeout_ms,
         };
         if let Some(backend) = self.session.backend(BackendEvent::Request) {
-            return self.session.ask_request(&backend, &call, responder);
+            return self
+                .session
+                .ask_request(&backend, &call, responder, context);
         }
         let mut context = Context::new(&mut self.session);
         self.app.on_call(&mut context, call, responder);
+    }
+}
+
+fn fail(span: Option<Box<OpenSpan>>, kind: &'static str) {
+    if let Some(span) = span {
+        span.fail(kind);
     }
 }

@@ -36,6 +36,7 @@ pub(crate) mod signing;
 pub(crate) mod snapshots;
 pub(crate) mod subscribe;
 mod topic_tokens;
+mod trace;
 
 use crate::clock::wire_now;
 use crate::state::connection::ConnectionState;

@@ -8,14 +8,22 @@ use crate::config::backend::{BackendAway, BackendEvent};
 use crate::session::Session;
 use crate::state::backend::{BackendAnswer, Question};
 use crate::state::jobs::{Job, PublishJob, SubscriptionJob};
+use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{Action, PublishRequest};
 
+/// What the backend has decided about a publication, and the span of the publication.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) ruling: Ruling,
+    pub(crate) span: Option<Box<OpenSpan>>,
+}
+
 /// What the backend has decided about a publication.
 #[derive(Debug)]
-pub(crate) enum Decided {
+pub(crate) enum Ruling {
     /// Publish it, with another payload if there is one.
     Publish(Option<String>),
     Refuse(ErrorCode, String),
@@ -48,10 +56,16 @@ impl Session<'_> {
             .collect();
         body.field("topics", &topics);
         let body = body.finish();
-        let asked = self.ask(&backend, BackendEvent::Subscribe, body, |outcome| {
-            let answer = outcome.and_then(|body| SubscribeAnswer::read(&body));
-            BackendAnswer::Subscribe(answer)
-        });
+        let parent = self.connection_trace();
+        let asked = self.ask(
+            &backend,
+            (BackendEvent::Subscribe, parent),
+            body,
+            |outcome| {
+                let answer = outcome.and_then(|body| SubscribeAnswer::read(&body));
+                BackendAnswer::Subscribe(answer)
+            },
+        );
         match asked {
             Ok(number) => {
                 job.question = Some(number);
@@ -70,6 +84,7 @@ impl Session<'_> {
             format,
             bytes: bytes.to_vec(),
             question: None,
+            span: None,
         };
         self.state.jobs.push(Job::Publish(Box::new(job)));
     }
@@ -86,7 +101,7 @@ impl Session<'_> {
                 Some(BackendAnswer::Publish(answer)) => answer,
                 _ => Err(Failure::Stopped),
             },
-            None => match self.start_publish(&job) {
+            None => match self.start_publish(&mut job) {
                 // What cannot be published anyway is refused without the backend.
                 None => Ok(PublishAnswer::default()),
                 Some(Ok(number)) => {
@@ -96,7 +111,10 @@ impl Session<'_> {
                 Some(Err(failure)) => Err(failure),
             },
         };
-        let decided = decide(answer, away);
+        let decided = Decided {
+            ruling: decide(answer, away),
+            span: job.span.take(),
+        };
         if self.state.producer.is_some() {
             self.publish_once(job.format, &job.bytes, Some(decided));
         } else {
@@ -106,17 +124,19 @@ impl Session<'_> {
     }
 
     /// Asks the backend about a publication that is possible otherwise.
-    fn start_publish(&mut self, job: &PublishJob) -> Option<Result<u64, Failure>> {
+    fn start_publish(&mut self, job: &mut PublishJob) -> Option<Result<u64, Failure>> {
         let backend = self.backend(BackendEvent::Publish)?;
         let mut scratch = Vec::new();
         let (request, _) = PublishRequest::parse(job.format, &job.bytes, &mut scratch).ok()?;
+        job.span = self.publish_span(job.format, &job.bytes, &request);
+        let parent = job.span.as_ref().map(|span| span.context());
         self.topic_to_publish(&request.topic).ok()?;
         let mut body = self.event_body(BackendEvent::Publish);
         body.field("topic", &*request.topic)
             .field("type", &*request.t)
             .json("payload", &request.payload);
         let body = body.finish();
-        let asked = self.ask(&backend, BackendEvent::Publish, body, |outcome| {
+        let asked = self.ask(&backend, (BackendEvent::Publish, parent), body, |outcome| {
             let answer = outcome.and_then(|body| PublishAnswer::read(&body));
             BackendAnswer::Publish(answer)
         });
@@ -127,12 +147,13 @@ impl Session<'_> {
     fn ask(
         &mut self,
         backend: &Backend,
-        event: BackendEvent,
+        (event, parent): (BackendEvent, Option<TraceContext>),
         body: Vec<u8>,
         read: impl FnOnce(Result<Vec<u8>, Failure>) -> BackendAnswer + Send + 'static,
     ) -> Result<u64, Failure> {
         let id = self.state.key.id;
         let number = self.core.questions.next_number();
+        let span = self.core.backend_span(backend, event, parent);
         let inbox = Arc::clone(&self.core.questions.inbox);
         let done = move |outcome| {
             let answer = read(outcome);
@@ -140,7 +161,7 @@ impl Session<'_> {
             inbox.push((id, number, answer));
             failure
         };
-        backend.submit(event, self.state.owner, body, Some(Box::new(done)))?;
+        backend.submit(event, self.state.owner, body, Some(Box::new(done)), span)?;
         let question = Question {
             number,
             answer: None,
@@ -178,16 +199,16 @@ fn permit(job: &mut SubscriptionJob, answer: Result<SubscribeAnswer, Failure>, a
     }
 }
 
-fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Decided {
+fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Ruling {
     match answer {
         Ok(answer) => match answer.refused {
-            Some(refused) => Decided::Refuse(
+            Some(refused) => Ruling::Refuse(
                 ErrorCode::TopicForbidden,
                 refused.reason_or("the backend refuses this publication"),
             ),
-            None => Decided::Publish(answer.payload.map(|json| json.get().to_owned())),
+            None => Ruling::Publish(answer.payload.map(|json| json.get().to_owned())),
         },
-        Err(_) if away == BackendAway::Allow => Decided::Publish(None),
-        Err(failure) => Decided::Refuse(ErrorCode::BackendUnavailable, failure.words().to_owned()),
+        Err(_) if away == BackendAway::Allow => Ruling::Publish(None),
+        Err(failure) => Ruling::Refuse(ErrorCode::BackendUnavailable, failure.words().to_owned()),
     }
 }

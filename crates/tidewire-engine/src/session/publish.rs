@@ -3,12 +3,13 @@
 use crate::limits::owner::OwnerId;
 use crate::session::Session;
 use crate::session::context::Context;
-use crate::session::permit::Decided;
+use crate::session::permit::{Decided, Ruling};
 use crate::state::operations::{OpenPublication, Operation};
 use crate::topics::broker::{Answer, Done, Outcome};
 use crate::topics::error::PublishError;
 use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
+use crate::trace::OpenSpan;
 use std::sync::Arc;
 use tidewire_wire::codes::{ErrorCode, Fault};
 use tidewire_wire::format::Format;
@@ -41,24 +42,29 @@ impl Session<'_> {
         let (mut request, correlation_id) = match PublishRequest::parse(format, bytes, &mut scratch)
         {
             Ok(parsed) => parsed,
-            Err(refusal) => return self.refuse_publication(refusal),
+            Err(refusal) => return self.refuse_publication(refusal, None),
         };
         let correlation_id = correlation_id.map(|id| id.into_owned());
-        match decided {
-            Some(Decided::Refuse(code, reason)) => {
-                return self.refuse_publication(Refusal {
+        let (ruling, span) = match decided {
+            Some(decided) => (Some(decided.ruling), decided.span),
+            None => (None, self.publish_span(format, bytes, &request)),
+        };
+        match ruling {
+            Some(Ruling::Refuse(code, reason)) => {
+                let refusal = Refusal {
                     code,
                     message: reason.into(),
                     correlation_id,
-                });
+                };
+                return self.refuse_publication(refusal, span);
             }
-            Some(Decided::Publish(Some(payload))) => request.payload = payload.into_bytes().into(),
-            Some(Decided::Publish(None)) | None => {}
+            Some(Ruling::Publish(Some(payload))) => request.payload = payload.into_bytes().into(),
+            Some(Ruling::Publish(None)) | None => {}
         }
         let unique = numbered.and_then(|(_, number)| self.unique(number));
         let refusal = match self.publish_for(&request, unique.as_deref()) {
             Ok((topic, Answer::Now(published))) => {
-                self.answer_publication(&topic, published, correlation_id);
+                self.answer_publication(&topic, published, correlation_id, span);
                 return Handled::Done;
             }
             Ok((topic, Answer::Later)) => {
@@ -67,6 +73,7 @@ impl Session<'_> {
                     correlation_id,
                     bytes: request.payload.len(),
                     numbered,
+                    span,
                 });
                 return Handled::Later;
             }
@@ -76,7 +83,7 @@ impl Session<'_> {
                 correlation_id,
             },
         };
-        self.refuse_publication(refusal)
+        self.refuse_publication(refusal, span)
     }
 
     /// Notes a publication that the broker answers later. With too many of them the connection
@@ -97,6 +104,7 @@ impl Session<'_> {
             correlation_id,
             bytes,
             numbered,
+            span,
         } = publication;
         if let Some(operations) = &mut self.state.operations {
             operations.publications = operations.publications.saturating_sub(1);
@@ -106,17 +114,18 @@ impl Session<'_> {
         let handled = match outcome {
             Ok(Done::Published(published)) => {
                 self.count_published(published);
-                self.answer_publication(&topic, published, correlation_id);
+                self.answer_publication(&topic, published, correlation_id, span);
                 Handled::Done
             }
             Ok(_) => Handled::Done,
             Err(refusal) => {
                 let error = PublishError::from(refusal);
-                self.refuse_publication(Refusal {
+                let refusal = Refusal {
                     code: error.code(),
                     message: error.to_string().into(),
                     correlation_id,
-                })
+                };
+                self.refuse_publication(refusal, span)
             }
         };
         if handled == Handled::Done
@@ -131,7 +140,11 @@ impl Session<'_> {
         topic: &str,
         published: Published,
         correlation_id: Option<String>,
+        span: Option<Box<OpenSpan>>,
     ) {
+        if let Some(span) = span {
+            span.end();
+        }
         if correlation_id.is_none() {
             return;
         }
@@ -146,7 +159,10 @@ impl Session<'_> {
     }
 
     /// Tells a client that its publication is refused.
-    fn refuse_publication(&mut self, refusal: Refusal) -> Handled {
+    fn refuse_publication(&mut self, refusal: Refusal, span: Option<Box<OpenSpan>>) -> Handled {
+        if let Some(span) = span {
+            span.fail(refusal.code.as_str());
+        }
         self.core.counters.publications_refused.add(1);
         let (code, reason) = (refusal.code, &refusal.message);
         tracing::debug!(

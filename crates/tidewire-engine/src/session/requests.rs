@@ -51,7 +51,7 @@ impl<A: Application> Inbound<'_, A> {
                 session.handle_publish(format, bytes, None, None);
             }
             SystemEvent::Ignore => {}
-            SystemEvent::Request(request) => self.dispatch_request(request),
+            SystemEvent::Request(request) => self.dispatch_request(request, format, bytes),
             SystemEvent::Batch(messages) => {
                 let batch = BatchJob::new(messages, format);
                 session.state.jobs.push(Job::Batch(batch));
@@ -59,7 +59,7 @@ impl<A: Application> Inbound<'_, A> {
         }
     }
 
-    fn dispatch_request(&mut self, request: Request) {
+    fn dispatch_request(&mut self, request: Request, format: Format, bytes: &[u8]) {
         let Request {
             kind,
             correlation_id,
@@ -70,7 +70,8 @@ impl<A: Application> Inbound<'_, A> {
                 session.handle_subscription(subscription, correlation_id);
             }
             RequestKind::Call(call) => {
-                self.handle_call(&call, correlation_id.unwrap_or_default());
+                let parent = session.message_trace(format, bytes);
+                self.handle_call(&call, correlation_id.unwrap_or_default(), parent);
             }
             RequestKind::CallResponse(result) => {
                 session.handle_call_response(result, &correlation_id.unwrap_or_default());

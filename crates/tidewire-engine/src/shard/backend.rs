@@ -31,6 +31,11 @@ impl<A: Application> EngineShard<A> {
         let address = connection.state.peer_address(io);
         let address = address.map(|address| address.ip());
         let key = connection.state.key;
+        let parent = connection.state.trace.as_ref();
+        let parent = parent.map(|trace| trace.context);
+        let span = self
+            .core
+            .backend_span(&backend, BackendEvent::Connect, parent);
         let owner = self.core.shared.owners.of(user, address);
         let mut body = Body::new(BackendEvent::Connect, event_id, key, user);
         body.field("address", &address.map(|address| address.to_string()));
@@ -42,7 +47,7 @@ impl<A: Application> EngineShard<A> {
             failure
         };
         let event = BackendEvent::Connect;
-        let submitted = backend.submit(event, owner, body.finish(), Some(Box::new(done)));
+        let submitted = backend.submit(event, owner, body.finish(), Some(Box::new(done)), span);
         let refused = submitted.err();
         let answer = refused.map(|failure| BackendAnswer::Connect(Err(failure)));
         let is_answered = answer.is_some();

@@ -113,6 +113,10 @@ impl<A: Application> EngineShard<A> {
         if connection.state.awaits_backend() {
             return 0;
         }
+        self.trace_handshake(io, id, &request);
+        let Some(connection) = self.connection(id) else {
+            return data.len();
+        };
         let question = connection.state.question.take();
         let answer = question.and_then(|question| question.answer);
         match self.core.decide(&request, &newcomer, answer) {
@@ -121,6 +125,8 @@ impl<A: Application> EngineShard<A> {
                 0
             }
             Decision::Accept { guest, failure } => {
+                let code = failure.as_ref().map(|_| ErrorCode::AuthFailed.as_str());
+                self.end_handshake_span(id, 101, code);
                 self.accept(io, id, &request, guest, failure);
                 request.head_bytes()
             }
@@ -129,17 +135,9 @@ impl<A: Application> EngineShard<A> {
                 reason,
                 retry_after_s,
             } => {
-                let seconds = retry_after_s.unwrap_or_default().to_string();
-                let mut headers = Vec::new();
-                if retry_after_s.is_some() {
-                    headers.push(("Retry-After", seconds.as_str()));
-                }
-                let challenge = challenge(&reason);
-                if status == 401 {
-                    headers.push(("WWW-Authenticate", challenge.as_str()));
-                }
+                self.end_handshake_span(id, status, None);
                 if let Some(buffer) = io.buffer(id) {
-                    write_rejection(status, &headers, &reason, buffer);
+                    write_refusal(status, &reason, retry_after_s, buffer);
                 }
                 self.reject(io, id);
                 data.len()
@@ -444,6 +442,20 @@ impl Core {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
             .is_ok()
     }
+}
+
+/// The answer to a request that is rejected.
+fn write_refusal(status: u16, reason: &str, retry_after_s: Option<u64>, buffer: &mut Vec<u8>) {
+    let seconds = retry_after_s.unwrap_or_default().to_string();
+    let mut headers = Vec::new();
+    if retry_after_s.is_some() {
+        headers.push(("Retry-After", seconds.as_str()));
+    }
+    let challenge = challenge(reason);
+    if status == 401 {
+        headers.push(("WWW-Authenticate", challenge.as_str()));
+    }
+    write_rejection(status, &headers, reason, buffer);
 }
 
 /// `WWW-Authenticate` for a token that is not accepted (RFC 6750, section 3): without a token no error is named.

@@ -13,6 +13,7 @@ mod jobs;
 pub(crate) mod mailbox;
 mod operations;
 mod pending_handshakes;
+mod trace;
 pub(crate) mod view;
 
 use crate::clock::wire_now;
@@ -297,6 +298,7 @@ impl<A: Application> Handler for EngineShard<A> {
             calls: None,
             operations: None,
             question: None,
+            trace: None,
             producer: self.core.shared.producers.new_session(),
             error_budget: None,
             layers: None,

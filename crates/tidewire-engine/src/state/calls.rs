@@ -3,6 +3,7 @@
 use crate::model::calls::{CallOutcome, NewCall, call_error};
 use crate::model::inbox::Inbox;
 use crate::model::{ConnectionKey, is_payload};
+use crate::trace::OpenSpan;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,8 @@ pub(crate) struct SessionCalls {
 pub(crate) struct ReceivedCall {
     pub(crate) number: u64,
     pub(crate) due_ms: u64,
+    /// Until it is answered, if it is traced.
+    pub(crate) span: Option<Box<OpenSpan>>,
 }
 
 /// A call to the client.

@@ -13,6 +13,7 @@ use crate::state::operations::SessionOperations;
 use crate::state::producers::SessionProducer;
 use crate::state::topics::{Holder, SessionTopics};
 use crate::topics::access::Access;
+use crate::trace::ConnectionTrace;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tidewire_net::Io;
@@ -67,6 +68,8 @@ pub(crate) struct ConnectionState {
     pub(crate) operations: Option<Box<SessionOperations>>,
     /// What the backend was asked for it, until the answer is used.
     pub(crate) question: Option<Box<Question>>,
+    /// What its spans belong to, if it is traced.
+    pub(crate) trace: Option<Box<ConnectionTrace>>,
     /// What tells its repeated messages from new ones, if they have to be.
     pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.

@@ -6,6 +6,7 @@ use crate::topics::history::Page;
 use crate::topics::local::Slot;
 use crate::topics::name::{Kind, is_pattern};
 use crate::topics::publication::Publication;
+use crate::trace::OpenSpan;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -144,6 +145,8 @@ pub(crate) struct PublishJob {
     pub(crate) bytes: Vec<u8>,
     /// The number of the question to the backend, once it was asked.
     pub(crate) question: Option<u64>,
+    /// Its span, once it was asked, if it is traced.
+    pub(crate) span: Option<Box<OpenSpan>>,
 }
 
 /// An `auth_refresh`: another token for a session.

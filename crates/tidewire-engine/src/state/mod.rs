@@ -18,3 +18,4 @@ pub(crate) mod rates;
 pub(crate) mod shared;
 pub(crate) mod signatures;
 pub(crate) mod topics;
+pub(crate) mod trace;

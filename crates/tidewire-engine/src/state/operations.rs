@@ -3,6 +3,7 @@
 use crate::model::inbox::Inbox;
 use crate::topics::broker::{Outcome, Refusal, Ticket};
 use crate::topics::producer::ProducerHandle;
+use crate::trace::OpenSpan;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
@@ -38,6 +39,8 @@ pub(crate) struct OpenPublication {
     pub(crate) bytes: usize,
     /// Which of its producer's messages it is, if it is numbered.
     pub(crate) numbered: Option<(ProducerHandle, u64)>,
+    /// Its span, if it is traced.
+    pub(crate) span: Option<Box<OpenSpan>>,
 }
 
 /// The open operations of one connection.

@@ -19,6 +19,7 @@ use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
 use crate::topics::access::AccessRules;
 use crate::topics::hub::Hub;
+use crate::trace::TraceSink;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     /// Where events go, if the server has a backend.
     pub(crate) backend: Option<Arc<Backend>>,
+    /// Where spans go, if there are any.
+    pub(crate) traces: Option<Arc<dyn TraceSink>>,
     /// What clients may whose tokens do not say otherwise.
     pub(crate) access: Live<Arc<AccessRules>>,
     pub(crate) rate_limit: Live<RateLimit>,
@@ -116,6 +119,7 @@ impl Shared {
             signatures: keys.signatures,
             hub,
             backend: config.backend.clone().map(Backend::new).map(Arc::new),
+            traces: config.traces.clone(),
             access: Live::new(Arc::new(config.topics.access.clone())),
             rate_limit: Live::new(rate_limit),
             owners: Owners::new(),

@@ -75,6 +75,18 @@ pub fn message_topic(
     text_field(encoding, bytes, "tp")
 }
 
+/// `traceparent`, the trace that the message belongs to, found in the same way as [`message_number`]. Whether it is
+/// one of W3C Trace Context is not checked.
+///
+/// # Errors
+/// As [`message_number`]; the field is a text.
+pub fn message_traceparent(
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<Option<Cow<'_, str>>, EnvelopeError> {
+    text_field(encoding, bytes, "traceparent")
+}
+
 /// The bytes of `p`, or of its synonym `payload`, whichever comes first; `None` if there is neither.
 ///
 /// # Errors
@@ -219,6 +231,12 @@ mod tests {
         assert_eq!(in_both(text, cid), Ok(Some("\"éé".to_owned())));
         assert_eq!(in_both(r#"{"p":{"id":"no"}}"#, id), Ok(None));
         assert_eq!(in_both(r#"{"id":null}"#, id), Ok(None));
+        let trace = |encoding, bytes: &[u8]| {
+            message_traceparent(encoding, bytes).map(|trace| trace.map(Cow::into_owned))
+        };
+        let text = r#"{"t":"a","traceparent":"00-1","p":{"traceparent":"no"}}"#;
+        assert_eq!(in_both(text, trace), Ok(Some("00-1".to_owned())));
+        assert_eq!(in_both(r#"{"p":{"traceparent":"no"}}"#, trace), Ok(None));
         let wrong = Err(EnvelopeError::InvalidField("cid"));
         assert_eq!(in_both(r#"{"cid":5}"#, cid), wrong);
         let lone = correlation_id(Format::Json, br#"{"cid":"\ud800"}"#);

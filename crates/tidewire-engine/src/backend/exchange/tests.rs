@@ -48,7 +48,9 @@ impl World {
         });
         let owner = OwnerId(self.submitted.get());
         self.submitted.set(owner.0 + 1);
-        let submitted = self.backend.submit(event, owner, b"{}".to_vec(), done);
+        let submitted = self
+            .backend
+            .submit(event, owner, b"{}".to_vec(), done, None);
         submitted.expect("there is room");
         outcomes
     }
@@ -327,7 +329,9 @@ fn one_owner_has_a_share_of_the_room() {
     let submit = |owner, bytes| {
         let body = vec![b' '; bytes];
         let event = BackendEvent::Message;
-        world.backend.submit(event, OwnerId(owner), body, None)
+        world
+            .backend
+            .submit(event, OwnerId(owner), body, None, None)
     };
     assert_eq!(submit(1, 10), Ok(()));
     assert_eq!(submit(1, 10), Ok(()));
@@ -340,7 +344,7 @@ fn one_owner_has_a_share_of_the_room() {
     );
     let owner = OwnerId(1);
     let event = BackendEvent::Disconnect;
-    let end = world.backend.submit(event, owner, Vec::new(), None);
+    let end = world.backend.submit(event, owner, Vec::new(), None, None);
     assert_eq!(end, Ok(()), "messages take no room from ends");
     drop(world.backend.inbox.take(usize::MAX));
     assert_eq!(world.backend.in_flight(), [0, 0]);
@@ -355,7 +359,7 @@ fn an_answer_that_cannot_be_used_counts_as_a_failure() {
     let event = BackendEvent::Connect;
     let submitted = world
         .backend
-        .submit(event, OwnerId(1), b"{}".to_vec(), Some(done));
+        .submit(event, OwnerId(1), b"{}".to_vec(), Some(done), None);
     submitted.expect("there is room");
     world.turn(0);
     world.open(0);
