@@ -145,7 +145,7 @@ def test_a_function_is_asked_again_when_the_token_has_expired(
 
     def token_of(topic: str) -> str:
         asked.append(topic)
-        return topic_token(secret, topic, 2 if len(asked) == 1 else LONG_S)
+        return topic_token(secret, topic, 4 if len(asked) == 1 else LONG_S)
 
     async def main() -> None:
         async with opened(server) as client:
@@ -191,7 +191,7 @@ def test_a_subscription_is_lost_if_its_token_ends_and_there_is_no_other(
     server: tidewire.Server, opened: Open, secret: str
 ) -> None:
     async def main() -> None:
-        tokens = {"rooms.7": topic_token(secret, "rooms.7", 2)}
+        tokens = {"rooms.7": topic_token(secret, "rooms.7", 4)}
         async with opened(server) as client:
             await client.subscribe("rooms.7", tokens=tokens)
             del tokens["rooms.7"]
