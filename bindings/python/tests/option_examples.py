@@ -63,6 +63,9 @@ def example(name: str, folder: Path) -> Example:
             beside["jwt_secret"] = OPTIONS["jwt_secret"]["example"]
         else:
             beside["no_auth"] = True
+    if name.startswith("jwt_jwks"):
+        # The keys of a login service without an audience are warned of.
+        beside["jwt_audience"] = OPTIONS["jwt_audience"]["example"]
     return Example(_value(name, folder), beside)
 
 

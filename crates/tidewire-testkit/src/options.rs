@@ -80,6 +80,11 @@ pub fn examples(folder: &Path) -> Vec<Example> {
                 false => beside.insert("no_auth".to_owned(), json!(true)),
             };
         }
+        // The keys of a login service without an audience are warned of.
+        if option.name.starts_with("jwt_jwks") {
+            let audience = options["jwt_audience"].example.clone();
+            beside.insert("jwt_audience".to_owned(), audience);
+        }
         Example {
             option: option.clone(),
             value: value(option, folder),
