@@ -239,6 +239,13 @@ impl OpenSpan {
         }
     }
 
+    /// What it measures is over; its outcome is known later. Who is told meanwhile may end the span that caused it.
+    pub(crate) fn stop(&mut self) {
+        if self.span.context.is_sampled {
+            self.span.end_unix_ns = unix_ns();
+        }
+    }
+
     /// The span ends, with success unless it [has failed](Self::fail).
     pub(crate) fn end(mut self) {
         self.has_outcome = true;
@@ -259,7 +266,10 @@ impl Drop for OpenSpan {
         if !self.has_outcome {
             self.span.failure = Some(ABANDONED.into());
         }
-        self.span.end_unix_ns = unix_ns().max(self.span.start_unix_ns);
+        if self.span.end_unix_ns == 0 {
+            self.span.end_unix_ns = unix_ns();
+        }
+        self.span.end_unix_ns = self.span.end_unix_ns.max(self.span.start_unix_ns);
         self.sink.record(std::mem::take(&mut self.span));
     }
 }

@@ -523,11 +523,11 @@ impl Exchange {
         }
     }
 
-    fn end(&mut self, submission: Submission, outcome: Result<Vec<u8>, Failure>, now: Now) {
+    fn end(&mut self, mut submission: Submission, outcome: Result<Vec<u8>, Failure>, now: Now) {
         let event = submission.event;
         let failed = outcome.as_ref().err().cloned();
-        let unusable = submission.done.tell(outcome);
-        let failure = failed.or(unusable);
+        submission.span.iter_mut().for_each(|span| span.stop());
+        let failure = failed.or(submission.done.tell(outcome));
         if let Some(span) = submission.span {
             match &failure {
                 None => span.end(),
