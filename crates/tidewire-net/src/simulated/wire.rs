@@ -2,9 +2,8 @@
 
 use super::Faults;
 use super::random::Random;
-use crate::ConnectionId;
-use crate::shard::Readiness;
-use crate::stream::ReadOutcome;
+use crate::id::ConnectionId;
+use crate::readiness::{ReadOutcome, Readiness};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -12,31 +11,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all connections of a network share.
 #[derive(Debug)]
-pub(super) struct Common {
-    pub(super) faults: Mutex<Faults>,
+pub(crate) struct Common {
+    pub(crate) faults: Mutex<Faults>,
     /// The connections with which something was done that the network has not looked at.
     touched: Mutex<Vec<usize>>,
 }
 
 /// The state of a connection between a client and a shard.
 #[derive(Debug)]
-pub(super) struct Wire {
-    pub(super) number: usize,
-    pub(super) shard: usize,
-    pub(super) address: SocketAddr,
+pub(crate) struct Wire {
+    pub(crate) number: usize,
+    pub(crate) shard: usize,
+    pub(crate) address: SocketAddr,
     /// What the client sends.
-    pub(super) up: Direction,
+    pub(crate) up: Direction,
     /// What the shard sends.
-    pub(super) down: Direction,
+    pub(crate) down: Direction,
     /// The name that the shard has given it.
-    pub(super) id: Option<ConnectionId>,
+    pub(crate) id: Option<ConnectionId>,
     /// What the shard has not been told.
-    pub(super) report: Readiness,
-    pub(super) blocked: Blocked,
+    pub(crate) report: Readiness,
+    pub(crate) blocked: Blocked,
     /// The shard's end knows of a reset, or has closed its socket.
-    pub(super) shard_reset: bool,
-    pub(super) shard_gone: bool,
-    pub(super) client: Client,
+    pub(crate) shard_reset: bool,
+    pub(crate) shard_gone: bool,
+    pub(crate) client: Client,
     is_touched: bool,
     random: Random,
     common: Arc<Common>,
@@ -44,33 +43,33 @@ pub(super) struct Wire {
 
 /// What the client's end knows.
 #[derive(Debug, Default)]
-pub(super) struct Client {
-    pub(super) received: Vec<u8>,
+pub(crate) struct Client {
+    pub(crate) received: Vec<u8>,
     /// It reads nothing.
-    pub(super) is_stalled: bool,
-    pub(super) reset: bool,
+    pub(crate) is_stalled: bool,
+    pub(crate) reset: bool,
     /// It has reset the connection, and the network has not sent that.
-    pub(super) resets: bool,
+    pub(crate) resets: bool,
     /// Nobody looks at it any more.
-    pub(super) gone: bool,
+    pub(crate) gone: bool,
 }
 
 /// One way of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Direction {
+pub(crate) struct Direction {
     /// Written, but not under way.
-    pub(super) waiting: VecDeque<u8>,
-    pub(super) under_way_bytes: usize,
+    pub(crate) waiting: VecDeque<u8>,
+    pub(crate) under_way_bytes: usize,
     /// There, but not read.
-    pub(super) arrived: VecDeque<u8>,
-    pub(super) end: End,
+    pub(crate) arrived: VecDeque<u8>,
+    pub(crate) end: End,
     /// Nothing that is sent from now on arrives before.
-    pub(super) last_due_ms: u64,
+    pub(crate) last_due_ms: u64,
 }
 
 /// How far the end of a direction has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum End {
+pub(crate) enum End {
     #[default]
     Open,
     /// The writer writes no more.
@@ -81,7 +80,7 @@ pub(super) enum End {
 
 /// Why a shard's socket took less than it was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blocked {
+pub(crate) enum Blocked {
     No,
     /// Until there is room.
     Full,
@@ -93,23 +92,23 @@ pub(super) enum Blocked {
 
 /// The shard's end.
 #[derive(Debug)]
-pub(crate) struct SimulatedSocket(pub(super) Arc<Mutex<Wire>>);
+pub(crate) struct SimulatedSocket(pub(crate) Arc<Mutex<Wire>>);
 
 impl Common {
-    pub(super) fn new(faults: Faults) -> Self {
+    pub(crate) fn new(faults: Faults) -> Self {
         Self {
             faults: Mutex::new(faults),
             touched: Mutex::new(Vec::new()),
         }
     }
 
-    pub(super) fn take_touched(&self, numbers: &mut Vec<usize>) {
+    pub(crate) fn take_touched(&self, numbers: &mut Vec<usize>) {
         numbers.append(&mut lock(&self.touched));
     }
 }
 
 impl Wire {
-    pub(super) fn new(
+    pub(crate) fn new(
         number: usize,
         shard: usize,
         address: SocketAddr,
@@ -135,19 +134,19 @@ impl Wire {
     }
 
     /// The network has to look at this connection.
-    pub(super) fn touch(&mut self) {
+    pub(crate) fn touch(&mut self) {
         if !self.is_touched {
             self.is_touched = true;
             lock(&self.common.touched).push(self.number);
         }
     }
 
-    pub(super) fn mark_looked_at(&mut self) {
+    pub(crate) fn mark_looked_at(&mut self) {
         self.is_touched = false;
     }
 
     /// The connection breaks for the shard's end, with what it has not read or sent.
-    pub(super) fn reset_shard(&mut self) {
+    pub(crate) fn reset_shard(&mut self) {
         self.shard_reset = true;
         self.up.arrived.clear();
         self.down.waiting.clear();
@@ -159,14 +158,14 @@ impl Wire {
     }
 
     /// The connection breaks for the client's end, which keeps what it has read.
-    pub(super) fn reset_client(&mut self) {
+    pub(crate) fn reset_client(&mut self) {
         self.client.reset = true;
         self.up.waiting.clear();
         self.down.arrived.clear();
     }
 
     /// Nobody will use the connection any more, and nothing is under way.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let is_still =
             |direction: &Direction| direction.waiting.is_empty() && direction.under_way_bytes == 0;
         self.shard_gone && self.client.gone && is_still(&self.up) && is_still(&self.down)
@@ -207,7 +206,7 @@ impl Wire {
 
 impl Direction {
     /// Bytes that the pipe holds: under way or not read.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.under_way_bytes + self.arrived.len()
     }
 }
@@ -280,6 +279,6 @@ impl Drop for SimulatedSocket {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
