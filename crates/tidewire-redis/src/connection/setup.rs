@@ -1,4 +1,4 @@
-//! The opening of a connection: who we are, who the server is, and the scripts.
+//! The setup of a connection: who we are, who the server is, and the scripts.
 
 use crate::connection::ConnectionError;
 use crate::connection::refused::{ErrorKind, ServerError};
@@ -39,7 +39,7 @@ pub struct ServerInfo {
 
 /// What is still to be answered.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct Setup {
     steps: VecDeque<Step>,
     pub(super) server: ServerInfo,
     scripts: &'static [&'static str],
@@ -56,7 +56,7 @@ enum Step {
     Script,
 }
 
-impl Opening {
+impl Setup {
     pub(super) fn new(scripts: &'static [&'static str]) -> Self {
         Self {
             steps: VecDeque::new(),
