@@ -220,7 +220,7 @@ export interface EngineOptions {
    */
   deduplicate?: boolean | null;
   /** Message ids remembered for `deduplicate`, for the whole server. Default: 50000. */
-  intakeIdsMax?: number | null;
+  deduplicatedIdsMax?: number | null;
   /**
    * Producers (clients that number their messages) that are remembered, for the whole server.
    * Default: 10000.

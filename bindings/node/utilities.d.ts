@@ -53,7 +53,7 @@ export interface RateVerdict {
   low: boolean;
   /** Tokens that are left. */
   remaining: number;
-  /** After so many milliseconds the tokens would be taken; `undefined` if they were. */
+  /** After N milliseconds the tokens would be taken; `undefined` if they were. */
   retryAfterMs: number | undefined;
 }
 

@@ -96,7 +96,7 @@ fn dialogue(version: EncryptionVersion, steps: &[u8]) {
     }
 }
 
-/// What the peer never sealed.
+/// Messages that the peer never sealed.
 fn foreign(version: EncryptionVersion, message: &[u8]) {
     let mut sealed = b"E:".to_vec();
     sealed.extend_from_slice(message);

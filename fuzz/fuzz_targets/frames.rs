@@ -63,7 +63,7 @@ fn own(event: &Event<'_>) -> Owned {
 }
 
 impl Side {
-    /// What is left unread comes again in front of the next piece, as in an event loop.
+    /// Unread bytes come again in front of the next piece, as in an event loop.
     fn read_in_pieces(self, bytes: &[u8], cuts: &[usize]) -> Outcome {
         let mut reader = MessageReader::new(self.role, self.message_bytes_max);
         if self.extensions == Extensions::Deflate {

@@ -154,7 +154,7 @@ fn response(bytes: &[u8], head_bytes_max: usize) {
     }
 }
 
-/// What a client writes, if it writes it at all, is what a server reads.
+/// A request that a client writes is read by a server with the same content.
 fn written(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

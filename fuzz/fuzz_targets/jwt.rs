@@ -100,7 +100,7 @@ fn parts(how: u8, bytes: &[u8]) {
     }
 }
 
-/// What is passed over in a token need not be sound; the rest is compared if all of it is.
+/// Ignored parts of a token need not be sound; the rest is compared if all of it is.
 fn assert_claims(header: &[u8], claims: &[u8], accepted: &Claims) {
     if let Ok(header) = serde_json::from_slice::<Value>(header) {
         assert_eq!(header["alg"], "HS256");

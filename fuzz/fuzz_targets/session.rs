@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A server's session, and a client's that hears the same messages and the server's answers.
+/// A server's session, and a client's that receives the same messages and the server's answers.
 struct Pair {
     profile: ServerProfile,
     server: ServerSession,
@@ -322,7 +322,7 @@ impl Pair {
         self.sent(expected, &out);
     }
 
-    /// What the client wrote is of the type it meant, and no error to the server.
+    /// The client's message has the intended type, and is no error to the server.
     fn sent(&self, (system, op_code): (SystemType, OpCode), message: &[u8]) {
         let format = self.client.format();
         let message = content(op_code, message);
@@ -383,7 +383,7 @@ fn hello(
     }
 }
 
-/// What an engine could answer.
+/// Possible answers of an engine.
 fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
     let reply = match kind {
         RequestKind::ConfigUpdate(payload) => Reply::ConfigResponse {
@@ -506,7 +506,7 @@ fn presence(topic: String) -> TopicPresence {
     }
 }
 
-/// Whose payload is kept as it came, white space and all.
+/// Messages whose payload is kept as it came, white space and all.
 fn is_call(event: &SystemEvent) -> bool {
     let SystemEvent::Request(request) = event else {
         return false;

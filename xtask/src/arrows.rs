@@ -113,7 +113,7 @@ const WIRE: &str = "tidewire-wire";
 const HTTP: &str = "tidewire-http";
 const REDIS: &str = "tidewire-redis";
 const TESTKIT: &str = "tidewire-testkit";
-/// What the packages for other languages share.
+/// The dependencies that the packages for other languages share.
 const BINDINGS: &str = "tidewire-bindings";
 
 /// The arrows of the design, from each crate to the crates of ours it may depend on.
@@ -133,7 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What programs and bindings put together.
+/// The crates that programs and bindings combine.
 const ENDS: &[&str] = &[
     "tidewire-engine",
     "tidewire-client",

@@ -10,7 +10,7 @@ pub(crate) struct Finding {
     pub(crate) path: PathBuf,
     /// The line, from 1.
     pub(crate) line: usize,
-    /// What is wrong and what to do about it.
+    /// The fault and its remedy.
     pub(crate) message: String,
 }
 

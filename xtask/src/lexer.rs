@@ -8,7 +8,7 @@ pub(crate) struct Token<'a> {
     pub(crate) kind: Kind<'a>,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     /// An identifier, a keyword or a number. A raw identifier keeps its `r#`.

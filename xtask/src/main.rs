@@ -18,6 +18,7 @@
 mod arrows;
 mod circles;
 mod codes;
+mod comments;
 mod dead_files;
 mod finding;
 mod generated;
@@ -26,6 +27,7 @@ mod lexer;
 mod locks;
 mod markdown;
 mod options;
+mod phrases;
 mod rooms;
 mod sources;
 mod text;

@@ -71,7 +71,7 @@ fn is_one_of(token: &Token<'_>, known: &[&str]) -> bool {
     matches!(token.kind, Kind::Word(word) if known.contains(&word))
 }
 
-/// What follows `std::` if the tokens begin with it: one name, or the first name of each path in braces.
+/// The names after `std::` if the tokens begin with it: one name, or the first name of each path in braces.
 fn modules_of_std<'t, 'a>(tokens: &'t [Token<'a>]) -> Vec<&'t Token<'a>> {
     if !words(tokens, &["std", ":", ":"]) {
         return Vec::new();

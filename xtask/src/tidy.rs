@@ -1,11 +1,20 @@
 //! The rules together.
 
+use crate::arrows;
+use crate::circles;
+use crate::codes;
+use crate::comments;
+use crate::dead_files;
 use crate::finding::Finding;
+use crate::locks;
+use crate::markdown;
+use crate::options;
+use crate::rooms;
+use crate::sources;
+use crate::text;
 use crate::tree::Tree;
+use crate::versions;
 use crate::workspace::Workspace;
-use crate::{
-    arrows, circles, codes, dead_files, locks, markdown, options, rooms, sources, text, versions,
-};
 
 /// Every finding, by path and line.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
@@ -18,6 +27,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings.extend(versions::check(tree));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
+            findings.extend(comments::check(path, &text));
             findings.extend(text::check(path, &text));
             findings.extend(locks::check(path, &text));
             findings.extend(rooms::check(path, &text));

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// What matters of a WebAssembly module.
+/// The checked facts of a WebAssembly module.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     /// Each import as `module.name`.

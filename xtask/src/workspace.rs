@@ -18,7 +18,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// The folder, relative to the root of the workspace.
     pub(crate) folder: PathBuf,
-    /// What it depends on, of any kind, for any target.
+    /// Its dependencies, of any kind, for any target.
     pub(crate) dependencies: Vec<Dependency>,
     /// The root files of its libraries, programs, tests, benches and examples, relative as `folder`.
     pub(crate) roots: Vec<PathBuf>,
@@ -84,7 +84,7 @@ impl Package {
     }
 }
 
-/// What `cargo metadata` says of the workspace alone, without its dependencies.
+/// The output of `cargo metadata` about the workspace alone, without its dependencies.
 pub(crate) fn metadata(root: &Path) -> anyhow::Result<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1"])

@@ -39,7 +39,7 @@ pub struct Failure {
     pub code: Cow<'static, str>,
     /// The party that has to act.
     pub fault: Fault,
-    /// What happened, to what, and what to do.
+    /// The message: what happened, to what, and what to do.
     pub message: String,
     /// When another try makes sense.
     pub retry_after: Option<Duration>,

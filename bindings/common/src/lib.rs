@@ -1,4 +1,4 @@
-//! What the packages for Python and Node share. Each package translates values of its language to the types of this crate,
+//! Shared parts of the packages for Python and Node. Each package translates values of its language to the types of this crate,
 //! and nothing else.
 //!
 //! - `failure`: every error, with its class, its code and the party that has to act

@@ -32,7 +32,7 @@ class Handler {
     this.name = `${call.name || "handler"} of ${shown(type)}`;
   }
 
-  /** Logs an error with its stack; past so many in a second only their number. */
+  /** Logs an error with its stack; past N in a second only their number. */
   log(log, message, error) {
     const now = Date.now();
     if (now >= this.#logUntil) {

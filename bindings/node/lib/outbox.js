@@ -90,7 +90,7 @@ class Outbox {
     }
   }
 
-  /** Room for so many bytes at the end. */
+  /** Reserves room for `bytes` bytes at the end. */
   #reserve(bytes) {
     const at = this.#end;
     if (at + bytes <= this.#buffer.length) return at;

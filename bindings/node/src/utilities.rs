@@ -1,4 +1,4 @@
-//! What is useful without a server: values of JavaScript, and the shared crate below.
+//! Utilities that need no server: values of JavaScript, and the shared crate below.
 //!
 //! - `compression`: zlib, and MessagePack from and to JSON
 //! - `encryption`: a key agreement, and encryption with its key

@@ -323,7 +323,7 @@ pub(crate) fn ms_of(Number(now): Number) -> Result<u64, Failure> {
     Err(argument("now has to be a number of seconds from 0 on"))
 }
 
-/// Runs `work` over so many bytes, without the lock of the interpreter if there are enough for another thread to
+/// Runs `work` over N bytes, without the lock of the interpreter if there are enough for another thread to
 /// gain from it.
 pub(crate) fn unlocked<T: Send>(
     py: Python<'_>,

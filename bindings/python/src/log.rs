@@ -84,7 +84,7 @@ pub(crate) fn log_before_fork() {
     HELD.set(Some(lines));
 }
 
-/// Lets go of the lines. Those of before are the parent's alone.
+/// Discards the lines: those from before the fork belong to the parent alone.
 #[pyfunction]
 pub(crate) fn log_after_fork(is_child: bool) {
     if let Some(mut lines) = HELD.take()

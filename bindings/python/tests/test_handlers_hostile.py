@@ -91,7 +91,7 @@ def test_whatever_a_handler_raises_the_next_request_is_answered(serve, run, capl
                 assert (await client.request("fine"))["payload"] == 17
             await client.say("event", cid="1")
             assert (await client.until("error"))["p"]["code"] == "HANDLER_ERROR"
-            # Others are served, and newcomers let in.
+            # Other connections are served, and new ones accepted.
             async with AsyncClient(server.url) as another:
                 assert (await another.request("fine"))["payload"] == 17
             assert not task.done()
@@ -174,7 +174,7 @@ def test_a_server_that_nobody_serves_lets_nobody_in_until_somebody_does(serve, r
                 await soon(first)
             assert await refused()
             async with serving(server):
-                # Who was there is served again, and newcomers are let in.
+                # The earlier connections are served again, and new ones accepted.
                 assert (await client.request("fine"))["payload"] == 17
                 async with AsyncClient(server.url) as another:
                     assert (await another.request("fine"))["payload"] == 17

@@ -9,6 +9,7 @@ mod init;
 mod keys;
 mod load;
 mod numbers;
+mod output;
 mod report;
 mod serve;
 mod sources;
@@ -19,7 +20,8 @@ mod top;
 
 use arguments::Parsed;
 use failure::Failure;
-use std::io::{IsTerminal, Write};
+use output::print;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -47,22 +49,4 @@ fn run() -> Result<u8, Failure> {
         Parsed::Report(flags) => report::run(&flags),
         Parsed::TestServer(flags) => test_server::run(&flags),
     }
-}
-
-/// The maximum width of tables on standard output, in characters; `None` if it is not a terminal.
-fn table_width() -> Option<usize> {
-    let size = std::io::stdout()
-        .is_terminal()
-        .then(ratatui::crossterm::terminal::size);
-    let (columns, _) = size?.ok()?;
-    (columns > 0).then(|| usize::from(columns))
-}
-
-/// Writes to standard output at once, for a parent that reads it. A reader that has gone is an error,
-/// not a panic.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))
 }

@@ -15,7 +15,7 @@ pub(crate) fn positive<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     })
 }
 
-/// What a flag expects whose text was refused by the number type of its value, in place of the words of the type;
+/// The expectation of a flag whose text the number type of its value refused, in place of the words of the type;
 /// `None` for any other error.
 pub(crate) fn expected(error: &clap::Error, parser: &ValueParser) -> Option<String> {
     let source = error.source()?;
@@ -41,7 +41,7 @@ pub(crate) fn expected(error: &clap::Error, parser: &ValueParser) -> Option<Stri
     ))
 }
 
-/// The largest number of so many bytes.
+/// The largest number of N bytes.
 fn largest(size: usize) -> u64 {
     u64::MAX >> (64 - 8 * size)
 }

@@ -2,7 +2,7 @@
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
-use crate::{print, table_width};
+use crate::output::{print, table_width};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};

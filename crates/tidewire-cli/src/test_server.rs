@@ -1,7 +1,8 @@
 //! `tidewire test-server`: a server to try load on.
 
 use crate::failure::Failure;
-use crate::{print, stop};
+use crate::output::print;
+use crate::stop;
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::keys::{self, Algorithm};
-use crate::print;
+use crate::output::print;
 use crate::sources::Ranks;
 use clap::Args;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! What can be sent at all.
+//! Checks of a message before it is sent.
 
 use crate::error::Error;
 use tidewire_wire::envelope::{SystemType, check_value};

@@ -1,4 +1,4 @@
-//! What the application asks the driver to do, beside sending messages.
+//! Commands of the application to the driver, except sending messages.
 
 use crate::error::Error;
 use crate::request::{
@@ -62,7 +62,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What it counts for in the outbox.
+    /// Its size in the outbox.
     pub(crate) fn bytes(&self) -> usize {
         let texts = |texts: &[String]| texts.iter().map(|text| text.len() + 24).sum::<usize>();
         COMMAND_BYTES

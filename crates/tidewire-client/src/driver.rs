@@ -38,7 +38,7 @@ pub(crate) struct Driver {
     pub(crate) first_round: Option<Vec<usize>>,
 }
 
-/// What became of an attempt, and what to do next.
+/// The outcome of an attempt, and the next step.
 #[derive(Debug)]
 struct AttemptOutcome {
     ending: Ending,
@@ -269,7 +269,7 @@ impl Driver {
         }
     }
 
-    /// What the close code, or its range, says (section 16.3 of the protocol).
+    /// The reconnect policy of the close code, or of its range (section 16.3 of the protocol).
     fn after_ending(&self, ending: &Ending, hints: Hints) -> Next {
         let retry = match ending.code {
             Some(code) if ending.by_server => code.reconnect(),

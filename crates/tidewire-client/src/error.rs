@@ -125,7 +125,7 @@ impl Error {
         }
     }
 
-    /// What the server would say, and end the connection.
+    /// The reason for which the server would end the connection.
     pub(crate) fn too_large() -> Self {
         Self::Refused {
             code: ErrorCode::MessageTooLarge.as_str().to_owned(),

@@ -62,7 +62,7 @@ pub const NAMES: [&str; 40] = [
 pub struct Secrets {
     /// The server's public identity key: an uncompressed P-256 point of 65 bytes.
     pub server_identity: Option<Vec<u8>>,
-    /// What messages are signed with, at least 32 bytes.
+    /// The secret that signs messages, at least 32 bytes.
     pub signature_secret: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What waits to be sent: appended to under a short lock, taken as a whole by the driver, one wake for a burst.
+//! Messages that wait to be sent: appended under a short lock, taken as a whole by the driver, one wake for a burst.
 
 use crate::command::Command;
 use crate::error::Error;
@@ -26,14 +26,14 @@ struct OutboxState {
     abandoned: usize,
 }
 
-/// What was put in, in its order.
+/// The waiting items, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     /// Types and payloads, one after another.
     bytes: Vec<u8>,
     at: usize,
     records: VecDeque<Record>,
-    /// What the commands count for.
+    /// The size of the commands.
     command_bytes: usize,
 }
 
@@ -189,7 +189,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// What waits, in bytes.
+    /// The size of the waiting items, in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.lock().burst.size()
     }
@@ -307,7 +307,7 @@ impl Burst {
     }
 }
 
-/// So many commands that nobody waits for are not looked for.
+/// This many commands that nobody waits for are not looked for.
 const ABANDONED_MIN: usize = 32;
 
 /// Memory of an empty burst that is kept for the next.

@@ -1,6 +1,6 @@
 //! Messages that are kept until the server has acknowledged them (section 20 of the protocol).
 //!
-//! A [`Store`] holds them, numbers them when they are sent, and lets go of them when they are acknowledged. It is
+//! A [`Store`] holds them, numbers them when they are sent, and deletes them when they are acknowledged. It is
 //! used from one thread ([`worker`]), so that a disk delays nobody but those who wait for it.
 
 pub(crate) mod handle;
@@ -43,7 +43,7 @@ pub(crate) struct Numbered {
     pub(crate) message: Durable,
 }
 
-/// What a new connection makes known.
+/// The facts that a new connection makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Resumed {
     /// The server had taken them already.
@@ -150,7 +150,7 @@ impl From<Durable> for QueuedMessage {
 }
 
 impl Durable {
-    /// Whether it may be sent where messages have so many bytes at most.
+    /// Whether it may be sent where messages have N bytes at most.
     fn fits(&self, bytes_max: usize) -> bool {
         let texts = [self.topic.as_ref(), self.key.as_ref(), Some(&self.t)];
         let texts_bytes: usize = texts.into_iter().flatten().map(String::len).sum();
@@ -181,7 +181,7 @@ fn expiry(message: &Durable, config: &Queue, now_unix_ms: u64) -> Option<u64> {
     }
 }
 
-/// What a request to publish has around its texts, at most, a signature included.
+/// The largest size of a request to publish besides its texts, a signature included.
 const ENVELOPE_BYTES: usize = 768;
 
 #[cfg(test)]

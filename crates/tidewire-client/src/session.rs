@@ -1,4 +1,4 @@
-//! A client's state machine: what it says on a connection and what it makes of what it hears. Bytes, commands, the
+//! A client's state machine: what it sends on a connection, and its events for what it receives. Bytes, commands, the
 //! time and randomness go in; bytes and events come out.
 
 #[cfg(test)]
@@ -52,18 +52,18 @@ pub(crate) struct Session {
     random: StdRng,
     subscriptions: Subscriptions,
     sequencer: Sequencer<Option<HeldMessage>>,
-    /// What the sequencer holds, in bytes.
+    /// The size of the messages that the sequencer holds, in bytes.
     held_bytes: usize,
     pending: Pending,
     quality: QualityMeter,
     rate: RateLimit,
-    queue: Option<Intake>,
+    queue: Option<NumberedMessages>,
     /// How many sessions there were.
     serial: u32,
     link: Option<Link>,
 }
 
-/// What belongs to one connection.
+/// The state of one connection.
 #[derive(Debug)]
 struct Link {
     wire: ClientSession,
@@ -72,9 +72,9 @@ struct Link {
     url: String,
     user: Option<String>,
     server_message_bytes_max: usize,
-    /// What the server asked for in `reconnect`.
+    /// The delay that the server requested in `reconnect`.
     reconnect_after_ms: Option<u64>,
-    /// What the server asked for in an error.
+    /// The delay that the server requested in an error.
     retry_after_ms: Option<u64>,
     /// Pings on their way and who waits for them; when each was sent.
     pings: VecDeque<(u64, Option<Reply<Duration>>)>,
@@ -91,7 +91,7 @@ struct Link {
 
 /// Numbered messages on their way.
 #[derive(Debug)]
-struct Intake {
+struct NumberedMessages {
     store: Arc<StoreHandle>,
     /// The store knows what the server has taken.
     is_ready: bool,
@@ -107,7 +107,7 @@ struct Intake {
     last_acknowledged: u64,
 }
 
-/// What the end of a connection says about the next one.
+/// The hints of an ended connection for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Hints {
     /// The server has given this client a time of its own.
@@ -143,7 +143,7 @@ impl Session {
 
     /// Messages that are to be acknowledged are in this store from now on.
     pub(crate) fn set_store(&mut self, store: Arc<StoreHandle>) {
-        self.queue = Some(Intake {
+        self.queue = Some(NumberedMessages {
             store,
             is_ready: false,
             resumes: 0,
@@ -207,14 +207,14 @@ impl Session {
         }
     }
 
-    /// Lets go of the store and its file, and returns when that is done.
+    /// Closes the store and its file, and returns when that is done.
     pub(crate) async fn close_store(&self) {
         if let Some(queue) = &self.queue {
             queue.store.close().await;
         }
     }
 
-    /// Lets go of the store and its file without waiting for it.
+    /// Closes the store and its file without waiting for it.
     pub(crate) fn abandon_store(&self) {
         if let Some(queue) = &self.queue {
             queue.store.abandon();
@@ -227,7 +227,7 @@ impl Session {
     }
 
     /// Whether the server has let this client in. What it then sends waits for the session to be established, which
-    /// takes one more time there and back.
+    /// takes one more round trip.
     pub(crate) fn is_accepted(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_accepted)
     }

@@ -1,4 +1,4 @@
-//! What the task of a client and the application's handles of it have in common.
+//! State that the task of a client and the application's handles share.
 
 pub(crate) mod calls;
 pub(crate) mod inbox;
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     /// The endpoint that is being tried, and since when.
     current: Mutex<Option<(usize, u64)>>,
     clock: Clock,
-    /// What the ids of this client's publications begin with.
+    /// The beginning of the ids of this client's publications.
     id_prefix: String,
     ids: AtomicU64,
 }
@@ -60,7 +60,7 @@ impl Shared {
         self.inbox.close();
     }
 
-    /// What is told to who asks something of a client that has ended.
+    /// The error for a call to a client that has ended.
     pub(crate) fn closed_error(&self) -> Error {
         let reason = self.life.reason();
         reason.map_or_else(Error::closed_by_application, Error::into_closed)

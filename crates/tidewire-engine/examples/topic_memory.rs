@@ -71,7 +71,7 @@ struct Site {
     clients: Vec<Client>,
 }
 
-/// What one publication takes, in nanoseconds.
+/// The time of one publication, in nanoseconds.
 struct Times {
     /// On the thread that publishes.
     publish_ns: f64,

@@ -62,5 +62,5 @@ fn topic(number: usize) -> String {
     format!("orders.{number:07}")
 }
 
-/// As many as a connection may have by default.
+/// The default limit of a connection.
 const TOPICS: usize = 10_000;

@@ -1,4 +1,4 @@
-//! A small market on topics: prices of which newcomers get the last, orders that can be recovered and have to be
+//! A small market on topics: prices of which new subscribers receive the last, orders that can be recovered and have to be
 //! confirmed, a room whose members know of each other, and a clock that can be asked. Arguments: where to listen and
 //! for how many seconds.
 //!
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What is kept of which topics, and what clients may.
+/// The kept publications of each topic, and the rights of clients.
 fn market_topics() -> Topics {
     let kept = |publications_max| {
         Some(HistoryLimits {
@@ -149,7 +149,7 @@ fn tell_price(handle: &Handle, price: u64) -> Result<(), PublishError> {
     }
 }
 
-/// Who is there, what is kept, and a word to some and to all of them.
+/// Shows the users and the kept publications, and sends a message to some and to all of them.
 fn say_goodbye(handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
     let newest = HistoryQuery {
         since: None,

@@ -1,4 +1,4 @@
-//! What a server can be told.
+//! Configuration of a server.
 
 pub(crate) mod backend;
 pub(crate) mod broker;
@@ -30,7 +30,7 @@ pub struct Config {
     pub ops_api_keys: Vec<NamedApiKey>,
     /// Event loops, each with a thread of its own. Default: one per core.
     pub shards: usize,
-    /// What is spoken inside the WebSocket. Default: version 1.
+    /// The protocol inside the WebSocket. Default: version 1.
     pub protocol: Protocol,
     /// Paths that take connections; empty for any. Default `/ws` and `/wse`.
     pub paths: Vec<String>,
@@ -71,7 +71,7 @@ pub struct Config {
     /// Where the spans of traces go. Default: nowhere, and there are no spans.
     pub traces: Option<Arc<dyn TraceSink>>,
     /// How repeated messages are told from new ones.
-    pub intake: Intake,
+    pub producers: ProducerConfig,
     /// How sessions leave a server that drains.
     pub drain: Drain,
     /// Compression of messages. Default: permessage-deflate off.
@@ -80,7 +80,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// What is spoken inside the WebSocket.
+/// The protocol inside the WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Tidewire's protocol version 1.
@@ -137,7 +137,7 @@ pub enum Encryption {
 /// How signatures are checked: pings, hellos, key updates and `batch` itself need none, what is in a batch does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signing {
-    /// What they are checked with.
+    /// The keys that check them.
     pub key: SignatureKey,
     /// Refuse messages without one. A wrong one is refused in any case.
     pub required: bool,
@@ -178,9 +178,9 @@ impl std::fmt::Debug for SignatureKey {
 
 /// How repeated messages are told from new ones, so that the application takes each once. Only in version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intake {
+pub struct ProducerConfig {
     /// Producers (those who number their messages) that are remembered, in all. Those without a connection are
-    /// forgotten for newcomers; while all have one, a further one is not kept, which its `server_hello` tells.
+    /// forgotten for new ones; while all have one, a further one is not kept, and its `server_hello` says so.
     /// Default 10,000.
     pub producers_max: usize,
     /// For how long a producer without a connection is remembered, in milliseconds. Default 3,600,000, an hour.
@@ -198,8 +198,8 @@ pub struct Drain {
     /// Sessions that each shard closes in a second; 0 for as many as it takes to close all in the first half of
     /// the drain's timeout, evenly, but a hundred at once. Default 0.
     pub rate_per_s: u64,
-    /// Each client is told to come back after a random time of up to so many milliseconds, or more if there are
-    /// so many that more than 5,000 a second would come back; 0 to tell them nothing. Only in version 1.
+    /// Each client is told to come back after a random time of up to this many milliseconds, or longer if
+    /// otherwise more than 5,000 a second would come back; 0 to tell them nothing. Only in version 1.
     /// Default 5,000.
     pub reconnect_spread_ms: u64,
 }
@@ -266,15 +266,15 @@ pub struct Limits {
     pub errors_max: u64,
     /// The time in which `errors_max` errors are forgotten, evenly, in milliseconds. Default 10,000.
     pub errors_window_ms: u64,
-    /// What may wait to be sent, in bytes; past it the connection is closed. Default 16 MiB.
+    /// The limit of bytes that wait to be sent; beyond it the connection is closed. Default 16 MiB.
     pub outbox_bytes_max: usize,
-    /// What may wait for all connections together, in bytes; what many share counts once on each shard. Past it a
+    /// The limit of bytes that wait for all connections together; shared bytes count once on each shard. Past it a
     /// connection for which more than 64 KiB wait is closed. Default 1 GiB.
     pub outboxes_bytes_max: usize,
     /// Past this many waiting bytes nothing more is read from the connection, until they have left.
     /// At most half of `outbox_bytes_max`, to which more is lowered. Default 1 MiB.
     pub outbox_pause_bytes: usize,
-    /// What the kernel may hold unread of a connection that sends fast, in bytes: it bounds the rate of a distant peer
+    /// The bytes that the kernel may hold unread of a connection that sends fast: it bounds the rate of a distant peer
     /// to this much in a round trip. 0 leaves it to the kernel, as do systems other than Linux and those that allow less
     /// than 512 KiB (`net.core.rmem_max`). Default 4 MiB.
     pub receive_buffer_bytes_max: usize,
@@ -292,7 +292,7 @@ pub struct Limits {
     /// answers `/health` and `/ready` with status 503, and publishers do not wait for it any more. When it goes on, its
     /// sessions are closed with code 1011, because they may have missed something. Default 5,000.
     pub shard_stall_ms: u64,
-    /// What a client that finds the server full is told to wait, in seconds. Default 5.
+    /// The time that a client waits if it finds the server full, in seconds. Default 5.
     pub retry_after_s: u64,
     /// How long the application has to answer a call of a client that does not ask for less, in milliseconds; at
     /// most a day, to which more is lowered. Default 10,000.
@@ -300,7 +300,7 @@ pub struct Limits {
     /// Calls that may be open at once, in each direction. Default 100.
     pub calls_per_connection_max: usize,
     /// How much of a shard's time the requests of one user or, without authentication, of one address may take: of
-    /// each second so many milliseconds, for what one message can multiply (subscriptions, filters, recovery, batches,
+    /// each second N milliseconds, for what one message can multiply (subscriptions, filters, recovery, batches,
     /// presence). Past it the rest waits for the next second. 0 for no limit. Default 500.
     pub owner_work_ms_per_s: u64,
 }
@@ -328,7 +328,7 @@ impl Default for Config {
             broker: None,
             backend: None,
             traces: None,
-            intake: Intake::default(),
+            producers: ProducerConfig::default(),
             drain: Drain::default(),
             compression: Compression::default(),
             limits: Limits::default(),
@@ -336,7 +336,7 @@ impl Default for Config {
     }
 }
 
-impl Default for Intake {
+impl Default for ProducerConfig {
     fn default() -> Self {
         Self {
             producers_max: Producers::PRODUCERS_MAX_DEFAULT,

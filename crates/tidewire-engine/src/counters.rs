@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
-/// What a number says over time, in Prometheus's words.
+/// The kind of a metric, in Prometheus's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows, from zero at the start.
@@ -33,7 +33,7 @@ pub struct Metric {
     pub name: &'static str,
     /// Whether it only grows.
     pub kind: MetricKind,
-    /// What it counts, in one sentence without a full stop.
+    /// The counted thing, in one sentence without a full stop.
     pub help: &'static str,
 }
 
@@ -163,7 +163,7 @@ counters! {
     publications_replayed, Counter, "Publications sent again to subscribers that had missed them";
     publications_dropped, Counter, "Publications dropped or replaced because a subscription lagged";
     publications_expired, Counter, "Publications that nobody received because their time to live had ended";
-    gaps_told, Counter, "Gaps reported to lagging subscribers";
+    gaps_reported, Counter, "Gaps reported to lagging subscribers";
     history_requests, Counter, "History requests of clients";
     recoveries_complete, Counter, "Subscriptions that recovered everything that they had missed";
     recoveries_incomplete, Counter, "Subscriptions that could not recover everything that they had missed";

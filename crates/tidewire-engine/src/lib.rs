@@ -9,8 +9,8 @@
 //! [`Handle::publish`], and [`Context::publish`] on a shard, reach every subscriber in one order. A
 //! [`TopicRule`] says what is kept of which topics: history, from which those who were away
 //! recover, the last value, and who is present. Both sides can [call](Handle::call) each other and
-//! wait for the answer. What a [`Limits`], a [`TopicLimits`] or an [`Intake`] does not allow is
-//! refused, or told as a gap, and counted, never lost in silence. `docs/engine.md` of the
+//! wait for the answer. What a [`Limits`], a [`TopicLimits`] or an [`ProducerConfig`] does not allow is
+//! refused, or told as a gap, and counted, never lost without a report. `docs/engine.md` of the
 //! repository is the guide, `examples/topics.rs` a program that uses most of it.
 //!
 //! ```no_run
@@ -61,8 +61,8 @@ pub use config::backend::{
 };
 pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
 pub use config::{
-    Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
-    SignatureKey, Signing, TlsFiles, TrustedProxies,
+    Compression, Config, Deflate, Drain, Encryption, Limits, OriginPolicy, ProducerConfig,
+    Protocol, SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
 pub use handle::Handle;
 pub use limits::rate;

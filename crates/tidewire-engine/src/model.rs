@@ -25,7 +25,7 @@ pub struct ConnectionKey {
     pub(crate) id: ConnectionId,
 }
 
-/// Who connected.
+/// The peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Names the connection in every later call.
@@ -37,7 +37,7 @@ pub struct Peer {
     pub address: Option<std::net::SocketAddr>,
 }
 
-/// What a reload of the configuration did.
+/// The result of a reload of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Reloaded {
     /// Options with other values, which hold from now on.
@@ -57,7 +57,7 @@ pub struct GivenSetting {
     pub source: String,
 }
 
-/// What lists the options that were given to a program, and that hold now.
+/// A function that lists the options that were given to a program and are in force now.
 pub struct SettingsFunction(pub Box<dyn Fn() -> Vec<GivenSetting> + Send + Sync>);
 
 impl fmt::Debug for SettingsFunction {
@@ -66,8 +66,8 @@ impl fmt::Debug for SettingsFunction {
     }
 }
 
-/// What reads the configuration of a server again, from where its program has it. An error says why everything is as it
-/// was before.
+/// A function that reads the configuration of a server again, from where its program has it. An error is the
+/// reason why nothing changed.
 pub struct ReloadFunction(pub Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>);
 
 impl fmt::Debug for ReloadFunction {
@@ -165,7 +165,7 @@ pub enum ShardHealth {
 pub struct ServerFailure {
     /// The shard, from 0.
     pub shard: usize,
-    /// What the panic or the operating system says.
+    /// The message of the panic or the operating system.
     pub reason: String,
 }
 

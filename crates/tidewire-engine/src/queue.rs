@@ -58,11 +58,11 @@ pub struct Receiver {
     gate: Arc<Gate>,
 }
 
-/// What happened on one shard in one turn of its loop, or in a part of it, in order.
+/// The events of one shard in one turn of its loop, or in a part of it, in order.
 #[derive(Debug, Default)]
 pub struct Batch {
     events: Vec<StoredEvent>,
-    /// Whose events they are, each once.
+    /// The connections of the events, each once.
     peers: Vec<Arc<Peer>>,
     /// The bytes of all messages, one after another.
     bytes: Vec<u8>,
@@ -120,7 +120,7 @@ struct StoredSync {
     correlation_id: Option<String>,
 }
 
-/// What both ends know of the queue's fill.
+/// The fill of the queue, which both ends see.
 #[derive(Debug)]
 struct Gate {
     bytes_max: usize,
@@ -281,7 +281,7 @@ impl Batch {
         }
     }
 
-    /// What it counts for against the queue's limit.
+    /// Its cost, counted against the queue's limit.
     fn cost(&self) -> usize {
         self.bytes.len() + self.text_bytes + self.events.len() * size_of::<StoredEvent>()
     }
@@ -374,7 +374,7 @@ pub struct QueueApplication {
     batches: u64,
     /// By the index of the connection on its shard.
     sessions: Vec<Option<QueuedSession>>,
-    /// What of the batch's cost the gate knows of.
+    /// The part of the batch's cost that the gate has counted.
     entered: Cell<usize>,
     waker: Option<ShardWaker>,
     /// This shard stands in the gate's list.
@@ -530,6 +530,6 @@ impl Drop for QueueApplication {
     }
 }
 
-/// A batch with so many bytes of messages goes off before the turn's end: it is still in the
+/// A batch with this many bytes of messages goes off before the turn's end: it is still in the
 /// processor's cache when it is read.
 const BATCH_BYTES: usize = 64 * 1024;

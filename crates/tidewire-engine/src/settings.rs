@@ -62,7 +62,7 @@ pub enum SettingError {
         option: String,
         /// The value, unless it is a secret or missing.
         value: Option<String>,
-        /// What is wrong, and what would be right.
+        /// The fault, and a right value.
         problem: String,
     },
     /// Two options that exclude each other.
@@ -78,7 +78,7 @@ pub enum SettingError {
     NoKey {
         /// The option that most likely should have been given.
         option: String,
-        /// What to give.
+        /// The missing value.
         advice: String,
     },
 }

@@ -28,11 +28,11 @@ pub trait TraceSink: fmt::Debug + Send + Sync + 'static {
     /// Takes a finished span, or counts it as dropped.
     fn record(&self, span: Span);
 
-    /// What became of the spans, for `/metrics`.
+    /// The counts of spans, for `/metrics`.
     fn counts(&self) -> TraceCounts;
 }
 
-/// What became of spans since the start.
+/// The counts of spans since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceCounts {
     /// Spans that the receiver has accepted.
@@ -46,9 +46,9 @@ pub struct TraceCounts {
 /// A finished span.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Span {
-    /// What was done, the same for all spans of a kind.
+    /// The name of the operation, the same for all spans of a kind.
     pub name: &'static str,
-    /// Who asked whom.
+    /// The role of this server in the operation.
     pub kind: SpanKind,
     /// Its own place.
     pub context: TraceContext,
@@ -151,7 +151,7 @@ fn hex<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
     Some(bytes)
 }
 
-/// What a connection belongs to: the context of its handshake, and the span of it until it is finished.
+/// The trace of a connection: the context of its handshake, and its span until it is finished.
 #[derive(Debug)]
 pub(crate) struct ConnectionTrace {
     pub(crate) context: TraceContext,
@@ -239,7 +239,8 @@ impl OpenSpan {
         }
     }
 
-    /// What it measures is over; its outcome is known later. Who is told meanwhile may end the span that caused it.
+    /// The measured operation is over; its outcome is known later. A receiver that is notified meanwhile
+    /// may end the span that caused it.
     pub(crate) fn stop(&mut self) {
         if self.span.context.is_sampled {
             self.span.end_unix_ns = unix_ns();

@@ -1,4 +1,4 @@
-//! What hostile peers try, and that the others stay served meanwhile.
+//! Attacks of hostile peers; the other connections are still served.
 
 mod common;
 

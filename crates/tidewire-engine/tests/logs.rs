@@ -1,4 +1,4 @@
-//! What the engine says to those who listen to its events.
+//! Log events of the engine.
 //!
 //! All tests of this file are one, because there is one listener for all threads.
 
@@ -75,7 +75,7 @@ impl Listener {
 
     /// The first event with these words.
     #[track_caller]
-    fn heard(&self, level: Level, words: &str) -> Fields {
+    fn event(&self, level: Level, words: &str) -> Fields {
         let find = || {
             let events = self.0.lock().expect("no panic");
             events
@@ -111,7 +111,7 @@ fn what_happens_to_a_session_is_told() {
     };
 
     assert_eq!(Opening::new(server.address()).refused().0, 401);
-    let refused = listener.heard(Level::INFO, "a token is not accepted");
+    let refused = listener.event(Level::INFO, "a token is not accepted");
     assert_eq!(refused["code"], "AUTH_FAILED");
     assert!(refused["address"].starts_with("127.0.0.1:"), "{refused:?}");
     assert!(!refused["connection"].is_empty(), "{refused:?}");
@@ -119,23 +119,23 @@ fn what_happens_to_a_session_is_told() {
     assert_a_refused_page_has_one_line(&server, &listener);
 
     let mut client = open();
-    let begun = listener.heard(Level::DEBUG, "a session starts");
+    let begun = listener.event(Level::DEBUG, "a session starts");
     assert_eq!(begun["user"], "ada");
 
     for _ in 0..3 {
         let bad = json!({"t": "publish_request", "p": {"topic": "a.*", "type": "x"}});
         client.ask(&bad);
     }
-    let unpublished = listener.heard(Level::DEBUG, "a publication is refused");
+    let unpublished = listener.event(Level::DEBUG, "a publication is refused");
     assert_eq!(
         (&unpublished["user"], &unpublished["code"]),
         (&begun["user"], &"INVALID_MESSAGE".into())
     );
     let words = "a connection is closed because too much of it had to be refused";
-    let opened = listener.heard(Level::INFO, words);
+    let opened = listener.event(Level::INFO, words);
     assert_eq!(client.next_json()["p"]["code"], "CIRCUIT_BREAKER_OPEN");
     client.assert_closed(CloseCode::TOO_MANY_ERRORS);
-    let ended = listener.heard(Level::DEBUG, "a session ends");
+    let ended = listener.event(Level::DEBUG, "a session ends");
     for event in [&unpublished, &opened] {
         assert_eq!(event["address"], begun["address"]);
     }
@@ -148,9 +148,9 @@ fn what_happens_to_a_session_is_told() {
     assert_settled(&handle);
 
     assert_eq!(server.drain(Duration::from_secs(1)), 0);
-    listener.heard(Level::INFO, "the drain starts");
+    listener.event(Level::INFO, "the drain starts");
     assert_eq!(
-        listener.heard(Level::INFO, "the drain is over")["left"],
+        listener.event(Level::INFO, "the drain is over")["left"],
         "0"
     );
 }
@@ -168,7 +168,7 @@ fn assert_a_refused_page_has_one_line(server: &Server, listener: &Listener) {
     }
     let words = "origin https://page.example is not allowed; \
                  allow it with --origin https://page.example";
-    let origin = listener.heard(Level::WARN, words);
+    let origin = listener.event(Level::WARN, words);
     assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
     assert_eq!(listener.count(words), 1, "one line per minute");
 }
@@ -182,7 +182,7 @@ fn assert_an_overflow_is_told(handle: &Handle, listener: &Listener, slow: &mut C
         handle.counters().outbox_overflows == 1
     });
     let words = "a connection ends because its peer does not read what waits for it";
-    let overflow = listener.heard(Level::INFO, words);
+    let overflow = listener.event(Level::INFO, words);
     assert_eq!(
         (&overflow["user"], &overflow["queued_bytes_over"]),
         (&"ada".into(), &"65536".into())

@@ -19,7 +19,7 @@ const MESSAGES_PER_WRITE: usize = 50;
 const WRITES: usize = 1000;
 const MESSAGES: u64 = (SENDERS * WRITES * MESSAGES_PER_WRITE) as u64;
 
-/// What may wait, and room for what the allocator and the threads take besides.
+/// The limit of waiting bytes, and room for the allocator and the threads.
 const fn growth_bytes_max(read_buffer_bytes: usize) -> usize {
     QUEUE_BYTES_MAX + SHARDS * read_buffer_bytes + 8 * 1024 * 1024
 }

@@ -1,4 +1,4 @@
-//! The worst legal instance of every message type, in virtual time: each takes no more of a turn than the budget, in
+//! The worst legal instance of every message type, in virtual time: each uses at most the budget of a turn, in
 //! metered work, and the server keeps at most the documented memory for it. The types are the protocol's: a new one
 //! without a case here does not compile.
 
@@ -26,12 +26,12 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 /// The tests of this file share what is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What one connection may have done in a turn (docs/engine.md), and one step more: a filter is compiled in one.
+/// The work of one connection in a turn (docs/engine.md), and one step more: a filter is compiled in one.
 const WORK_US_MAX: u64 = 4_000 + 6_000;
-/// What a shard delivers in a turn, and one publication more to one group of subscribers with a filter.
+/// The deliveries of a shard in a turn, and one publication more to one group of subscribers with a filter.
 const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
 
-/// What a connection may have the server keep: its subscriptions (docs/engine.md), and its buffers.
+/// The memory of a connection at the server: its subscriptions (docs/engine.md), and its buffers.
 const KEPT_BYTES_MAX: usize = (16 + 2) << 20;
 /// Besides, while it is worked on: the message in its several forms, and the answers that wait to be written.
 const PEAK_BYTES_MAX: usize = KEPT_BYTES_MAX + (8 << 20);
@@ -148,12 +148,12 @@ impl<H: Handler> World<H> {
         drop(client.receive());
         client.send(message);
         client.send(&json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}));
-        let (mut is_done, mut heard) = (false, Vec::new());
+        let (mut is_done, mut received) = (false, Vec::new());
         while !is_done {
             self.go_on(|| {
-                heard.extend(client.end.receive());
-                is_done |= heard.windows(END.len()).any(|bytes| bytes == END);
-                heard.drain(..heard.len().saturating_sub(END.len()));
+                received.extend(client.end.receive());
+                is_done |= received.windows(END.len()).any(|bytes| bytes == END);
+                received.drain(..received.len().saturating_sub(END.len()));
             });
         }
         client

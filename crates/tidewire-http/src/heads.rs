@@ -42,7 +42,7 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T: Copy> Memory<T> {
-    /// What was found in the remembered head, and its length, if `data` begins with it. It ends with an empty line, so
+    /// The remembered result and its length, if `data` begins with the remembered head. It ends with an empty line, so
     /// the same bytes are the same head.
     #[inline]
     pub(crate) fn recall(&self, data: &[u8]) -> Option<(usize, T)> {

@@ -1,7 +1,8 @@
 //! Handler: the interface that a shard calls.
 
-use crate::{ConnectionId, Io, ListenerId};
-use std::io;
+use crate::closed::Closed;
+use crate::id::{ConnectionId, ListenerId};
+use crate::io::Io;
 
 /// The owner of a shard's connections.
 ///
@@ -84,37 +85,5 @@ pub trait Handler {
     /// Whether the shard may accept the next connection now. Called every turn.
     fn may_accept(&self) -> bool {
         true
-    }
-}
-
-/// The reason for the end of a connection.
-#[derive(Debug)]
-pub enum Closed {
-    /// The peer ended its side.
-    ByPeer,
-    /// The handler called [`Io::close`] or [`Io::abort`], or the shard stopped.
-    ByUs,
-    /// Its outbox exceeded its limit.
-    OutboxOverflow,
-    /// It was not established: refused, unreachable, or no free port.
-    NotConnected(io::Error),
-    /// The peer violated TLS, or was rejected.
-    Tls(rustls::Error),
-    /// The operating system reported an error, such as a reset.
-    Failed(io::Error),
-}
-
-impl Closed {
-    /// The reason in words, for a log; `peer` names the other end, such as "the backend".
-    #[must_use]
-    pub fn reason(&self, peer: &str) -> String {
-        match self {
-            Self::ByPeer => format!("{peer} closed the connection"),
-            Self::ByUs => "the connection was given up".to_owned(),
-            Self::OutboxOverflow => format!("{peer} does not read"),
-            Self::NotConnected(error) => format!("cannot connect: {error}"),
-            Self::Tls(error) => format!("TLS: {error}"),
-            Self::Failed(error) => error.to_string(),
-        }
     }
 }

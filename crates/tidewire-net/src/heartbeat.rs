@@ -1,4 +1,4 @@
-//! Whether the loop of a shard goes round, for other threads to see.
+//! Heartbeat of a shard: other threads see that its loop still turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

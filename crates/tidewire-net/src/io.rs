@@ -4,15 +4,16 @@ mod writing;
 
 pub use writing::{OUTBOX_SHARE_BYTES, When};
 
+use crate::closed::Closed;
 use crate::config::ShardConfig;
-use crate::handler::Closed;
+use crate::id::ConnectionId;
 use crate::ledger::Ledger;
 use crate::outbox::Spares;
 use crate::receiving::ReceiveBuffers;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
 use crate::timer::{Entry, TimerWheel};
-use crate::{ConnectionId, tls};
+use crate::tls;
 use mio::Token;
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;

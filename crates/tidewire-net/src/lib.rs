@@ -8,6 +8,7 @@
 //! Plain TCP and TLS look alike to the handler.
 
 mod alarm;
+mod closed;
 mod config;
 mod handler;
 mod heartbeat;
@@ -17,8 +18,11 @@ mod ledger;
 mod listener;
 mod mailbox;
 mod outbox;
+mod readiness;
 mod receiving;
 mod shard;
+#[cfg(feature = "simulation")]
+mod simulated;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod socket;
@@ -27,8 +31,9 @@ mod timer;
 pub mod tls;
 
 pub use alarm::SPIN;
+pub use closed::Closed;
 pub use config::ShardConfig;
-pub use handler::{Closed, Handler};
+pub use handler::Handler;
 pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};

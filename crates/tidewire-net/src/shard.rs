@@ -4,15 +4,16 @@ mod accepting;
 #[cfg(feature = "simulation")]
 mod driven;
 
-use crate::ConnectionId;
 use crate::alarm::{Alarm, SPIN};
+use crate::closed::Closed;
 use crate::config::ShardConfig;
-use crate::handler::{Closed, Handler};
+use crate::handler::Handler;
 use crate::heartbeat::{Heartbeat, LastBeat};
+use crate::id::ConnectionId;
 use crate::io::{Io, LINGER_MS};
 use crate::mailbox::{Inbox, Mailbox, mailbox};
+use crate::readiness::{ReadOutcome, Readiness};
 use crate::socket::{NEVER, Phase};
-use crate::stream::ReadOutcome;
 use crate::timer::Entry;
 use accepting::Listener;
 use mio::event::Event;
@@ -39,15 +40,6 @@ pub struct Shard<H: Handler> {
     alarm: Alarm,
     #[cfg(feature = "simulation")]
     driven: driven::Driven,
-}
-
-/// The reported events of a socket.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Readiness {
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// The peer has ended its side, or there is an error to be read.
-    pub(crate) ending: bool,
 }
 
 impl<H: Handler> Shard<H> {
@@ -250,7 +242,7 @@ impl<H: Handler> Shard<H> {
             Ok(None) if is_there => socket.stream.flush(),
             Ok(None) => match socket.stream.peer_addr() {
                 Ok(_) => socket.stream.flush(),
-                // The address of a Unix socket is none of TCP.
+                // A Unix socket has no TCP address.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => socket.stream.flush(),
                 Err(error) => Err(error),
             },

@@ -1,6 +1,6 @@
 //! Socket: the state of one connection in a shard.
 
-use crate::ConnectionId;
+use crate::id::ConnectionId;
 use crate::outbox::{Outbox, Spares};
 use crate::receiving::ReceiveBuffer;
 use crate::stream::Stream;
@@ -90,7 +90,7 @@ impl Socket {
         !matches!(self.phase, Phase::Lingering | Phase::Dead)
     }
 
-    /// Writes from the outbox until it is empty (`true`) or the socket takes no more (`false`).
+    /// Writes from the outbox until it is empty (`true`) or the socket accepts no more (`false`).
     pub(crate) fn write_outbox(&mut self, spares: &mut Spares) -> io::Result<bool> {
         let result = self.write_all_of_outbox(spares);
         self.flags.blocked = matches!(result, Ok(false));

@@ -1,7 +1,8 @@
 //! A TCP connection, plain or under TLS, with the same calls.
 
+use crate::readiness::ReadOutcome;
 #[cfg(feature = "simulation")]
-use crate::simulation::SimulatedSocket;
+use crate::simulated::SimulatedSocket;
 use crate::tls::{ClientConfig, ServerConfig};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -46,17 +47,6 @@ pub(crate) struct TlsStream {
     ended: bool,
     /// Something was written before the handshake was done, and rustls keeps it until then.
     early: bool,
-}
-
-/// The result of a read.
-#[derive(Debug)]
-pub(crate) enum ReadOutcome {
-    /// The number of bytes read; with `more`, further bytes may be there.
-    Data { bytes: usize, more: bool },
-    /// Nothing now.
-    WouldBlock,
-    /// The peer sends no more.
-    End,
 }
 
 impl Stream {

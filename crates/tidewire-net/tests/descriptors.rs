@@ -1,11 +1,11 @@
-//! What happens when the process may open no more files. In a test program of its own, because the
+//! Limit of open files. In a test program of its own, because the
 //! limit is the process's.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::{Lab, Running, check_echo, dial};
+use common::{Running, TestHandler, check_echo, dial};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
@@ -47,7 +47,7 @@ fn newcomers_are_served_when_descriptors_are_free_again() {
 
 fn serve_with_few_descriptors() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    let server = Running::plain(Lab::echo());
+    let server = Running::plain(TestHandler::echo());
     let few = Rlimit {
         current: Some(40),
         maximum: Some(40),

@@ -11,7 +11,7 @@ use tidewire_wire::envelope::Priority;
 
 /// Echoes, and notes what it is told and when.
 #[derive(Default)]
-struct Lab {
+struct TracingHandler {
     trace: Vec<(u64, String)>,
     deadline_ms: Option<u64>,
     deadline: Option<std::time::Instant>,
@@ -19,7 +19,7 @@ struct Lab {
     takes_nothing: bool,
 }
 
-impl Lab {
+impl TracingHandler {
     fn note(&mut self, io: &Io, what: String) {
         self.trace.push((io.now().monotonic_ms, what));
     }
@@ -30,7 +30,7 @@ impl Lab {
     }
 }
 
-impl Handler for Lab {
+impl Handler for TracingHandler {
     type Mail = u64;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _: ListenerId) {
@@ -89,7 +89,7 @@ impl Handler for Lab {
 }
 
 struct World {
-    driver: Driver<Lab>,
+    driver: Driver<TracingHandler>,
     mailboxes: Vec<Mailbox<u64>>,
 }
 
@@ -97,7 +97,8 @@ fn world(faults: Faults, shards: usize) -> World {
     let mut driver = Driver::new(faults);
     let mut mailboxes = Vec::new();
     for number in 0..shards {
-        let (shard, mailbox) = Shard::new(&ShardConfig::default(), Lab::default()).unwrap();
+        let (shard, mailbox) =
+            Shard::new(&ShardConfig::default(), TracingHandler::default()).unwrap();
         assert_eq!(driver.add(shard), number);
         mailboxes.push(mailbox);
     }
@@ -127,7 +128,7 @@ fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-fn accept(driver: &mut Driver<Lab>, shard: usize) -> (ClientEnd, ConnectionId) {
+fn accept(driver: &mut Driver<TracingHandler>, shard: usize) -> (ClientEnd, ConnectionId) {
     let client = driver.network().connect(shard);
     while client.connection().is_none() {
         assert!(driver.step());
@@ -377,7 +378,7 @@ fn a_dropped_client_ends_its_connection_and_takes_nothing() {
     let (client, _) = accept(&mut driver, 0);
     drop(client);
     driver.run_until(500);
-    let closed = |driver: &mut Driver<Lab>, how: &str| {
+    let closed = |driver: &mut Driver<TracingHandler>, how: &str| {
         driver.call(0, |lab, _| {
             let closes = lab.trace.iter().filter(|(_, what)| what.contains(how));
             closes.count()

@@ -1,4 +1,4 @@
-//! What a publication costs Redis: the script in batches of 64, compared with `XADD` and `PUBLISH` in a pipeline.
+//! Cost of a publication for Redis: the script in batches of 64, compared with `XADD` and `PUBLISH` in a pipeline.
 //!
 //! `cargo run --release -p tidewire-redis --example publish_cost [PUBLICATIONS]` starts a `redis-server` of its own,
 //! runs each kind several times in turn, and prints medians: publications per second, and microseconds of the server's

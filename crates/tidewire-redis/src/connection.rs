@@ -1,20 +1,20 @@
-//! One connection to a server: the opening, commands in a pipeline with a deadline each, replies in their order,
+//! One connection to a server: the setup, commands in a pipeline with a deadline each, replies in their order,
 //! pushes apart from them.
 
-mod opening;
 mod refused;
+mod setup;
 
-pub use opening::{Login, ServerInfo};
 pub use refused::{ErrorKind, ServerError};
+pub use setup::{Login, ServerInfo};
 
-use crate::connection::opening::Opening;
+use crate::connection::setup::Setup;
 use crate::resp::{RespError, Value};
 use std::collections::VecDeque;
 
 /// The commands of a connection that have no reply yet. `T` is what the owner needs to know when it comes.
 #[derive(Debug)]
 pub struct Connection<T> {
-    opening: Opening,
+    setup: Setup,
     pending: VecDeque<Pending<T>>,
     /// Bytes to be sent.
     pub output: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct Connection<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// `None` for the opening's own.
+    /// `None` for the setup's own.
     tag: Option<T>,
     deadline_ms: u64,
 }
@@ -30,8 +30,8 @@ struct Pending<T> {
 /// What a value from the server is.
 #[derive(Debug)]
 pub enum Incoming<'a, T> {
-    /// The opening goes on.
-    Opening,
+    /// The setup goes on.
+    Setup,
     /// The connection can be used from now on.
     Ready,
     /// The reply to a command.
@@ -46,7 +46,7 @@ pub enum ConnectionError {
     /// Bytes that are no RESP3.
     #[error(transparent)]
     Resp(#[from] RespError),
-    /// The server refused the opening.
+    /// The server refused the setup.
     #[error(transparent)]
     Refused(#[from] ServerError),
     /// The server is not one that the link can use.
@@ -58,16 +58,16 @@ pub enum ConnectionError {
 }
 
 impl<T> Connection<T> {
-    /// Begins the opening: `HELLO 3` with the login, then `SELECT`, `INFO`, `CONFIG GET` and, in
+    /// Begins the setup: `HELLO 3` with the login, then `SELECT`, `INFO`, `CONFIG GET` and, in
     /// [`Connection::handle_value`], a `SCRIPT LOAD` for each of `scripts`.
     #[must_use]
     pub fn open(login: &Login, scripts: &'static [&'static str], deadline_ms: u64) -> Self {
         let mut connection = Self {
-            opening: Opening::new(scripts),
+            setup: Setup::new(scripts),
             pending: VecDeque::new(),
             output: Vec::new(),
         };
-        let commands = connection.opening.begin(login, &mut connection.output);
+        let commands = connection.setup.begin(login, &mut connection.output);
         connection.expect_opening(commands, deadline_ms);
         connection
     }
@@ -81,16 +81,16 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Whether the opening is done.
+    /// Whether the setup is done.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.opening.is_done()
+        self.setup.is_done()
     }
 
     /// What the server said of itself, whole once the connection is ready.
     #[must_use]
     pub fn server(&self) -> &ServerInfo {
-        &self.opening.server
+        &self.setup.server
     }
 
     /// Sends one command, whose bytes `write` appends, and waits for its reply until `deadline_ms`.
@@ -109,7 +109,7 @@ impl<T> Connection<T> {
 
     /// Sends `SCRIPT LOAD` for all scripts again, after a server has forgotten them.
     pub fn load_scripts(&mut self, deadline_ms: u64) {
-        let commands = self.opening.load_scripts(&mut self.output);
+        let commands = self.setup.load_scripts(&mut self.output);
         self.expect_opening(commands, deadline_ms);
     }
 
@@ -143,13 +143,13 @@ impl<T> Connection<T> {
             return Ok(Incoming::Reply(tag, result));
         }
         let was_done = self.is_ready();
-        let commands = self.opening.handle_reply(result, &mut self.output)?;
+        let commands = self.setup.handle_reply(result, &mut self.output)?;
         self.expect_opening(commands, deadline_ms);
         let is_new = self.is_ready() && !was_done;
         Ok(if is_new {
             Incoming::Ready
         } else {
-            Incoming::Opening
+            Incoming::Setup
         })
     }
 

@@ -198,7 +198,7 @@ impl Link {
         self.enqueue(number, topic, history, draft, now);
     }
 
-    /// Whether [`Link::publish`] would be refused as [`Refusal::Busy`] for a publication of so many bytes.
+    /// Whether [`Link::publish`] would be refused as [`Refusal::Busy`] for a publication of N bytes.
     #[must_use]
     pub fn is_busy(&self, bytes: usize) -> bool {
         !self
@@ -294,7 +294,7 @@ impl Link {
         self.unwant_group(topic, group);
     }
 
-    /// How many publications the members of a queue group can take: so many come with [`Event::Work`] at most, until
+    /// How many publications the members of a queue group can take: N come with [`Event::Work`] at most, until
     /// this is said again.
     pub fn set_group_room(&mut self, topic: &Arc<str>, group: &Arc<str>, room: usize) {
         self.set_room(topic, group, room);

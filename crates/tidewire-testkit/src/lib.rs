@@ -1,4 +1,4 @@
-//! What the tests of the other crates share. Never more than a dev-dependency.
+//! Shared parts of the tests of the other crates. Never more than a dev-dependency.
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-/// What `value` breaks of `schema`: where and what, nothing if it is valid.
+/// The rules of `schema` that `value` breaks: where and what, nothing if it is valid.
 ///
 /// # Panics
 /// If the schema uses a keyword or a pattern that this check does not know.

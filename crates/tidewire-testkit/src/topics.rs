@@ -15,7 +15,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What is published at which place: the same for everybody.
+/// The content of each publication: the same for everybody.
 #[derive(Debug, Default)]
 pub struct Log {
     contents: HashMap<(String, Place), String>,
@@ -33,9 +33,9 @@ pub struct Reading {
     missed: u64,
 }
 
-/// What the answer to a subscription says of a topic.
+/// The part of the answer to a subscription about one topic.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct TopicAnswer {
     /// The current position of the topic.
     pub at: Place,
     /// Whether nothing was missed.
@@ -96,7 +96,7 @@ impl Reading {
         topic: &str,
         since: Option<&Place>,
         replay: u64,
-        answer: &Answer,
+        answer: &TopicAnswer,
     ) -> Result<Self, Violation> {
         let wrong = |what: &str| Violation(format!("{topic}: {what}: {since:?} {answer:?}"));
         let mut at = answer.at.clone();
@@ -185,8 +185,8 @@ mod tests {
         Place { epoch, offset }
     }
 
-    fn answer(offset: u64, recovered: bool, count: u64) -> Answer {
-        Answer {
+    fn answer(offset: u64, recovered: bool, count: u64) -> TopicAnswer {
+        TopicAnswer {
             at: place(offset),
             recovered,
             count,

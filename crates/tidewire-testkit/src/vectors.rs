@@ -77,7 +77,7 @@ pub fn schema_of(name: &str) -> String {
     }
 }
 
-/// What the file called `name` breaks of its schema, and every name that two of its cases share.
+/// The rules of its schema that the file called `name` breaks, and every name that two of its cases share.
 ///
 /// # Panics
 /// If either of the two cannot be read, or the schema uses what [`schema`] does not know.
@@ -134,7 +134,7 @@ pub fn latin_1(text: &str) -> Vec<u8> {
 /// Keeps a field that is null apart from one that is not there: the first is `Some(None)`.
 ///
 /// # Errors
-/// What the field's own type does not take.
+/// The value that the field's own type does not accept.
 pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -18,7 +18,7 @@ use tidewire_wire::deflate::{Decompressor, DeflateParameters};
 use tidewire_wire::frame::{self, OpCode, Role};
 use tidewire_wire::message::{Event, Input};
 
-/// What the server sent, and how the stream ended.
+/// The messages of the server, and the end of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// A text message.

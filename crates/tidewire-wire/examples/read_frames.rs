@@ -99,7 +99,7 @@ fn copy_bytes_per_s() -> f64 {
     BUFFER_BYTES as f64 / seconds
 }
 
-/// What one read of the event loop may bring.
+/// The largest read of the event loop.
 const BUFFER_BYTES: usize = 512 * 1024;
 
 const MASK: [u8; 4] = [0x1f, 0x2e, 0x3d, 0x4c];

@@ -72,7 +72,7 @@ pub enum Role {
 pub struct FrameHeader {
     /// Whether this is the last frame of its message.
     pub fin: bool,
-    /// What the frame carries.
+    /// The content of the frame.
     pub opcode: OpCode,
     /// The masking key, if the payload is masked.
     pub mask: Option<[u8; 4]>,

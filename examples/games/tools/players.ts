@@ -48,7 +48,7 @@ export interface Times {
 
 const noTimes = (): Times => ({ answered: [], opponent: [], spectator: [], sent: [] });
 
-/** A legal game of random moves that does not end within so many moves. */
+/** A legal game of random moves that does not end within N moves. */
 export function longGame(seed: number, plies = PLIES): string[] {
   for (let attempt = seed; ; attempt += 1_000_003) {
     const game = Game.start({ initialMs: 1, incrementMs: 0 }, 0);

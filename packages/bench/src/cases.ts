@@ -31,7 +31,7 @@ const SETTLE_S = 0.25;
 const SHARE_MEANINGFUL_S = 0.2;
 /** Publications on their way hold no more than this. */
 const FAN_OUT_AHEAD_BYTES = 64 * 1024;
-/** From so many subscribers on there is a run at a fixed rate too. */
+/** From this many subscribers on there is a run at a fixed rate too. */
 const FAN_OUT_RATES: readonly (readonly [subscribers: number, perS: number])[] = [
   [10_000, 20],
   [1000, 100],
@@ -39,13 +39,13 @@ const FAN_OUT_RATES: readonly (readonly [subscribers: number, perS: number])[] =
 /** Files that a process of the generator has open beside its connections. */
 const OTHER_FILES = 64;
 
-/** How many connections the open files of so many processes allow. */
+/** How many connections the open files of N processes allow. */
 export function connectionsRoom(processes: number): number {
   const each = openFilesMax() - OTHER_FILES;
   return Number.isFinite(each) ? Math.max(1, each) * processes : 1_000_000;
 }
 
-/** Runs one test with so many connections and keeps its results. */
+/** Runs one test with N connections and keeps its results. */
 export async function runTest(run: Run, test: TestName, connections: number): Promise<void> {
   run.say(`${test}, ${connections} connections`);
   const leavesMemory = !["connection-storm", "sustained-hold", "connect-latency"].includes(test);
@@ -129,7 +129,7 @@ async function connectLatency(run: Run): Promise<void> {
   const opened = await run.fleet.reconnect(run.plan.rounds);
   run.serverName ??= opened.server;
   const result = opening(run, "connect-latency", 1, opened, watched(), 0, "keep");
-  // So many were open one after another.
+  // This many were open one after another.
   delete result.connected;
   result.notes.push(`${opened.attempted} rounds, one connection at a time.`);
   done(run, result);

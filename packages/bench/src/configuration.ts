@@ -13,7 +13,7 @@ const PING_TIMEOUT_S = 10;
 const NEED_URL: readonly OptionName[] = ["token", "jwt-secret", "server-pid", "stats-url", "ca", "profile"];
 const NEED_NO_URL: readonly OptionName[] = ["server-program", "server-shards"];
 
-/** What to run. `room` gives how many connections so many processes can open. */
+/** What to run. `room` gives how many connections N processes can open. */
 export function planOf({ url, values }: Arguments, room: (processes: number) => number): Plan {
   const isQuick = values.has("quick");
   const usual = isQuick ? QUICK : USUAL;

@@ -47,7 +47,7 @@ export class Fleet {
     return this.#workers.map((worker) => worker.pid);
   }
 
-  /** Opens so many connections, divided among the first `parts` processes; what each has opened. */
+  /** Opens N connections, divided among the first `parts` processes; what each has opened. */
   async open(connections: number, parts = this.processes): Promise<Opened[]> {
     const answers = await this.#ask(parts, (slot) => {
       const count = share(connections, parts, slot);

@@ -3,7 +3,7 @@
 /** The longest latency that is told apart: 60 seconds. */
 export const LATENCY_NS_MAX = 60_000_000_000;
 
-/** Buckets are linear up to twice this number, and then so many for each doubling: 0.1 % wide at most. */
+/** Buckets are linear up to twice this number, and then this many for each doubling: 0.1 % wide at most. */
 const HALF = 1024;
 const POINTS_PER_DECADE = 8;
 /** Buckets up to {@link LATENCY_NS_MAX}, which has 36 bits. */

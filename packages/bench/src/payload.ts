@@ -26,7 +26,7 @@ const SYMBOLS = [
   "GBP-JPY",
 ];
 const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
-/** From so many bytes on a trade has all its fields. */
+/** From this many bytes on a trade has all its fields. */
 const FULL_BYTES_MIN = 170;
 const RING_MIN = 16;
 const RING_MAX = 256;

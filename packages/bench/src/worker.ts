@@ -87,32 +87,32 @@ async function obey(command: Command): Promise<Answer> {
 
 /** Opens connections, some of them at once, each until it is ready. */
 async function openAll(command: Command & { do: "open" }): Promise<Opened> {
-  const opening = new Opening(command.target);
+  const opener = new ConnectionOpener(command.target);
   let next = 0;
   const some = async () => {
     while (next < command.count) {
       next += 1;
-      const session = await opening.one(command.first + next - 1);
+      const session = await opener.one(command.first + next - 1);
       if (session !== undefined) sessions.push(session);
     }
   };
   await Promise.all(Array.from({ length: Math.min(command.atOnce, command.count) }, some));
-  return opening.finish();
+  return opener.finish();
 }
 
 /** Opens a connection, closes it, and again. */
 async function reconnect(command: Command & { do: "reconnect" }): Promise<Opened> {
-  const opening = new Opening(command.target);
+  const opener = new ConnectionOpener(command.target);
   for (let round = 0; round < command.rounds; round += 1) {
-    const session = await opening.one(command.first + round);
+    const session = await opener.one(command.first + round);
     session?.close();
     await session?.closed;
   }
-  return opening.finish();
+  return opener.finish();
 }
 
 /** Connections that are being opened, and how long that takes. */
-class Opening {
+class ConnectionOpener {
   readonly #opener: Opener;
   readonly #latencies = new Histogram();
   readonly #used = watch();

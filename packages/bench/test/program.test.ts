@@ -154,7 +154,7 @@ describe("all tests", () => {
   });
 });
 
-/** Whether an engine has so many connections, and has had messages. */
+/** Whether an engine has N connections, and has had messages. */
 async function isLoaded(started: Engine, connections: number): Promise<boolean> {
   const answer = await fetch(`http://${started.opsAddress}/stats`);
   const { shards } = (await answer.json()) as { shards: Record<string, number>[] };

@@ -47,7 +47,7 @@ pub(crate) struct CloseRow {
     after: Option<Condition>,
 }
 
-/// What a close code that nobody knows means.
+/// The meaning of a close code that is not in the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RangeRow {
@@ -58,7 +58,7 @@ pub(crate) struct RangeRow {
     after: Option<Condition>,
 }
 
-/// Who is at fault.
+/// The party at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
@@ -76,7 +76,7 @@ pub(crate) enum Retry {
     After(Condition),
 }
 
-/// What has to happen first.
+/// The condition of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Condition {

@@ -21,7 +21,7 @@ struct GroupText<'a> {
     options: Vec<RowText<'a>>,
 }
 
-/// What a way does not have, and what does not apply to a kind, is left out.
+/// Parts that a way does not have, or that do not apply to a kind, are left out.
 #[derive(Serialize)]
 struct RowText<'a> {
     name: &'a str,

@@ -62,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) python: String,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -80,7 +80,7 @@ pub(crate) enum Kind {
     Rules,
 }
 
-/// What the items of a list are.
+/// The kind of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Item {
@@ -190,7 +190,7 @@ impl Row {
             .then(|| self.variable.clone().unwrap_or_else(usual))
     }
 
-    /// What stands for the value in the help of a flag.
+    /// The placeholder for the value in the help of a flag.
     pub(crate) fn placeholder(&self) -> String {
         if let Some(placeholder) = &self.placeholder {
             return placeholder.clone();

@@ -49,7 +49,7 @@ fn rules(out: &mut String, table: &Table) {
     }
 }
 
-/// What an option does, its range and what holds without it.
+/// The effect of an option, its range and its default.
 fn describe(out: &mut String, option: &Row) {
     let mut text = option.help.replace('`', "");
     if !option.more.is_empty() {
@@ -126,7 +126,7 @@ fn comment(out: &mut String, text: &str) {
 
 const WIDTH: usize = 98;
 
-/// What a new configuration sets: a server that accepts tokens, and whose operations listener answers on this machine.
+/// The options that a new configuration sets: a server that accepts tokens, and whose operations listener answers on this machine.
 const ACTIVE: &[(&str, &str)] = &[
     ("listen", "\"127.0.0.1:5006\""),
     ("ops_listen", "\"127.0.0.1:5007\""),

@@ -1,4 +1,4 @@
-//! What the comparison servers have in common: the command line, the listener and the runtime.
+//! Shared parts of the comparison servers: the command line, the listener and the runtime.
 //!
 //! None of them handles SIGTERM: its default action, to end the process at once, is what a benchmark wants.
 
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// What a server does with a data message.
+/// The reaction of a server to a data message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Sends it back, with the same opcode.
@@ -25,7 +25,7 @@ pub enum Mode {
 pub struct Options {
     /// TCP port on 127.0.0.1; 0 lets the system choose.
     pub port: u16,
-    /// What to do with a data message.
+    /// The reaction to a data message.
     pub mode: Mode,
     /// Level of permessage-deflate, 1 to 9; without one, no compression. Servers
     /// whose library does not compress take no notice of it.

@@ -69,7 +69,7 @@ fn read_fastwebsockets(memory: Memory<'_>) -> usize {
         .expect("memory never keeps a reader waiting")
 }
 
-/// Received bytes, as a stream that gives as many as are asked for.
+/// Received bytes, as a stream that fills every buffer.
 struct Memory<'a> {
     unread: &'a [u8],
 }

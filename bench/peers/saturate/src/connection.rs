@@ -131,7 +131,7 @@ impl Connection {
     }
 }
 
-/// What a socket took or gave; nothing if it would have to be waited for.
+/// The bytes that a socket accepted or gave; none if it would block.
 fn taken(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

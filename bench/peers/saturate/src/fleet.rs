@@ -167,7 +167,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// What the server has read, or has sent back.
+    /// The messages that the server has read, or has sent back.
     fn confirmed(&self) -> u64 {
         self.connections
             .iter()

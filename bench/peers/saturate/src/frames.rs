@@ -78,7 +78,7 @@ pub struct FrameReader {
     payload_left: u64,
 }
 
-/// What one piece of input brought.
+/// The content of one piece of input.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Text or binary messages of the length that counts.

@@ -1,4 +1,4 @@
-//! What is measured, and where it is read.
+//! Measurements, and where they are read.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ struct Connection {
     stream: TcpStream,
     /// Whether the opening handshake is over.
     is_open: bool,
-    /// What was read and is not complete yet.
+    /// The read bytes that are not complete yet.
     input: Vec<u8>,
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tidewire_engine::{Handle, NewPublication, PublishError, Published};
 
-/// What became of a publication.
+/// The outcome of a publication.
 pub type PublishResult = Result<Published, PublishError>;
 
 /// The state of a publication when [`publish`] returns.
@@ -21,12 +21,12 @@ pub struct PendingPublication(Arc<Slot>);
 /// The place for the answer.
 #[derive(Default)]
 struct Slot {
-    state: Mutex<Answer>,
+    state: Mutex<AnswerSlot>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-enum Answer {
+enum AnswerSlot {
     #[default]
     Open,
     Here(PublishResult),
@@ -51,7 +51,7 @@ impl PendingPublication {
     /// Waits for the answer; `None` if there is none in this time. It is given once.
     #[must_use]
     pub fn wait(&self, time: Duration) -> Option<PublishResult> {
-        let is_open = |state: &mut Answer| matches!(state, Answer::Open);
+        let is_open = |state: &mut AnswerSlot| matches!(state, AnswerSlot::Open);
         drop(
             self.0
                 .filled
@@ -63,12 +63,12 @@ impl PendingPublication {
     /// Calls `done` with the answer: at once if it is there, or later on the thread of the broker. It must not block.
     pub fn on_answer(self, done: impl FnOnce(PublishResult) + Send + 'static) {
         let mut state = self.0.locked();
-        match std::mem::replace(&mut *state, Answer::Gone) {
-            Answer::Here(result) => {
+        match std::mem::replace(&mut *state, AnswerSlot::Gone) {
+            AnswerSlot::Here(result) => {
                 drop(state);
                 done(result);
             }
-            _ => *state = Answer::Wanted(Box::new(done)),
+            _ => *state = AnswerSlot::Wanted(Box::new(done)),
         }
     }
 }
@@ -76,13 +76,13 @@ impl PendingPublication {
 impl Slot {
     fn fill(&self, result: PublishResult) {
         let mut state = self.locked();
-        match std::mem::replace(&mut *state, Answer::Gone) {
-            Answer::Wanted(done) => {
+        match std::mem::replace(&mut *state, AnswerSlot::Gone) {
+            AnswerSlot::Wanted(done) => {
                 drop(state);
                 done(result);
             }
             _ => {
-                *state = Answer::Here(result);
+                *state = AnswerSlot::Here(result);
                 drop(state);
                 self.filled.notify_all();
             }
@@ -91,8 +91,8 @@ impl Slot {
 
     fn take(&self) -> Option<PublishResult> {
         let mut state = self.locked();
-        match std::mem::replace(&mut *state, Answer::Gone) {
-            Answer::Here(result) => Some(result),
+        match std::mem::replace(&mut *state, AnswerSlot::Gone) {
+            AnswerSlot::Here(result) => Some(result),
             other => {
                 *state = other;
                 None
@@ -100,7 +100,7 @@ impl Slot {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Answer> {
+    fn locked(&self) -> MutexGuard<'_, AnswerSlot> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

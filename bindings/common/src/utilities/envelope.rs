@@ -124,7 +124,7 @@ pub struct EnvelopeFields<'a> {
     pub unix_ms: Option<u64>,
     /// The sender's count of its messages; 0 by default.
     pub sequence: Option<u64>,
-    /// What an answer has in common with its request.
+    /// The fields that an answer has in common with its request.
     pub correlation_id: Option<Cow<'a, str>>,
     /// The signature of the sender.
     pub signature: Option<Cow<'a, str>>,

@@ -89,9 +89,9 @@ impl TokenSigner {
 pub struct TokenRules {
     /// The algorithms whose keys are used; `None` is all.
     pub algorithms: Option<Vec<String>>,
-    /// What `iss` has to be.
+    /// The required `iss`.
     pub issuer: Option<String>,
-    /// What `aud` has to be, or to contain.
+    /// The `aud` that a token must be for.
     pub audience: Option<String>,
     /// How far the clocks may be apart, in seconds.
     pub leeway_s: u64,

@@ -1,4 +1,4 @@
-//! What a broker answers later, as promises: JavaScript's event loop runs meanwhile.
+//! Late answers of a broker as promises: JavaScript's event loop runs meanwhile.
 
 use super::NativeServer;
 use super::inquiries::written;

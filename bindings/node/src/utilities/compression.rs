@@ -11,7 +11,7 @@ pub fn compress(data: BufferSlice<'_>, level: u32, has_prefix: bool) -> napi::Re
     built(|scratch| scratch.compress(&data, level.into(), has_prefix))
 }
 
-/// What a zlib stream holds, with or without its prefix, up to `bytes_max` bytes.
+/// The content of a zlib stream, with or without its prefix, up to `bytes_max` bytes.
 #[napi]
 pub fn decompress(data: BufferSlice<'_>, bytes_max: f64) -> napi::Result<Buffer> {
     built(|scratch| scratch.decompress(&data, bytes_max as usize))

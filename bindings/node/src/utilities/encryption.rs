@@ -26,7 +26,7 @@ impl NativeKeyPair {
         })
     }
 
-    /// What the other side needs.
+    /// The public key for the other side.
     #[napi(getter)]
     pub fn public_key(&self) -> Buffer {
         self.pair.public_key().as_slice().into()
@@ -87,14 +87,14 @@ impl NativeIdentityKey {
         Ok(Self { key })
     }
 
-    /// What the other side pins.
+    /// The key that the other side pins.
     #[napi(getter)]
     pub fn public_key(&self) -> Buffer {
         self.key.public_key().as_slice().into()
     }
 }
 
-/// What both sides seal and open with once they have agreed.
+/// The cipher of both sides once they have agreed.
 #[napi]
 pub struct NativeSessionCipher {
     cipher: SessionCipher,
@@ -109,7 +109,7 @@ impl NativeSessionCipher {
         Ok(sealed.map_err(Failure::from)?.into())
     }
 
-    /// What a sealed message holds.
+    /// The content of a sealed message.
     #[napi]
     pub fn open(&self, message: BufferSlice<'_>) -> napi::Result<Buffer> {
         let opened = self.cipher.open(&message);
@@ -122,7 +122,7 @@ impl NativeSessionCipher {
         self.cipher.version().into()
     }
 
-    /// What `finish` takes as a proof.
+    /// The proof for `finish`.
     #[napi(getter)]
     pub fn proof(&self) -> Option<Buffer> {
         self.cipher.proof().map(Buffer::from)

@@ -19,14 +19,14 @@ pub struct NativeGap {
     pub last: f64,
 }
 
-/// What can be let through: numbers of messages, and gaps.
+/// The items to let through: numbers of messages, and gaps.
 type Released = Vec<Either<u32, NativeGap>>;
 
 /// Puts numbers of messages in order by the positions of the messages.
 #[napi]
 pub struct NativeSequencer {
     sequencer: RefCell<Sequencer<u32>>,
-    /// What the last `add` let through besides its own message.
+    /// The items that the last `add` let through besides its own message.
     released: RefCell<Vec<Sequenced<u32>>>,
     started: Instant,
 }

@@ -64,7 +64,7 @@ impl NativeSigner {
         Ok(signature.map_err(Failure::from)?)
     }
 
-    /// What a verifier takes, if the key is not a secret.
+    /// The key for a verifier, if it is not a secret.
     #[napi(getter)]
     pub fn public_key(&self) -> Option<Buffer> {
         self.signer.public_key().map(|key| key.as_slice().into())

@@ -174,7 +174,7 @@ class AsyncServer(AsyncCalls):
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Another thread than the main one hears no signals.
+            # Only the main thread receives signals.
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(number, told.set)
         async with self:

@@ -176,7 +176,7 @@ class ServerOptions(TypedDict, total=False):
     #: without authentication, on the same connection. Default: False.
     deduplicate: bool
     #: Message ids remembered for `deduplicate`, for the whole server. Default: 50000.
-    intake_ids_max: int
+    deduplicated_ids_max: int
     #: Producers (clients that number their messages) that are remembered, for the whole server.
     #: Default: 10000.
     producers_max: int

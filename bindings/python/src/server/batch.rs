@@ -67,7 +67,7 @@ impl Segment {
         self.range.len()
     }
 
-    /// Keeps so many, and gives the rest if there is one.
+    /// Keeps N, and gives the rest if there is one.
     pub(super) fn split_off(&mut self, keep: usize) -> Option<Self> {
         if self.len() <= keep {
             return None;

@@ -88,7 +88,7 @@ impl Core {
         receiving.ok_or_else(|| stopped("the server was not started: call start() first"))
     }
 
-    /// Waits for events, and takes at most so many.
+    /// Waits for events, and takes at most N.
     pub(super) fn receive(
         self: &Arc<Self>,
         max: usize,

@@ -267,7 +267,7 @@ fn publish_in_turn(
     Ok(Ok(()))
 }
 
-/// What a publication may have besides its type, payload and priority.
+/// The options of a publication besides its type, payload and priority.
 struct Options<'py> {
     id: Option<Str>,
     key: Option<Str>,

@@ -86,7 +86,7 @@ impl From<Place> for Published {
     }
 }
 
-/// What became of a publication. While the broker has it other threads run, and Ctrl-C is heard.
+/// The outcome of a publication. Other threads run while the broker has it, and Ctrl-C is handled.
 pub(super) fn settled(py: Python<'_>, start: PublishStart) -> PyResult<PublishResult> {
     let pending = match start {
         PublishStart::Done(result) => return Ok(result),

@@ -8,7 +8,7 @@ use tidewire_bindings::utilities::compression::{
     INFLATED_BYTES_DEFAULT_MAX, Scratch, with_scratch,
 };
 
-/// Makes bytes of what `work` has made of so many bytes.
+/// Makes bytes of what `work` has made of N bytes.
 fn built<'py>(
     py: Python<'py>,
     input_bytes: usize,

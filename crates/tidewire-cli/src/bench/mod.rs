@@ -11,8 +11,9 @@ pub(crate) use flags::{BenchFlags, ProfileFlag};
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
+use crate::output::{print, table_width};
 use crate::sources::Ranks;
-use crate::{print, stop, table_width};
+use crate::stop;
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `tidewire init`: a configuration file with every option in it, and a secret for tokens.
 
 use crate::failure::Failure;
-use crate::print;
+use crate::output::print;
 use clap::Args;
 use rand::rngs::StdRng;
 use rand::{RngCore as _, SeedableRng as _};

@@ -11,7 +11,8 @@ pub(crate) use foreign::translate;
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
-use crate::{print, stop, table_width};
+use crate::output::{print, table_width};
+use crate::stop;
 use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
 use std::io::Write;
 use tidewire_load::options::load::{LoadOptions, TlsOptions};

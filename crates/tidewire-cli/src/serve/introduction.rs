@@ -1,4 +1,4 @@
-//! What a server does, in a few lines for the person who starts it: addresses, who may connect, limits, what to do next.
+//! Introduction of a server at its start: addresses, who may connect, limits, next steps.
 
 use std::net::SocketAddr;
 use tidewire_engine::auth::{AuthConfig, KeySetSource};

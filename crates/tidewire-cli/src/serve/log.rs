@@ -53,7 +53,7 @@ pub(super) fn is_json(settings: &Settings) -> bool {
     settings.text("log_format").as_deref() == Some("json")
 }
 
-/// What `log_level` selects.
+/// The levels that `log_level` selects.
 pub(super) fn filter(settings: &Settings) -> Result<EnvFilter, Failure> {
     let level = settings.text("log_level").unwrap_or_default();
     EnvFilter::builder().parse(&level).map_err(|_| {

@@ -13,7 +13,8 @@ mod traces;
 pub(crate) use options::ServeFlags;
 
 use crate::failure::Failure;
-use crate::{print, stop};
+use crate::output::print;
+use crate::stop;
 use introduction::Addresses;
 use reload::Configuration;
 use signals::Signals;

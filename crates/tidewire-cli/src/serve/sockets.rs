@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tidewire_engine::ListeningSockets;
 
-/// What the process was started with.
+/// The sockets that the process was started with.
 #[derive(Debug, Default)]
 pub(super) struct Inheritance {
     pub(super) sockets: ListeningSockets,
@@ -74,7 +74,7 @@ impl Inheritance {
 /// The names of the descriptors, in `LISTEN_FDNAMES`. All other names are sockets for clients.
 pub(super) const OPERATIONS: &str = "operations";
 
-/// What systemd calls the socket if its unit gives no name.
+/// The name that systemd gives the socket if its unit has none.
 const OPERATIONS_UNIT: &str = "tidewire-operations.socket";
 
 pub(super) const CLIENTS: &str = "clients";

@@ -1,4 +1,4 @@
-//! What the service manager is told (sd_notify(3)), if the program runs under one.
+//! Notifications to the service manager (sd_notify(3)), if the program runs under one.
 
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use tidewire_engine::settings::Settings;
 use tidewire_engine::{Config, HttpUrl};
 
-/// What sends spans, while the server runs.
+/// The exporter of spans, while the server runs.
 pub(super) struct Traces {
     #[cfg(feature = "otlp")]
     exporter: Option<tidewire_otlp::Exporter>,

@@ -129,7 +129,7 @@ impl Rates<'_> {
                     "{} ({}/s) of lagging subscriptions in {} gaps, {} expired, {} slow connections ended",
                     self.now("publications_dropped"),
                     self.rate("publications_dropped"),
-                    self.now("gaps_told"),
+                    self.now("gaps_reported"),
                     self.now("publications_expired"),
                     self.now("outbox_overflows"),
                 ),

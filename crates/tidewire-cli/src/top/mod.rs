@@ -6,7 +6,7 @@ mod source;
 mod view;
 
 use crate::failure::Failure;
-use crate::print;
+use crate::output::print;
 use board::Board;
 use clap::Args;
 use sample::Sample;

@@ -204,7 +204,7 @@ fn newcomers_wait_in_kept_sockets_while_no_server_runs() {
             assert_eq!(server.wait(), Some(0));
         }
         drop(over);
-        // The last newcomer waits for a server.
+        // The last new connection waits for a server.
         let server = start();
         load.join().unwrap();
         drop(server);

@@ -8,7 +8,7 @@ use std::process::Command;
 use tidewire_engine::settings::{OPTIONS, Settings};
 use tidewire_testkit::options::{Example, TableOption, all, examples};
 
-/// What the program prints of its configuration.
+/// The configuration that the program prints.
 fn printed(mut command: Command) -> String {
     let said: crate::program::Said = command.arg("--print-config").output().unwrap().into();
     assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");

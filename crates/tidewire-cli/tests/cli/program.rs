@@ -20,7 +20,7 @@ pub(crate) fn tidewire(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a finished program said.
+/// The output of a finished program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -60,7 +60,7 @@ pub(crate) fn assert_refused(said: &Said, words: &[&str]) {
 pub(crate) struct Running {
     pub(crate) child: Child,
     stdout: BufReader<ChildStdout>,
-    /// What it printed after `listening on `.
+    /// The address that it printed after `listening on `.
     pub(crate) url: String,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured is not lost, and what is secret is not shown.
+//! Robustness: measurements survive an interruption, and secrets are not printed.
 
 use std::ffi::OsStr;
 use std::fs;

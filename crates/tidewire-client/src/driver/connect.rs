@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) stream: Stream,
-    /// What came behind the answer.
+    /// The bytes after the answer.
     pub(crate) rest: Vec<u8>,
     pub(crate) deflate: Option<DeflateParameters>,
 }

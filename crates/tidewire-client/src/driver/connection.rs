@@ -49,7 +49,7 @@ enum Closing {
     No,
     /// Nothing can be sent before the server's hello, which is waited for.
     Greeting,
-    /// What waits is still sent.
+    /// Waiting messages are still sent.
     Draining,
     /// Our close has been sent; the server's is waited for.
     Sent,
@@ -251,7 +251,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Reads events off the input, as many as there is room for.
+    /// Reads events from the input while there is room for them.
     fn read_events(&mut self) -> Result<(), Ending> {
         let moment = self.shared.moment();
         let bytes_max = self.shared.config.inbox_bytes_max;
@@ -456,7 +456,7 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// that takes longer.
 const STREAMING: Duration = Duration::from_micros(20);
 
-/// How long a close waits for the server's hello, which is one time there and back after the client was let in.
+/// How long a close waits for the server's hello, which is one round trip after the client was accepted.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// For how long the server's close is waited for, and what waits is sent before ours.

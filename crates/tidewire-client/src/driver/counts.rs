@@ -1,4 +1,4 @@
-//! How many connections this process has to each address, for the choice of the one with the fewest.
+//! Number of connections of this process to each address, for the choice of the address with the fewest.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

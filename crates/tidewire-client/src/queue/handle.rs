@@ -1,4 +1,4 @@
-//! How the others talk to the thread of a store.
+//! Handle of a store: requests to its thread.
 
 use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::WhenReceived;
@@ -112,7 +112,7 @@ impl StoreHandle {
         self.send(Job::Refused { row, error });
     }
 
-    /// Lets go of the store and its file; what is asked of it from now on is not done.
+    /// Closes the store and its file; later requests are not executed.
     pub(crate) async fn close(&self) {
         let (closed, when_closed) = oneshot::channel();
         self.send(Job::Close(closed));

@@ -7,7 +7,7 @@ use crate::event;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 
-/// What the store has for the connection.
+/// An event of the store for the connection.
 #[derive(Debug)]
 pub(crate) enum StoreEvent {
     /// There is something to send that was not there before.
@@ -18,19 +18,19 @@ pub(crate) enum StoreEvent {
     NotTaken,
     /// The store knows what the server has; it can be asked for messages.
     Resumed,
-    /// What the server has was asked for again before the store knew it.
+    /// The server was asked again for its last number before the store knew it.
     NotResumed,
-    /// So many messages were larger than the server takes.
+    /// This many messages were larger than the server takes.
     TooLarge(usize),
     /// It is not known whether the server took these messages.
     Uncertain(Box<event::Uncertain>),
-    /// So many messages were too old to be sent.
+    /// This many messages were too old to be sent.
     Expired(usize),
     /// The file or the disk has begun not to work.
     Failed(String),
 }
 
-/// What the worker is to do.
+/// A job of the worker.
 #[derive(Debug)]
 pub(super) enum Job {
     Push {
@@ -57,7 +57,7 @@ pub(super) enum Job {
     Forget {
         rows: Vec<u64>,
     },
-    /// The store is let go of, and then it is told.
+    /// Closes the store and reports that.
     Close(oneshot::Sender<()>),
     /// The server has taken the message with this row and refused it.
     Refused {

@@ -79,7 +79,7 @@ impl MemoryStore {
         resent
     }
 
-    /// Lets go of all numbers up to `last`.
+    /// Deletes all numbers up to `last`.
     fn release(&mut self, last: u64) -> Vec<u64> {
         let mut rows = Vec::new();
         while let Some(first) = self.numbered.front() {

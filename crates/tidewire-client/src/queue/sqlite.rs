@@ -485,7 +485,7 @@ mod tests {
         );
     }
 
-    /// What a restarted client finds in the files as they are now.
+    /// The messages that a restarted client finds in the files as they are now.
     fn messages_on_disk(path: &Path) -> usize {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("queue.db");

@@ -34,7 +34,7 @@ pub(super) struct Worker {
     /// The application is being told of uncertain messages, and gets no further ones meanwhile.
     is_reporting: bool,
     receipts: Receipts,
-    /// What the store does not know yet, in its order.
+    /// The jobs that the store does not know yet, in order.
     owed: VecDeque<Job>,
     retry_at: Instant,
     is_failing: bool,
@@ -76,7 +76,7 @@ impl Worker {
         self.pushing.clone()
     }
 
-    /// Works until the store is to be let go of; who waits for that.
+    /// Runs until the store is closed; returns who waits for that.
     pub(super) fn run(&mut self, jobs: &mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
         self.report_uncertain();
         loop {
@@ -151,7 +151,7 @@ impl Worker {
         self.retry_at = Instant::now();
     }
 
-    /// What an earlier connection wanted after its resumption is of no use to the next one.
+    /// Requests of an earlier connection after its resumption are of no use to the next one.
     fn forgo_resumes(&mut self) {
         let mut is_behind = false;
         let mut forgone = 0;

@@ -98,7 +98,7 @@ impl Bench {
         said(&mut out)
     }
 
-    /// What the client says of what waits in the outbox.
+    /// The client's report of the messages that wait in the outbox.
     fn flush(&mut self) -> Vec<Value> {
         if self.burst.is_empty() {
             self.outbox.take(&mut self.burst);

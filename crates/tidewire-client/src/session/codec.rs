@@ -15,7 +15,7 @@ use tidewire_wire::secure::{
 };
 use tidewire_wire::session::EncryptionVersion;
 
-/// What one connection does to its messages.
+/// The layers of one connection for its messages.
 #[derive(Debug)]
 pub(crate) struct Codec {
     format: Format,
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// What a server reads of one message.
+    /// The content of one message as a server reads it.
     fn received(frame: &mut [u8]) -> (bool, Vec<u8>) {
         let mut reader = MessageReader::new(Role::Server, 1 << 20).with_compression();
         let mut input = Input::new(frame);

@@ -48,7 +48,7 @@ pub(crate) enum Waiting {
     },
 }
 
-/// What was asked, and so what an answer has to be.
+/// The kind of a request, and so of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Subscription,

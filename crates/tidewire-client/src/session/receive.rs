@@ -1,4 +1,4 @@
-//! What the server says.
+//! Messages of the server.
 
 use super::Session;
 use super::codec::{Signed, Unreadable};
@@ -236,7 +236,7 @@ impl Session {
         }
     }
 
-    /// What the server says about subscriptions, asked for or not.
+    /// Handles news of the server about subscriptions, requested or not.
     fn handle_subscriptions(
         &mut self,
         event: ClientEvent,
@@ -287,7 +287,7 @@ impl Session {
         }
     }
 
-    /// What the server says of its own accord.
+    /// Handles messages that the server sends without a request.
     fn handle_news(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
         match event {
             ClientEvent::Presence {

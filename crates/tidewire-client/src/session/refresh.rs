@@ -120,7 +120,7 @@ mod tests {
         moment
     }
 
-    /// What a message of the server's is, some seconds into the session, to the application: 0 for nothing.
+    /// The kind of a message of the server's, some seconds into the session, for the application: 0 for nothing.
     fn receive(session: &mut Session, seconds: u64, text: &str) -> usize {
         let (mut out, mut batch) = (Vec::new(), BatchBuilder::default());
         let event = Event::Binary(text.as_bytes());

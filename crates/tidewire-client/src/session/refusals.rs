@@ -1,4 +1,4 @@
-//! What the server refuses, and how near it is to doing so.
+//! Refusals of the server, and the rate limit that leads to them.
 
 use super::Session;
 use super::pending::{Waiting, queue_row};
@@ -99,7 +99,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was refused for the rate limit is sent again when that lets it; which it was is not said.
+    /// Sends messages that were refused for the rate limit again when it allows that; which they were is not known.
     fn repeat_all(&mut self, moment: Moment) {
         if let Some(link) = &mut self.link {
             link.repeat_at_ms = Some(self.rate.next_at_ms(moment.ms()));

@@ -72,7 +72,7 @@ impl Session {
         self.transmit(number, moment, out)
     }
 
-    /// What is not made again on another connection.
+    /// Ends the requests that are not repeated on another connection.
     fn handle_direct(
         &mut self,
         command: Command,
@@ -493,8 +493,8 @@ fn publish_request(publication: &Publication) -> PublishRequest<'_> {
     request
 }
 
-/// What a request has around what its command counts for, at most, a signature included.
+/// The largest size of a request besides the size of its command, a signature included.
 const REQUEST_BYTES: usize = 512;
 
-/// What the snapshots that were asked for carry, so that they are told from publications.
+/// The mark of requested snapshots, so that they are distinguished from publications.
 const SYNC_CORRELATION_ID: &str = "sync";

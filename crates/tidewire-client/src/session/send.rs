@@ -217,7 +217,7 @@ impl Session {
         self.update_key(moment, out)
     }
 
-    /// Sends a ping; its time there and back goes to `reply`.
+    /// Sends a ping; `reply` receives its round-trip time.
     pub(super) fn ping(
         &mut self,
         reply: Option<Reply<Duration>>,
@@ -314,5 +314,5 @@ fn sealing(error: &SealError) -> Ending {
 /// Tokens that are taken of the rate limit at once.
 const TOKENS: u64 = 64;
 
-/// What an envelope has around type and payload, at most.
+/// The largest size of an envelope besides type and payload.
 const ENVELOPE_BYTES: usize = 64;

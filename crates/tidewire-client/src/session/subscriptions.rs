@@ -1,4 +1,4 @@
-//! What the application has subscribed, so that a new connection can subscribe it again.
+//! Subscriptions of the application, so that a new connection can subscribe again.
 
 use crate::request::SubscribeOptions;
 use std::collections::{BTreeMap, HashMap, HashSet};

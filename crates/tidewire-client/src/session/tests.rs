@@ -1,4 +1,4 @@
-//! What a session makes of a server's words, without a network.
+//! Tests of a session without a network.
 
 use super::Session;
 use super::pending::Waiting;

@@ -1,4 +1,4 @@
-//! What waits for the application: bounded, in batches, with one wake for a burst.
+//! Events that wait for the application: bounded, in batches, with one wake for a burst.
 
 use crate::event::{Batch, BatchBuilder};
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ impl Inbox {
         }
     }
 
-    /// What waits, if anything; `Err` if nothing will come any more.
+    /// The waiting events, if any; `Err` if there will be no more.
     pub(crate) fn try_take(&self) -> Result<Option<Batch>, ()> {
         self.take(self.lock())
     }

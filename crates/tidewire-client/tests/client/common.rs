@@ -13,7 +13,7 @@ use tidewire_engine::{
 /// Past it a test has failed; nothing waits that long when it works.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the application got, in its order.
+/// The events of the application, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder {
     pub(crate) messages: Arc<Mutex<Vec<String>>>,

@@ -145,7 +145,7 @@ async fn liar(answer: &'static [u8]) -> SocketAddr {
     address
 }
 
-/// Upgrades a connection, writes `bytes` so many times and reads nothing.
+/// Upgrades a connection, writes `bytes` N times and reads nothing.
 async fn flood(bytes: Vec<u8>, times: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it listens");

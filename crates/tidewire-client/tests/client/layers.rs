@@ -1,4 +1,4 @@
-//! What may lie around messages: formats, compression, encryption, signatures, TLS; and tokens.
+//! Layers of messages: formats, compression, encryption, signatures, TLS; and tokens.
 
 use crate::common::{config, connect_with, payload, payloads, publish, server_config, start, url};
 use std::io::Write as _;

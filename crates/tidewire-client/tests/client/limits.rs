@@ -1,4 +1,4 @@
-//! What is too much, for the server, for the client or for the application: it is told or waits, and is never lost.
+//! Limits of the server, the client and the application: an excess is reported or waits, and is never lost.
 
 use crate::common::{
     DEADLINE, config, connect_with, find, next, payloads, server_config, start, url,

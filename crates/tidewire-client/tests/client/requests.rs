@@ -1,4 +1,4 @@
-//! What a client asks for, and what it gets.
+//! Requests of a client and their answers.
 
 use crate::common::{
     config, connect, connect_with, find, next, payload, payloads, publish, server_config, start,

@@ -64,7 +64,7 @@ impl Client {
         self.stream.write_all(frames)
     }
 
-    /// Reads so many messages or a few more, all of which must be as `is_expected` says; how many there were.
+    /// Reads N messages or a few more, all of which must be as `is_expected` says; how many there were.
     pub(crate) fn read(
         &mut self,
         count: usize,

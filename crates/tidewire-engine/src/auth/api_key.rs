@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What a backend has to show to use the HTTP API. Cheap to clone; never printed.
+/// The credential of a backend for the HTTP API. Cheap to clone; never printed.
 #[derive(Clone)]
 pub struct ApiKey(Arc<Zeroizing<Vec<u8>>>);
 
@@ -28,13 +28,13 @@ pub enum InvalidApiKey {
 pub struct NamedApiKey {
     /// The name that log lines show.
     pub name: String,
-    /// What it permits.
+    /// The permissions of the key.
     pub rights: ApiRights,
     /// The key.
     pub key: ApiKey,
 }
 
-/// What a key of the HTTP API permits.
+/// The permissions of a key of the HTTP API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ApiRights {
     /// To list connections and topics, and to read histories, presence and statistics.

@@ -139,7 +139,7 @@ fn matches(known: &str, name: &str) -> bool {
 
 const ANY: &str = "any";
 
-/// What of a name is repeated in words, in characters; names in DNS have 253 at most.
+/// The part of a name that messages repeat, in characters; names in DNS have 253 at most.
 const NAME_CHARS_MAX: usize = 253;
 
 #[cfg(test)]

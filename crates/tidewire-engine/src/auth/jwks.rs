@@ -26,14 +26,14 @@ pub(crate) enum Place {
 pub(crate) struct ReadKeys {
     /// At least one.
     pub(crate) keys: Vec<VerifyingKey>,
-    /// What is wrong with other keys, which are left out. Only of [`Place::Url`].
+    /// The faults of other keys, which are left out. Only of [`Place::Url`].
     pub(crate) problems: Vec<String>,
 }
 
 /// Reads a set.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the set.
 pub(crate) fn read(text: &[u8], place: Place) -> Result<ReadKeys, String> {
     if text.len() > SET_BYTES_MAX {
         return Err(format!("more than {SET_BYTES_MAX} bytes"));

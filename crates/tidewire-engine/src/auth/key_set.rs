@@ -171,7 +171,7 @@ impl KeySet {
     /// Reads the answer of the server, and puts its keys in force.
     ///
     /// # Errors
-    /// What is wrong with the answer; the keys stay.
+    /// The fault of the answer; the keys stay.
     pub(crate) fn accept(&self, text: &[u8]) -> Result<Vec<String>, String> {
         let ReadKeys { keys, problems } = jwks::read(text, Place::Url)?;
         self.replace(keys);
@@ -187,7 +187,7 @@ impl KeySet {
         }
     }
 
-    /// What was asked for since the last call.
+    /// The requests since the last call.
     pub(crate) fn take_wish(&self) -> Wish {
         match self.wish.swap(Wish::None as usize, Ordering::AcqRel) {
             0 => Wish::None,

@@ -37,9 +37,9 @@ pub struct AuthConfig {
     pub key_set: Option<KeySetSource>,
     /// The key before, whose tokens are still good while keys are rotated. Default: none.
     pub previous_key: Option<AuthKey>,
-    /// What `iss` has to be. Default: not checked.
+    /// The required `iss`. Default: not checked.
     pub issuer: Option<String>,
-    /// What `aud` has to be or contain. Default: not checked.
+    /// The `aud` that a token must be for. Default: not checked.
     pub audience: Option<String>,
     /// How far the clocks of the signer and of this machine may be apart, in seconds. Default 5.
     pub leeway_s: u64,
@@ -121,7 +121,7 @@ impl TokenError {
     }
 }
 
-/// What a good token says.
+/// The content of a valid token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims {
     /// `sub`: the user's name; not empty.
@@ -133,7 +133,7 @@ pub struct Claims {
     pub rest: Map<String, Value>,
 }
 
-/// What a good subscription token says.
+/// The content of a valid subscription token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TopicClaims {
     pub(crate) subject: String,
@@ -143,13 +143,13 @@ pub(crate) struct TopicClaims {
     pub(crate) expires_at_s: Option<u64>,
 }
 
-/// What is asked of a token's claims beside a good signature. The default asks for the times alone,
+/// The requirements for a token's claims, beside a good signature. The default checks the times alone,
 /// with clocks that agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimRules {
-    /// What `iss` has to be. Default: not checked.
+    /// The required `iss`. Default: not checked.
     pub issuer: Option<String>,
-    /// What `aud` has to be or contain. Default: not checked.
+    /// The `aud` that a token must be for. Default: not checked.
     pub audience: Option<String>,
     /// How far the clocks of the signer and of this machine may be apart, in seconds. Default 0.
     pub leeway_s: u64,

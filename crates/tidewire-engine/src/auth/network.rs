@@ -30,7 +30,7 @@ impl Network {
     /// of it do not count.
     ///
     /// # Errors
-    /// [`InvalidNetwork`] if an address has no so many bits.
+    /// [`InvalidNetwork`] if an address has fewer bits.
     pub fn new(address: IpAddr, prefix: u8) -> Result<Self, InvalidNetwork> {
         if prefix > bits(address) {
             return Err(InvalidNetwork);

@@ -67,6 +67,6 @@ impl Counts {
     }
 }
 
-/// What a request carries: one event that is answered, or several that are not.
+/// The content of a request: one event that is answered, or several that are not.
 const REQUESTS: [&str; 5] = ["connect", "subscribe", "publish", "request", BATCH];
 const BATCH: &str = "batch";

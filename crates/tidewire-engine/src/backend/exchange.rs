@@ -24,7 +24,7 @@ pub(crate) struct Now {
     pub(crate) precise: Instant,
 }
 
-/// What the exchange wants of the sockets.
+/// A request of the exchange to the sockets.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Open(usize),
@@ -593,7 +593,7 @@ const RETRY_MS: u64 = 50;
 /// How long a server that stops waits for the last batches, in milliseconds, at most.
 const STOP_MS: u64 = 1_000;
 
-/// A failure is logged at most once in so many milliseconds.
+/// A failure is logged at most once in this many milliseconds.
 const LOG_INTERVAL_MS: u64 = 1_000;
 
 #[cfg(test)]

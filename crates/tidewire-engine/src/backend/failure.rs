@@ -59,7 +59,7 @@ impl Failure {
         )
     }
 
-    /// What the client of an event is told.
+    /// The error that the client of an event receives.
     pub(crate) fn code(&self, event: BackendEvent) -> ErrorCode {
         match self {
             _ if event != BackendEvent::Request || self.is_unsent() => {

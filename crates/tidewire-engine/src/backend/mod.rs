@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidewire_net::tls::{self, ClientConfig, ClientIdentity, TlsError, Trust};
 use tidewire_net::{Shard, ShardConfig, Waker};
 
-/// What the shards know of the backend.
+/// The shards' side of the backend.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) config: BackendConfig,
@@ -58,15 +58,16 @@ pub(crate) struct Submission {
 }
 
 /// The body of an answer with status 2xx, or why there is none.
-pub(crate) type Outcome = Result<Vec<u8>, Failure>;
+pub(crate) type BackendOutcome = Result<Vec<u8>, Failure>;
 
 /// Gives back why an answer with status 2xx cannot be used, if so.
-type DoneFunction = Box<dyn FnOnce(Outcome) -> Option<Failure> + Send>;
+type DoneFunction = Box<dyn FnOnce(BackendOutcome) -> Option<Failure> + Send>;
 
-/// Who is told of an event's outcome, exactly once, on the thread of the link; nobody for events without an answer.
+/// The receiver of an event's outcome, called exactly once, on the thread of the link; events without an
+/// answer have none.
 pub(crate) struct Done(Option<DoneFunction>);
 
-/// What is in flight of some kinds of events.
+/// The events in flight of some kinds.
 #[derive(Debug, Default)]
 struct Load(Mutex<Usages>);
 
@@ -289,7 +290,7 @@ impl Drop for Place {
 
 impl Done {
     /// Why the answer cannot be used, if so.
-    pub(crate) fn tell(mut self, outcome: Outcome) -> Option<Failure> {
+    pub(crate) fn tell(mut self, outcome: BackendOutcome) -> Option<Failure> {
         self.0.take().and_then(|done| done(outcome))
     }
 }
@@ -311,5 +312,5 @@ impl fmt::Debug for Done {
 /// One owner has at most this part of what may be in flight.
 const SHARES: usize = 4;
 
-/// What an event takes besides its body, in bytes, about.
+/// The approximate overhead of an event besides its body, in bytes.
 const EVENT_BYTES: usize = 256;

@@ -7,8 +7,8 @@ use crate::cluster::presence::SharedPresence;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
-    Answer, Audience, Broker, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order, PageQuery,
-    Prepare, PresenceView, Refusal, Sending, Sink, Tickets,
+    Audience, Broker, BrokerAnswer, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order,
+    PageQuery, Prepare, PresenceView, Refusal, Sending, Sink, Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
@@ -60,7 +60,7 @@ impl ClusterBroker {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    /// Who is on the shared topics. Whoever holds it takes no other lock but that of the commands.
+    /// Presence on the shared topics. The holder of this lock takes no other lock but that of the commands.
     pub(crate) fn presence(&self) -> MutexGuard<'_, SharedPresence> {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,13 +87,13 @@ impl Broker for ClusterBroker {
         order: &Order<'_>,
         tickets: Tickets<'_>,
         _: &dyn Sink,
-    ) -> Answer<Result<Published, Refusal>> {
+    ) -> BrokerAnswer<Result<Published, Refusal>> {
         if self.commands.bytes() > WAITING_BYTES_MAX {
-            return Answer::Now(Err(Refusal::Busy));
+            return BrokerAnswer::Now(Err(Refusal::Busy));
         }
         let order = Box::new(OwnedOrder::new(order));
         self.commands.push(Command::Publish(order, tickets()));
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn prepare(
@@ -102,7 +102,7 @@ impl Broker for ClusterBroker {
         rule: &TopicRule,
         wanted: Prepare,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         // The newest one goes to every new subscriber of a topic with a last value.
         let newest = wanted.newest.max(u64::from(rule.last_value));
         let wanted = Prepare { newest, ..wanted };
@@ -117,13 +117,13 @@ impl Broker for ClusterBroker {
                 // It stays ready for those who asked now.
                 self.commands.push(Command::Prepare(Arc::clone(topic)));
             }
-            return Answer::Now(Ok(()));
+            return BrokerAnswer::Now(Ok(()));
         }
         if self.commands.is_stopped() {
-            return Answer::Now(Err(Refusal::Unavailable));
+            return BrokerAnswer::Now(Err(Refusal::Unavailable));
         }
         if mirrors.topics.len() >= self.topics_max && !mirrors.topics.contains_key(topic) {
-            return Answer::Now(Err(Refusal::Busy));
+            return BrokerAnswer::Now(Err(Refusal::Busy));
         }
         let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
         mirror.limits = rule.history;
@@ -134,7 +134,7 @@ impl Broker for ClusterBroker {
         });
         drop(mirrors);
         self.commands.push(Command::Prepare(Arc::clone(topic)));
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn recover(
@@ -162,10 +162,14 @@ impl Broker for ClusterBroker {
         self.mirrors().page(topic, limits, now_ms, query)
     }
 
-    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>) -> Answer<Result<bool, Refusal>> {
+    fn forget(
+        &self,
+        topic: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> BrokerAnswer<Result<bool, Refusal>> {
         let command = Command::Forget(Arc::clone(topic), tickets());
         self.commands.push(command);
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn add_interest(&self, topic: &Arc<str>, _: &TopicRule) {
@@ -187,7 +191,7 @@ impl Broker for ClusterBroker {
         connection: ConnectionKey,
         data: Option<Arc<str>>,
     ) -> PresenceChange {
-        // Under the lock, so that the link hears of them in their order. It tells the subscribers
+        // Under the lock, so that the link receives them in their order. It tells the subscribers
         // when the broker has told the change to all servers.
         let mut presence = self.presence();
         let present = presence.join(topic, who, connection, data);
@@ -219,16 +223,16 @@ impl Broker for ClusterBroker {
         topic: &Arc<str>,
         group: &Arc<str>,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         let key = (Arc::clone(topic), Arc::clone(group));
         if self.groups().contains_key(&key) {
-            return Answer::Now(Ok(()));
+            return BrokerAnswer::Now(Ok(()));
         }
         if self.commands.is_stopped() {
-            return Answer::Now(Err(Refusal::Unavailable));
+            return BrokerAnswer::Now(Err(Refusal::Unavailable));
         }
         self.commands.push(Command::JoinGroup(key, tickets()));
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn may_join_group(&self, topic: &Arc<str>, group: &Arc<str>) -> bool {
@@ -286,15 +290,15 @@ impl Broker for ClusterBroker {
         self.commands.push(Command::Call(connection, call, outcome));
     }
 
-    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> Answer<Result<(), Refusal>> {
+    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> BrokerAnswer<Result<(), Refusal>> {
         match serde_json::to_vec(control) {
             Ok(json) => self.commands.push(Command::Tell(json.into(), tickets())),
             Err(error) => {
                 tracing::error!(%error, "a command to the other servers cannot be written");
-                return Answer::Now(Err(Refusal::Unavailable));
+                return BrokerAnswer::Now(Err(Refusal::Unavailable));
             }
         }
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn is_busy(&self) -> bool {

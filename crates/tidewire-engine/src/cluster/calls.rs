@@ -17,16 +17,16 @@ pub(super) struct Question {
     timeout_ms: u64,
 }
 
-/// What became of a call.
+/// The outcome of a call, as a parcel carries it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) number: u64,
-    outcome: Outcome,
+    outcome: CallOutcome,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum CallOutcome {
     Answered(String),
     Refused { code: String, message: String },
     Closed,
@@ -60,17 +60,17 @@ impl Question {
 impl Reply {
     pub(super) fn write(number: u64, outcome: Result<String, CallFailure>) -> Vec<u8> {
         let outcome = match outcome {
-            Ok(answer) => Outcome::Answered(answer),
-            Err(CallFailure::Refused(error)) => Outcome::Refused {
+            Ok(answer) => CallOutcome::Answered(answer),
+            Err(CallFailure::Refused(error)) => CallOutcome::Refused {
                 code: error.code,
                 message: error.message,
             },
-            Err(CallFailure::Closed) => Outcome::Closed,
-            Err(CallFailure::TimedOut) => Outcome::TimedOut,
-            Err(CallFailure::Busy) => Outcome::Busy,
-            Err(CallFailure::Stopped) => Outcome::Stopped,
+            Err(CallFailure::Closed) => CallOutcome::Closed,
+            Err(CallFailure::TimedOut) => CallOutcome::TimedOut,
+            Err(CallFailure::Busy) => CallOutcome::Busy,
+            Err(CallFailure::Stopped) => CallOutcome::Stopped,
             // The server that asks has checked the call.
-            Err(CallFailure::Unsupported | CallFailure::Invalid(_)) => Outcome::Unsupported,
+            Err(CallFailure::Unsupported | CallFailure::Invalid(_)) => CallOutcome::Unsupported,
         };
         json(&Self { number, outcome })
     }
@@ -81,13 +81,15 @@ impl Reply {
 
     pub(super) fn into_outcome(self) -> Result<String, CallFailure> {
         Err(match self.outcome {
-            Outcome::Answered(answer) => return Ok(answer),
-            Outcome::Refused { code, message } => CallFailure::Refused(CallError { code, message }),
+            CallOutcome::Answered(answer) => return Ok(answer),
+            CallOutcome::Refused { code, message } => {
+                CallFailure::Refused(CallError { code, message })
+            }
             // The server of the connection stops, and its connections end.
-            Outcome::Closed | Outcome::Stopped => CallFailure::Closed,
-            Outcome::TimedOut => CallFailure::TimedOut,
-            Outcome::Unsupported => CallFailure::Unsupported,
-            Outcome::Busy => CallFailure::Busy,
+            CallOutcome::Closed | CallOutcome::Stopped => CallFailure::Closed,
+            CallOutcome::TimedOut => CallFailure::TimedOut,
+            CallOutcome::Unsupported => CallFailure::Unsupported,
+            CallOutcome::Busy => CallFailure::Busy,
         })
     }
 }

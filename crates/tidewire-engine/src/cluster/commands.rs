@@ -27,7 +27,7 @@ pub(crate) enum Command {
     AddUser(Arc<str>),
     /// The last one has ended.
     RemoveUser(Arc<str>),
-    /// What this server has of a user on a topic.
+    /// The connections and the data of a user on a topic, at this server.
     Presence(Arc<str>, Arc<str>, Option<Present>),
     /// Takes this server into a queue group of a topic; the ticket is settled when it is in.
     JoinGroup(GroupKey, Ticket),
@@ -46,7 +46,7 @@ pub(crate) enum Command {
 /// A topic and the name of a queue group.
 pub(crate) type GroupKey = (Arc<str>, Arc<str>);
 
-/// Who gets a parcel.
+/// The receivers of a parcel.
 #[derive(Debug)]
 pub(crate) enum Receiver {
     User(Arc<str>),
@@ -110,14 +110,14 @@ impl OwnedOrder {
         }
     }
 
-    /// What it takes while it waits, in bytes.
+    /// Its size while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.payload.len() + self.topic.len()
     }
 }
 
 impl Command {
-    /// What is charged until it is done, in bytes.
+    /// The charge until it is done, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Publish(order, _) => order.bytes(),
@@ -128,12 +128,12 @@ impl Command {
     }
 }
 
-/// What a call takes until the link has it, in bytes.
+/// The size of a call until the link has it, in bytes.
 pub(crate) fn call_bytes(call: &NewCall) -> usize {
     call.t.len() + call.payload.len() + COMMAND_BYTES
 }
 
-/// What a command takes besides its text, in bytes.
+/// The size of a command besides its text, in bytes.
 pub(crate) const COMMAND_BYTES: usize = 128;
 
 impl Commands {
@@ -181,7 +181,7 @@ impl Commands {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// What waits for the broker, in bytes.
+    /// The size of the commands that wait for the broker, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }

@@ -83,7 +83,7 @@ pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded
     }
 }
 
-/// What begins the id of a publication whose publisher gave none. Nobody gets it.
+/// The beginning of the id of a publication whose publisher gave none. It is not delivered.
 pub(super) const UNIQUE: char = '\u{1}';
 
 /// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker

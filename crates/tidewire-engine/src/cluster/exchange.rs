@@ -1,4 +1,4 @@
-//! What goes on between the shards and the link, without sockets: commands in, deliveries and
+//! Exchange between the shards and the link, without sockets: commands in, deliveries and
 //! answers out.
 
 mod calls;
@@ -45,7 +45,7 @@ pub(crate) struct Exchange {
     hub: Weak<Hub>,
     server: Option<Server>,
     /// The topic of commands to all servers is subscribed to.
-    hears_control: bool,
+    follows_control: bool,
     /// Commands of this server that are not acknowledged.
     told: HashMap<u64, (Ticket, usize)>,
     /// Of the last operation.
@@ -76,7 +76,7 @@ impl Exchange {
             broker,
             hub: Weak::new(),
             server: None,
-            hears_control: false,
+            follows_control: false,
             told: HashMap::new(),
             number: 0,
             publications: HashMap::new(),
@@ -118,11 +118,11 @@ impl Exchange {
     /// Does what the shards have asked, and what is due; delivers and answers what the broker has
     /// said. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
-        if !std::mem::replace(&mut self.hears_control, true) {
+        if !std::mem::replace(&mut self.follows_control, true) {
             self.link.want(&CONTROL.into(), CONTROL_HISTORY, now);
         }
         // Before the commands: members whose work has arrived have no room for as much again.
-        self.hear_all(now);
+        self.handle_events(now);
         for command in self.broker.commands.take() {
             self.obey(command, now);
         }
@@ -130,12 +130,12 @@ impl Exchange {
         // What is heard makes the exchange ask more, which is sent at once.
         for _ in 0..TICKS_PER_TURN {
             self.link.tick(now);
-            self.hear_all(now);
+            self.handle_events(now);
         }
         self.end_waiting(now);
         self.end_calls(now);
         self.tick_groups(now);
-        self.let_go(now);
+        self.forget_idle(now);
         if now.ms >= self.told_ms + TELL_MS {
             self.told_ms = now.ms;
             self.tell_health();
@@ -278,8 +278,8 @@ impl Exchange {
         self.idle.push_back((at_ms, topic));
     }
 
-    /// Lets topics go that nobody has wanted for some time.
-    fn let_go(&mut self, now: Now) {
+    /// Forgets topics that nobody has wanted for some time.
+    fn forget_idle(&mut self, now: Now) {
         while let Some((at_ms, topic)) = pop_due(&mut self.idle, now) {
             let mut mirrors = self.broker.mirrors();
             let Some(mirror) = mirrors.topics.get_mut(&topic) else {
@@ -313,13 +313,13 @@ impl Exchange {
         }
     }
 
-    fn hear_all(&mut self, now: Now) {
+    fn handle_events(&mut self, now: Now) {
         while let Some(event) = self.link.poll_event() {
-            self.hear(event, now);
+            self.handle_event(event, now);
         }
     }
 
-    fn hear(&mut self, event: Event, now: Now) {
+    fn handle_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Published { number, outcome } => {
                 if let Some((ticket, bytes)) = self.told.remove(&number) {
@@ -385,7 +385,7 @@ impl Exchange {
                 }
             }
             Event::Health(health) => self.note_health(health),
-            event => self.hear_of_others(event, now),
+            event => self.handle_event_of_others(event, now),
         }
     }
 
@@ -529,7 +529,7 @@ fn keep(publications_max: usize) -> Keep {
 /// The topic of commands to all servers; no client's topic has such a name.
 const CONTROL: &str = "\u{1}control";
 
-/// What is kept of it: what a server has missed while its link was down.
+/// The kept history of commands: it covers what a server has missed while its link was down.
 const CONTROL_HISTORY: redis::History = Some(Keep {
     publications_max: 10_000,
     idle_ms: TOPIC_IDLE_MS,

@@ -21,10 +21,10 @@ pub(crate) struct Mirrors {
     fillings: u64,
 }
 
-/// What is known of one topic.
+/// The mirror of one topic.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    /// What the topic's rule keeps.
+    /// The history that the topic's rule keeps.
     pub(crate) limits: Option<HistoryLimits>,
     /// The link delivers everything from here on.
     pub(crate) is_live: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Mirror {
     floor: u64,
     /// It is being read.
     pub(crate) filling: Option<Filling>,
-    /// Who waits for it, until when on the link's clock.
+    /// The jobs that wait for it, with their deadlines on the link's clock.
     pub(crate) waiting: Vec<Waiting>,
     /// Its subscribers learn who is there.
     pub(crate) follows_presence: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Mirror {
 pub(crate) struct Waiting {
     pub(crate) wanted: Prepare,
     pub(crate) ticket: Ticket,
-    /// Set by the link when it hears of it.
+    /// Set by the link when it is notified.
     pub(crate) until_ms: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Filling {
     /// Which reading it is: answers to an earlier one are of no use.
     number: u64,
-    /// What was read so far.
+    /// The publications read so far.
     entries: Vec<(Position, Arc<Publication>)>,
 }
 
@@ -222,7 +222,7 @@ impl Mirrors {
         mirror.floor = self.store.before_oldest(topic, head);
     }
 
-    /// Who need not wait for a topic any more, because it is ready.
+    /// Returns the jobs that need not wait for a topic any more, because it is ready.
     pub(crate) fn take_ready(&mut self, topic: &Arc<str>) -> Vec<Ticket> {
         let waiting = match self.topics.get_mut(topic) {
             Some(mirror) => std::mem::take(&mut mirror.waiting),
@@ -244,7 +244,7 @@ impl Mirrors {
         waiting.map(|waiting| waiting.ticket).collect()
     }
 
-    /// Who has waited for a topic long enough, and with `None` everybody who waits for it.
+    /// Returns the jobs that have waited for a topic until their deadline, and with `None` all that wait for it.
     pub(crate) fn take_overdue(&mut self, topic: &str, now_ms: Option<u64>) -> Vec<Ticket> {
         let Some(mirror) = self.topics.get_mut(topic) else {
             return Vec::new();
@@ -321,12 +321,12 @@ pub(crate) fn refuse(tickets: Vec<Ticket>, refusal: Refusal) {
     }
 }
 
-/// What a publication takes in a mirror, in bytes.
+/// The size of a publication in a mirror, in bytes.
 fn kept_bytes(topic: &str, publication: &Publication) -> usize {
     publication.cost() + topic.len() + KEPT_BYTES
 }
 
-/// What a publication takes besides its text, in bytes.
+/// The size of a publication besides its text, in bytes.
 const KEPT_BYTES: usize = 192;
 
 /// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.

@@ -34,19 +34,19 @@ pub(crate) struct Cluster {
     link: Shard<LinkHandler>,
 }
 
-/// What the link wants of this server for the others. No call blocks.
+/// The calls of the link into this server, on behalf of the others. No call blocks.
 pub(crate) trait Neighbour: Send {
     /// Does what another server tells all to do.
     fn obey(&self, control: Control);
 
-    /// Asks a client of this server. `done` hears the outcome, once, maybe at once.
+    /// Asks a client of this server. `done` is called with the outcome, once, maybe at once.
     fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone);
 
-    /// What the others see of this server.
+    /// The figures of this server that the others see.
     fn describe(&self) -> ClusterNode;
 }
 
-/// Hears what became of a call.
+/// Receives the outcome of a call.
 pub(crate) type CallDone = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
 
 /// Why a cluster cannot be joined. The caller's fault, but for [`ClusterError::System`].
@@ -85,7 +85,7 @@ impl Cluster {
         Ok(Self { broker, link })
     }
 
-    /// What the shards ask.
+    /// The commands of the shards.
     pub(crate) fn broker(&self) -> Arc<dyn Broker> {
         Arc::clone(&self.broker) as Arc<dyn Broker>
     }
@@ -119,7 +119,7 @@ fn exchange(
     limits: &TopicLimits,
     random: &mut StdRng,
 ) -> (Arc<ClusterBroker>, Exchange) {
-    // A connection's key has so many bits of it.
+    // A connection's key contains this many bits of it.
     let node = NodeId(random.random_range(1..1 << 48));
     let broker = Arc::new(ClusterBroker::new(
         node,
@@ -150,5 +150,5 @@ fn exchange(
 /// How long the link stays subscribed to a topic that the exchange has let go, in milliseconds.
 const LINGER_MS: u64 = 1_000;
 
-/// What may wait to be sent to the broker, in bytes: more than the link lets wait.
+/// The limit of commands that wait to be sent to the broker, in bytes: more than the limit of the link.
 const OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;

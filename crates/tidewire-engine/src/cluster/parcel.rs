@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidewire_net::ConnectionId;
 use tidewire_redis as link;
 
-/// What a parcel brings.
+/// The content of a parcel.
 #[derive(Debug)]
 pub(super) enum Arrived {
     /// For whom the parcel came, or for this connection.
@@ -86,7 +86,7 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
     }
 }
 
-/// What a parcel of another node brings; `None` for one of this node and for what cannot be read.
+/// The content of a parcel of another node; `None` for one of this node and for one that cannot be read.
 pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arrived> {
     let (kind, rest) = parcel.split_first()?;
     let (node, mut body) = rest.split_first_chunk::<8>()?;

@@ -17,18 +17,18 @@ use tidewire_redis::{Member, NodeId, Present};
 pub(crate) struct SharedPresence {
     /// The connections of this server.
     own: HashMap<Arc<str>, Presence<ConnectionKey>>,
-    /// What all servers have, of topics that this server follows.
+    /// The presence at all servers, of topics that this server follows.
     rosters: HashMap<Arc<str>, Roster>,
 }
 
-/// Who is on one topic.
+/// The users on one topic.
 #[derive(Debug, Default)]
 struct Roster {
     users: HashMap<Arc<str>, User>,
     connections: u64,
 }
 
-/// What the servers have of a user.
+/// The presence of a user at the servers.
 #[derive(Debug, Default)]
 struct User(Vec<OnNode>);
 
@@ -45,7 +45,7 @@ struct OnNode {
 pub(crate) struct Told {
     pub(crate) change: PresenceChange,
     pub(crate) user: Arc<str>,
-    /// What the user says about itself, unless it has left.
+    /// The data of the user, unless it has left.
     pub(crate) data: Option<Arc<str>>,
 }
 
@@ -107,7 +107,7 @@ impl SharedPresence {
         told
     }
 
-    /// What a server has of a user has changed.
+    /// Applies a change of a user at a server.
     pub(crate) fn apply(&mut self, topic: &str, member: Member) -> Option<Told> {
         let roster = self.rosters.get_mut(topic)?;
         let user = Arc::clone(&member.user);
@@ -171,7 +171,7 @@ impl Roster {
 }
 
 impl User {
-    /// What the user said last, on a server that still has it.
+    /// The newest data of the user, from a server that still has it.
     fn data(&self) -> Option<Arc<str>> {
         let said = self.0.iter().filter(|on| on.data.is_some());
         said.max_by_key(|on| on.data_version)?.data.clone()

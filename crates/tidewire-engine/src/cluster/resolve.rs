@@ -1,4 +1,4 @@
-//! Where the broker is now: names, and the masters that sentinels or the nodes of a cluster name.
+//! Address of the broker: names, and the masters that sentinels or the nodes of a cluster name.
 //!
 //! Both may take long, so that a thread of their own finds them. The link never waits.
 
@@ -24,7 +24,7 @@ pub(crate) struct Route {
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
-/// What the thread tells the link.
+/// The thread's report to the link.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// The answer to a question about this slot.
@@ -68,7 +68,7 @@ impl Route {
         Ok(sender)
     }
 
-    /// Who knows where the master is.
+    /// The servers that know the address of the master.
     fn search(&self) -> Option<Search> {
         let tls = self.tls.clone();
         match &self.address.place {

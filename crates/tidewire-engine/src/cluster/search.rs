@@ -69,7 +69,7 @@ impl Search {
         votes.pop().map(|(master, _)| master).ok_or(failed)
     }
 
-    /// What one of them says.
+    /// The answer of one of them.
     fn ask(&self, (host, port): &Named, deadline: Instant) -> io::Result<Named> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host.as_str(), *port).to_socket_addrs()? {

@@ -32,7 +32,7 @@ pub struct BackendConfig {
     pub idle_timeout_ms: u64,
     /// The body of an answer, in bytes. Default 1 MiB.
     pub answer_bytes_max: usize,
-    /// What happens to connections, subscriptions and publications without an answer. Default: they are refused.
+    /// The treatment of connections, subscriptions and publications without an answer. Default: they are refused.
     pub away: BackendAway,
 }
 
@@ -57,7 +57,7 @@ impl BackendConfig {
     }
 }
 
-/// What happens to connections, subscriptions and publications when the backend gives no usable answer.
+/// The treatment of connections, subscriptions and publications when the backend gives no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendAway {
     /// They are refused.

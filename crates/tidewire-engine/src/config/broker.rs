@@ -9,7 +9,7 @@ pub struct BrokerConfig {
     pub address: BrokerAddress,
     /// Certificates of authorities, PEM, for an address with TLS; `None` for those of the web.
     pub authorities: Option<PathBuf>,
-    /// What all of its keys and channels begin with. Servers with another prefix are another
+    /// The prefix of all of its keys and channels. Servers with another prefix are another
     /// cluster. Default `tw`.
     pub prefix: String,
     /// Positions of topics outlive a restart of the broker. Only true of a broker that always has
@@ -131,7 +131,7 @@ impl BrokerAddress {
         }
     }
 
-    /// What is behind the scheme: `[user:password@]host[:port][/database]`.
+    /// The part after the scheme: `[user:password@]host[:port][/database]`.
     fn tcp(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, place) = login(rest)?;
@@ -144,7 +144,7 @@ impl BrokerAddress {
         })
     }
 
-    /// What is behind the scheme: `[user:password@]host[:port],host[:port].../name[/database]`, and
+    /// The part after the scheme: `[user:password@]host[:port],host[:port].../name[/database]`, and
     /// what is behind `?`: `sentinel_password=...`.
     fn sentinel(rest: &str, query: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
         let missing = "the name of the master is missing behind the sentinels, such as /mymaster";
@@ -169,7 +169,7 @@ impl BrokerAddress {
         })
     }
 
-    /// What is behind the scheme: `[user:password@]host[:port],host[:port]...`.
+    /// The part after the scheme: `[user:password@]host[:port],host[:port]...`.
     fn cluster(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
         if number(database)? != 0 {
@@ -264,7 +264,7 @@ fn decoded(text: &str) -> Result<String, InvalidBrokerUrl> {
     Ok(text.map_err(|_| wrong("it is not UTF-8"))?.into_owned())
 }
 
-/// What may be shown: everything but the password.
+/// The part that may be shown: everything but the password.
 impl std::fmt::Display for BrokerAddress {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.is_tls() { "rediss" } else { "redis" };

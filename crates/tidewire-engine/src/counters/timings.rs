@@ -7,7 +7,7 @@ use super::histogram::{Histogram, HistogramSnapshot};
 pub struct Timing {
     /// The field of [`Timings`]. In `/metrics` it is `tidewire_` before and `_seconds` behind.
     pub name: &'static str,
-    /// What is measured, in one sentence without a full stop.
+    /// The measured time, in one sentence without a full stop.
     pub help: &'static str,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidewire_net::MailboxError;
 
 impl Handle {
-    /// Asks a client something. `done` hears the answer, one JSON value, or why there is none,
+    /// Sends a request to a client. `done` is called with the answer, one JSON value, or the reason why there is none,
     /// exactly once: on the connection's shard or, before this returns, on the calling thread. It
     /// must not block. With a broker the client may be one of another server.
     ///

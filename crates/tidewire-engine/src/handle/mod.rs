@@ -96,15 +96,15 @@ impl Handle {
         self.shared.total()
     }
 
-    /// Whether the server turns newcomers away because it is about to stop.
+    /// Whether the server rejects new connections because it is about to stop.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.shared.is_draining()
     }
 
-    /// Lets newcomers in, or turns them away with 503 and `Retry-After`, for an application that
+    /// Accepts new connections, or rejects them with 503 and `Retry-After`, for an application that
     /// does not answer for a while. Those who are there stay. A server is not ready while it turns
-    /// newcomers away.
+    /// new connections.
     pub fn set_admitting(&self, is_admitting: bool) {
         if self.shared.admitting.swap(is_admitting, Ordering::AcqRel) != is_admitting {
             tracing::info!(is_admitting, "newcomers are let in, or turned away");

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::handle::wait::{answer_of, wait};
 use crate::limits::owner::OwnerId;
 use crate::model::ConnectionKey;
-use crate::topics::broker::{Answer, Moment, Ticket};
+use crate::topics::broker::{BrokerAnswer, Moment, Ticket};
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::{NewPublication, Published};
@@ -33,9 +33,9 @@ impl Handle {
         let draft = publication.draft();
         wait(
             |tickets| match hub.publish(&topic, &draft, Origin::Outside, moment, tickets) {
-                Ok(Answer::Now(published)) => Answer::Now(Ok(published)),
-                Ok(Answer::Later) => Answer::Later,
-                Err(error) => Answer::Now(Err(error)),
+                Ok(BrokerAnswer::Now(published)) => BrokerAnswer::Now(Ok(published)),
+                Ok(BrokerAnswer::Later) => BrokerAnswer::Later,
+                Err(error) => BrokerAnswer::Now(Err(error)),
             },
         )
     }
@@ -63,8 +63,8 @@ impl Handle {
             hub.publish(&topic.into(), &draft, Origin::Outside, moment, &mut tickets)
         });
         let result = match answer {
-            Ok(Answer::Later) => return,
-            Ok(Answer::Now(published)) => Ok(published),
+            Ok(BrokerAnswer::Later) => return,
+            Ok(BrokerAnswer::Now(published)) => Ok(published),
             Err(error) => Err(error),
         };
         if let Some(done) = done {

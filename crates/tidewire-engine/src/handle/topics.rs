@@ -193,9 +193,9 @@ impl Handle {
         wait(|tickets| hub.forget_history(&topic, tickets)).map_err(|_: Refusal| BrokerUnavailable)
     }
 
-    /// Who is on a topic, and up to `members_max` of them by name. On a topic that is shared with
-    /// other servers and that this one has no subscribers of it waits for their broker: not to be
-    /// called on a shard then.
+    /// The users on a topic, and up to `members_max` of them by name. If other servers share the
+    /// topic and this server has no subscriber of it, the call waits for the broker; do not call it on
+    /// a shard then.
     ///
     /// # Errors
     /// [`BrokerUnavailable`].
@@ -249,7 +249,7 @@ impl Handle {
     }
 }
 
-/// What the server of a connection is told to do with it.
+/// A command to the server of a connection.
 fn control_of(connection: ConnectionKey, what: ChangeKind) -> Control {
     match what {
         ChangeKind::End(code, reason) => Control::CloseConnection {

@@ -10,7 +10,7 @@ use tidewire_http::response::{self, Event, Expected};
 use tidewire_http::{BodyLength, RequestHead, ResponseHeads, ResponseReader};
 use tidewire_net::Now;
 
-/// What is wanted of the sockets.
+/// A request to the sockets.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Open,

@@ -24,7 +24,7 @@ pub(crate) enum KeysError {
     System(#[from] io::Error),
 }
 
-/// What fetches a set, to be run on a thread of its own; `None` for one that is not at a URL.
+/// The task that fetches a set, to be run on a thread of its own; `None` for a set that is not at a URL.
 pub(crate) fn link(set: &Arc<KeySet>) -> Result<Option<Shard<LinkHandler>>, KeysError> {
     let Some(source) = &set.source else {
         return Ok(None);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the owners of a server have been charged, in bytes.
+/// The charges of the owners of a server, in bytes.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     /// By owner, in stripes with a lock each.
@@ -56,7 +56,7 @@ impl Accounts {
         self.total.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// What all owners have been charged.
+    /// The charges of all owners together.
     pub(crate) fn total(&self) -> usize {
         self.total.load(Ordering::Acquire)
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How many of so many sessions should have left by when.
+/// How many of N sessions should have left by when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) sessions: u64,
@@ -43,7 +43,7 @@ impl Pace {
     }
 }
 
-/// Over how long so many sessions shall come back, in milliseconds; 0 if nothing is told.
+/// Over how long N sessions shall come back, in milliseconds; 0 if nothing is told.
 pub(crate) fn spread_ms(reconnect_spread_ms: u64, sessions: u64) -> u64 {
     match reconnect_spread_ms {
         0 => 0,
@@ -60,18 +60,18 @@ pub(crate) fn span_ms(timeout: Duration) -> u64 {
 /// Over how long sessions leave if the drain does not say how long it waits, in milliseconds.
 pub(crate) const SPAN_MS_DEFAULT: u64 = 5_000;
 
-/// So many sessions of a shard leave at once if no rate is configured: they are no burden to
+/// This many sessions of a shard leave at once if no rate is configured: they are no burden to
 /// anybody.
 const AT_ONCE: u64 = 100;
 
-/// So many sessions come back a second at most, on average, if they keep to what they are told.
+/// This many sessions come back a second at most, on average, if they keep to what they are told.
 const RECONNECTIONS_PER_S: u64 = 5_000;
 
 /// The sessions of a shard that are still to leave.
 #[derive(Debug)]
 pub(crate) struct DrainProgress {
     pub(crate) pace: Pace,
-    /// Each is told a delay of at most so many milliseconds.
+    /// Each is told a delay of at most N milliseconds.
     pub(crate) spread_ms: u64,
     pub(crate) left: u64,
     /// Where to look for the next one.

@@ -21,7 +21,7 @@ pub(crate) struct ErrorBudget {
     is_exhausted: bool,
 }
 
-/// What an error calls for.
+/// The reaction to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorVerdict {
     /// Report it to the peer.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     proptest! {
-        /// As many as allowed in each window never open it, more than twice as many in one always
+        /// The allowed number in each window never opens it, more than twice this number in one always
         /// do.
         #[test]
         fn the_bounds_hold(

@@ -50,7 +50,7 @@ impl Shares {
         }
     }
 
-    /// Who gives way if `newcomer` is to have more: the owner with the most, and the newcomer if it
+    /// The owner that gives way if `newcomer` is to have more: the owner with the most, and `newcomer` if it
     /// has as much.
     pub(crate) fn first_to_yield(&self, newcomer: OwnerId) -> Option<OwnerId> {
         let (most, owner) = *self.ranks.last()?;
@@ -62,7 +62,7 @@ impl Shares {
         })
     }
 
-    /// What an amount counts in comparison: the server's own, of the application and the operators,
+    /// The weight of an amount in comparison: the server's own, of the application and the operators,
     /// weighs less.
     fn rank(&self, owner: OwnerId, amount: usize) -> usize {
         let weight = if owner == OwnerId::SERVER {
@@ -74,7 +74,7 @@ impl Shares {
     }
 }
 
-/// The server gives way to clients only when it has so many times as much as any of them.
+/// The server gives way to clients only when it has this many times as much as any of them.
 const SERVER_WEIGHT: usize = 16;
 
 /// Keys in the order in which they came, each of an owner, at most a fixed number in all.

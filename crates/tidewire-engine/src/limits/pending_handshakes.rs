@@ -40,7 +40,7 @@ pub(crate) struct PendingHandshakes {
     /// The same by their parked handshakes.
     by_parked: Ranking,
     /// Sources with a parked handshake that lacks nothing but room in the shard.
-    turns: BTreeSet<Turn>,
+    turns: BTreeSet<Rank>,
     next_turn: u64,
     decisions: VecDeque<Decision>,
     now_ms: u64,
@@ -58,7 +58,7 @@ pub(crate) struct PendingLimits {
     pub(crate) parked_max: usize,
 }
 
-/// What is to be done with a connection.
+/// A decision about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It was parked and is to be read.
@@ -84,13 +84,13 @@ struct SourceEntry {
     admitted: List,
     parked: List,
     /// Its place in `turns`.
-    turn: Option<Turn>,
+    turn: Option<Rank>,
 }
 
 /// A source that waits for room in the shard. Who has the fewest admitted handshakes comes first,
 /// then who has waited for the longest time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct Rank {
     admitted: usize,
     number: u64,
     source: usize,
@@ -207,7 +207,7 @@ impl PendingHandshakes {
         (self.parked > 0).then_some(self.sweep_ms.saturating_sub(self.now_ms))
     }
 
-    /// What is to be done next with a connection other than the one that was just added.
+    /// The next decision about a connection other than the one that was just added.
     pub(crate) fn poll_decision(&mut self) -> Option<Decision> {
         self.decisions.pop_front()
     }
@@ -248,7 +248,7 @@ impl PendingHandshakes {
     /// The oldest handshake that has had its fair time and whose source has more than the one whose
     /// turn it is.
     fn oldest_due_for_others(&self) -> Option<usize> {
-        let Turn { admitted, .. } = self.turns.first()?;
+        let Rank { admitted, .. } = self.turns.first()?;
         let greedier = self.by_admitted.range((admitted + 1, 0)..);
         let due = greedier.filter_map(|(_, source)| self.oldest_due(*source));
         due.min_by_key(|key| self.entries[*key].since_ms)
@@ -290,7 +290,7 @@ impl PendingHandshakes {
 
     /// Admits parked handshakes, one of each source in turn, while there is room.
     fn fill(&mut self) {
-        while let Some(Turn { source, .. }) = self.turns.first().copied() {
+        while let Some(Rank { source, .. }) = self.turns.first().copied() {
             let Some(key) = self.sources[source].parked.first() else {
                 return;
             };
@@ -313,7 +313,7 @@ impl PendingHandshakes {
         let source = &self.sources[key];
         let old = source.turn;
         let waits = !source.parked.is_empty() && self.has_room_for(key);
-        let new = waits.then(|| Turn {
+        let new = waits.then(|| Rank {
             admitted: source.admitted.len(),
             number: old.map_or(self.next_turn, |turn| turn.number),
             source: key,

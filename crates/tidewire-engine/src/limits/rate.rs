@@ -8,13 +8,13 @@
 pub struct RateLimit {
     capacity: u32,
     refill_per_s: u32,
-    /// With no more than so many left, the peer is warned.
+    /// With no more than N left, the peer is warned.
     low: u32,
-    /// With at least so many left, a new warning may follow.
+    /// With at least N left, a new warning may follow.
     recovered: u32,
 }
 
-/// What one connection has left: 16 bytes.
+/// The state of one connection: 16 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenBucket {
     refilled_ms: u64,
@@ -24,7 +24,7 @@ pub struct TokenBucket {
     is_low: bool,
 }
 
-/// What is to be done with a message.
+/// The decision about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateVerdict {
     /// Take it.
@@ -34,7 +34,7 @@ pub enum RateVerdict {
     AllowedLow,
     /// Refuse it.
     Refused {
-        /// After so many milliseconds the next one is taken.
+        /// After N milliseconds the next one is taken.
         retry_after_ms: u64,
     },
 }
@@ -92,13 +92,13 @@ impl TokenBucket {
         self.take_slowly(limit, 1, now_ms)
     }
 
-    /// [`Self::take`] for so many messages at once: all of them or none. More than the capacity are
+    /// [`Self::take`] for N messages at once: all of them or none. More than the capacity are
     /// never taken, and then there is no time after which they would be.
     pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> RateVerdict {
         self.take_slowly(limit, messages, now_ms)
     }
 
-    /// Takes so many messages at once, or all there are.
+    /// Takes N messages at once, or all there are.
     pub fn charge(&mut self, limit: &RateLimit, messages: usize) {
         if !limit.is_unlimited() {
             let messages = u32::try_from(messages).unwrap_or(u32::MAX);

@@ -21,7 +21,7 @@ pub(crate) struct Meter {
     owners: HashMap<OwnerId, OwnerWork>,
     /// The second that `owners` is about.
     second: u64,
-    /// What one owner may spend in a second; 0 for no limit.
+    /// The work that one owner may spend in a second; 0 for no limit.
     owner_second_max: u64,
     /// The most that one connection has spent in one turn.
     peak: u64,
@@ -115,7 +115,7 @@ impl Meter {
     }
 }
 
-/// What steps cost, in units.
+/// The cost of steps, in units.
 pub(crate) mod cost {
     /// A message inside a batch.
     pub(crate) const MESSAGE: u64 = 500;
@@ -166,26 +166,26 @@ pub(crate) mod cost {
         bytes as u64
     }
 
-    /// Inflating to so many bytes.
+    /// Inflating to N bytes.
     pub(crate) fn inflated(bytes: usize) -> u64 {
         2 * bytes as u64
     }
 }
 
-/// What one connection may have done in a turn before it waits for the next: 4 ms.
+/// The work of one connection in a turn before it waits for the next: 4 ms.
 pub(crate) const CONNECTION_WORK_PER_TURN: u64 = 4_000_000;
 
-/// What all connections of one owner may have done by jobs in a turn: 8 ms.
+/// The work of all jobs of one owner in a turn: 8 ms.
 const OWNER_WORK_PER_TURN: u64 = 8_000_000;
 
-/// What all jobs of a shard may do in a turn: 12 ms.
+/// The work of all jobs of a shard in a turn: 12 ms.
 const WORK_PER_TURN: u64 = 12_000_000;
 
 /// Less work than this in one call is not charged to the owner, so that ordinary messages need no
 /// look-up.
 const LIGHT_WORK: u64 = 20_000;
 
-/// What the clients of a shard may have published in a turn, counted for each receiver, before they
+/// The bytes that the clients of a shard may have published in a turn, counted for each receiver, before they
 /// are read again in the next: some tens of milliseconds of work for the shard. With less, writes
 /// to thousands of subscribers would have too little in them.
 pub(crate) const PUBLISH_BYTES_PER_TURN: usize = 128 * 1024 * 1024;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// What it is about: 1 to 128 bytes, the application's words.
+    /// The name of the request: 1 to 128 bytes, the application's words.
     pub t: &'a str,
     /// One JSON value, checked; `null` if the client gave none.
     pub payload: &'a str,
@@ -95,7 +95,7 @@ impl NewCall {
     }
 }
 
-/// Who hears what became of a call to a client: exactly once, also if the call is lost on its way.
+/// The receiver of the outcome of a call to a client: called exactly once, also if the call is lost on its way.
 pub(crate) struct CallOutcome {
     done: Option<Done>,
     if_dropped: CallFailure,
@@ -148,7 +148,7 @@ pub(crate) fn call_error(code: ErrorCode, message: impl Into<String>) -> CallErr
     }
 }
 
-/// What a call to a client has unless it says otherwise.
+/// The time for a call to a client unless it sets another.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest that any call is kept.

@@ -14,7 +14,7 @@ pub struct ConnectionQuery {
     pub address: Option<String>,
     /// Only those behind this one in the order of the list.
     pub after: Option<ConnectionKey>,
-    /// At most so many.
+    /// At most N.
     pub limit: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct ConnectionInfo {
     pub format: &'static str,
     /// Topics and patterns that it subscribes to.
     pub topics: usize,
-    /// What waits to be sent to it, in bytes.
+    /// The bytes that wait to be sent to it.
     pub queued_bytes: usize,
     /// When it came, in milliseconds since 1970; `None` without protocol version 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct TopicQuery {
     pub prefix: String,
     /// Only names that sort behind this one.
     pub after: Option<String>,
-    /// At most so many.
+    /// At most N.
     pub limit: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct Listed<T> {
 pub struct HistoryQuery {
     /// Only publications after this offset or, with the newest first, before it.
     pub since: Option<u64>,
-    /// At most so many.
+    /// At most N.
     pub limit: usize,
     /// From the newest backwards, instead of from the oldest on.
     pub newest_first: bool,
@@ -123,7 +123,7 @@ pub struct Kept {
     pub json: String,
 }
 
-/// Who is on a topic.
+/// The users on a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicPresence {
     /// How many users.
@@ -139,7 +139,7 @@ pub struct TopicPresence {
 pub struct PresentMember {
     /// The `sub` of its token or, without authentication, the connection's id.
     pub user: String,
-    /// What it says about itself, JSON.
+    /// Its presence data, JSON.
     pub data: Option<String>,
     /// On how many connections.
     pub connections: usize,
@@ -155,6 +155,7 @@ pub struct SyncRequest<'a> {
     pub include_snapshots: bool,
     /// The last `seq` that the client has seen.
     pub last_sequence: Option<u64>,
-    /// What snapshots sent later have to carry; those of [`Context::send_snapshot`](crate::Context::send_snapshot) do.
+    /// The mark that snapshots sent later have to carry; those of
+    /// [`Context::send_snapshot`](crate::Context::send_snapshot) do.
     pub correlation_id: Option<&'a str>,
 }

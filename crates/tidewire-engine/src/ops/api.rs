@@ -12,7 +12,7 @@ mod sessions;
 mod settings;
 mod topics;
 
-/// What can be asked.
+/// The paths of the API.
 struct Route {
     method: &'static str,
     /// With a name in braces in the place of one segment.
@@ -112,7 +112,7 @@ const DESCRIPTION_PATH: &str = "/api/v1/openapi.json";
 /// The API in the words of OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("api/openapi.json");
 
-/// What is to be done about a request to the API, by its head.
+/// The plan for a request to the API, by its head.
 pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Result<Plan, ApiError> {
     if request.path == DESCRIPTION_PATH {
         return match request.method {
@@ -216,7 +216,7 @@ fn find(method: &str, path: &str) -> Result<(&'static Route, String), ApiError> 
     Err(ApiError::method(methods.join(", ")))
 }
 
-/// What `path` has in the place of the braces, if it is of this form; empty if the form has no such
+/// The part of `path` in the place of the braces, if it is of this form; empty if the form has no such
 /// place.
 fn name_in<'a>(form: &str, path: &'a str) -> Option<&'a str> {
     let Some((before, (_, after))) = form

@@ -29,7 +29,7 @@ pub(crate) fn metrics(backend: &Backend) -> String {
     body
 }
 
-/// What is counted by event.
+/// The counters of each event.
 fn write_events(body: &mut String, backend: &Backend) {
     let name = "tidewire_backend_events_total";
     let help = "Events with a usable answer of the backend";

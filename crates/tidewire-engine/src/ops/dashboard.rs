@@ -27,7 +27,7 @@ pub(crate) fn has(path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is to be done about a request to the dashboard, by its head.
+/// The plan for a request to the dashboard, by its head.
 pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Result<Plan, ApiError> {
     let Some(path) = request.path.strip_prefix(PATH) else {
         return Err(ApiError::new(404, "not_found", UNKNOWN));
@@ -152,7 +152,7 @@ fn check_origin(request: &Request<'_>) -> Result<(), ApiError> {
     }
 }
 
-/// What a browser is told about the cookie. The listener speaks plain HTTP; a proxy with TLS before it shows in the
+/// The attributes of the cookie. The listener speaks plain HTTP; a proxy with TLS before it shows in the
 /// origin, and then the cookie never leaves without TLS.
 fn cookie_rules(request: &Request<'_>) -> &'static str {
     match request.origin.unwrap_or_default().starts_with(b"https://") {

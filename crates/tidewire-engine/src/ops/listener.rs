@@ -331,7 +331,7 @@ fn end(io: &mut Io, id: ConnectionId, response: &Response) {
 /// How long an answer may take before its connection is given up, in milliseconds.
 const ANSWER_TIMEOUT_MS: u64 = 30_000;
 
-/// What may wait for a peer that asks and does not read, in bytes; past it the connection ends.
+/// The limit of bytes that wait for a peer that asks and does not read; beyond it the connection ends.
 const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What the operating system says about this process. Only on Linux; elsewhere nothing is known.
+//! Figures of the operating system about this process. Only Linux has them.
 
 use std::fs;
 

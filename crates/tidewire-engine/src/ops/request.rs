@@ -9,9 +9,9 @@ pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     /// Without the query.
     pub(crate) path: &'a str,
-    /// What stands behind the question mark.
+    /// The query: the part behind the question mark.
     pub(crate) query: &'a str,
-    /// What `Host` says; missing only in HTTP/1.0.
+    /// The value of `Host`; missing only in HTTP/1.0.
     pub(crate) host: Option<&'a [u8]>,
     /// The key that it shows, if any.
     pub(crate) key: Option<&'a [u8]>,
@@ -27,10 +27,10 @@ pub(crate) struct Request<'a> {
     pub(crate) head_bytes: usize,
 }
 
-/// What follows the head.
+/// The body that follows the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// So many bytes, or none.
+    /// This many bytes, or none.
     Bytes(u64),
     /// A body in a form that is not read.
     Coded,
@@ -45,7 +45,7 @@ pub(crate) enum RequestError {
     TooLarge,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -168,7 +168,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
     }))
 }
 
-/// What the header lines say.
+/// The values of the header lines.
 #[derive(Default)]
 struct Headers<'a> {
     host: Option<&'a [u8]>,

@@ -6,7 +6,7 @@ use crate::ops::source::OpsSource;
 use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext};
 use crate::ops::{api, dashboard, metrics, pages};
 
-/// What is to be done about a request, by its head.
+/// The plan for a request, by its head.
 pub(crate) fn plan(
     request: &Request<'_>,
     source: &dyn OpsSource,

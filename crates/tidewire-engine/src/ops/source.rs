@@ -6,9 +6,9 @@ use crate::topics::broker::BrokerHealth;
 use crate::trace::TraceCounts;
 use serde::Serialize;
 
-/// What is told about. Asked on the listener's thread, once for each request.
+/// The source of the pages. Called on the listener's thread, once for each request.
 pub trait OpsSource: Send + Sync + 'static {
-    /// Whether newcomers are welcome; `false` while the server drains.
+    /// Whether new connections are accepted; `false` while the server drains.
     fn is_ready(&self) -> bool;
 
     /// Whether there are keys to check tokens with, or none are needed. Default: so it is.
@@ -31,7 +31,7 @@ pub trait OpsSource: Send + Sync + 'static {
         String::new()
     }
 
-    /// What became of the spans of traces. Default: there are none.
+    /// The counts of exported and dropped spans of traces. Default: there are none.
     fn traces(&self) -> Option<TraceCounts> {
         None
     }
@@ -55,13 +55,13 @@ pub trait OpsSource: Send + Sync + 'static {
     /// When it was started, in milliseconds since 1970, UTC.
     fn started_unix_ms(&self) -> u64;
 
-    /// What the topics take now. Default: nothing.
+    /// The memory of the topics now. Default: nothing.
     fn topics_usage(&self) -> TopicsUsage {
         TopicsUsage::default()
     }
 }
 
-/// What the topics of a server take.
+/// The memory of the topics of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TopicsUsage {
     /// All histories, in bytes.
@@ -74,6 +74,6 @@ pub struct TopicsUsage {
     pub presence_topics: u64,
     /// Publications that shards have yet to deliver, in bytes.
     pub publication_backlog_bytes: u64,
-    /// What subscriptions take, in bytes as estimated.
+    /// The memory of subscriptions, in bytes as estimated.
     pub subscription_bytes: u64,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Task {
     pub(crate) answer: TaskAnswer,
     /// The name of the key that permits it, for logs.
     pub(crate) who: String,
-    /// What stands in the path for a name, decoded.
+    /// The parameter in the path, decoded.
     pub(crate) name: String,
     pub(crate) query: String,
     pub(crate) body: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) enum TaskAnswer {
 /// Sends the answer to a task.
 pub(crate) type Respond = Box<dyn FnOnce(ApiResult) + Send>;
 
-/// What tasks use.
+/// The shared parts that tasks use.
 pub(crate) struct TaskContext {
     pub(crate) source: Arc<dyn OpsSource>,
     pub(crate) handle: Handle,
@@ -213,7 +213,7 @@ pub(crate) const LIMIT: usize = 100;
 /// The most items of a list, of topics in one request and of publications in a batch.
 pub(crate) const LIMIT_MAX: usize = 1_000;
 
-/// What is done about a request.
+/// The treatment of a request.
 pub(crate) enum Plan {
     /// It is answered at once.
     Answer(Response),

@@ -14,7 +14,7 @@ use tidewire_net::{ConnectionId, Mailbox};
 #[derive(Debug)]
 pub(crate) struct Workers(SyncSender<Job>);
 
-/// What a worker does.
+/// A job of a worker.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// It answers the request of a connection.

@@ -70,7 +70,7 @@ pub enum StartError {
     Listen {
         /// Where the server should have listened.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A key or another part of the authentication cannot be used.
@@ -84,7 +84,7 @@ pub enum StartError {
     IdentityKey {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its fault.
         reason: String,
     },
     /// The key that checks signatures cannot be used.
@@ -109,7 +109,7 @@ pub enum StartError {
     TopicRule {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Its fault.
         problem: InvalidTopic,
     },
     /// A rule asks for what servers with a broker do not share.
@@ -119,7 +119,7 @@ pub enum StartError {
     Unshared {
         /// The pattern.
         pattern: String,
-        /// What the rule asks for.
+        /// The missing option that the rule needs.
         what: &'static str,
     },
     /// The operating system has no thread or event queue left.
@@ -265,7 +265,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Turns newcomers away with HTTP 503, tells every session when to come back and closes it with
+    /// Rejects new connections with HTTP 503, tells every session when to reconnect and closes it with
     /// code 4300, waits at most `timeout` until all have gone, and stops. Returns how many sessions
     /// were left. Many are closed over the first half of `timeout`, or at the rate of
     /// [`Drain`](crate::Drain).

@@ -1,4 +1,4 @@
-//! What the operations listener shows of a server.
+//! Source of the pages of the operations listener.
 
 use crate::counters::{Snapshot, TimingsSnapshot};
 use crate::model::ShardHealth;

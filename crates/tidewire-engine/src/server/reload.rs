@@ -40,7 +40,7 @@ pub enum ReloadError {
 }
 
 impl Server {
-    /// What gives this server other configurations.
+    /// The source of other configurations of this server.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader {
@@ -346,10 +346,10 @@ plain! {
         deflate: compression.deflate;
         compression_level: compression.level;
         deflate_window_bits: compression.window_bits;
-        deduplicate: intake.deduplicate;
-        intake_ids_max: intake.remembered_ids_max;
-        producers_max: intake.producers_max;
-        producer_ttl_ms: intake.producer_ttl_ms;
+        deduplicate: producers.deduplicate;
+        deduplicated_ids_max: producers.remembered_ids_max;
+        producers_max: producers.producers_max;
+        producer_ttl_ms: producers.producer_ttl_ms;
         handshakes_max: limits.handshakes_max;
         handshakes_per_address_max: limits.handshakes_per_address_max;
         handshakes_parked_max: limits.handshakes_parked_max;

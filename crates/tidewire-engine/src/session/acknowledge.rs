@@ -106,7 +106,7 @@ impl Session<'_> {
         self.start_close(CloseCode::PRODUCER_SUPERSEDED, words);
     }
 
-    /// What a hello answers to a client that says which producer it is.
+    /// The producer's part of `server_hello`, for a client that names its producer.
     pub(crate) fn open_producer(&mut self, id: String) -> Option<ProducerState> {
         if !self.state.is_open() {
             return None;

@@ -1,7 +1,7 @@
 //! Events of a session to the backend, and what its answers mean for the session.
 
 use crate::backend::Backend;
-use crate::backend::Outcome;
+use crate::backend::BackendOutcome;
 use crate::backend::events::{Body, read_response};
 use crate::backend::failure::Failure;
 use crate::config::Protocol;
@@ -63,7 +63,7 @@ impl Session<'_> {
             .json("payload", call.payload.as_bytes())
             .field("timeout_ms", &call.timeout_ms);
         let answer_later = responder.clone();
-        let done = move |outcome: Outcome| {
+        let done = move |outcome: BackendOutcome| {
             let answer = outcome.and_then(|body| read_response(&body));
             let failure = answer.as_ref().err().cloned();
             answer_later.respond(response_of(answer));

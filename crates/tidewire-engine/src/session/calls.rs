@@ -40,7 +40,7 @@ impl Context<'_> {
         is_first
     }
 
-    /// Asks the client of this call something. `done` hears the answer, one JSON value, or why
+    /// Sends a request to the client of this call. `done` is called with the answer, one JSON value, or why
     /// there is none: once, on the shard's thread, and before this returns if the call cannot be
     /// sent. It must not block.
     pub fn call(

@@ -115,7 +115,7 @@ impl Session<'_> {
             to: position.offset,
         });
         let count = range.map_or(0, |range| range.to.saturating_sub(range.from) + 1);
-        self.core.counters.gaps_told.add(1);
+        self.core.counters.gaps_reported.add(1);
         self.core.counters.publications_dropped.add(count);
         let gap = PublicationGap {
             topic: catch_up.name.to_string(),

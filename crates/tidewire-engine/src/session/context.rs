@@ -8,7 +8,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::BATCH_MESSAGES_MAX;
 
-/// What an application can do while it is called for a connection.
+/// The calls of an application while it is called for a connection.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub(crate) session: Session<'a>,

@@ -1,7 +1,7 @@
 //! Removal of an ended session from its topics. A session with many topics takes several turns.
 
 use crate::session::Session;
-use crate::state::topics::Leaver;
+use crate::state::topics::EndedSession;
 use crate::topics::member::member_key;
 
 impl Session<'_> {
@@ -12,21 +12,24 @@ impl Session<'_> {
         let Some(topics) = self.state.topics.take() else {
             return;
         };
-        let mut leaver = Leaver {
+        let mut ended = EndedSession {
             holder: self.state.holder(),
             who: self.presence_name(),
             topics,
         };
-        let is_long = leaver.topics.slots.len() > LEFT_AT_ONCE_MAX;
+        let is_long = ended.topics.slots.len() > LEFT_AT_ONCE_MAX;
         if is_long {
-            self.core.leavers.keys.insert(member_key(self.state.key.id));
-            self.core.leavers.queue.push_back(leaver);
+            self.core
+                .ended_sessions
+                .keys
+                .insert(member_key(self.state.key.id));
+            self.core.ended_sessions.queue.push_back(ended);
         } else {
-            while self.core.leave_next(&mut leaver) {}
+            while self.core.leave_next(&mut ended) {}
         }
     }
 }
 
-/// Of so many topics a session is taken out in one step, which is some hundred microseconds of
+/// Of this many topics a session is taken out in one step, which is some hundred microseconds of
 /// work.
 const LEFT_AT_ONCE_MAX: usize = 100;

@@ -89,7 +89,7 @@ impl Session<'_> {
         }
     }
 
-    /// What a message inflates to counts as well, so that compression is no way around the limit.
+    /// The inflated size of a message counts as well, so that compression is no way around the limit.
     pub(crate) fn charge_inflated(&mut self, bytes: usize) {
         self.core.meter.spend(cost::inflated(bytes));
         self.state.bucket.charge(
@@ -142,5 +142,5 @@ impl Session<'_> {
     }
 }
 
-/// So many bytes that a compressed message inflates to count as one message.
+/// This many bytes that a compressed message inflates to count as one message.
 const INFLATED_BYTES_PER_TOKEN: usize = 4096;

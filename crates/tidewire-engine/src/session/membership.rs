@@ -270,7 +270,7 @@ impl Session<'_> {
     }
 }
 
-/// What waits for a subscription that lags, if anything.
+/// The bytes that wait for a subscription that lags, if any.
 fn take_waiting(state: &mut ConnectionState, slot: Slot) -> Option<Lossy> {
     let topics = state.topics.as_mut()?;
     let lossy = topics.lossy.remove(&slot)?;

@@ -14,14 +14,14 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{Action, PublishRequest};
 
-/// What the backend has decided about a publication, and the span of the publication.
+/// The decision of the backend about a publication, and the span of the publication.
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) ruling: Ruling,
     pub(crate) span: Option<Box<OpenSpan>>,
 }
 
-/// What the backend has decided about a publication.
+/// The decision of the backend about a publication.
 #[derive(Debug)]
 pub(crate) enum Ruling {
     /// Publish it, with another payload if there is one.

@@ -4,7 +4,7 @@
 use crate::session::Session;
 use crate::state::jobs::SubscriptionJob;
 use crate::state::operations::Operation;
-use crate::topics::broker::{Answer, Prepare, Refusal};
+use crate::topics::broker::{BrokerAnswer, Prepare, Refusal};
 use crate::topics::error::PublishError;
 use crate::topics::name::Kind;
 use std::sync::Arc;
@@ -88,14 +88,14 @@ impl Session<'_> {
         self.note_preparation(topic, answer);
     }
 
-    fn note_preparation(&mut self, topic: &Arc<str>, answer: Answer<Result<(), Refusal>>) {
+    fn note_preparation(&mut self, topic: &Arc<str>, answer: BrokerAnswer<Result<(), Refusal>>) {
         match answer {
-            Answer::Now(Ok(())) => {}
-            Answer::Now(Err(refusal)) => {
+            BrokerAnswer::Now(Ok(())) => {}
+            BrokerAnswer::Now(Err(refusal)) => {
                 let own = self.state.operations.get_or_insert_default();
                 own.refused.push((Arc::clone(topic), refusal));
             }
-            Answer::Later => {
+            BrokerAnswer::Later => {
                 let own = self.state.operations.get_or_insert_default();
                 own.preparing += 1;
                 let operation = Operation::Preparation(self.state.key.id, Arc::clone(topic));

@@ -96,7 +96,7 @@ impl Session<'_> {
         self.reply(&reply);
     }
 
-    /// Who is on a topic, as far as there is room for it in the answer.
+    /// The users on a topic, as far as there is room for them in the answer.
     fn presence_of(
         &mut self,
         topic: String,
@@ -207,7 +207,7 @@ impl Session<'_> {
     }
 }
 
-/// What one answer about presence has room for.
+/// The room in one answer about presence.
 struct Room {
     members: usize,
     bytes: usize,
@@ -222,11 +222,11 @@ fn event_messages(data: Option<&str>) -> u32 {
 /// Users that one answer names at most, of all its topics together.
 const PRESENT_MEMBERS_MAX: usize = 1_000;
 
-/// What one answer says about users at most, in bytes.
+/// The limit of data about users in one answer, in bytes.
 const PRESENCE_ANSWER_BYTES: usize = 512 * 1024;
 
-/// What a member takes in an answer besides its name and its data, in bytes.
+/// The size of a member in an answer besides its name and its data, in bytes.
 const MEMBER_BYTES: usize = 48;
 
-/// So many bytes of presence data count as one message.
+/// This many bytes of presence data count as one message.
 const BYTES_PER_MESSAGE: usize = 4096;

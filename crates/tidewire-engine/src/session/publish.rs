@@ -5,7 +5,7 @@ use crate::session::Session;
 use crate::session::context::Context;
 use crate::session::permit::{Decided, Ruling};
 use crate::state::operations::{OpenPublication, Operation};
-use crate::topics::broker::{Answer, Done, Outcome};
+use crate::topics::broker::{BrokerAnswer, Done, TicketOutcome};
 use crate::topics::error::PublishError;
 use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
@@ -15,7 +15,7 @@ use tidewire_wire::codes::{ErrorCode, Fault};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{PublishRequest, Refusal, Reply};
 
-/// What became of a `publish_request`.
+/// The outcome of a `publish_request`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handled {
     /// It is done with: published, or refused for good.
@@ -63,11 +63,11 @@ impl Session<'_> {
         }
         let unique = numbered.and_then(|(_, number)| self.unique(number));
         let refusal = match self.publish_for(&request, unique.as_deref()) {
-            Ok((topic, Answer::Now(published))) => {
+            Ok((topic, BrokerAnswer::Now(published))) => {
                 self.answer_publication(&topic, published, correlation_id, span);
                 return Handled::Done;
             }
-            Ok((topic, Answer::Later)) => {
+            Ok((topic, BrokerAnswer::Later)) => {
                 self.await_publication(OpenPublication {
                     topic,
                     correlation_id,
@@ -97,8 +97,12 @@ impl Session<'_> {
         self.core.operations.open(operation);
     }
 
-    /// What the broker has answered about a publication.
-    pub(crate) fn finish_publication(&mut self, publication: OpenPublication, outcome: Outcome) {
+    /// Handles the broker's answer about a publication.
+    pub(crate) fn finish_publication(
+        &mut self,
+        publication: OpenPublication,
+        outcome: TicketOutcome,
+    ) {
         let OpenPublication {
             topic,
             correlation_id,
@@ -192,7 +196,7 @@ impl Session<'_> {
         &mut self,
         request: &PublishRequest<'_>,
         unique: Option<&str>,
-    ) -> Result<(Arc<str>, Answer<Published>), (ErrorCode, String)> {
+    ) -> Result<(Arc<str>, BrokerAnswer<Published>), (ErrorCode, String)> {
         let topic = self.topic_to_publish(&request.topic)?;
         let draft = Draft {
             t: &request.t,
@@ -209,13 +213,13 @@ impl Session<'_> {
             .core
             .publish(self.now(), &topic, &draft, self.state.owner)
             .map_err(|error| (error.code(), error.to_string()))?;
-        if let Answer::Now(published) = answer {
+        if let BrokerAnswer::Now(published) = answer {
             self.count_published(published);
         }
         Ok((topic, answer))
     }
 
-    /// What tells a numbered publication from all others, on every server: so that it is published
+    /// The mark that distinguishes a numbered publication from all others, on every server: so that it is published
     /// once although its connection was lost before the broker has answered.
     fn unique(&mut self, number: u64) -> Option<String> {
         if !self.core.shared.hub.has_cluster() {
@@ -275,8 +279,8 @@ impl Context<'_> {
         let now = self.session.now();
         let core = &mut *self.session.core;
         match core.publish(now, &topic, &publication.draft(), OwnerId::SERVER)? {
-            Answer::Now(published) => Ok(published),
-            Answer::Later => {
+            BrokerAnswer::Now(published) => Ok(published),
+            BrokerAnswer::Later => {
                 core.operations.open(Operation::Unawaited(topic));
                 Ok(Published {
                     position: None,

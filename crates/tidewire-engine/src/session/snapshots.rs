@@ -194,7 +194,7 @@ impl Session<'_> {
     }
 }
 
-/// What else is needed of an envelope that was published.
+/// The other parts of an envelope that was published.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -244,9 +244,9 @@ pub(crate) fn write(
     json
 }
 
-/// What a topic of a request counts for against what clients may have published in a turn, in
+/// The cost of a topic of a request, counted against what clients may have published in a turn, in
 /// bytes.
 const TOPIC_COST_BYTES: usize = 1024;
 
-/// What an envelope usually adds to its payload.
+/// The usual size of an envelope besides its payload.
 const ENVELOPE_BYTES: usize = 96;

@@ -7,8 +7,8 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{Call, PublishRequest};
 
 impl Session<'_> {
-    /// What a message belongs to: its own `traceparent`, or else the handshake of its connection. One that cannot be
-    /// used is ignored.
+    /// The trace context of a message: its own `traceparent`, or else the handshake of its connection. One
+    /// that cannot be used is ignored.
     #[inline]
     pub(crate) fn message_trace(&self, format: Format, bytes: &[u8]) -> Option<TraceContext> {
         self.core.shared.traces.as_ref()?;

@@ -115,7 +115,7 @@ impl Settings {
         })
     }
 
-    /// What is allowed but denied as a whole, and what is allowed in any case.
+    /// The rights that are allowed but denied as a whole, and those that are allowed in any case.
     fn useless_access(&self, warnings: &mut Vec<String>) {
         for what in ["subscribe", "publish", "presence", "queue_group"] {
             let allow = format!("client_{what}_allow");

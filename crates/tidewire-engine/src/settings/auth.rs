@@ -1,4 +1,4 @@
-//! How tokens are checked.
+//! Options of tokens and their keys.
 
 use super::SettingError;
 use super::given::Settings;

@@ -1,4 +1,4 @@
-//! What stands in front of the server: names, and trusted proxies.
+//! Options of host names and trusted proxies.
 
 use super::SettingError;
 use super::given::Settings;

@@ -1,4 +1,4 @@
-//! What is between messages and frames: compression, encryption, signatures.
+//! Options of the layers between messages and frames: compression, encryption, signatures.
 
 use super::SettingError;
 use super::given::Settings;
@@ -71,7 +71,7 @@ pub fn p256_point_of_pem(pem: &[u8]) -> Option<[u8; 65]> {
     der.strip_prefix(P256_SPKI_HEAD)?.try_into().ok()
 }
 
-/// What comes before the point in the DER of a public key on P-256 (RFC 5480, section 2).
+/// The bytes before the point in the DER of a public key on P-256 (RFC 5480, section 2).
 const P256_SPKI_HEAD: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

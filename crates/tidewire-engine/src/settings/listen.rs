@@ -1,4 +1,4 @@
-//! Where the server listens, and for what.
+//! Options of the listeners.
 
 use super::SettingError;
 use super::given::Settings;

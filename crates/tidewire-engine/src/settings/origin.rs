@@ -1,4 +1,4 @@
-//! Where the value of an option came from.
+//! Source of the value of an option.
 
 use super::SettingError;
 use super::spec::Way;

@@ -27,10 +27,10 @@ plain! {
     compression_threshold_bytes: compression.threshold_bytes;
     deflate_window_bits: compression.window_bits;
     auth_failure_after_upgrade: auth_failure_after_upgrade;
-    deduplicate: intake.deduplicate;
-    intake_ids_max: intake.remembered_ids_max;
-    producers_max: intake.producers_max;
-    producer_ttl_ms: intake.producer_ttl_ms;
+    deduplicate: producers.deduplicate;
+    deduplicated_ids_max: producers.remembered_ids_max;
+    producers_max: producers.producers_max;
+    producer_ttl_ms: producers.producer_ttl_ms;
     drain_rate_per_s: drain.rate_per_s;
     reconnect_spread_ms: drain.reconnect_spread_ms;
     connections_max: limits.connections_max;

@@ -7,7 +7,7 @@ pub struct GroupSpec {
     pub name: &'static str,
     /// The heading of the group.
     pub title: &'static str,
-    /// What holds for all of its options; may be empty.
+    /// The text about all of its options; may be empty.
     pub about: &'static str,
 }
 
@@ -22,13 +22,13 @@ pub struct OptionSpec {
     pub kind: Kind,
     /// The unit of an integer, such as `bytes`; empty for other kinds.
     pub unit: &'static str,
-    /// What stands for the value in a help text, such as `BYTES`.
+    /// The placeholder for the value in a help text, such as `BYTES`.
     pub placeholder: &'static str,
     /// The default as the text of a flag, if there is a fixed one.
     pub default: Option<&'static str>,
-    /// What holds if nothing is given; empty if there is a fixed default.
+    /// The default in words; empty if there is a fixed default.
     pub unset: &'static str,
-    /// What the option does. Names of other options stand in backticks, for [`spelled`](super::spelled).
+    /// The effect of the option. Names of other options are in backticks, for [`spelled`](super::spelled).
     pub help: &'static str,
     /// Whether `tidewire serve` has a flag for it.
     pub flag: bool,
@@ -72,7 +72,7 @@ pub enum Kind {
     Rules,
 }
 
-/// What the items of a list are.
+/// The kind of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     /// A path of a URL, or `any`.

@@ -22,7 +22,7 @@ fn each_plain_setting_reaches_its_field() {
     assert_eq!((config.shards, config.drain.rate_per_s), (3, 4));
     assert_eq!(config.limits.idle_timeout_ms, 5);
     assert_eq!(config.topics.limits.lag_bytes_max, 6);
-    assert!(config.intake.deduplicate);
+    assert!(config.producers.deduplicate);
 }
 
 #[test]

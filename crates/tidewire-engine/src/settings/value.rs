@@ -40,7 +40,7 @@ impl Checked {
 pub(super) struct Unusable {
     /// As it was given, if it may be shown.
     pub(super) value: Option<String>,
-    /// What is expected.
+    /// The expected kind of value.
     pub(super) problem: String,
 }
 
@@ -206,7 +206,7 @@ fn check_glob(text: &str) -> Result<(), String> {
     })
 }
 
-/// What would be right in place of this value.
+/// A right value in place of this one.
 fn expected(spec: &OptionSpec, value: &Value) -> String {
     match spec.kind {
         Kind::Integer { smallest, largest } => {

@@ -1,6 +1,6 @@
 //! The backend on a shard: the question that an opening connection waits for, and what was answered since the last turn.
 
-use crate::backend::Outcome;
+use crate::backend::BackendOutcome;
 use crate::backend::events::{Body, ConnectAnswer};
 use crate::config::backend::{BackendAway, BackendEvent};
 use crate::session::application::Application;
@@ -40,7 +40,7 @@ impl<A: Application> EngineShard<A> {
         let mut body = Body::new(BackendEvent::Connect, event_id, key, user);
         body.field("address", &address.map(|address| address.to_string()));
         describe(request, &mut body);
-        let done = move |outcome: Outcome| {
+        let done = move |outcome: BackendOutcome| {
             let answer = outcome.and_then(|body| ConnectAnswer::read(&body).map(Box::new));
             let failure = answer.as_ref().err().cloned();
             inbox.push((id, number, BackendAnswer::Connect(answer)));
@@ -81,7 +81,7 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-/// What the backend's answer means for a newcomer.
+/// The effect of the backend's answer on a new connection.
 pub(crate) enum Admission {
     Admit(Box<ConnectAnswer>),
     /// With this reason.
@@ -108,7 +108,7 @@ impl Admission {
     }
 }
 
-/// What the request says that a backend needs to know who it is.
+/// The facts of the request that a backend needs to identify the client.
 fn describe(request: &Request<'_>, body: &mut Body) {
     let headers = HEADERS
         .iter()

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
 impl<A: Application> EngineShard<A> {
@@ -95,7 +95,7 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io, When};
 use tidewire_wire::session::Reply;
 
-/// What a turn has delivered.
+/// The deliveries of a turn.
 #[derive(Debug, Default)]
 struct Budget {
     /// In units of [work](crate::limits::work).
@@ -266,7 +266,7 @@ impl<A: Application> EngineShard<A> {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
                     return index;
-                } else if self.core.leavers.contain(*id) {
+                } else if self.core.ended_sessions.contain(*id) {
                     continue;
                 }
                 budget.spend(cost::WRITE);
@@ -296,7 +296,7 @@ impl<A: Application> EngineShard<A> {
                 return index;
             }
             budget.spend(each);
-            if self.core.leavers.contain(*id) {
+            if self.core.ended_sessions.contain(*id) {
                 continue;
             }
             let is_for_all = runs.iter().all(|run| run.is_for_all);
@@ -428,7 +428,7 @@ impl<A: Application> EngineShard<A> {
             budget.spend(cost::SEND);
             match next {
                 Next::Gap(gap) => {
-                    session.core.counters.gaps_told.add(1);
+                    session.core.counters.gaps_reported.add(1);
                     session.reply(&Reply::PublicationGap(gap));
                 }
                 Next::Publication(publication) => {
@@ -454,7 +454,7 @@ impl<A: Application> EngineShard<A> {
 }
 
 impl SessionTopics {
-    /// What a lagging subscription gets next.
+    /// The next publication of a lagging subscription.
     fn next_waiting(&mut self, slot: Slot) -> Option<Next> {
         let lossy = self.lossy.get_mut(&slot)?;
         let others = self.lagging_bytes - lossy.bytes();
@@ -520,19 +520,19 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     io.is_blocked(id)
 }
 
-/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too
+/// The bytes that one turn gathers, counted for each receiver. Less makes writes to thousands too
 /// small.
 const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
 
-/// What one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the
+/// The work that one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the
 /// kernel's part can be as much again. The rest waits for the next turn, so that the sockets are
 /// read in between. What was gathered stays together, so that writes to thousands of subscribers
 /// have as much in them as without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
-/// Past so many bytes that wait for a socket it is asked whether it takes them before more are
+/// Past this many bytes that wait for a socket it is asked whether it takes them before more are
 /// added.
 const LAG_BYTES: usize = 64 * 1024;

@@ -34,7 +34,7 @@ use tidewire_wire::handshake::server::{
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
-/// What a request was found to deserve.
+/// The result of the checks of a request.
 enum Decision {
     /// Let in; whether a bad token is still to be told.
     Accept {
@@ -50,7 +50,7 @@ enum Decision {
     },
 }
 
-/// Who asks to be let in.
+/// A client that asks to be accepted.
 struct Newcomer {
     key: ConnectionKey,
     address: Option<SocketAddr>,
@@ -59,7 +59,7 @@ struct Newcomer {
     unix_ms: u64,
 }
 
-/// Who is let in.
+/// An accepted client.
 struct Guest {
     /// The `sub` of the token.
     user: Option<String>,
@@ -68,7 +68,7 @@ struct Guest {
     expires_at_s: Option<u64>,
     /// The backend has decided the access; a new token changes nothing of it.
     access_is_set: bool,
-    /// What the backend subscribes it to.
+    /// The topics that the backend subscribes it to.
     subscriptions: Vec<String>,
 }
 
@@ -278,7 +278,7 @@ impl Core {
         }
     }
 
-    /// What a request deserves; `answer` is the backend's, once it was asked.
+    /// The result for a request; `answer` is the backend's, once it was asked.
     fn decide(
         &self,
         request: &Request<'_>,

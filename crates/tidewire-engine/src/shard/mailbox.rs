@@ -9,7 +9,7 @@ use tidewire_net::ConnectionId;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Action;
 
-/// What other threads ask of a shard.
+/// A request of other threads to a shard.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Send(ConnectionId, Outgoing),

@@ -65,7 +65,7 @@ pub(crate) struct EngineShard<A> {
     sweep_ms: u64,
     /// The time of the last turn.
     turned: Option<Instant>,
-    /// Who is still to leave, while the server drains.
+    /// The sessions still to be closed, while the server drains.
     pub(crate) drain: Option<DrainProgress>,
     /// The application has panicked in a call for no connection in particular.
     pub(crate) has_failed: bool,
@@ -523,7 +523,8 @@ impl<A: Application> Handler for EngineShard<A> {
         let has_answers =
             self.core.operations.inbox.is_filled() || self.core.questions.inbox.is_filled();
         let has_more = self.has_deliveries() || self.has_work || has_answers || self.is_stopping;
-        if has_more || !self.core.topics.drained.is_empty() || !self.core.leavers.is_empty() {
+        if has_more || !self.core.topics.drained.is_empty() || !self.core.ended_sessions.is_empty()
+        {
             return self.turned;
         }
         // Another shard's backlog does not wake this one.
@@ -552,5 +553,5 @@ pub(crate) fn micros_of(io: &Io) -> u32 {
 /// the next second of an owner has begun.
 const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
-/// How often the first shard lets go of what is too old, in milliseconds.
+/// The interval in which the first shard removes expired entries, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;

@@ -3,7 +3,7 @@
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::operations::Operation;
-use crate::topics::broker::Outcome;
+use crate::topics::broker::TicketOutcome;
 use tidewire_net::{ConnectionId, Io};
 
 impl<A: Application> EngineShard<A> {
@@ -32,7 +32,12 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    fn note_prepared(&mut self, id: ConnectionId, topic: std::sync::Arc<str>, outcome: Outcome) {
+    fn note_prepared(
+        &mut self,
+        id: ConnectionId,
+        topic: std::sync::Arc<str>,
+        outcome: TicketOutcome,
+    ) {
         let connection = self.connection(id);
         let operations = connection.and_then(|found| found.state.operations.as_deref_mut());
         let Some(operations) = operations else { return };

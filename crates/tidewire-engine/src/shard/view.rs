@@ -17,7 +17,7 @@ use tidewire_wire::uuid::Uuid;
 /// A question to a shard, answered between two of its turns.
 pub(crate) struct Question(Box<dyn FnOnce(&mut View<'_>) + Send>);
 
-/// What a shard shows.
+/// The view of a shard.
 pub(crate) struct View<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) connections: &'a [Option<Connection>],
@@ -40,7 +40,7 @@ impl fmt::Debug for Question {
     }
 }
 
-/// What a shard found in some of its connections or topics.
+/// The results of a shard for some of its connections or topics.
 pub(crate) struct Slice<T> {
     pub(crate) found: Vec<T>,
     /// Where to look next, if that was not all.

@@ -9,13 +9,13 @@ use tidewire_net::ConnectionId;
 /// The questions of all connections of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    /// What the backend has answered: at most one answer for each event in flight.
+    /// The answers of the backend: at most one answer for each event in flight.
     pub(crate) inbox: Arc<Inbox<(ConnectionId, u64, BackendAnswer)>>,
     /// Of the last question.
     number: u64,
 }
 
-/// What the backend has answered, or why not.
+/// The answer of the backend, or the reason why there is none.
 #[derive(Debug)]
 pub(crate) enum BackendAnswer {
     Connect(Result<Box<ConnectAnswer>, Failure>),

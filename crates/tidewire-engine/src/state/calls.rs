@@ -12,10 +12,10 @@ use tidewire_net::{ConnectionId, Waker};
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{CallError, CallResult};
 
-/// What a shard knows of all its open calls.
+/// The open calls of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShardCalls {
-    /// What responders on any thread have answered: at most one answer for each responder there has
+    /// The answers of responders on any thread: at most one answer for each responder there has
     /// been, and those are bounded by the calls that a connection may have open.
     pub(crate) inbox: Arc<Inbox<CallAnswer>>,
     /// Of the last call, in either direction.
@@ -64,7 +64,7 @@ pub(crate) struct CallAnswer {
     pub(crate) connection: ConnectionId,
     pub(crate) correlation_id: Arc<str>,
     pub(crate) number: u64,
-    /// `None` if the application let go of the call.
+    /// `None` if the application dropped the call.
     pub(crate) result: Option<CallResult>,
 }
 
@@ -102,7 +102,7 @@ impl ShardCalls {
 #[derive(Debug, Clone)]
 pub struct Responder(pub(crate) Arc<PendingAnswer>);
 
-/// What a [`Responder`] has to do.
+/// The duty of a [`Responder`].
 #[derive(Debug)]
 pub(crate) struct PendingAnswer {
     pub(crate) inbox: Arc<Inbox<CallAnswer>>,

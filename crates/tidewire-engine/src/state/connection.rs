@@ -42,15 +42,15 @@ pub(crate) struct ConnectionState {
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
     pub(crate) refusals: Refusals,
-    /// Who its work and its memory are charged to.
+    /// The owner that its work and its memory are charged to.
     pub(crate) owner: OwnerId,
-    /// What its messages have asked for and is not done.
+    /// The jobs that its messages have requested and that are not done.
     pub(crate) jobs: Jobs,
     /// The `sub` claim of its token.
     pub(crate) user: Option<Arc<str>>,
     /// When it ends with its token, if it does.
     pub(crate) expiry: Option<Box<Expiry>>,
-    /// Whom a trusted proxy forwards, if one does.
+    /// The client that a trusted proxy forwards, if there is one.
     pub(crate) forwarded: Option<Box<SocketAddr>>,
     /// It comes from a trusted proxy, whose header may come before everything else.
     pub(crate) awaits_proxy_header: bool,
@@ -64,19 +64,19 @@ pub(crate) struct ConnectionState {
     pub(crate) topics: Option<Box<SessionTopics>>,
     /// Its open calls, once it has had some.
     pub(crate) calls: Option<Box<SessionCalls>>,
-    /// What the broker was asked for it and has not answered, once there was something.
+    /// The open questions to the broker, once there was one.
     pub(crate) operations: Option<Box<SessionOperations>>,
-    /// What the backend was asked for it, until the answer is used.
+    /// The question to the backend, until the answer is used.
     pub(crate) question: Option<Box<Question>>,
-    /// What its spans belong to, if it is traced.
+    /// The trace that its spans belong to, if it is traced.
     pub(crate) trace: Option<Box<ConnectionTrace>>,
-    /// What tells its repeated messages from new ones, if they have to be.
+    /// The state that distinguishes its repeated messages from new ones, if that is needed.
     pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.
     pub(crate) error_budget: Option<Box<ErrorBudget>>,
-    /// What is between its messages and its frames, if anything.
+    /// The layers between its messages and its frames, if any.
     pub(crate) layers: Option<Box<Layers>>,
-    /// Who the application hears of when the session is encrypted, if it has to be.
+    /// The peer that the application is notified of when the session is encrypted, if it must be.
     pub(crate) unannounced: Option<Box<Unannounced>>,
     /// Set while a message is handled, if the session is to end after it.
     pub(crate) close: Option<(CloseCode, &'static str)>,
@@ -117,7 +117,7 @@ pub(crate) struct Pauses {
     pub(crate) backlog: bool,
     /// The broker has to answer first.
     pub(crate) broker: bool,
-    /// What waited to be sent when that was last looked at, in bytes.
+    /// The bytes that waited to be sent at the last look.
     pub(crate) outbox_bytes_seen: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::state::layers::SharedDeflate;
 use crate::state::operations::Operations;
 use crate::state::rates::TopicRates;
 use crate::state::shared::Shared;
-use crate::state::topics::{Departure, Leavers};
+use crate::state::topics::{Departure, EndedSessions};
 use crate::topics::local::LocalTopics;
 use crate::topics::users::Users;
 use rand::Rng;
@@ -48,10 +48,10 @@ pub(crate) struct Core {
     /// Sessions that have ended, whose leaves are to be told.
     pub(crate) departures: VecDeque<Departure>,
     /// Sessions that have ended and are still in some of their topics.
-    pub(crate) leavers: Leavers,
+    pub(crate) ended_sessions: EndedSessions,
     /// The work of the turn.
     pub(crate) meter: Meter,
-    /// What the clients have published in this turn, counted for each receiver here, in bytes.
+    /// The bytes that the clients have published in this turn, counted for each receiver here.
     pub(crate) fanout_bytes: usize,
     /// A publication made in this call has left more to be delivered than there should be.
     pub(crate) backlog_is_full: bool,
@@ -80,14 +80,14 @@ impl Core {
             marks: TopicRates::default(),
             work_waits: false,
             departures: VecDeque::new(),
-            leavers: Leavers::default(),
+            ended_sessions: EndedSessions::default(),
             meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
             fanout_bytes: 0,
             backlog_is_full: false,
         }
     }
 
-    /// Counts a message with a payload of so many bytes that has been written.
+    /// Counts a message with a payload of N bytes that has been written.
     #[inline]
     pub(crate) fn count_sent(&self, payload_bytes: usize) {
         self.counters.messages_sent.add(1);

@@ -10,7 +10,7 @@ pub(crate) struct DeliveryTimes {
     publications: usize,
 }
 
-/// What a shard took in one turn.
+/// The delivery times of a shard in one turn.
 #[derive(Debug)]
 struct TakenPublications {
     /// When the oldest was published.

@@ -34,7 +34,7 @@ pub(crate) enum Job {
     Batch(BatchJob),
     /// A `subscription_update`.
     Subscription(Box<SubscriptionJob>),
-    /// What a new subscriber of a topic has missed.
+    /// The missed publications of a new subscriber of a topic.
     CatchUp(Box<CatchUp>),
     /// A `history_request`.
     History(Box<HistoryJob>),
@@ -207,7 +207,7 @@ pub(crate) struct SubscriptionAnswer {
     pub(crate) failed_topics: Vec<String>,
     pub(crate) failures: Vec<TopicFailure>,
     pub(crate) recovery: Vec<TopicRecovery>,
-    /// What comes after the answer, topic by topic.
+    /// The steps after the answer, topic by topic.
     pub(crate) catch_ups: Vec<CatchUp>,
     /// Where the session is present from now on.
     pub(crate) entered: Vec<Arc<str>>,

@@ -37,7 +37,7 @@ pub(crate) struct SharedDeflate {
 }
 
 impl Layers {
-    /// What was agreed in the opening handshake; `None` if nothing was.
+    /// The parameters of the opening handshake; `None` if nothing was agreed.
     pub(crate) fn new(deflate: Option<Accepted>, takes_zlib: bool) -> Option<Box<Self>> {
         (deflate.is_some() || takes_zlib).then(|| {
             Box::new(Self {
@@ -146,7 +146,7 @@ pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
 #[derive(Debug)]
 pub(crate) struct EncryptionLayer {
     pub(crate) cipher: SessionCipher,
-    /// What the first hello settled, for those that follow.
+    /// The result of the first hello, for those that follow.
     pub(crate) hello: HelloEncryption,
 }
 

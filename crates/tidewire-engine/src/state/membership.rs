@@ -3,7 +3,7 @@
 use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::state::core::Core;
-use crate::state::topics::{Holder, Leaver, SessionTopics, subscription_bytes};
+use crate::state::topics::{EndedSession, Holder, SessionTopics, subscription_bytes};
 use crate::topics::broker::Moment;
 use crate::topics::local::Slot;
 use crate::topics::member::member_key;
@@ -16,15 +16,15 @@ impl Core {
     /// A new connection has been accepted. One that leaves under the same key, which is rare, does
     /// so at once.
     pub(crate) fn make_way(&mut self, id: ConnectionId) {
-        if self.leavers.is_empty() || !self.leavers.contain(id) {
+        if self.ended_sessions.is_empty() || !self.ended_sessions.contain(id) {
             return;
         }
         let key = member_key(id);
-        let mut queue = self.leavers.queue.iter();
-        let place = queue.position(|leaver| member_key(leaver.holder.key.id) == key);
-        if let Some(mut leaver) = place.and_then(|place| self.leavers.queue.remove(place)) {
-            while self.leave_next(&mut leaver) {}
-            self.leavers.forget(&leaver);
+        let mut queue = self.ended_sessions.queue.iter();
+        let place = queue.position(|ended| member_key(ended.holder.key.id) == key);
+        if let Some(mut ended) = place.and_then(|place| self.ended_sessions.queue.remove(place)) {
+            while self.leave_next(&mut ended) {}
+            self.ended_sessions.forget(&ended);
         }
     }
 
@@ -32,25 +32,25 @@ impl Core {
     pub(crate) fn let_leave(&mut self) {
         self.meter.start();
         while !self.meter.is_spent()
-            && let Some(mut leaver) = self.leavers.queue.pop_front()
+            && let Some(mut ended) = self.ended_sessions.queue.pop_front()
         {
-            if self.leave_next(&mut leaver) {
+            if self.leave_next(&mut ended) {
                 self.meter.spend(cost::UNSUBSCRIBE);
-                self.leavers.queue.push_front(leaver);
+                self.ended_sessions.queue.push_front(ended);
             } else {
-                self.leavers.forget(&leaver);
+                self.ended_sessions.forget(&ended);
             }
         }
         self.meter.settle(OwnerId::SERVER);
     }
 
     /// Takes a session out of one topic; whether it was in any.
-    pub(crate) fn leave_next(&mut self, leaver: &mut Leaver) -> bool {
-        let Some(slot) = leaver.topics.slots.last().copied() else {
+    pub(crate) fn leave_next(&mut self, ended: &mut EndedSession) -> bool {
+        let Some(slot) = ended.topics.slots.last().copied() else {
             return false;
         };
-        if let Some(topic) = self.leave_slot(leaver.holder, &mut leaver.topics, slot) {
-            self.depart(leaver.holder.key, Arc::clone(&leaver.who), topic);
+        if let Some(topic) = self.leave_slot(ended.holder, &mut ended.topics, slot) {
+            self.depart(ended.holder.key, Arc::clone(&ended.who), topic);
         }
         true
     }

@@ -1,7 +1,7 @@
 //! Open operations of a shard: what its broker has been asked and answers later.
 
 use crate::model::inbox::Inbox;
-use crate::topics::broker::{Outcome, Refusal, Ticket};
+use crate::topics::broker::{Refusal, Ticket, TicketOutcome};
 use crate::topics::producer::ProducerHandle;
 use crate::trace::OpenSpan;
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use tidewire_net::ConnectionId;
 /// The open operations of all connections of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    /// What the broker has answered. It holds at most one answer for each open operation.
-    pub(crate) inbox: Arc<Inbox<(u64, Outcome)>>,
+    /// The answers of the broker. It holds at most one answer for each open operation.
+    pub(crate) inbox: Arc<Inbox<(u64, TicketOutcome)>>,
     open: HashMap<u64, Operation>,
     /// Of the last operation.
     number: u64,

@@ -1,12 +1,12 @@
 //! Producers of all connections, and what one connection has of them.
 
-use crate::config::Intake;
+use crate::config::ProducerConfig;
 use crate::limits::owner::OwnerId;
 use crate::topics::producer::{ProducerHandle, ProducerVerdict, Producers};
 use crate::topics::remembered::{IdKeys, Remembered};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What all shards know of messages that were taken.
+/// The accepted messages of producers, as all shards know them.
 #[derive(Debug)]
 pub(crate) struct SharedProducers {
     producers: Mutex<Producers>,
@@ -20,7 +20,7 @@ pub(crate) struct SeenIds {
     ids: Mutex<Remembered<()>>,
 }
 
-/// What a connection has of it, if its messages have to be looked at.
+/// The part of a connection, if its messages have to be checked.
 #[derive(Debug, Default)]
 pub(crate) struct SessionProducer {
     pub(crate) producer: Option<OpenProducer>,
@@ -36,13 +36,13 @@ pub(crate) struct OpenProducer {
     pub(crate) handle: ProducerHandle,
     /// Something was taken, or was taken before, since it was acknowledged last.
     pub(crate) owes_ack: bool,
-    /// What is to be told of gaps: the number that is missing, and how many messages were refused
+    /// The gap to be reported: the number that is missing, and how many messages were refused
     /// for it.
     pub(crate) gap: Option<(u64, u64)>,
 }
 
 impl SharedProducers {
-    pub(crate) fn new(config: &Intake) -> Self {
+    pub(crate) fn new(config: &ProducerConfig) -> Self {
         let ids_max = config.remembered_ids_max;
         Self {
             producers: Mutex::new(Producers::new(config.producers_max, config.producer_ttl_ms)),
@@ -53,7 +53,7 @@ impl SharedProducers {
         }
     }
 
-    /// What a new connection starts with.
+    /// The state of a new connection.
     pub(crate) fn new_session(&self) -> Option<Box<SessionProducer>> {
         self.seen.is_some().then(Box::default)
     }

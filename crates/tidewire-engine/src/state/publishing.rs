@@ -5,7 +5,7 @@ use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
 use crate::model::ConnectionKey;
 use crate::state::core::Core;
 use crate::state::topics::Departure;
-use crate::topics::broker::Answer;
+use crate::topics::broker::BrokerAnswer;
 use crate::topics::error::PublishError;
 use crate::topics::local::Item;
 use crate::topics::outlet::Origin;
@@ -52,7 +52,7 @@ impl Core {
         topic: &Arc<str>,
         draft: &Draft<'_>,
         owner: OwnerId,
-    ) -> Result<Answer<Published>, PublishError> {
+    ) -> Result<BrokerAnswer<Published>, PublishError> {
         let moment = self.moment(now, owner);
         let origin = Origin::Shard(self.index);
         let hub = &self.shared.hub;
@@ -60,9 +60,9 @@ impl Core {
         let published = hub.publish(topic, draft, origin, moment, &mut || operations.ticket())?;
         self.backlog_is_full |= hub.is_busy(origin);
         match published {
-            Answer::Now(_) => self.charge_fanout(topic, draft.payload.len()),
+            BrokerAnswer::Now(_) => self.charge_fanout(topic, draft.payload.len()),
             // The subscribers get it when the broker has taken it.
-            Answer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
+            BrokerAnswer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
         }
         Ok(published)
     }
@@ -155,5 +155,5 @@ impl Core {
     }
 }
 
-/// What a message costs besides its payload.
+/// The cost of a message besides its payload.
 const MESSAGE_BYTES: usize = 96;

@@ -2,7 +2,7 @@
 
 use crate::topics::local::Slot;
 
-/// What was counted when somebody looked last. Takes memory once somebody has looked.
+/// The counts at the last request for rates. They take memory from the first request on.
 #[derive(Debug, Default)]
 pub(crate) struct TopicRates(Vec<TopicRate>);
 

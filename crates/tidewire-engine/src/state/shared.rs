@@ -26,7 +26,7 @@ use std::time::Instant;
 use tidewire_wire::secure::IdentityKey;
 use tidewire_wire::session::{Features, ServerProfile};
 
-/// What all shards of a server share.
+/// The state that all shards of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Live<Config>,
@@ -41,11 +41,11 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Arc<Backend>>,
     /// Where spans go, if there are any.
     pub(crate) traces: Option<Arc<dyn TraceSink>>,
-    /// What clients may whose tokens do not say otherwise.
+    /// The rights of clients whose tokens do not set their own.
     pub(crate) access: Live<Arc<AccessRules>>,
     pub(crate) rate_limit: Live<RateLimit>,
     pub(crate) owners: Owners,
-    /// What is kept for whom.
+    /// The charges of the owners.
     pub(crate) accounts: Accounts,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
@@ -53,13 +53,13 @@ pub(crate) struct Shared {
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
     pub(crate) origin_reports: OriginReports,
-    /// What a connection may do wrong, if that is limited.
+    /// The error budget of a connection, if there is one.
     pub(crate) error_limit: Live<Option<ErrorLimit>>,
-    /// What reads the configuration again, if the program has set it.
+    /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
     pub(crate) draining: AtomicBool,
-    /// Whether newcomers are let in.
+    /// Whether new connections are accepted.
     pub(crate) admitting: AtomicBool,
     /// The time in which the sessions are sent away, in milliseconds.
     pub(crate) drain_span_ms: AtomicU64,
@@ -70,14 +70,14 @@ pub(crate) struct Shared {
     pub(crate) started_unix_ms: u64,
 }
 
-/// What the configuration's keys make.
+/// The keys made from the configuration.
 pub(crate) struct Keys {
     pub(crate) verifier: Option<Verifier>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
 }
 
-/// What a server tells clients about itself.
+/// The description of a server for clients.
 pub(crate) fn profile_of(config: &Config) -> ServerProfile {
     let limits = &config.limits;
     ServerProfile {
@@ -129,7 +129,7 @@ impl Shared {
             ),
             sessions: AtomicUsize::new(0),
             counters,
-            producers: SharedProducers::new(&config.intake),
+            producers: SharedProducers::new(&config.producers),
             hosts: HostGuard::new(config.hosts.clone()),
             origin_reports: OriginReports::default(),
             error_limit: Live::new(ErrorLimit::new(limits.errors_max, limits.errors_window_ms)),

@@ -7,7 +7,7 @@ use tidewire_wire::secure::{
     NonceWindow, SignatureError, SignedMessage, SigningKeyError, VerifyingKey,
 };
 
-/// What checks signatures, one for all shards: a message replayed on another connection is a replay
+/// The checker of signatures, one for all shards: a message replayed on another connection is a replay
 /// too.
 #[derive(Debug)]
 pub(crate) struct Signatures {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidewire_net::ConnectionId;
 use tidewire_wire::session::Overload;
 
-/// What a session has of topics.
+/// The topics of a session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionTopics {
     /// The shard's slots of those it is in, in no order.
@@ -23,13 +23,13 @@ pub(crate) struct SessionTopics {
     pub(crate) lossy: HashMap<Slot, Lossy>,
     /// Those of them for which something waits, in the order in which it leaves.
     pub(crate) lagging: VecDeque<Slot>,
-    /// What waits for them, in bytes.
+    /// The bytes that wait for them.
     pub(crate) lagging_bytes: usize,
-    /// What its subscriptions and groups are charged, in bytes.
+    /// The charge for its subscriptions and groups, in bytes.
     pub(crate) charged_bytes: usize,
-    /// What it says about itself, by topic, in bytes.
+    /// The presence data of the session, by topic, in bytes.
     pub(crate) presence_bytes: HashMap<Slot, usize>,
-    /// What it has got of the publications that come by several subscriptions.
+    /// The publications that it has received of those that several of its subscriptions match.
     pub(crate) received: Received,
     /// How many of its subscriptions are patterns.
     pub(crate) patterns: usize,
@@ -129,16 +129,16 @@ pub(crate) fn subscription_bytes(name: &str, filter: Option<&Filter>) -> usize {
     SUBSCRIPTION_BYTES + text + filter.map_or(0, Filter::bytes)
 }
 
-/// What a subscription takes besides its name.
+/// The size of a subscription besides its name.
 const SUBSCRIPTION_BYTES: usize = 400;
 
-/// What a pattern takes besides, in two trees.
+/// The further size of a pattern, in two trees.
 const PATTERN_BYTES: usize = 600;
 
 /// Places of subscriptions that have ended in the list of those that lag, at most.
 const LAGGING_SLACK: usize = 64;
 
-/// Whose topics these are.
+/// The holder of these topics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
     pub(crate) key: ConnectionKey,
@@ -148,26 +148,26 @@ pub(crate) struct Holder {
 /// The sessions of a shard that have ended and are still in some of their topics. Nothing is
 /// delivered to them.
 #[derive(Debug, Default)]
-pub(crate) struct Leavers {
-    pub(crate) queue: VecDeque<Leaver>,
+pub(crate) struct EndedSessions {
+    pub(crate) queue: VecDeque<EndedSession>,
     /// By what names them in the tables of topics.
     pub(crate) keys: HashSet<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Leaver {
+pub(crate) struct EndedSession {
     pub(crate) holder: Holder,
     pub(crate) who: Arc<str>,
     pub(crate) topics: Box<SessionTopics>,
 }
 
-impl Leavers {
+impl EndedSessions {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub(crate) fn forget(&mut self, leaver: &Leaver) {
-        self.keys.remove(&member_key(leaver.holder.key.id));
+    pub(crate) fn forget(&mut self, ended: &EndedSession) {
+        self.keys.remove(&member_key(ended.holder.key.id));
     }
 
     pub(crate) fn contain(&self, id: ConnectionId) -> bool {

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What is allowed and what is denied, as globs: topic names and patterns (`orders.*`, `orders.>`,
+/// Allowed and denied names as globs: topic names and patterns (`orders.*`, `orders.>`,
 /// `>` for everything). `{sub}` in a glob stands for the user's name. What no glob allows is
 /// denied, and what a glob denies stays denied, whatever else allows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// What may be done. Default: nothing.
+    /// The allowed names. Default: none.
     pub allow: Vec<String>,
-    /// What may not be done, though it be allowed. Default: nothing.
+    /// The denied names, even if they are allowed. Default: none.
     pub deny: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum InvalidRules {
     Glob {
         /// Which one, such as `subscribe.allow[3]`.
         place: String,
-        /// What is wrong with it.
+        /// The fault of the glob.
         problem: InvalidTopic,
     },
     /// A glob has a brace that is not part of `{sub}`.
@@ -205,7 +205,7 @@ impl Access {
         self.0.subscribe.denies(topic_or_pattern)
     }
 
-    /// What a check takes, in units of [work](crate::limits::work).
+    /// The cost of a check, in units of [work](crate::limits::work).
     pub(crate) fn cost(&self) -> u64 {
         let rules = &self.0;
         let globs = rules.subscribe.allow.len() + rules.subscribe.deny.len();

@@ -5,7 +5,7 @@
 //! of a publication in its topic, what was published before, and who is there. What the broker
 //! accepts it hands to the server's [`Sink`], in the order of positions.
 //!
-//! No call blocks. A broker that has to ask another process says [`Answer::Later`], and settles the
+//! No call blocks. A broker that has to ask another process says [`BrokerAnswer::Later`], and settles the
 //! caller's [`Ticket`] when it knows. Reading takes two steps, so that a new subscriber misses
 //! nothing: [`Broker::prepare`] makes a topic ready, perhaps later; what is ready then answers at
 //! once, under the topic's lock.
@@ -17,7 +17,7 @@ pub(crate) mod late;
 pub(crate) mod memory;
 mod ticket;
 
-pub(crate) use self::ticket::{Answer, Done, Outcome, Refusal, Ticket, Tickets};
+pub(crate) use self::ticket::{BrokerAnswer, Done, Refusal, Ticket, TicketOutcome, Tickets};
 
 use super::access::AccessRules;
 use super::config::TopicRule;
@@ -45,7 +45,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         order: &Order<'_>,
         tickets: Tickets<'_>,
         sink: &dyn Sink,
-    ) -> Answer<Result<Published, Refusal>>;
+    ) -> BrokerAnswer<Result<Published, Refusal>>;
 
     /// Makes a topic ready for [`recover`](Self::recover) and [`page`](Self::page). It stays ready
     /// as long as there is interest in it, and for some seconds in any case.
@@ -55,9 +55,9 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         rule: &TopicRule,
         wanted: Prepare,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>>;
+    ) -> BrokerAnswer<Result<(), Refusal>>;
 
-    /// What was published after a position; without it, where the topic stands. Calls `locked` at a
+    /// The publications after a position; without it, the head of the topic. Calls `locked` at a
     /// moment when all of that, and nothing else, has been handed to the sink. `None` if the topic
     /// is not ready.
     fn recover(
@@ -80,7 +80,8 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     ) -> Option<Page<Arc<Publication>>>;
 
     /// Forgets what is kept of a topic; its epoch changes. Whether there was anything.
-    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>) -> Answer<Result<bool, Refusal>>;
+    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>)
+    -> BrokerAnswer<Result<bool, Refusal>>;
 
     /// This server has its first subscriber of a topic. Called under the topic's lock.
     fn add_interest(&self, topic: &Arc<str>, rule: &TopicRule);
@@ -88,7 +89,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// This server has lost its last subscriber of a topic. Called under the topic's lock.
     fn remove_interest(&self, topic: &str);
 
-    /// Lets go of what is too old, some topics at a time.
+    /// Removes what is too old, some topics at a time.
     fn sweep(&self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits);
 
     /// A connection of a user came to a topic, or says something else about itself.
@@ -103,7 +104,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// A connection of a user left a topic; what the user said about itself.
     fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange;
 
-    /// Who is there: users, connections, and up to `limit` of them.
+    /// The presence on a topic: users, connections, and up to `limit` of them.
     fn present(&self, topic: &str, limit: usize) -> PresenceView;
 
     /// This server has its first subscriber of a pattern. Called under the lock of patterns.
@@ -122,9 +123,9 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         topic: &Arc<str>,
         group: &Arc<str>,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         let (_, _, _) = (topic, group, tickets);
-        Answer::Now(Ok(()))
+        BrokerAnswer::Now(Ok(()))
     }
 
     /// Whether a queue group that was prepared may have members: the topic has few enough groups.
@@ -166,9 +167,9 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     }
 
     /// Tells the other servers what to do. It survives an outage of the broker.
-    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> Answer<Result<(), Refusal>> {
+    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> BrokerAnswer<Result<(), Refusal>> {
         let (_, _) = (control, tickets);
-        Answer::Now(Ok(()))
+        BrokerAnswer::Now(Ok(()))
     }
 
     /// Whether it has more to do than it should: publishers wait.
@@ -182,11 +183,11 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// The server stops: whoever waits for an answer is told that none comes.
     fn stop(&self) {}
 
-    /// What it holds now.
+    /// Its present usage.
     fn usage(&self) -> BrokerUsage;
 }
 
-/// Who gets something on the other servers.
+/// The receivers on the other servers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Audience<'a> {
     User(&'a Arc<str>),
@@ -194,7 +195,7 @@ pub(crate) enum Audience<'a> {
     Connection(ConnectionKey),
 }
 
-/// What they get.
+/// The content for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sending<'a> {
     /// A publication of no topic, and the time in milliseconds since 1970.
@@ -205,7 +206,7 @@ pub(crate) enum Sending<'a> {
     Event(&'a [u8]),
 }
 
-/// What all servers are to do with the sessions of a user, or the server of a connection with it.
+/// A command to all servers for the sessions of a user, or to the server of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub(crate) enum Control {
@@ -265,7 +266,7 @@ impl Order<'_> {
         })
     }
 
-    /// What it takes in a history, in bytes.
+    /// Its size in a history, in bytes.
     pub(crate) fn kept_bytes(&self) -> usize {
         let draft = self.draft;
         let texts = [Some(draft.t), draft.id, draft.key, Some(&**self.topic)];
@@ -279,7 +280,7 @@ impl Order<'_> {
 pub(crate) struct Prepare {
     /// A recovery from here.
     pub(crate) since: Option<Position>,
-    /// So many of the newest publications; all that are kept with [`u64::MAX`].
+    /// This many of the newest publications; all that are kept with [`u64::MAX`].
     pub(crate) newest: u64,
 }
 
@@ -289,17 +290,17 @@ pub(crate) struct Moment {
     /// Milliseconds since 1970.
     pub(crate) now_ms: u64,
     pub(crate) random_epoch: u32,
-    /// Whose share of the memory a new topic takes.
+    /// The owner whose share of the memory a new topic uses.
     pub(crate) owner: OwnerId,
 }
 
-/// What a subscriber wants of the past.
+/// The past that a subscriber asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Missed {
     pub(crate) since: Option<Position>,
     /// The newest publication, where not everything can be given.
     pub(crate) or_newest: bool,
-    /// At most so many publications, the oldest of them.
+    /// At most N publications, the oldest of them.
     pub(crate) limit: usize,
 }
 
@@ -311,7 +312,7 @@ pub(crate) struct PageQuery {
     pub(crate) newest_first: bool,
 }
 
-/// Who is on a topic.
+/// The presence on a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PresenceView {
     pub(crate) users: usize,
@@ -319,7 +320,7 @@ pub(crate) struct PresenceView {
     pub(crate) members: Vec<MemberView>,
 }
 
-/// What a broker holds.
+/// The usage of a broker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BrokerUsage {
     pub(crate) history_bytes: usize,
@@ -337,11 +338,11 @@ pub struct BrokerHealth {
     pub version: Option<String>,
     /// Why it does not answer: what is wrong, and what to do.
     pub reason: Option<String>,
-    /// What an operator should change although it works.
+    /// The advice to an operator although the broker works.
     pub warning: Option<String>,
     /// The servers that share it, this one among them, as of some seconds ago.
     pub nodes: Vec<ClusterNode>,
-    /// What was counted since the start of the server, by name.
+    /// The counts since the start of the server, by name.
     #[serde(serialize_with = "as_map")]
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -388,7 +389,7 @@ impl Default for BrokerHealth {
 }
 
 impl BrokerUsage {
-    /// What two brokers hold together.
+    /// The usage of two brokers together.
     pub(crate) fn sum(self, other: &Self) -> Self {
         Self {
             history_bytes: self.history_bytes + other.history_bytes,
@@ -399,5 +400,5 @@ impl BrokerUsage {
     }
 }
 
-/// What a publication in a history takes besides its payload, in bytes.
+/// The size of a publication in a history besides its payload, in bytes.
 const KEPT_BYTES: usize = 288;

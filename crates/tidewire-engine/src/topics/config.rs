@@ -10,7 +10,7 @@ use tidewire_wire::session::Overload;
 /// Topics: who may have them, and what is kept of each.
 #[derive(Debug, Clone)]
 pub struct Topics {
-    /// What clients may do. Default: nothing. An application may do everything.
+    /// The rights of clients. Default: none. An application may do everything.
     pub access: AccessRules,
     /// The claim of a token that holds its user's own rules, in place of `access`; `None` to look
     /// at no claim. Default `topics`.
@@ -35,18 +35,18 @@ pub struct TopicRule {
     pub last_value: bool,
     /// Subscribers are told who else is there. Default `false`.
     pub presence: bool,
-    /// What happens to a subscription that lags and says nothing about it. Default: its connection
+    /// The overload policy of a subscription that names none. Default: its connection
     /// ends.
     pub overload: Overload,
     /// The priority of its publications; those of a topic with history all have this one, so that
     /// they arrive in their order. Default normal.
     pub priority: Priority,
-    /// Who shares its topics. Without a broker every topic is this server's own. Default: all
+    /// The servers that share its topics. Without a broker every topic is this server's own. Default: all
     /// servers of the cluster.
     pub scope: Scope,
 }
 
-/// Who shares a topic.
+/// The servers that share a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// All servers that have the same broker.
@@ -61,7 +61,7 @@ pub enum Scope {
 pub struct TopicLimits {
     /// Topics and patterns that one connection may have. Default 10,000.
     pub subscriptions_per_connection_max: usize,
-    /// What the subscriptions of one connection may take, in bytes as estimated: names, patterns,
+    /// The memory of the subscriptions of one connection, in bytes as estimated: names, patterns,
     /// filters, queue groups and what it says about itself. Default 16 MiB.
     pub subscription_bytes_per_connection_max: usize,
     /// The same for all connections of one user or, without authentication, of one address. Default
@@ -85,12 +85,12 @@ pub struct TopicLimits {
     pub history_bytes_max: usize,
     /// Topics whose position is remembered. Default 1,000,000.
     pub history_topics_max: usize,
-    /// What a subscriber may tell others about itself (`presence`), in bytes of JSON. Default 4
+    /// The limit of a subscriber's presence data (`presence`), in bytes of JSON. Default 4
     /// KiB.
     pub presence_data_bytes_max: usize,
     /// Ids remembered to drop repeated publications. Default 50,000.
     pub remembered_ids_max: usize,
-    /// What may wait for one lagging subscription that conflates or drops, in publications. Default
+    /// The limit of one lagging subscription that conflates or drops, in publications. Default
     /// 1,000.
     pub lag_publications_max: usize,
     /// The same in bytes; all lagging subscriptions of a connection together may have 16 times as
@@ -102,12 +102,12 @@ pub struct TopicLimits {
     pub group_waiting_bytes_max: usize,
     /// Queue groups of one topic. Default 64.
     pub groups_per_topic_max: usize,
-    /// What a full queue group drops; publishers are never held back. Default: what has waited
+    /// The message that a full queue group drops; publishers are never held back. Default: the message that has waited
     /// longest.
     pub group_overload: GroupOverload,
 }
 
-/// What a queue group does with a publication when it has no room for it. A drop is counted, logged
+/// The treatment of a publication that a queue group has no room for. A drop is counted, logged
 /// and told to the member that is served next as a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupOverload {
@@ -155,7 +155,7 @@ impl TopicRule {
         }
     }
 
-    /// The rules that keep so many publications of the topics of each pattern in `history`, and say
+    /// The rules that keep N publications of the topics of each pattern in `history`, and say
     /// who is there of those of each in `presence`. A narrow pattern comes before a wide one and
     /// has what the wide one says besides, so that each means what it says.
     #[must_use]

@@ -112,7 +112,7 @@ impl<K: Clone + Eq + Hash, V> DenseMap<K, V> {
     }
 }
 
-/// So many entries are searched one by one.
+/// This many entries are searched one by one.
 const SEARCHED_MAX: usize = 8;
 
 #[cfg(test)]

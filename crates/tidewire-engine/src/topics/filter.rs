@@ -100,13 +100,13 @@ impl Filter {
         &self.source
     }
 
-    /// What it takes to look at a payload of so many bytes, at most, in units of
+    /// The largest cost of a look at a payload of N bytes, in units of
     /// [work](crate::limits::work).
     pub(crate) fn match_cost(&self, payload_bytes: usize) -> u64 {
         self.program.match_cost(payload_bytes)
     }
 
-    /// What it took to compile, in units of [work](crate::limits::work).
+    /// The cost of its compilation, in units of [work](crate::limits::work).
     pub(crate) fn compile_cost(&self) -> u64 {
         self.program.compile_cost(self.source.len())
     }

@@ -24,7 +24,7 @@ pub(crate) struct QueueGroup<M, P> {
     waiting: Waiting<P>,
     waiting_max: usize,
     bytes_max: usize,
-    /// What all messages here are charged, in bytes.
+    /// The charge for all messages here, in bytes.
     bytes: usize,
     /// The windows of the members together, and the members that have none.
     windows: usize,
@@ -62,7 +62,7 @@ pub(crate) struct GroupCounts {
     pub(crate) waiting: usize,
     /// Messages that a member has and has not acknowledged.
     pub(crate) unacknowledged: usize,
-    /// What these messages hold together, in bytes.
+    /// The size of these messages together, in bytes.
     pub(crate) bytes: usize,
     /// How often a message was delivered again since the group was made.
     pub(crate) redelivered: u64,
@@ -70,7 +70,7 @@ pub(crate) struct GroupCounts {
 
 #[derive(Debug)]
 struct Member<P> {
-    /// At most so many unacknowledged messages; `None` for a member that does not acknowledge.
+    /// At most N unacknowledged messages; `None` for a member that does not acknowledge.
     window: Option<usize>,
     unacknowledged: BTreeMap<u64, Held<P>>,
     /// When it was served last: the smaller, the sooner it is its turn.
@@ -283,7 +283,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
     }
 }
 
-/// What a member that does not acknowledge has room for at a time.
+/// The room of a member that does not acknowledge, in messages.
 const ROOM: usize = 256;
 
 impl<P> Member<P> {

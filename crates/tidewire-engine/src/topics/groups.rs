@@ -81,7 +81,7 @@ pub(crate) struct SessionGroup {
     pub(crate) seat: Seat,
 }
 
-/// What happened to the messages of all groups.
+/// The counts of the messages of all groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCounters {
     /// Publications that a group had no room for, or that waited for a group that nobody came back
@@ -91,7 +91,7 @@ pub(crate) struct GroupCounters {
     pub(crate) acknowledged: AtomicU64,
 }
 
-/// What queue groups use of the server.
+/// The parts of the server that queue groups use.
 pub(crate) struct GroupServer<'a> {
     pub(crate) limits: &'a TopicLimits,
     pub(crate) counters: &'a GroupCounters,
@@ -136,7 +136,7 @@ impl TopicGroups {
         self.groups.iter_mut().find(|group| &*group.name == name)
     }
 
-    /// The group of this name, which is made if there is none; `None` if the topic has as many as
+    /// The group of this name, which is made if there is none; `None` if the topic has the number
     /// it may.
     pub(crate) fn find_or_make(
         &mut self,
@@ -182,7 +182,7 @@ impl TopicGroups {
         }
     }
 
-    /// Lets go of groups without members: at once if nothing waits, else after [`IDLE_MS_MAX`].
+    /// Removes groups without members: at once if nothing waits, else after [`IDLE_MS_MAX`].
     pub(crate) fn sweep(&mut self, server: &GroupServer<'_>, now_ms: u64) {
         self.groups.retain(|group| {
             let Some(since_ms) = group.idle_since_ms else {
@@ -357,5 +357,5 @@ pub(crate) const WINDOW_MAX: usize = 10_000;
 /// How long what waits in a group is kept while nobody is in it, in milliseconds.
 const IDLE_MS_MAX: u64 = 60_000;
 
-/// What a queue group and a member of it take besides their names, in bytes.
+/// The size of a queue group and of a member besides their names, in bytes.
 const GROUP_BYTES: usize = 1_000;

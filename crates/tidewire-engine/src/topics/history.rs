@@ -1,4 +1,4 @@
-//! What was published lately, so that a subscriber who was away can catch up.
+//! Histories: the newest publications of each topic, so that a subscriber that was away can catch up.
 //!
 //! A [`HistoryStore`] keeps the newest publications of many topics under one budget of memory.
 //! Every publication has a [`Position`]: the topic's epoch and an offset that counts from 1. As
@@ -33,7 +33,7 @@ pub(crate) struct HistoryStore<T> {
     index: HashMap<Arc<str>, u32>,
     /// The topics of each owner.
     shelves: HashMap<OwnerId, Shelf>,
-    /// Who holds how many bytes, and how many topics.
+    /// The bytes and the topics of each owner.
     byte_shares: Shares,
     topic_shares: Shares,
     bytes: usize,
@@ -54,7 +54,7 @@ impl Default for Shelf {
     }
 }
 
-/// What the store dropped since it was made.
+/// The drops of the store since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HistoryCounters {
     /// Topics that lost their publications to the budget of bytes.
@@ -70,7 +70,7 @@ pub(crate) struct HistoryCounters {
     pub(crate) topics_forgotten: u64,
 }
 
-/// What a subscriber gets who asks for what it missed.
+/// The answer to a subscriber that asks for the publications it missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recovery<T> {
     /// Where the topic stands: what is published later has a greater offset, or another epoch.
@@ -104,7 +104,7 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
-    /// Who made it known.
+    /// The owner that created it.
     owner: OwnerId,
 }
 
@@ -168,7 +168,7 @@ impl<T: Clone> HistoryStore<T> {
         }
     }
 
-    /// What is kept before the oldest publication of a topic that stands here: the least offset to
+    /// The number that is kept before the oldest publication of a topic that stands here: the least offset to
     /// recover from.
     pub(crate) fn before_oldest(&self, topic: &str, head: Position) -> u64 {
         let at = self.index.get(topic).map(|at| &self.topics[*at]);
@@ -212,7 +212,7 @@ impl<T: Clone> HistoryStore<T> {
         self.topics[at].position()
     }
 
-    /// What was published after `since`, if all of it is there still: the first `limit`
+    /// The publications after `since`, if all of them are there still: the first `limit`
     /// publications.
     ///
     /// Without `since` it gives only the position. Makes the topic known if it is not.
@@ -333,7 +333,7 @@ impl<T: Clone> HistoryStore<T> {
         usize::try_from(self.counters.publications_expired - before).unwrap_or(usize::MAX)
     }
 
-    /// What the kept publications and their rings are charged, in bytes: at most the budget.
+    /// The charge for the kept publications and their rings, in bytes: at most the budget.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -343,7 +343,7 @@ impl<T: Clone> HistoryStore<T> {
         self.topics.len()
     }
 
-    /// What was dropped so far.
+    /// The drops so far.
     pub(crate) fn counters(&self) -> HistoryCounters {
         self.counters
     }
@@ -495,7 +495,7 @@ impl<T: Clone> Topic<T> {
     }
 }
 
-/// Owners are compared by so many bytes of history.
+/// Owners are compared by this many bytes of history.
 const BYTE_GRANULE: usize = 4 * 1024;
 
 /// The list of the topics of which only the position is known.

@@ -10,7 +10,7 @@ pub(crate) use self::stripe::SHARDS_MAX;
 use self::stripe::{Interest, ShardSet, Stripe};
 
 use super::broker::memory::MemoryBroker;
-use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
+use super::broker::{Broker, BrokerAnswer, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
 use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
@@ -113,7 +113,7 @@ impl Hub {
         origin: Origin,
         moment: Moment,
         tickets: Tickets<'_>,
-    ) -> Result<Answer<Published>, PublishError> {
+    ) -> Result<BrokerAnswer<Published>, PublishError> {
         check_topic(topic)?;
         self.check(draft, origin)?;
         let rule = self.rules.of(topic);
@@ -125,14 +125,14 @@ impl Hub {
         };
         let sink = FromOrigin { hub: self, origin };
         let Some(cluster) = self.cluster_of(rule) else {
-            return Ok(Answer::Now(self.local.publish_now(&order, &sink)));
+            return Ok(BrokerAnswer::Now(self.local.publish_now(&order, &sink)));
         };
         if origin == Origin::Outside && cluster.is_busy() {
             return Err(PublishError::Busy);
         }
         Ok(match cluster.publish(&order, tickets, &sink) {
-            Answer::Now(published) => Answer::Now(published?),
-            Answer::Later => Answer::Later,
+            BrokerAnswer::Now(published) => BrokerAnswer::Now(published?),
+            BrokerAnswer::Later => BrokerAnswer::Later,
         })
     }
 
@@ -142,11 +142,11 @@ impl Hub {
         topic: &Arc<str>,
         wanted: Prepare,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         let rule = self.rules.of(topic);
         match &self.cluster {
             Some(cluster) if self.is_shared(topic) => cluster.prepare(topic, rule, wanted, tickets),
-            _ => Answer::Now(Ok(())),
+            _ => BrokerAnswer::Now(Ok(())),
         }
     }
 
@@ -226,7 +226,7 @@ impl Hub {
         self.interest(&mut stripe, topic).shards.insert(shard);
     }
 
-    /// Who wants a topic. The broker hears of the first one.
+    /// Registers interest in a topic. The broker is notified of the first.
     fn interest<'a>(&self, stripe: &'a mut Stripe, topic: &Arc<str>) -> &'a mut Interest {
         stripe.interest.entry(Arc::clone(topic)).or_insert_with(|| {
             let rule = self.rules.of(topic);
@@ -237,7 +237,7 @@ impl Hub {
         })
     }
 
-    /// Forgets a topic that neither a shard nor a group wants any more. The broker hears of it.
+    /// Forgets a topic that neither a shard nor a group wants any more, and notifies the broker.
     fn forget_unwanted(&self, stripe: &mut Stripe, topic: &str) {
         if stripe.forget_unwanted(topic)
             && let Some(cluster) = self.cluster_of(self.rules.of(topic))
@@ -340,7 +340,7 @@ impl Hub {
             .store(!patterns.is_empty(), Ordering::Release);
     }
 
-    /// What a topic's new subscriber missed, and the number of the last delivery that this
+    /// The missed publications of a topic's new subscriber, and the number of the last delivery that this
     /// includes; `None` for topics without history.
     ///
     /// # Errors
@@ -394,14 +394,14 @@ impl Hub {
         &self,
         topic: &Arc<str>,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<bool, Refusal>> {
+    ) -> BrokerAnswer<Result<bool, Refusal>> {
         match self.cluster_of(self.rules.of(topic)) {
-            None => Answer::Now(Ok(self.local.forget_now(topic))),
+            None => BrokerAnswer::Now(Ok(self.local.forget_now(topic))),
             Some(cluster) => cluster.forget(topic, tickets),
         }
     }
 
-    /// Lets go of what is too old. Now and then.
+    /// Removes what is too old. Called now and then.
     pub(crate) fn sweep(&self, now_ms: u64) {
         if self.has_groups.load(Ordering::Acquire) {
             self.sweep_groups(now_ms);
@@ -512,7 +512,7 @@ impl Hub {
     }
 }
 
-/// What a new subscriber missed, and the number of the last delivery that this includes.
+/// The missed publications of a new subscriber, and the number of the last delivery that this includes.
 pub(crate) type Recovered = (Recovery<Arc<Publication>>, u64);
 
 /// A topic that has to be prepared before it can be read.
@@ -548,7 +548,7 @@ const MATCHING_MAX: usize = 256;
 /// Locks that the topics are spread over.
 const STRIPES: usize = 64;
 
-/// What a broker delivers from its own thread.
+/// The hub's side of a broker that delivers from its own thread.
 impl Sink for Hub {
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
         self.deliver_from(topic, publication, Origin::Outside);

@@ -22,17 +22,17 @@ pub(crate) struct Lossy {
     gap: Option<PublicationGap>,
 }
 
-/// What a publication is about.
+/// The key of a publication.
 type Subject = (Option<Arc<str>>, Option<Box<str>>);
 
-/// What may wait.
+/// The limits of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LagLimits {
     pub(crate) publications_max: usize,
     pub(crate) bytes_max: usize,
 }
 
-/// What the subscriber gets next.
+/// The next item for the subscriber.
 #[derive(Debug)]
 pub(crate) enum Next {
     Gap(PublicationGap),
@@ -74,7 +74,7 @@ impl Lossy {
         self.len == 0 && self.gap.is_none()
     }
 
-    /// What waits, in bytes.
+    /// The bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -107,7 +107,7 @@ impl Lossy {
         dropped
     }
 
-    /// What the subscriber gets next. A gap comes before what follows it.
+    /// Takes the next item for the subscriber. A gap comes before the publication that follows it.
     pub(crate) fn pop(&mut self) -> Option<Next> {
         if let Some(gap) = self.gap.take() {
             return Some(Next::Gap(gap));

@@ -29,9 +29,9 @@ pub(crate) struct LocalTopics {
     /// Topics with something in their batch.
     pub(crate) touched: Vec<Slot>,
     pub(crate) round: Round,
-    /// What the turn had no time to deliver, in order.
+    /// The deliveries that the turn had no time for, in order.
     pub(crate) pending: VecDeque<Pending>,
-    /// Who has left which topic since something is pending.
+    /// The subscribers that have left a topic since something is pending.
     pub(crate) left: HashSet<PlaceKey>,
     /// Of publications that were taken from the outlet and have not reached everyone.
     pub(crate) unsettled_bytes: usize,
@@ -62,7 +62,7 @@ pub(crate) struct LocalTopic {
         reason = "eight bytes instead of 24 for the many topics that nobody joins now"
     )]
     joining: Option<Box<Vec<Joiner>>>,
-    /// What goes to the subscribers next.
+    /// The next items for the subscribers.
     pub(crate) batch: Vec<Item>,
     /// Publications since the topic has subscribers here.
     pub(crate) publications: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Item {
 pub(crate) struct Pending {
     pub(crate) slot: Slot,
     pub(crate) form: Form,
-    /// What the items have yet to pass.
+    /// The members that the items have yet to pass.
     pub(crate) filter: Option<Arc<Filter>>,
     pub(crate) items: Vec<Item>,
     pub(crate) members: Vec<ConnectionId>,
@@ -104,7 +104,7 @@ pub(crate) struct Group {
     pub(crate) members: Vec<ConnectionId>,
 }
 
-/// What the members of a group have in common.
+/// The form of publications that the members of a group share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupKey {
     pub(crate) form: Form,
@@ -443,10 +443,10 @@ impl LocalTopics {
     }
 }
 
-/// What became of a publication that was to be gathered.
+/// The result of gathering a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gathered {
-    /// It is in the batch, for so many subscribers.
+    /// It is in the batch, for N subscribers.
     Taken { subscribers: u32 },
     /// Subscribers have to be admitted first.
     AdmitFirst,

@@ -2,7 +2,7 @@
 
 use tidewire_net::ConnectionId;
 
-/// What names a connection in the tables of topics: its place in the shard's table, and the lowest
+/// The name of a connection in the tables of topics: its place in the shard's table, and the lowest
 /// 8 bits of its generation. So a connection can go on leaving after its place was given to
 /// another.
 pub(crate) fn member_key(id: ConnectionId) -> u32 {

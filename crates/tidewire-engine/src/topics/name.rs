@@ -10,7 +10,7 @@
 
 use std::str::Split;
 
-/// What a checked text is.
+/// The kind of a checked text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The name of one topic.

@@ -17,7 +17,7 @@ pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
 }
 
-/// Who gets a publication.
+/// The receivers of a publication.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     /// The subscribers of its topic, and of the patterns that match it.
@@ -34,7 +34,7 @@ pub(crate) enum Target {
     Member(ConnectionId, u32),
 }
 
-/// What a shard has not taken yet.
+/// The deliveries that a shard has not taken yet.
 #[derive(Debug, Default)]
 struct Waiting {
     deliveries: VecDeque<Delivery>,
@@ -147,7 +147,7 @@ impl Outlet {
         waiting.since.take()
     }
 
-    /// What is yet to be delivered, in bytes.
+    /// The bytes that are yet to be delivered.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }
@@ -162,7 +162,7 @@ impl Outlet {
     }
 }
 
-/// Who publishes.
+/// The publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Another thread: refused while a shard has too much to deliver.

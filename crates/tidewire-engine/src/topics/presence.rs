@@ -16,7 +16,7 @@ pub(crate) struct Presence<C> {
     connections: usize,
 }
 
-/// What a step did to the members.
+/// The effect of a step on the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PresenceChange {
     /// The user is a member now and was none.
@@ -34,7 +34,7 @@ pub(crate) enum PresenceChange {
 pub(crate) struct MemberView {
     /// The user's name.
     pub(crate) user: Arc<str>,
-    /// What the newest connection that gave data gave: JSON text.
+    /// The data of the newest connection that gave some: JSON text.
     pub(crate) data: Option<Arc<str>>,
     /// How many connections the member has, at least one.
     pub(crate) connections: usize,

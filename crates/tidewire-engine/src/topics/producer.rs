@@ -10,7 +10,7 @@
 //! whether what it sent last was taken. So that a message is neither taken twice nor lost in
 //! silence, two rules hold:
 //!
-//! - A producer has an **epoch**, drawn when the engine first hears of it, which every opening is
+//! - A producer has an **epoch**, drawn when the engine first sees it, which every opening is
 //!   told. If it is another one than at the opening before, the producer was forgotten: what it has
 //!   sent without an acknowledgement may or may not have been taken, and the producer's side must
 //!   tell its application so instead of sending it again by itself.
@@ -38,7 +38,7 @@ pub(crate) struct Producers {
     index: HashMap<Name, u32>,
     /// Those without a connection, in the order of their closing.
     closed: List,
-    /// Who owns how many of those.
+    /// The number of those that each owner has.
     closed_shares: Shares,
     producers_max: usize,
     closed_max_ms: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ProducerHandle {
     serial: u64,
 }
 
-/// What an opening is told.
+/// The answer to an opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opened {
     /// For the later calls.
@@ -65,7 +65,7 @@ pub(crate) struct Opened {
     pub(crate) last: u64,
 }
 
-/// What to do with a numbered message.
+/// The decision about a numbered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProducerVerdict {
     /// The application takes it.
@@ -161,7 +161,7 @@ impl Producers {
         })
     }
 
-    /// What [`Producers::accept`] would say, without taking the number: for a message that may yet
+    /// The decision of [`Producers::accept`], without taking the number: for a message that may yet
     /// be refused for another reason.
     pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let Some(producer) = self.opened(handle) else {

@@ -58,7 +58,7 @@ impl NewPublication {
         self
     }
 
-    /// What leaves first when a subscriber lags. Default: the topic's. On a topic with history it
+    /// The overload policy of lagging subscribers. Default: the topic's. On a topic with history it
     /// is always the topic's.
     #[must_use]
     pub fn with_priority(mut self, priority: Priority) -> Self {
@@ -74,7 +74,7 @@ impl NewPublication {
         self
     }
 
-    /// What it is about: of several with one key, a lagging subscriber that conflates gets the
+    /// The conflation key: of several with one key, a lagging subscriber that conflates gets the
     /// newest.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
@@ -89,7 +89,7 @@ impl NewPublication {
         self
     }
 
-    /// Nobody gets it later than so many milliseconds after it was published.
+    /// Nobody gets it later than N milliseconds after it was published.
     #[must_use]
     pub fn with_ttl_ms(mut self, ttl_ms: u64) -> Self {
         self.ttl_ms = Some(ttl_ms);
@@ -135,7 +135,7 @@ struct Forms {
 
 const WINDOWS: usize = (WINDOW_BITS_MAX - WINDOW_BITS_MIN) as usize + 1;
 
-/// What becomes of a new publication once it is known where it goes.
+/// The destination of a new publication, once it is known.
 pub(crate) struct Placed<'a> {
     pub(crate) topic: Option<&'a Arc<str>>,
     pub(crate) position: Option<Position>,
@@ -361,7 +361,7 @@ impl Publication {
         self.with_json(numbered, added.len())
     }
 
-    /// The same with another envelope, in which the payload starts so many bytes later.
+    /// The same with another envelope, in which the payload starts N bytes later.
     fn with_json(&self, json: Vec<u8>, later: usize) -> Self {
         let body = match &self.body {
             Body::Verbatim(message) => Body::Verbatim(message.clone()),
@@ -405,7 +405,7 @@ impl Publication {
         self.forms().zlib.get_or_init(|| made(make))
     }
 
-    /// Its deflated form for such a frame and a window of so many bits, made by the first that
+    /// Its deflated form for such a frame and a window of N bits, made by the first that
     /// asks.
     pub(crate) fn deflated(
         &self,
@@ -439,13 +439,13 @@ fn made(make: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-/// What stands between the other fields of an envelope and its payload.
+/// The text between the other fields of an envelope and its payload.
 const PAYLOAD_NAME: &[u8] = b",\"p\":";
 
-/// What an envelope usually adds to its payload.
+/// The usual size of an envelope besides its payload.
 const ENVELOPE_BYTES: usize = 96;
 
-/// What became of a publication.
+/// The result of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
     /// Its place, if the topic keeps history.
@@ -458,7 +458,7 @@ pub struct Published {
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'a> {
     pub(crate) opcode: OpCode,
-    /// What marks its encoding, in front of the bytes.
+    /// The mark of its encoding, in front of the bytes.
     pub(crate) prefix: &'a [u8],
     pub(crate) bytes: &'a [u8],
     /// Where its compressed forms are kept, if it goes to others as well.

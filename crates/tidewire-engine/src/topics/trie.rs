@@ -195,7 +195,7 @@ impl<V> Node<V> {
 }
 
 impl<V> Edge<V> {
-    /// Puts a node in the middle, after so many bytes of the label.
+    /// Puts a node in the middle, after N bytes of the label.
     fn split(&mut self, common: usize) {
         let lower = Self {
             label: self.label[common + 1..].into(),
@@ -323,7 +323,7 @@ fn split_first(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What follows a label at the front of a path, segment by segment the same; `None` if it is not
+/// The rest of a path after a label at its front, segment by segment the same; `None` if it is not
 /// there.
 fn after<'a>(path: &'a str, label: &str) -> Option<Option<&'a str>> {
     let left = path.strip_prefix(label)?;
@@ -333,7 +333,7 @@ fn after<'a>(path: &'a str, label: &str) -> Option<Option<&'a str>> {
     left.strip_prefix('.').map(Some)
 }
 
-/// What follows the front of a topic that a label matches; `None` if it does not.
+/// The rest of a topic after a front that a label matches; `None` if it does not.
 fn passed<'a>(topic: &'a str, label: &str) -> Option<Option<&'a str>> {
     let mut left = Some(topic);
     for segment in segments(label) {

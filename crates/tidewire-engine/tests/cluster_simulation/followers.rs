@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use tidewire_net::Handler;
 use tidewire_redis::model::Redis;
 
-/// What one client has seen of the topic.
+/// The view of one client of the topic.
 struct Follower {
     client: SimulatedClient,
     node: usize,
@@ -21,7 +21,7 @@ struct Follower {
     present: HashMap<String, bool>,
 }
 
-/// What all clients have seen and what publishers were told.
+/// The views of all clients, and the answers to publishers.
 #[derive(Default)]
 struct Log {
     contents: HashMap<(String, u64), u64>,
@@ -169,7 +169,7 @@ fn run(seed: u64, fate: Fate) {
         .for_each(|follower| follower.read(&mut log));
     publishers
         .iter_mut()
-        .for_each(|client| hear(client, &mut log));
+        .for_each(|client| receive_all(client, &mut log));
     check(&world.redis, &followers, &log, (fate, published));
     check_presence(&mut world, &mut publishers, &mut followers, &mut log);
 }
@@ -234,8 +234,8 @@ fn publish(client: &SimulatedClient, number: u64) {
     client.send(&json!({"t": "publish_request", "cid": number.to_string(), "p": payload}));
 }
 
-/// What a publisher was told.
-fn hear(client: &mut SimulatedClient, log: &mut Log) {
+/// The answers to a publisher.
+fn receive_all(client: &mut SimulatedClient, log: &mut Log) {
     for message in client.receive_json() {
         let number = message["cid"].as_str().and_then(|cid| cid.parse().ok());
         let Some(number) = number else { continue };

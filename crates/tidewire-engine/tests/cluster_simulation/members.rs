@@ -18,7 +18,7 @@ struct Member {
     held: VecDeque<(u64, u64)>,
 }
 
-/// What happened to the work.
+/// The fate of the work.
 #[derive(Default)]
 struct Work {
     published: u64,
@@ -93,8 +93,8 @@ fn publish(client: &SimulatedClient, work: &mut Work) {
     client.send(&json!({"t": "publish_request", "cid": number.to_string(), "p": payload}));
 }
 
-/// What a publisher was told.
-fn hear(client: &mut SimulatedClient, work: &mut Work) {
+/// The answers to a publisher.
+fn receive_all(client: &mut SimulatedClient, work: &mut Work) {
     for message in client.receive_json() {
         let number = message["cid"].as_str().and_then(|cid| cid.parse().ok());
         let Some(number) = number else { continue };
@@ -174,7 +174,7 @@ fn run(seed: u64, fate: Fate) {
     finish(&mut world, &mut members, &mut work);
     publishers
         .iter_mut()
-        .for_each(|client| hear(client, &mut work));
+        .for_each(|client| receive_all(client, &mut work));
     check(&work, fate);
 }
 

@@ -15,7 +15,7 @@ use tidewire_testkit::simulation::{Driver, Faults};
 
 const START_UNIX_MS: u64 = 1_767_225_600_000;
 
-/// What may happen to Redis.
+/// The faults of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Nothing at all.

@@ -134,7 +134,7 @@ pub fn unix_s() -> u64 {
         .as_secs()
 }
 
-/// What an HTTP server answers to `request`, to the end of the connection.
+/// The answer of an HTTP server to `request`, to the end of the connection.
 pub fn answer(address: SocketAddr, request: impl AsRef<[u8]>) -> String {
     let mut stream = tcp(address);
     stream

@@ -1,4 +1,4 @@
-//! What tests of topics say and hear.
+//! Messages of tests about topics.
 
 use super::{Client, config};
 use serde_json::{Value, json};

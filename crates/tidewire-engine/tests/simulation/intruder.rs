@@ -36,7 +36,7 @@ impl Default for Intruder {
 }
 
 impl Intruder {
-    /// Does something, now and then. What it hears is nobody's business.
+    /// Does something, now and then, and ignores the answers.
     pub(crate) fn act(&mut self, rng: &mut StdRng, connect: impl FnOnce() -> ClientEnd) {
         let Some(connection) = &mut self.connection else {
             self.connection = Some(Connection::open(connect()));

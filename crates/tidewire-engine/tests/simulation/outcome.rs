@@ -6,7 +6,7 @@ pub(crate) struct Outcome {
     pub(crate) publications_received: u64,
     pub(crate) recoveries: u64,
     pub(crate) incomplete_recoveries: u64,
-    /// Publications that newcomers asked for and got.
+    /// Publications that new subscribers requested and received.
     pub(crate) replayed: u64,
     pub(crate) gaps: u64,
     pub(crate) resets: u64,

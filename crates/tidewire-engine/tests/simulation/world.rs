@@ -15,7 +15,7 @@ use tidewire_engine::{
 };
 use tidewire_net::Handler;
 use tidewire_testkit::simulation::{Driver, Faults};
-use tidewire_testkit::topics::{Answer, Log, Place, Reading};
+use tidewire_testkit::topics::{Log, Place, Reading, TopicAnswer};
 
 /// Topics that keep all of what a run publishes, a little of it, and nothing.
 const TOPICS: [&str; 5] = ["long.a", "long.b", "short.a", "plain.a", "room.a"];
@@ -324,11 +324,11 @@ impl<H: Handler> World<H> {
         let until_ms = self.driver.now_ms() + time_ms;
         self.driver.run_until(until_ms);
         for index in 0..self.people.len() {
-            self.hear(index);
+            self.receive(index);
         }
     }
 
-    fn hear(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let person = &mut self.people[index];
         let Some(connection) = &mut person.connection else {
             return;
@@ -405,7 +405,7 @@ impl<H: Handler> World<H> {
             assert!(since.is_none(), "a topic with history lost it");
             return;
         };
-        let answer = Answer {
+        let answer = TopicAnswer {
             at: Place {
                 epoch: epoch.to_owned(),
                 offset: told["offset"].as_u64().expect("an offset"),

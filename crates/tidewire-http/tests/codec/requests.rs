@@ -6,7 +6,7 @@ use tidewire_http::server::{Event, Limits, Received, RequestError, RequestHeads,
 use tidewire_testkit::vectors::http::{Request, RequestCase};
 use tidewire_testkit::vectors::{latin_1, load};
 
-/// What is read from a connection.
+/// The events of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) requests: Vec<Request>,

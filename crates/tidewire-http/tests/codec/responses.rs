@@ -7,7 +7,7 @@ use tidewire_http::response::{
 use tidewire_testkit::vectors::http::{self, ResponseCase};
 use tidewire_testkit::vectors::{latin_1, load};
 
-/// What is read from a connection.
+/// The events of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) responses: Vec<http::Response>,

@@ -129,7 +129,7 @@ fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
 /// The evidence that a message has arrived: `pong`, `order` or `field:NAME`.
 ///
 /// # Errors
-/// The text is none of them.
+/// The text is no message.
 pub fn matching(text: &str) -> Result<Matching, OptionError> {
     match text.split_once(':') {
         None if text == "pong" => Ok(Matching::None),

@@ -239,7 +239,7 @@ impl Connection {
         !self.pending.is_empty() || !self.slow_bytes.is_empty()
     }
 
-    /// Whether so many bytes wait here that the server reads no further request.
+    /// Whether too many bytes wait here for the server to read a further request.
     pub(super) fn is_full(&self) -> bool {
         self.pending.len() >= PENDING_MAX || self.slow_bytes.len() > QUEUED_BYTES_MAX
     }

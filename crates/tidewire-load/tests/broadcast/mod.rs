@@ -29,7 +29,7 @@ pub(crate) enum Manner {
     Changing(u64),
     /// Ends the connection in place of it.
     Closing(u64),
-    /// Sends every so many-th publication in two fragments with a ping between them, and, with version 1, a
+    /// Sends every N-th publication in two fragments with a ping between them, and, with version 1, a
     /// `ping` behind it; to all.
     Pinging(u64),
     /// Version 1: gives publications a position, whose offset jumps at this one.

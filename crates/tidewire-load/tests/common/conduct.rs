@@ -1,4 +1,4 @@
-//! How the test servers behave: honest ones, and ones that lie.
+//! Behaviour of the test servers: honest ones, and ones that lie.
 
 use tidewire_wire::frame::OpCode;
 
@@ -11,7 +11,7 @@ pub(crate) enum Conduct {
     SinkDroppingThird,
     /// Sends every message back.
     Echo,
-    /// An echo that leaves every so many-th message out.
+    /// An echo that leaves every N-th message out.
     EchoDropping(u64),
     /// An echo that leaves every second message out and sends the next one twice.
     EchoDroppingAndDoubling,
@@ -27,9 +27,9 @@ pub(crate) enum Conduct {
     EchoCutting,
     /// An echo that answers everything once more.
     EchoTwice,
-    /// An echo that stalls once, after so many messages, for so many milliseconds.
+    /// An echo that stalls once, after N messages, for N milliseconds.
     EchoStalling(u64, u64),
-    /// An echo that reads nothing for so many milliseconds after each read.
+    /// An echo that reads nothing for N milliseconds after each read.
     EchoSlow(u64),
     /// Reads everything and never answers a ping.
     SinkWithoutPong,
@@ -39,22 +39,22 @@ pub(crate) enum Conduct {
     PongsTwice,
     /// Sends an empty pong of RFC 6455 with each answer, as a heartbeat.
     PongsAsHeartbeat,
-    /// Ends a connection after so many messages.
+    /// Ends a connection after N messages.
     ClosingAfter(u64),
-    /// Ends every connection with this close code, so many milliseconds after it became ready.
+    /// Ends every connection with this close code, N milliseconds after it became ready.
     ClosingReady(u16, u64),
-    /// Makes every connection ready, and ends those past so many at once.
+    /// Makes every connection ready, and ends those past N at once.
     ClosingAbove(usize),
     /// Version 1: an echo that takes [`LIMIT`] messages of each connection and refuses the others, which
     /// it tells now and then, with their number.
     Limiting,
     /// The same, but tells of one refusal only.
     LimitingInSilence,
-    /// Version 1: answers every so many-th message with an error that is no limit's.
+    /// Version 1: answers every N-th message with an error that is no limit's.
     Erring(u64),
     /// Answers every upgrade with 503.
     Refusing,
-    /// Takes so many connections and answers the next with 503.
+    /// Takes N connections and answers the next with 503.
     Limited(usize),
     /// Never answers an upgrade.
     Mute,

@@ -1,8 +1,8 @@
 //! Sending: the cork, the outboxes and what is written when.
 
 use super::{Io, LINGER_MS};
-use crate::ConnectionId;
-use crate::handler::Closed;
+use crate::closed::Closed;
+use crate::id::ConnectionId;
 use crate::outbox::Segment;
 use crate::socket::{Phase, Socket};
 use crate::stream::Stream;

@@ -2,9 +2,10 @@
 
 use super::{LISTENER_BASE, Shard};
 use crate::handler::Handler;
+use crate::id::ListenerId;
 use crate::socket::Phase;
 use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
-use crate::{ListenerId, tls};
+use crate::tls;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 use std::io;

@@ -1,12 +1,13 @@
 //! A shard whose time and network are simulated: the turns of the loop without the kernel.
 
+use super::Shard;
 use super::accepting::ACCEPTS_PER_TURN;
-use super::{Readiness, Shard};
 use crate::handler::Handler;
+use crate::id::{ConnectionId, ListenerId};
 use crate::io::{Io, Now};
-use crate::simulation::SimulatedSocket;
+use crate::readiness::Readiness;
+use crate::simulated::SimulatedSocket;
 use crate::stream::Stream;
-use crate::{ConnectionId, ListenerId};
 use std::collections::VecDeque;
 
 /// What only a driven shard has.

@@ -1,7 +1,7 @@
 //! The test's end of a simulated connection.
 
-use super::wire::{End, Wire, lock};
-use crate::ConnectionId;
+use crate::id::ConnectionId;
+use crate::simulated::{End, Wire, lock};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 

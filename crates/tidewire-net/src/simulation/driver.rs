@@ -1,10 +1,12 @@
 //! The loop of the simulation: the network's arrivals and the shards' turns, one after another.
 
-use super::{Faults, Network};
-use crate::ConnectionId;
+use super::Network;
 use crate::handler::Handler;
+use crate::id::ConnectionId;
 use crate::io::{Io, Now};
-use crate::shard::{Readiness, Shard};
+use crate::readiness::Readiness;
+use crate::shard::Shard;
+use crate::simulated::Faults;
 
 /// Runs shards over a simulated network in virtual time, on the calling thread.
 pub struct Driver<H: Handler> {

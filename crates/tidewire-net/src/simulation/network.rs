@@ -1,11 +1,11 @@
 //! The simulated network: pieces between clients and shards, in the order of their arrival.
 
-use super::Faults;
 use super::client::ClientEnd;
-use super::random::Random;
-use super::wire::{Blocked, Common, Direction, End, SimulatedSocket, Wire, lock};
-use crate::ConnectionId;
-use crate::shard::Readiness;
+use crate::id::ConnectionId;
+use crate::readiness::Readiness;
+use crate::simulated::{
+    Blocked, Common, Direction, End, Faults, Random, SimulatedSocket, Wire, lock,
+};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -88,7 +88,7 @@ impl Network {
         self.now_ms
     }
 
-    /// A connection to this shard from an address of its own; the shard hears of it after a delay.
+    /// A connection to this shard from an address of its own; the shard is notified after a delay.
     pub fn connect(&mut self, shard: usize) -> ClientEnd {
         let number = self.wires.len() as u32;
         let host = Ipv4Addr::from_bits(NET_10 | number & 0x00ff_ffff);

@@ -17,7 +17,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 pub type Call = Box<dyn FnMut(&mut Io, ConnectionId) + Send>;
 pub type Take = Box<dyn FnMut(&mut Io, ConnectionId, &mut [u8]) -> usize + Send>;
-pub type Mail = Box<dyn FnOnce(&mut Lab, &mut Io) + Send>;
+pub type Mail = Box<dyn FnOnce(&mut TestHandler, &mut Io) + Send>;
 
 /// What the handler was told.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub enum Seen {
     Close(ConnectionId, Closed),
 }
 
-pub struct Lab {
+pub struct TestHandler {
     pub on_accept: Call,
     pub on_connect: Call,
     pub on_data: Take,
@@ -49,7 +49,7 @@ pub struct Lab {
     seen: Option<Sender<Seen>>,
 }
 
-impl Lab {
+impl TestHandler {
     /// Sends everything back.
     pub fn echo() -> Self {
         Self::with_data(|io, id, data| {
@@ -99,7 +99,7 @@ impl Lab {
     }
 }
 
-impl Handler for Lab {
+impl Handler for TestHandler {
     type Mail = Mail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _: ListenerId) {
@@ -169,34 +169,34 @@ pub struct Running {
     pub address: SocketAddr,
     pub mailbox: Mailbox<Mail>,
     seen: Receiver<Seen>,
-    ended: Receiver<Lab>,
+    ended: Receiver<TestHandler>,
 }
 
 impl Running {
-    pub fn plain(lab: Lab) -> Self {
-        Self::start(lab, "127.0.0.1:0", None, &ShardConfig::default())
+    pub fn plain(handler: TestHandler) -> Self {
+        Self::start(handler, "127.0.0.1:0", None, &ShardConfig::default())
     }
 
     pub fn start(
-        lab: Lab,
+        handler: TestHandler,
         address: &str,
         tls: Option<Arc<tls::ServerConfig>>,
         config: &ShardConfig,
     ) -> Self {
         let mut listeners = bind(address.parse().unwrap(), 1, 1024).unwrap();
-        Self::start_on(lab, listeners.remove(0), tls, config)
+        Self::start_on(handler, listeners.remove(0), tls, config)
     }
 
     pub fn start_on(
-        mut lab: Lab,
+        mut handler: TestHandler,
         listener: std::net::TcpListener,
         tls: Option<Arc<tls::ServerConfig>>,
         config: &ShardConfig,
     ) -> Self {
         let (told, seen) = channel();
-        lab.seen = Some(told);
+        handler.seen = Some(told);
         let address = listener.local_addr().unwrap();
-        let (mut shard, mailbox) = Shard::new(config, lab).unwrap();
+        let (mut shard, mailbox) = Shard::new(config, handler).unwrap();
         shard.listen(listener, tls).unwrap();
         let (done, ended) = channel();
         std::thread::spawn(move || {
@@ -213,11 +213,11 @@ impl Running {
     /// Runs `ask` on the shard and waits for its answer.
     pub fn ask<R: Send + 'static>(
         &self,
-        ask: impl FnOnce(&mut Lab, &mut Io) -> R + Send + 'static,
+        ask: impl FnOnce(&mut TestHandler, &mut Io) -> R + Send + 'static,
     ) -> R {
         let (sender, answer) = channel();
-        let mail: Mail = Box::new(move |lab, io| {
-            let _ = sender.send(ask(lab, io));
+        let mail: Mail = Box::new(move |handler, io| {
+            let _ = sender.send(ask(handler, io));
         });
         assert!(self.mailbox.send(mail).is_ok(), "the shard has stopped");
         answer.recv_timeout(DEADLINE).expect("the shard answers")
@@ -283,16 +283,16 @@ impl Running {
     }
 
     /// Stops the shard and checks that everything that began has ended.
-    pub fn stop(self) -> Lab {
+    pub fn stop(self) -> TestHandler {
         self.ask(|_, io| io.stop());
-        let lab = self.ended.recv_timeout(DEADLINE).expect("the loop ends");
+        let handler = self.ended.recv_timeout(DEADLINE).expect("the loop ends");
         assert!(
-            lab.open.is_empty(),
+            handler.open.is_empty(),
             "the end of {:?} was not told",
-            lab.open
+            handler.open
         );
-        assert!(lab.gone.len() >= lab.accepted + lab.connected);
-        lab
+        assert!(handler.gone.len() >= handler.accepted + handler.connected);
+        handler
     }
 }
 

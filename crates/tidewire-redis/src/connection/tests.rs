@@ -42,7 +42,7 @@ fn feed(connection: &mut Connection<u32>, bytes: &[u8]) -> Vec<String> {
     let mut frames = Frames::new(Limits::default());
     let read = frames.read(bytes, |value| {
         let word = match connection.handle_value(value, 9) {
-            Ok(Incoming::Opening) => "opening".to_owned(),
+            Ok(Incoming::Setup) => "setup".to_owned(),
             Ok(Incoming::Ready) => "ready".to_owned(),
             Ok(Incoming::Reply(tag, Ok(value))) => format!("{tag} {value:?}"),
             Ok(Incoming::Reply(tag, Err(error))) => format!("{tag} {:?}", error.kind),
@@ -84,11 +84,11 @@ fn the_opening_says_who_we_are_and_learns_who_the_server_is() {
 
     assert_eq!(
         feed(&mut connection, &hello("7.0.15", "standalone")),
-        ["opening"]
+        ["setup"]
     );
     assert_eq!(connection.deadline_ms(), Some(9));
     let words = feed(&mut connection, &rest("master"));
-    assert_eq!(words, ["opening", "opening", "opening", "ready"]);
+    assert_eq!(words, ["setup", "setup", "setup", "ready"]);
     let server = ServerInfo {
         version: "7.0.15".to_owned(),
         run_id: "abc".to_owned(),

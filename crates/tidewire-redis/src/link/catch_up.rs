@@ -1,4 +1,4 @@
-//! Where topics stand, and what was missed: read once for a node and topic, before anything newer is delivered.
+//! Heads of topics and missed publications: read once for a node and topic, before anything newer is delivered.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::Position;

@@ -1,4 +1,4 @@
-//! What goes into a link and what comes out of it.
+//! Inputs and events of a link.
 
 use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
@@ -45,7 +45,7 @@ pub type History = Option<Keep>;
 pub struct PageQuery {
     /// What comes after this position; `None` from the oldest that is kept, or from the newest.
     pub since: Option<Position>,
-    /// At most so many publications; the most is 1,000.
+    /// At most N publications; the most is 1,000.
     pub limit: usize,
     /// From the newest to the oldest; `since` is then where it ends.
     pub newest_first: bool,

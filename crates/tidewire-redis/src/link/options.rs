@@ -1,4 +1,4 @@
-//! What an operator and the engine set of a link, and its limits.
+//! Options and limits of a link.
 
 /// How a link reaches Redis and how much it may keep. Addresses and TLS belong to whoever opens the connections.
 #[derive(Debug, Clone)]

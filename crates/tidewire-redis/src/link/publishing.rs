@@ -439,7 +439,7 @@ impl Link {
     }
 }
 
-/// As many as Redis keeps the replies of.
+/// The number of replies that Redis keeps.
 const BATCHES_IN_FLIGHT: usize = 4;
 
 const PUBLICATIONS_MAX: usize = 1_000;

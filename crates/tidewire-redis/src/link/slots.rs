@@ -58,7 +58,7 @@ impl Link {
             return ControlFlow::Break(());
         };
         match connection.handle_value(value, deadline_ms) {
-            Ok(Incoming::Opening) => {}
+            Ok(Incoming::Setup) => {}
             Ok(Incoming::Ready) => self.handle_ready(slot, now),
             Ok(Incoming::Push(value)) => self.handle_push(value, now),
             Ok(Incoming::Reply(tag, result)) => self.handle_reply(slot, tag, result, now),

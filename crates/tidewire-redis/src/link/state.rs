@@ -1,4 +1,4 @@
-//! What a link remembers: data only.
+//! State of a link: data only.
 
 use crate::connection::Connection;
 use crate::layout::{NodeId, Position};

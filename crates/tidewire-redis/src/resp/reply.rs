@@ -1,4 +1,4 @@
-//! What a server writes: for the model, and for tests.
+//! Replies of a server: for the model, and for tests.
 
 /// Appends a string with its length.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -25,17 +25,17 @@ pub fn null(out: &mut Vec<u8>) {
     out.extend_from_slice(b"_\r\n");
 }
 
-/// Begins an array of so many values.
+/// Begins an array of N values.
 pub fn array(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(format!("*{length}\r\n").as_bytes());
 }
 
-/// Begins a map of so many pairs.
+/// Begins a map of N pairs.
 pub fn map(out: &mut Vec<u8>, pairs: usize) {
     out.extend_from_slice(format!("%{pairs}\r\n").as_bytes());
 }
 
-/// Begins a push of so many values.
+/// Begins a push of N values.
 pub fn push(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(format!(">{length}\r\n").as_bytes());
 }

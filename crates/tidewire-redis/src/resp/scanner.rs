@@ -1,4 +1,4 @@
-//! Where a value ends: each byte is looked at once, however the bytes are cut.
+//! End of a value: each byte is read once, however the bytes are cut.
 
 /// Finds the end of the next value. It keeps no bytes: the caller gives the same ones again, with more behind them.
 #[derive(Debug, Clone)]

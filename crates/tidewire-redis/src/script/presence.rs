@@ -296,7 +296,7 @@ pub struct NodesCall<'a> {
     pub nodes_key: &'a [u8],
     /// What the keys of leases begin with.
     pub leases: &'a [u8],
-    /// At most so many.
+    /// At most N.
     pub count: u64,
 }
 

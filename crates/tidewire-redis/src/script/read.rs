@@ -1,4 +1,4 @@
-//! Where topics stand, and what they keep.
+//! Scripts that read the heads and the histories of topics.
 
 use crate::layout::Position;
 use crate::record::{MARK_BYTES, Mark};
@@ -81,9 +81,9 @@ pub struct PageCall<'a> {
     pub stream: &'a [u8],
     /// What is read.
     pub range: PageRange,
-    /// At most so many.
+    /// At most N.
     pub limit: usize,
-    /// Begins an epoch if there is none, and keeps the stream for so many milliseconds; 0 is for ever.
+    /// Begins an epoch if there is none, and keeps the stream for N milliseconds; 0 is for ever.
     pub creates_ms: Option<u64>,
 }
 

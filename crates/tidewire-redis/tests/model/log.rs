@@ -1,4 +1,4 @@
-//! What the links said, and whether it keeps the guarantees.
+//! Log of the events of all links, and the check of the guarantees.
 
 use crate::world::{TOPICS, history};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What breaks: connections, the process, its data, its scripts, its memory.
+//! Faults: broken connections, a killed process, lost data, lost scripts, full memory.
 
 use crate::peer::{KEPT, Peer};
 use crate::proxy::Proxy;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// Log 2 of the window in bytes.
     pub window_bits: u8,
@@ -19,7 +19,7 @@ pub struct Case {
     /// The most that one may inflate to, in bytes; 1 MiB by default.
     #[serde(default = "inflated_bytes_max")]
     pub inflated_bytes_max: usize,
-    /// What the last message is refused for.
+    /// The reason for which the last message is refused.
     pub error: Option<Broken>,
 }
 
@@ -29,11 +29,11 @@ pub struct Case {
 pub struct Message {
     /// The payload of its frames.
     pub payload: Hex,
-    /// What it inflates to.
+    /// The inflated message.
     pub plain: Option<Hex>,
 }
 
-/// What is agreed, or offered.
+/// The parameters that are agreed, or offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
@@ -53,30 +53,30 @@ pub struct Parameters {
 pub enum Negotiation {
     /// A server and what it is offered.
     Server {
-        /// What the case is about.
+        /// The title of the case.
         name: String,
         /// The server's setting of encryption: `off`, `optional` or `required`; `off` if missing.
         encryption: Option<String>,
-        /// What the server wants.
+        /// The wishes of the server.
         wanted: Parameters,
         /// The values of the headers.
         offers: Vec<String>,
-        /// What holds; nothing if the server declines.
+        /// The agreement; nothing if the server declines.
         agreed: Option<Parameters>,
         /// The value of the header that says so.
         response: Option<String>,
     },
     /// A client and what it is answered.
     Client {
-        /// What the case is about.
+        /// The title of the case.
         name: String,
-        /// What the client offers.
+        /// The offers of the client.
         offered: Parameters,
         /// The value of the header that says so.
         offer: String,
         /// The value of the header that comes back.
         response: String,
-        /// What holds.
+        /// The agreement.
         agreed: Option<Parameters>,
         /// Why nothing does.
         error: Option<String>,

@@ -6,15 +6,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a session hears and says, step by step.
+/// The messages that a session receives and sends, step by step.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
-    /// Whose session it is.
+    /// The side of the session.
     pub side: Side,
-    /// What a server offers.
+    /// The features that a server offers.
     pub features: Option<Features>,
     /// The steps.
     pub steps: Vec<Step>,
@@ -46,18 +46,18 @@ pub struct Features {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What comes.
+    /// The received message.
     pub receive: Option<Received>,
-    /// What to say.
+    /// The message to send.
     pub say: Option<Say>,
-    /// What is said.
+    /// The message that is sent.
     pub reply: Option<Reply>,
     /// The error that is said.
     pub error: Option<Error>,
     /// Nothing comes of it.
     #[serde(default)]
     pub ignored: bool,
-    /// What the engine is asked; by `kind`.
+    /// The request to the engine; by `kind`.
     pub request: Option<Value>,
     /// Messages to be treated as if each had come alone.
     pub batch: Option<Vec<Value>>,
@@ -65,7 +65,7 @@ pub struct Step {
     pub key_exchange: Option<KeyExchange>,
     /// The peer takes its next key.
     pub key_update: Option<KeyUpdate>,
-    /// What a client makes of it; by its name.
+    /// The event of the client; by its name.
     pub event: Option<Value>,
     /// Why a client cannot read it.
     pub refused: Option<String>,
@@ -112,9 +112,9 @@ pub enum Say {
         remaining: u64,
         retry_after: u64,
     },
-    ConfigResponse(Answer),
-    HealthCheckResponse(Answer),
-    MetricsResponse(Answer),
+    ConfigResponse(EngineAnswer),
+    HealthCheckResponse(EngineAnswer),
+    MetricsResponse(EngineAnswer),
     SubscriptionUpdate {
         action: String,
         success_topics: Vec<String>,
@@ -200,7 +200,7 @@ pub struct GapRange {
     pub to: u64,
 }
 
-/// Who is on a topic.
+/// The users on a topic.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the protocol document says what each field is")]
@@ -241,9 +241,9 @@ pub struct Call {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallResponse {
-    /// What is answered.
+    /// The answer.
     pub payload: Option<Value>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<CallError>,
     /// `cid`.
     pub cid: String,
@@ -352,7 +352,7 @@ pub struct TopicFailure {
     pub message: String,
 }
 
-/// What became of a topic's recovery.
+/// The result of a topic's recovery.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the protocol document says what each field is")]
@@ -367,7 +367,7 @@ pub struct TopicRecovery {
 /// An answer of the engine's.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct EngineAnswer {
     /// `p`.
     pub payload: Value,
     /// `cid`.

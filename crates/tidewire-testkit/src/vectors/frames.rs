@@ -7,13 +7,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// Which side reads.
     pub reader: Side,
-    /// What comes from the other side.
+    /// The bytes from the other side.
     pub bytes: Hex,
-    /// What is read, in order.
+    /// The events that are read, in order.
     pub events: Vec<Event>,
     /// The rule that is broken after them.
     pub error: Option<Broken>,
@@ -23,9 +23,9 @@ pub struct Case {
     /// Whether permessage-deflate was agreed.
     #[serde(default)]
     pub deflate: bool,
-    /// What to write to get the bytes.
+    /// The message to write to get the bytes.
     pub frame: Option<Frame>,
-    /// What to write in several frames to get the bytes.
+    /// The message to write in several frames to get the bytes.
     pub fragments: Option<Fragments>,
 }
 
@@ -39,7 +39,7 @@ pub enum Side {
     Client,
 }
 
-/// What is read.
+/// An event that is read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {

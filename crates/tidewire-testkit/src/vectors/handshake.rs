@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestCase {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// A byte for each character; see [`latin_1`](super::latin_1).
     pub request: String,
@@ -24,13 +24,13 @@ pub struct RequestCase {
     pub incomplete: bool,
 }
 
-/// What a good request says.
+/// The content of a valid request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptedRequest {
     /// The path of the target.
     pub path: String,
-    /// What follows its `?`.
+    /// The query: the part after `?`.
     pub query: String,
     /// `Host`.
     pub host: String,
@@ -46,7 +46,7 @@ pub struct AcceptedRequest {
     /// The subprotocols offered.
     #[serde(default)]
     pub protocols: Vec<String>,
-    /// What a server confirms of them.
+    /// The part of them that a server confirms.
     #[serde(default)]
     pub confirmed: Vec<ConfirmedProtocol>,
     /// The values of `Sec-WebSocket-Extensions`.
@@ -70,7 +70,7 @@ pub struct ConfirmedProtocol {
     pub token_prefix: Option<String>,
     /// The token that they carry.
     pub token: Option<String>,
-    /// What the answer confirms.
+    /// The part that the answer confirms.
     pub protocol: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct RefusedRequest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResponseCase {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// The 16 bytes behind `Sec-WebSocket-Key`.
     pub key: Hex,
@@ -113,7 +113,7 @@ pub struct ResponseCase {
     pub incomplete: bool,
 }
 
-/// What a good answer says.
+/// The content of a valid answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptedResponse {
@@ -121,7 +121,7 @@ pub struct AcceptedResponse {
     pub head_bytes: usize,
     /// The subprotocol chosen.
     pub protocol: Option<String>,
-    /// What the server calls itself.
+    /// The name and version of the server.
     pub server: Option<String>,
     /// Whether permessage-deflate was agreed.
     #[serde(default)]

@@ -6,9 +6,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResponseCase {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
-    /// What each request means for its response.
+    /// The effect of each request on the form of its response.
     #[serde(default = "one_ordinary")]
     pub expected: Vec<Expected>,
     /// The largest head, in bytes.
@@ -36,7 +36,7 @@ pub struct ResponseCase {
     pub error: Option<String>,
 }
 
-/// What the method of a request means for its response.
+/// The effect of a request's method on the form of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -87,7 +87,7 @@ pub struct Response {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestCase {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// The largest head, in bytes.
     #[serde(default = "request_head_bytes_max")]

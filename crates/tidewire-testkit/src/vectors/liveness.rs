@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// Which side is looked at.
     pub side: Side,
@@ -16,20 +16,20 @@ pub struct Case {
     pub ping_interval_ms: u64,
     /// Silence after which the connection ends.
     pub idle_timeout_ms: u64,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// What happens at one time.
+/// The events at one time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// When, since the opening.
     pub at_ms: u64,
-    /// What comes from the other side.
+    /// The messages from the other side.
     #[serde(default)]
     pub receive: Hex,
-    /// What is sent then.
+    /// The messages that are sent then.
     #[serde(default)]
     pub send: Vec<Sent>,
 }

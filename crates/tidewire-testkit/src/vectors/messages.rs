@@ -9,11 +9,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
     /// The forms, each in a frame of its own.
     pub frames: Vec<Form>,
-    /// Whose business it is.
+    /// The category of the message.
     pub kind: Kind,
     /// The system type, as this project writes it.
     #[serde(rename = "type")]
@@ -25,7 +25,7 @@ pub struct Case {
     pub code: Option<String>,
     /// Why it is refused.
     pub reason: Option<String>,
-    /// Who refuses it; both sides by default.
+    /// The side that refuses it; both sides by default.
     #[serde(default = "both")]
     pub by: Vec<Side>,
     /// The most that it may inflate to, in bytes; 1 MiB by default.
@@ -43,7 +43,7 @@ pub enum Form {
     Binary(Hex),
 }
 
-/// Whose business a message is.
+/// The category of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub enum Case {
     /// RFC 3339.
     Time {
-        /// What the case is about.
+        /// The title of the case.
         name: String,
         /// The text.
         timestamp: String,
@@ -21,7 +21,7 @@ pub enum Case {
     },
     /// A UUID.
     Id {
-        /// What the case is about.
+        /// The title of the case.
         name: String,
         /// The text.
         uuid: String,

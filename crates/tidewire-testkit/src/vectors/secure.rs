@@ -12,7 +12,7 @@ pub enum EncryptionCase {
     Session(Box<Session>),
     /// A peer's public key.
     PublicKey {
-        /// What the case is about.
+        /// The title of the case.
         name: String,
         /// Its bytes.
         public_key: Hex,
@@ -54,9 +54,9 @@ pub struct Session {
 pub struct Sealed {
     /// Whose.
     pub from: Side,
-    /// What it says.
+    /// The plain message.
     pub plain: Hex,
-    /// What travels.
+    /// The sealed message.
     pub sealed: Hex,
     /// The sender's next key, which is used from the next message on.
     pub then_key: Option<Hex>,
@@ -66,11 +66,11 @@ pub struct Sealed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
-    /// Who opens it.
+    /// The side that opens it.
     pub by: Side,
-    /// What it says.
+    /// The plain message.
     pub plain: Hex,
-    /// What travels.
+    /// The sealed message.
     pub sealed: Hex,
 }
 
@@ -78,9 +78,9 @@ pub struct Opened {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refused {
-    /// Who refuses it.
+    /// The side that refuses it.
     pub by: Side,
-    /// What travels.
+    /// The sealed message.
     pub sealed: Hex,
     /// Why.
     pub error: String,

@@ -76,7 +76,7 @@ pub struct Opening {
     pub headers: Vec<(&'static str, String)>,
     /// The subprotocols that are offered.
     pub protocols: Vec<String>,
-    /// What comes before everything else, TLS included.
+    /// Bytes before everything else, TLS included.
     pub preface: Vec<u8>,
     /// Frames that leave together with the request.
     pub early: Vec<u8>,

@@ -12,7 +12,7 @@ pub struct SimulatedClient {
     pub end: ClientEnd,
     /// Bytes of the response to the upgrade that have arrived, until it is whole.
     head: Vec<u8>,
-    /// What comes behind the response.
+    /// The bytes after the response.
     incoming: Option<Incoming>,
     /// Bytes that have arrived in all.
     pub bytes_received: u64,
@@ -40,7 +40,7 @@ impl SimulatedClient {
         self.end.send(&frame(opcode, payload));
     }
 
-    /// What has arrived since the last call.
+    /// The messages that have arrived since the last call.
     #[track_caller]
     pub fn receive(&mut self) -> Vec<Said> {
         let bytes = self.end.receive();

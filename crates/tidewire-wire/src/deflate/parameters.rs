@@ -1,4 +1,4 @@
-//! What the two sides agree on in the opening handshake (RFC 7692, section 7.1).
+//! Parameters of permessage-deflate, agreed on in the opening handshake (RFC 7692, section 7.1).
 
 use super::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ pub struct DeflateParameters {
     pub client_max_window_bits: u8,
 }
 
-/// What a server answers to the offers of a client.
+/// The answer of a server to the offers of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// What holds for the connection.
+    /// The parameters of the connection.
     pub parameters: DeflateParameters,
     /// The value of `Sec-WebSocket-Extensions` that says so.
     pub header_value: String,
@@ -175,7 +175,7 @@ impl Offered {
         }
     }
 
-    /// What holds if this offer is taken; `None` if its window is too small to compress with.
+    /// The parameters if this offer is accepted; `None` if its window is too small to compress with.
     fn narrow(&self, wanted: DeflateParameters) -> Option<Accepted> {
         let server_bits = self
             .server_bits

@@ -259,7 +259,7 @@ mod tests {
             round_trip(&mut compressor, &vec![b'a'; length]);
         }
         for distance in (1..PAYLOAD_BYTES_MAX - 300).step_by(37) {
-            // Nothing repeats but the start, after so many bytes.
+            // Nothing repeats but the start, after N bytes.
             let mut payload: Vec<u8> = (0..distance as u32)
                 .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
                 .take(distance)

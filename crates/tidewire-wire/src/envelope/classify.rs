@@ -1,11 +1,11 @@
-//! What `t` says, found without parsing the payload.
+//! Classification of a message by its `t`, without parsing the payload.
 
 use super::{Category, EnvelopeError};
 use crate::format::{Item, Reader};
 use crate::json::fields::Fields;
 use crate::json::text::{Short, unescape};
 
-/// Whose business a message is.
+/// The category of a message: the protocol's own, or the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The protocol's.

@@ -1,4 +1,4 @@
-//! What an application's message says around its payload, found without parsing it.
+//! Outline of an application's message: the fields around its payload, without parsing it.
 
 use super::EnvelopeError;
 use super::field::{Field, Values};

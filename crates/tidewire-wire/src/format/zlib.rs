@@ -166,7 +166,7 @@ pub fn deflate(plain: &[u8], level: u32, out: &mut Vec<u8>) {
     Deflater::new(level).deflate(plain, out);
 }
 
-/// The checksum of RFC 1950, section 8.2. So many bytes fit into the sums between two remainders.
+/// The checksum of RFC 1950, section 8.2. This many bytes fit into the sums between two remainders.
 fn adler32(bytes: &[u8]) -> u32 {
     let (mut a, mut b) = (1u32, 0u32);
     for chunk in bytes.chunks(5_552) {
@@ -188,7 +188,7 @@ const WINDOW_BITS: u8 = 15;
 /// The head of a stream (RFC 1950, section 2.2): deflate with a window of 32 KiB, the fastest algorithm.
 const HEAD_FASTEST: [u8; 2] = [0x78, 0x01];
 
-/// What follows a flush at the end of a stream: the rest of the flush's empty block, and an empty last one.
+/// The bytes after a flush at the end of a stream: the rest of the flush's empty block, and an empty last one.
 const END_OF_BLOCKS: [u8; 6] = [0, 0, 0xff, 0xff, 0x03, 0];
 
 const CHUNK_BYTES_MIN: usize = 256;

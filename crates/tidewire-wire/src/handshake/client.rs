@@ -238,7 +238,7 @@ impl<'a> Headers<'_, 'a> {
         Ok(())
     }
 
-    /// What was agreed, if anything.
+    /// The agreed parameters, if any.
     fn extensions(
         &self,
         offered: Option<DeflateParameters>,
@@ -253,7 +253,7 @@ impl<'a> Headers<'_, 'a> {
         }
     }
 
-    /// What a challenge for a bearer token says; without an error it means that there was no token.
+    /// The error of a challenge for a bearer token; without an error it means that there was no token.
     fn token_problem(&self) -> Option<String> {
         let challenge = self.first("www-authenticate")?;
         let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));

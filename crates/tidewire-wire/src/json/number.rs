@@ -107,7 +107,7 @@ fn signed(value: u64, is_negative: bool) -> i128 {
     if is_negative { -value } else { value }
 }
 
-/// So many digits (and a point among them) always fit in a `u64`.
+/// This many digits (and a point among them) always fit in a `u64`.
 const DIGITS_EXACT: usize = 19;
 
 /// The largest whole number whose negative is an `i64`.

@@ -1,4 +1,4 @@
-//! Where strings, values and runs of plain bytes end. Every reader of this module is built on it.
+//! Ends of strings, values and runs of plain bytes. Every reader of this module is built on it.
 
 use super::{JsonError, NESTING_MAX};
 

@@ -7,7 +7,7 @@ use super::scan::plain_bytes;
 use super::text::{Short, unescape};
 use super::{JsonError, NESTING_MAX};
 
-/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has so many levels
+/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has N levels
 /// around it.
 ///
 /// # Errors
@@ -245,7 +245,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A number of so many bytes without an exponent is finite.
+/// A number of this many bytes without an exponent is finite.
 const FINITE_BYTES: usize = 300;
 
 #[cfg(test)]

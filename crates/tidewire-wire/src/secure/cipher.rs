@@ -76,7 +76,7 @@ impl SessionCipher {
         })
     }
 
-    /// What both sides speak.
+    /// The version that both sides use.
     pub fn version(&self) -> EncryptionVersion {
         self.version
     }

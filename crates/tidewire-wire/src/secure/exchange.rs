@@ -204,7 +204,7 @@ fn check_identity(
     }
 }
 
-/// What both sides have said, so that a key is good for this exchange alone.
+/// The messages of both sides, so that a key is good for this exchange alone.
 fn transcript(client: &[u8], server: &[u8], connection_id: &[u8]) -> [u8; TRANSCRIPT_BYTES] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [TRANSCRIPT_LABEL, client, server, connection_id] {

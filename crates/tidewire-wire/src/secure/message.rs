@@ -8,7 +8,7 @@ use crate::json;
 use std::borrow::Cow;
 use std::str;
 
-/// What is signed of a message, and the signature. Texts are decoded, and empty where they are missing.
+/// The signed parts of a message, and the signature. Texts are decoded, and empty where they are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SignedMessage<'a> {
     /// `t` or `type`.

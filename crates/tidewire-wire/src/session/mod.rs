@@ -69,7 +69,7 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
-/// What a side can do beyond sending messages.
+/// The features of a side beyond sending messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Features {
     /// `C:` frames.
@@ -87,7 +87,7 @@ pub struct Features {
     /// Topics with all that the protocol says of them: patterns, filters, overload policies, queue groups
     /// with acknowledgements and publishing by clients.
     pub topics: bool,
-    /// Who is on a topic.
+    /// The users on a topic.
     pub presence: bool,
     /// `call_request` and `call_response`.
     pub calls: bool,

@@ -11,7 +11,7 @@ use crate::envelope::{SystemType, epoch_text, pack_number, write_event};
 use crate::timestamp::write_rfc3339_ms;
 use crate::uuid::Uuid;
 
-/// What payloads take from outside the reply.
+/// The inputs of payloads besides the reply.
 pub(super) struct Context<'a> {
     pub(super) profile: &'a ServerProfile,
     pub(super) features: Features,

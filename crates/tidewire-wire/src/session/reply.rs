@@ -129,7 +129,7 @@ pub enum Reply {
     },
     /// `history_response`.
     HistoryResponse {
-        /// What is kept.
+        /// The kept publications.
         page: Box<HistoryPage>,
         /// `cid`.
         correlation_id: Option<String>,
@@ -143,14 +143,14 @@ pub enum Reply {
     },
     /// `call_request`, to be answered by the client's application.
     CallRequest {
-        /// What is asked; its payload is one JSON value and is not checked.
+        /// The request; its payload is one JSON value and is not checked.
         call: Call,
         /// `cid`.
         correlation_id: String,
     },
     /// `call_response`.
     CallResponse {
-        /// What is answered; a payload is one JSON value and is not checked.
+        /// The answer; a payload is one JSON value and is not checked.
         result: CallResult,
         /// `cid`.
         correlation_id: String,

@@ -1,4 +1,4 @@
-//! What a client can ask of the engine.
+//! Requests of a client to the engine, as the engine reads them.
 
 use super::call::{Call, CallResult, Either};
 use super::history::{HistoryQuery, parse_query};
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 /// A request, which the engine answers with a reply that carries the same `correlation_id`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What is asked for.
+    /// The requested action.
     pub kind: RequestKind,
     /// `cid`.
     pub correlation_id: Option<String>,
 }
 
-/// What is asked for.
+/// A requested action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestKind {
     /// `config_update` with its payload.
@@ -55,7 +55,7 @@ impl From<Either> for RequestKind {
     }
 }
 
-/// Who is on topics, asked for once.
+/// A query for the users on topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresenceQuery {
     /// The topics: 1 to [`TOPICS_PER_PRESENCE_REQUEST_MAX`], none of them empty.

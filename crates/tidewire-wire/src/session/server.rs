@@ -17,12 +17,12 @@ use crate::frame::OpCode;
 use crate::uuid::Uuid;
 use serde_json::Value;
 
-/// What all sessions of one server have in common.
+/// The profile that all sessions of one server share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProfile {
     /// Told to clients.
     pub server_version: String,
-    /// What the server offers.
+    /// The features that the server offers.
     pub features: Features,
     /// The largest message a client may send; 1 MiB by default.
     pub message_bytes_max: usize,
@@ -68,7 +68,7 @@ pub struct ServerSession {
     takes_calls: bool,
 }
 
-/// What a system message calls for.
+/// The reaction to a system message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SystemEvent {
     /// Encode this and send it.

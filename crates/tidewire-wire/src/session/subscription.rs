@@ -12,7 +12,7 @@ pub struct Subscription {
     pub action: Action,
     /// The topics: 1 to [`TOPICS_PER_REQUEST_MAX`], none of them empty.
     pub topics: Vec<String>,
-    /// What other subscribers are told about this one.
+    /// The data that other subscribers receive about this one.
     pub presence: Option<Value>,
     /// Whether missed messages are wanted.
     pub recover: bool,
@@ -24,7 +24,7 @@ pub struct Subscription {
     pub queue_group: Option<String>,
     /// Which publications are wanted: a filter document, an object, not looked into.
     pub filter: Option<Value>,
-    /// What becomes of publications that the client does not read in time; the server's choice if it is
+    /// The treatment of publications that the client does not read in time; the server's choice if it is
     /// missing.
     pub overload: Option<Overload>,
     /// Whether the client, as a member of a queue group, acknowledges what is delivered.
@@ -35,7 +35,7 @@ pub struct Subscription {
     pub tokens: Vec<(String, Token)>,
 }
 
-/// What becomes of a subscription's publications when its client does not read them in time.
+/// The treatment of a subscription's publications when its client does not read them in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overload {
     /// `disconnect`: the connection is closed.
@@ -64,7 +64,7 @@ impl Overload {
     }
 }
 
-/// What to do with topics.
+/// The action for the topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `subscribe`.

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// Why a request is refused: an `error` to be sent, which carries the request's correlation id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The fault.
     pub code: ErrorCode,
     /// The same in words.
     pub message: Cow<'static, str>,
@@ -97,7 +97,7 @@ pub(super) fn as_json<'a>(
 /// Walks through the whole message, which must be valid, and gives `field` each field of the payload that
 /// is not null: its name, and the bytes of its value. The message's correlation id comes back.
 ///
-/// What `field` objects to is told once the correlation id is known.
+/// Reports an objection to `field` once the correlation id is known.
 pub(super) fn walk<'a>(
     text: &'a [u8],
     mut field: impl FnMut(&[u8], &'a [u8]) -> Result<(), Objection>,
@@ -188,7 +188,7 @@ fn walk_payload<'a>(
     Ok(result)
 }
 
-/// What `take` makes of a name without its escapes, which the cursor has found to be right. One that is
+/// The result of `take` for a name without its escapes, which the cursor has found to be right. One that is
 /// longer than any of the protocol's is empty.
 #[inline]
 fn plain<T>(raw: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {

@@ -1,4 +1,4 @@
-//! What both hellos say about encryption, and key updates.
+//! Encryption in both hellos, and key updates.
 
 use super::*;
 

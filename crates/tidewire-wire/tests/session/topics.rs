@@ -1,4 +1,4 @@
-//! What is said about topics, calls and producers: each side's writer against the other side's reader.
+//! Topics, calls and producers: each side's writer against the other side's reader.
 
 use super::{BOTH, NOW, content, error_code, fresh, handle, id, profile};
 use serde_json::json;
@@ -8,7 +8,7 @@ use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::*;
 
-/// What a server makes of what a client wrote.
+/// The request that a server reads from a client's message.
 fn heard_by_server(
     system: SystemType,
     write: impl Fn(&mut ClientSession, &mut Vec<u8>) -> OpCode,
@@ -23,7 +23,7 @@ fn heard_by_server(
     json
 }
 
-/// What a client makes of what a server says.
+/// The event that a client reads from a server's message.
 fn heard_by_client(reply: &Reply) -> ClientEvent {
     let [json, packed] = BOTH.map(|format| {
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
 //! The protocol's test vectors, run by both sides of this crate. Those of encryption and signatures are
-//! run by `vectors_crypto`.
+//! run by `crypto/vectors`.
 
 mod client;
 mod deflate;
@@ -51,7 +51,7 @@ run_files! {
     topics: "topics" => dialogues;
 }
 
-/// Files that `vectors_crypto` runs, which needs the feature `crypto`, that of the engine, which has a clock, and those
+/// Files that `crypto/vectors` runs, which needs the feature `crypto`, that of the engine, which has a clock, and those
 /// of `tidewire-http`.
 const ELSEWHERE: [&str; 5] = [
     "encryption",

@@ -1,4 +1,4 @@
-//! What the dialogues about topics, calls and producers say, and how they describe what is heard.
+//! Messages of the dialogues about topics, calls and producers, as the vectors describe them.
 
 use super::server::{NOW, id};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tidewire_wire::session::{
     Token, TopicFailure, TopicPresence, TopicRecovery,
 };
 
-/// What a server says.
+/// A message of a server.
 pub(crate) fn reply(say: Say) -> Reply {
     match say {
         Say::PublishResponse {
@@ -144,7 +144,7 @@ pub(crate) fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mu
     }
 }
 
-/// What a client makes of it; `None` if that is described elsewhere.
+/// The event of a client; `None` if that is described elsewhere.
 pub(crate) fn describe(event: &ClientEvent) -> Option<Value> {
     Some(match event {
         ClientEvent::SubscriptionUpdate {

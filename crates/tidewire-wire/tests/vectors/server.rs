@@ -67,7 +67,7 @@ fn take_step(
     check_reply(name, format, &out, step);
 }
 
-/// What is to be answered, if that is what the event calls for.
+/// The expected answer, if the event calls for one.
 fn check_event(name: &str, event: SystemEvent, format: Format, step: &Step) -> Option<Reply> {
     match event {
         SystemEvent::Reply(reply) => return Some(reply),
@@ -130,7 +130,7 @@ fn check_event(name: &str, event: SystemEvent, format: Format, step: &Step) -> O
     None
 }
 
-/// What either side said, against the message or the error that the step wants.
+/// Compares a message of either side with the message or the error that the step expects.
 pub(crate) fn check_reply(name: &str, format: Format, message: &[u8], step: &Step) {
     let envelope = read(name, format, message);
     let category = envelope.category.map(|category| category.as_str());

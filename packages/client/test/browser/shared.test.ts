@@ -42,7 +42,7 @@ afterEach(async () => {
   await engine.stop();
 });
 
-/** Publishes so many numbers, the next after those before. */
+/** Publishes N numbers, the next after those before. */
 async function publish(count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, () => publisher.publish("kept.flow", published++)));
 }

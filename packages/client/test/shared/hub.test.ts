@@ -47,7 +47,7 @@ function server(
   return transport;
 }
 
-/** Clients of so many tabs, which are connected. */
+/** Clients of N tabs, which are connected. */
 async function connected(transport: FakeTransport, count: number, options: ClientOptions = {}) {
   const clients = [];
   for (let index = 0; index < count; index++) {

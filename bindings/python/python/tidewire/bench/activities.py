@@ -21,7 +21,7 @@ BURST = 256
 CATCH_UP_S = 1.0
 #: How often it is looked whether a paced connection has anything to do.
 IDLE_S = 0.05
-#: Of so many publications one tells the skew.
+#: Of this many publications one tells the skew.
 SKEW_EVERY = 64
 TOPIC = "fan-out"
 

@@ -36,7 +36,7 @@ FAN_OUT_BYTES = 95
 FAN_OUT_BYTES_MIN = 80
 #: Publications on their way hold no more than this.
 FAN_OUT_AHEAD_BYTES = 64 * 1024
-#: From so many subscribers on there is a run at a fixed rate too.
+#: From this many subscribers on there is a run at a fixed rate too.
 FAN_OUT_RATES = ((10_000, 20.0), (1_000, 100.0))
 
 
@@ -55,7 +55,7 @@ def connection_storm(bench: Bench, connections: int) -> None:
     opened = bench.open(connections)
     after, ended = bench.server.sample(), Moment.now(bench.fleet.pids)
     held = bench.survive()
-    measured = Opening(opened, before, after, started, ended)
+    measured = OpenedFigures(opened, before, after, started, ended)
     result = measured.result(bench, plan.CONNECTION_STORM, connections, broken=sum(held.broken.values()))
     if held.broken:
         words = in_words(held.broken)
@@ -70,7 +70,7 @@ def connect_latency(bench: Bench, connections: int) -> None:
     """From connect to ready, one connection after another in one process."""
     before, started = bench.server.sample(), Moment.now(bench.fleet.pids)
     opened = bench.fleet.reconnect(1, rounds=bench.plan.rounds)
-    measured = Opening(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
+    measured = OpenedFigures(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
     result = measured.result(bench, plan.CONNECT_LATENCY, 1, saturates=False)
     result["notes"].append(f"{opened.attempted} rounds, one connection at a time.")
     bench.done(result)
@@ -80,14 +80,14 @@ def rapid_reconnect(bench: Bench, connections: int) -> None:
     """Connect, authenticate, disconnect, again and again."""
     before, started = bench.server.sample(), Moment.now(bench.fleet.pids)
     opened = bench.fleet.reconnect(connections, duration_s=bench.plan.duration_s)
-    measured = Opening(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
+    measured = OpenedFigures(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
     result = measured.result(bench, plan.RAPID_RECONNECT, connections)
     result["notes"].append(f"{opened.attempted} connections, {connections} at once.")
     bench.done(result)
 
 
 @dataclasses.dataclass
-class Opening:
+class OpenedFigures:
     """Connections that were opened, and what both sides had of the processor meanwhile."""
 
     opened: Opened
@@ -106,7 +106,7 @@ class Opening:
         result = bench.result(test, connections, opened)
         result.update(connected=living, failed=opened.attempted - living)
         if test != plan.CONNECTION_STORM:
-            # So many were open one after another.
+            # This many were open one after another.
             del result["connected"]
         duration = opened.ended - opened.began
         result["duration_s"] = duration

@@ -292,7 +292,7 @@ class Measured:
         failed = opened.attempted - opened.connected + sum(counts.broken.values())
         told = sum(counts.errors.values()) if counts.offered else 0
         refused = sum(self.counters[1].values()) if self.counters and counts.offered else told or None
-        # A pong proves that refused messages were read as well; a reply is none of a refused one.
+        # A pong proves that refused messages were read as well; a reply says nothing of a refused one.
         unread = 0 if counts.answered else refused or 0
         return {
             "sends": self.activity.sends,

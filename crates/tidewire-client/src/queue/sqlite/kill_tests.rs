@@ -82,17 +82,17 @@ fn log_pieces(old: &[u8], new: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// What is outside of the file: a server, an application, and what was promised to it.
+/// The world outside of the file: a server, an application, and the promises to it.
 #[derive(Clone, Default)]
 struct World {
     epoch: u32,
     /// The last number that the server has taken.
     last: u64,
-    /// What it has taken, in its order.
+    /// The messages it has accepted, in order.
     delivered: Vec<String>,
-    /// What was said to be stored.
+    /// The messages reported as stored.
     promised: BTreeSet<String>,
-    /// What the application was told to be uncertain, or sent again.
+    /// The messages reported to the application as uncertain, or sent again.
     told: BTreeSet<String>,
 }
 

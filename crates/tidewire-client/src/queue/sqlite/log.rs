@@ -18,7 +18,7 @@ pub(super) struct Place {
 type FileId = (u64, u64);
 
 impl Place {
-    /// What is at `path` now; `None` where files cannot be told apart.
+    /// The identity of the file at `path` now; `None` where files cannot be distinguished.
     pub(super) fn of(path: &Path) -> Option<Self> {
         Some(Self {
             file: file_id(path)?,

@@ -31,7 +31,7 @@ pub(super) fn prepare(transaction: &Transaction<'_>, fresh_id: &str) -> Result<(
     Ok(())
 }
 
-/// What the file knows under this name, beside messages.
+/// The entry of the file under this name, beside messages.
 pub(super) fn meta(
     transaction: &Transaction<'_>,
     name: &str,

@@ -125,7 +125,7 @@ impl Bench {
         event.expect("an event in time").expect("it works")
     }
 
-    /// The first event that is none of those that say that there is something to send.
+    /// The first event other than "there is something to send".
     async fn news(&mut self) -> StoreEvent {
         loop {
             match self.event().await {

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What a proxy does to a connection.
+/// The effect of a proxy on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Cut,
@@ -19,7 +19,7 @@ enum Kind {
     Corrupt,
 }
 
-/// What happens to one connection, and where.
+/// The fault of one connection, and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     kind: Kind,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     is_up: bool,
     /// How many bytes pass in that direction before.
     at: usize,
-    /// What a byte is changed by.
+    /// The change of a byte.
     flip: u8,
 }
 
@@ -121,7 +121,7 @@ impl Proxy {
     }
 }
 
-/// What both directions of a connection have in common.
+/// The state that both directions of a connection share.
 struct Link {
     /// Both ends are to be closed.
     is_over: watch::Sender<bool>,

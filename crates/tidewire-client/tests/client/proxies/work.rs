@@ -1,4 +1,4 @@
-//! What a client does behind a proxy, and what has to hold of it afterwards.
+//! Work of a client behind a proxy, and the checks of its results.
 
 use super::proxy::Proxy;
 use crate::common::{publish, wait_until};
@@ -8,7 +8,7 @@ use tidewire_client::{Client, ClientState, Config, Event, Publication};
 use tidewire_engine::{Application, Call, Context, Message, Responder, Server};
 use tokio::task::JoinHandle;
 
-/// What a server's application got, in its order.
+/// The events of a server's application, in order.
 #[derive(Clone, Default)]
 pub(super) struct Ledger(Arc<Mutex<Entries>>);
 
@@ -50,14 +50,14 @@ impl Application for Ledger {
     }
 }
 
-/// What the client received.
+/// The events of the client.
 #[derive(Default)]
 struct Received {
-    /// What the server has published.
+    /// The publications of the server.
     from_server: Vec<u64>,
-    /// What the client itself has published.
+    /// The publications of the client itself.
     own: Vec<u64>,
-    /// What should not have happened.
+    /// The violations.
     wrong: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ fn is_closed(client: &Client) -> bool {
     matches!(client.state(), ClientState::Closed(_))
 }
 
-/// What was asked of the client, and what came of it.
+/// The requests to the client, and their results.
 #[derive(Default)]
 struct Done {
     /// Published by the server.

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What a call gave: what the application gets, or an error.
+/// The result of a call: a value for the application, or an error.
 type Given = Result<Value, Error>;
 
 pub(super) struct Application {
@@ -181,7 +181,7 @@ async fn call(client: &Client, events: &Mutex<VecDeque<Event>>, step: &Value) ->
     }
 }
 
-/// What a step does: its field that is no condition.
+/// The action of a step: its field that is no condition.
 fn operation(step: &Value) -> (&str, &Value) {
     let fields = step.as_object().expect("a step is an object");
     let is_condition = |name: &str| ["as", "gives", "answer", "failed", "has"].contains(&name);

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What the servers of one scenario have seen.
+/// The log of the servers of one scenario.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<SeenState>>);
 
@@ -213,7 +213,7 @@ impl Connection {
         Ok(t)
     }
 
-    /// Reads and throws away, and answers a close, until the client ends the connection.
+    /// Reads and discards, and answers a close, until the client ends the connection.
     async fn hold(&mut self) {
         while let Ok(t) = self.next().await {
             if t == "close" {

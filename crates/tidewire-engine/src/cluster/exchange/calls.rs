@@ -35,7 +35,7 @@ impl OpenCalls {
         // One that was answered before, or is too late, is dropped.
         if let Some(call) = self.open.remove(&number) {
             self.deadlines.remove(&(call.deadline_ms, number));
-            // The caller hears it here. If it panics, the link goes on.
+            // The caller is notified here. If it panics, the link continues.
             let told = catch_unwind(AssertUnwindSafe(|| call.outcome.end(outcome)));
             if told.is_err() {
                 tracing::error!("the application panicked when it heard what became of a call");
@@ -75,7 +75,7 @@ impl Exchange {
         self.link.send(number, Address::Node(node), &parcel, now);
     }
 
-    /// A parcel was sent to so many servers, or not. If it had a call, that may be over.
+    /// A parcel was sent to N servers, or not. If it had a call, that may be over.
     pub(super) fn note_sent(&mut self, number: u64, outcome: Result<u64, Refusal>) {
         match outcome {
             Ok(0) => self.calls.end(number, Err(CallFailure::Closed)),

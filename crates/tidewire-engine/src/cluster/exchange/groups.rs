@@ -12,7 +12,7 @@ use tidewire_redis::Now;
 /// The groups that this server asks for.
 #[derive(Debug, Default)]
 pub(super) struct GroupsInUse {
-    /// Who waits for a group, until when.
+    /// The jobs that wait for a group, with their deadlines.
     waiting: HashMap<GroupKey, Vec<(u64, Ticket)>>,
     /// Groups that somebody waits for, in the order of their time.
     awaited: VecDeque<(u64, GroupKey)>,

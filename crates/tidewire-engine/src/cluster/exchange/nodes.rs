@@ -1,4 +1,4 @@
-//! The servers of the cluster: what this one says about itself, and what it hears of the others.
+//! The servers of the cluster: reports of this server about itself, and reports of the others.
 
 use super::Exchange;
 use crate::topics::broker::ClusterNode;
@@ -34,8 +34,8 @@ impl Exchange {
         }
     }
 
-    /// Who is on shared topics, the work of queue groups, and the servers.
-    pub(super) fn hear_of_others(&mut self, event: Event, now: Now) {
+    /// Events about presence on shared topics, the work of queue groups, and the servers.
+    pub(super) fn handle_event_of_others(&mut self, event: Event, now: Now) {
         match event {
             Event::PresenceRead { topic, members } => self.take_roster(&topic, members, now),
             Event::PresenceChanged { topic, member } => self.take_member(&topic, member, now),

@@ -1,4 +1,4 @@
-//! What this server sends to the others, and tells them to do, and what comes of it from them.
+//! Messages and commands between this server and the others, in both directions.
 
 use super::{CONTROL, CONTROL_HISTORY, Exchange};
 use crate::cluster::commands::{COMMAND_BYTES, Receiver};

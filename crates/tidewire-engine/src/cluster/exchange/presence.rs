@@ -45,7 +45,7 @@ impl Exchange {
         self.answer_ready(topic, now);
     }
 
-    /// What a server has of a user has changed.
+    /// Handles a change of a user at a server.
     pub(super) fn take_member(&mut self, topic: &Arc<str>, member: Member, now: Now) {
         let told = self.broker.presence().apply(topic, member);
         if let Some(told) = told {

@@ -2,7 +2,7 @@
 
 use slab::Slab;
 
-/// What an entry of a queue knows of its neighbours.
+/// The neighbours of an entry of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Links {
     previous: usize,

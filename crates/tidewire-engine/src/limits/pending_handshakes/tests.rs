@@ -18,13 +18,13 @@ fn id(number: u64) -> ConnectionId {
     ConnectionId::from_u64(number)
 }
 
-/// What the decisions so far have made of every connection.
+/// The state of every connection after the decisions so far.
 struct Model {
     pending: PendingHandshakes,
     limits: PendingLimits,
     now_ms: u64,
     next: u64,
-    /// Whose they are, whether they are admitted, and since when they are so.
+    /// For each connection its source, whether it is admitted, and since when it is so.
     alive: BTreeMap<ConnectionId, (u8, bool, u64)>,
     evicted: Vec<ConnectionId>,
 }
@@ -189,7 +189,7 @@ fn past_the_limit_of_parked_ones_the_oldest_of_the_largest_source_goes() {
     let mut model = Model::new(LIMITS);
     let greedy: Vec<_> = (0..14).map(|_| model.enter(2)).collect();
     assert_eq!(model.pending.parked(), 10);
-    // Not before it has had its fair time: until then the newcomer waits in the system's queue.
+    // Not before it has had its fair time: until then the new connection waits in the system's queue.
     assert!(!model.pending.may_accept());
     model.now_ms += FAIR_TIME_MS;
     model.pending.now_ms = model.now_ms;

@@ -154,7 +154,7 @@ impl Publishing {
     }
 }
 
-/// What is said of a publication to a topic.
+/// The answer to a publication to a topic.
 fn told(topic: &str, published: Published) -> Value {
     let mut told = json!({ "topic": topic, "duplicate": published.is_duplicate });
     if let Some(position) = published.position {

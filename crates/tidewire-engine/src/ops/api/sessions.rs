@@ -29,7 +29,7 @@ struct Disconnecting {
     reason: String,
 }
 
-/// Whose sessions are meant.
+/// The sessions that a request selects.
 enum TargetSessions {
     Connection(ConnectionKey),
     User(String),
@@ -157,5 +157,5 @@ fn normal_closure() -> u16 {
     1000
 }
 
-/// What a close frame holds besides its code (RFC 6455, section 5.5), in bytes.
+/// The capacity of a close frame besides its code (RFC 6455, section 5.5), in bytes.
 const REASON_BYTES_MAX: usize = 123;

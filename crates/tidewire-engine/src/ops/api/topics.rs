@@ -141,5 +141,5 @@ fn envelope(kept: Kept) -> Result<Box<RawValue>, ApiError> {
 /// Publications that are copied out of a history at once.
 const KEPT_AT_A_TIME: usize = 16;
 
-/// Past so many bytes no more of a history follows in one answer.
+/// Past this many bytes no more of a history follows in one answer.
 const HISTORY_BYTES: usize = 4 * 1024 * 1024;

@@ -1,9 +1,11 @@
-//! What every broker must do, whatever it keeps its data in: a new one passes these tests through
+//! Contract of every broker, whatever it keeps its data in: a new one passes these tests through
 //! its [`Subject`].
 
 use super::late::{Delivers, Fate, LateBroker};
 use super::memory::{MemoryBroker, MemoryLimits};
-use super::{Answer, Broker, Done, Missed, Moment, Order, Outcome, PageQuery, Prepare, Ticket};
+use super::{
+    Broker, BrokerAnswer, Done, Missed, Moment, Order, PageQuery, Prepare, Ticket, TicketOutcome,
+};
 use crate::limits::owner::OwnerId;
 use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicRule;
@@ -99,17 +101,17 @@ impl Subject {
     /// Asks, and makes the broker go on until it has answered.
     fn ask<T>(
         &self,
-        ask: impl FnOnce(&mut dyn FnMut() -> Ticket) -> Answer<Result<T, super::Refusal>>,
+        ask: impl FnOnce(&mut dyn FnMut() -> Ticket) -> BrokerAnswer<Result<T, super::Refusal>>,
         read: impl FnOnce(Done) -> Option<T>,
     ) -> T {
-        let (sender, outcomes) = mpsc::channel::<Outcome>();
+        let (sender, outcomes) = mpsc::channel::<TicketOutcome>();
         let mut tickets = || {
             let sender = sender.clone();
             Ticket::of_caller(move |outcome| sender.send(outcome).expect("the test waits"))
         };
         match ask(&mut tickets) {
-            Answer::Now(result) => result.expect("a broker that answers"),
-            Answer::Later => loop {
+            BrokerAnswer::Now(result) => result.expect("a broker that answers"),
+            BrokerAnswer::Later => loop {
                 match outcomes.try_recv() {
                     Ok(outcome) => {
                         let done = outcome.expect("a broker that answers");

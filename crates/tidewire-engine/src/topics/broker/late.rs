@@ -2,7 +2,8 @@
 
 use super::memory::MemoryBroker;
 use super::{
-    Answer, Broker, BrokerUsage, Done, Missed, Moment, Order, Outcome, PageQuery, Prepare,
+    Broker, BrokerAnswer, BrokerUsage, Done, Missed, Moment, Order, PageQuery, Prepare,
+    TicketOutcome,
 };
 use super::{PresenceView, Refusal, Sink, Ticket, Tickets};
 use crate::model::ConnectionKey;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 pub(crate) struct LateBroker {
     inner: MemoryBroker,
     sink: OnceLock<Weak<dyn Delivers>>,
-    state: Mutex<State>,
+    state: Mutex<LateState>,
 }
 
 /// A [`Sink`] that outlives a call.
@@ -27,7 +28,7 @@ pub(crate) trait Delivers: Sink + Send + Sync + std::fmt::Debug {}
 
 impl<T: Sink + Send + Sync + std::fmt::Debug> Delivers for T {}
 
-/// What becomes of the oldest question.
+/// The fate of the oldest question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is done, and answered some time later.
@@ -39,9 +40,9 @@ pub(crate) enum Fate {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LateState {
     asked: VecDeque<(Question, Ticket)>,
-    answers: Vec<(Ticket, Outcome)>,
+    answers: Vec<(Ticket, TicketOutcome)>,
     ready: HashSet<Arc<str>>,
 }
 
@@ -134,16 +135,16 @@ impl LateBroker {
         }
     }
 
-    fn ask<T>(&self, question: Question, tickets: Tickets<'_>) -> Answer<T> {
+    fn ask<T>(&self, question: Question, tickets: Tickets<'_>) -> BrokerAnswer<T> {
         self.lock().asked.push_back((question, tickets()));
-        Answer::Later
+        BrokerAnswer::Later
     }
 
     fn is_ready(&self, topic: &str) -> bool {
         self.lock().ready.contains(topic)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,7 +162,7 @@ impl Broker for LateBroker {
         order: &Order<'_>,
         tickets: Tickets<'_>,
         _: &dyn Sink,
-    ) -> Answer<Result<super::Published, Refusal>> {
+    ) -> BrokerAnswer<Result<super::Published, Refusal>> {
         let draft = order.draft;
         let publication = NewPublication {
             t: draft.t.to_owned(),
@@ -188,9 +189,9 @@ impl Broker for LateBroker {
         _: &TopicRule,
         _: Prepare,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         if self.is_ready(topic) {
-            return Answer::Now(Ok(()));
+            return BrokerAnswer::Now(Ok(()));
         }
         self.ask(Question::Prepare(Arc::clone(topic)), tickets)
     }
@@ -220,7 +221,11 @@ impl Broker for LateBroker {
             .then(|| self.inner.page_now(topic, limits, now_ms, query))
     }
 
-    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>) -> Answer<Result<bool, Refusal>> {
+    fn forget(
+        &self,
+        topic: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> BrokerAnswer<Result<bool, Refusal>> {
         self.ask(Question::Forget(Arc::clone(topic)), tickets)
     }
 

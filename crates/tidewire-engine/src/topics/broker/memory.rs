@@ -1,6 +1,6 @@
 //! The broker of a server that is alone: everything in the memory of this process.
 
-use super::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, PresenceView};
+use super::{Broker, BrokerAnswer, BrokerUsage, Missed, Moment, Order, PageQuery, PresenceView};
 use super::{Prepare, Refusal, Sink, Tickets};
 use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicRule;
@@ -20,7 +20,7 @@ pub(crate) struct MemoryBroker {
     remembered: Mutex<Remembered<Option<Position>>>,
 }
 
-/// What a [`MemoryBroker`] may hold.
+/// The limits of a [`MemoryBroker`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryLimits {
     pub(crate) history_bytes_max: usize,
@@ -150,8 +150,8 @@ impl Broker for MemoryBroker {
         order: &Order<'_>,
         _: Tickets<'_>,
         sink: &dyn Sink,
-    ) -> Answer<Result<Published, Refusal>> {
-        Answer::Now(Ok(self.publish_now(order, sink)))
+    ) -> BrokerAnswer<Result<Published, Refusal>> {
+        BrokerAnswer::Now(Ok(self.publish_now(order, sink)))
     }
 
     fn prepare(
@@ -160,8 +160,8 @@ impl Broker for MemoryBroker {
         _: &TopicRule,
         _: Prepare,
         _: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
-        Answer::Now(Ok(()))
+    ) -> BrokerAnswer<Result<(), Refusal>> {
+        BrokerAnswer::Now(Ok(()))
     }
 
     fn recover(
@@ -185,8 +185,8 @@ impl Broker for MemoryBroker {
         Some(self.page_now(topic, limits, now_ms, query))
     }
 
-    fn forget(&self, topic: &Arc<str>, _: Tickets<'_>) -> Answer<Result<bool, Refusal>> {
-        Answer::Now(Ok(self.forget_now(topic)))
+    fn forget(&self, topic: &Arc<str>, _: Tickets<'_>) -> BrokerAnswer<Result<bool, Refusal>> {
+        BrokerAnswer::Now(Ok(self.forget_now(topic)))
     }
 
     fn add_interest(&self, _: &Arc<str>, _: &TopicRule) {}

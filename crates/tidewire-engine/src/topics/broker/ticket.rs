@@ -6,9 +6,9 @@ use crate::topics::publication::Published;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a broker says to a question: the answer, or that it comes to the ticket.
+/// The reaction of a broker to a question: the answer, or that the ticket receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer<T> {
+pub(crate) enum BrokerAnswer<T> {
     Now(T),
     /// The ticket is settled with it, exactly once.
     Later,
@@ -25,10 +25,10 @@ pub(crate) enum Refusal {
     Unknown,
 }
 
-/// What a broker answered later.
-pub(crate) type Outcome = Result<Done, Refusal>;
+/// A late answer of a broker.
+pub(crate) type TicketOutcome = Result<Done, Refusal>;
 
-/// What a broker has done.
+/// The result of a broker's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
     Published(Published),
@@ -43,40 +43,40 @@ pub(crate) enum Done {
 /// Makes the ticket of a question, if the answer comes later.
 pub(crate) type Tickets<'a> = &'a mut dyn FnMut() -> Ticket;
 
-/// Who hears of an answer: once, also if the ticket is dropped.
+/// The receiver of an answer: it is called once, also if the ticket is dropped.
 pub(crate) struct Ticket {
     holder: Option<Holder>,
 }
 
 enum Holder {
-    Shard(Arc<Inbox<(u64, Outcome)>>, u64),
-    Caller(Box<dyn FnOnce(Outcome) + Send>),
+    Shard(Arc<Inbox<(u64, TicketOutcome)>>, u64),
+    Caller(Box<dyn FnOnce(TicketOutcome) + Send>),
 }
 
 impl Ticket {
     /// The ticket of an operation of a shard, which looks into its inbox in every turn.
-    pub(crate) fn of_shard(inbox: &Arc<Inbox<(u64, Outcome)>>, number: u64) -> Self {
+    pub(crate) fn of_shard(inbox: &Arc<Inbox<(u64, TicketOutcome)>>, number: u64) -> Self {
         Self {
             holder: Some(Holder::Shard(Arc::clone(inbox), number)),
         }
     }
 
-    /// The ticket of any thread. `hear` is called on the broker's thread and must not block.
-    pub(crate) fn of_caller(hear: impl FnOnce(Outcome) + Send + 'static) -> Self {
+    /// The ticket of any thread. `done` is called on the broker's thread and must not block.
+    pub(crate) fn of_caller(done: impl FnOnce(TicketOutcome) + Send + 'static) -> Self {
         Self {
-            holder: Some(Holder::Caller(Box::new(hear))),
+            holder: Some(Holder::Caller(Box::new(done))),
         }
     }
 
     /// Tells the holder what became of it.
-    pub(crate) fn settle(mut self, outcome: Outcome) {
+    pub(crate) fn settle(mut self, outcome: TicketOutcome) {
         self.tell(outcome);
     }
 
-    fn tell(&mut self, outcome: Outcome) {
+    fn tell(&mut self, outcome: TicketOutcome) {
         match self.holder.take() {
             Some(Holder::Shard(inbox, number)) => inbox.push((number, outcome)),
-            Some(Holder::Caller(hear)) => hear(outcome),
+            Some(Holder::Caller(done)) => done(outcome),
             None => {}
         }
     }
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn a_ticket_is_settled_once_also_when_it_is_dropped() {
         let (sender, outcomes) = mpsc::channel();
-        let ticket = |sender: mpsc::Sender<Outcome>| {
+        let ticket = |sender: mpsc::Sender<TicketOutcome>| {
             Ticket::of_caller(move |outcome| sender.send(outcome).expect("the test waits"))
         };
         ticket(sender.clone()).settle(Ok(Done::Prepared));
         drop(ticket(sender));
-        let outcomes: Vec<Outcome> = outcomes.iter().collect();
+        let outcomes: Vec<TicketOutcome> = outcomes.iter().collect();
         assert_eq!(outcomes, [Ok(Done::Prepared), Err(Refusal::Unknown)]);
     }
 }

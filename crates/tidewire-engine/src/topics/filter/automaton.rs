@@ -51,7 +51,7 @@ impl Automaton {
                 .is_ok_and(|found| found.is_some())
     }
 
-    /// What it takes in memory.
+    /// Its memory.
     pub(super) fn bytes(&self) -> usize {
         self.0.memory_usage()
     }

@@ -17,7 +17,7 @@ pub(super) struct Program {
     slots: usize,
     searches: usize,
     regexes: usize,
-    /// What the automata take, in bytes.
+    /// The memory of the automata, in bytes.
     automata_bytes: usize,
     expression: Expression,
 }
@@ -30,29 +30,29 @@ pub struct InvalidFilter {
     /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A
     /// long name in it is cut.
     pub path: String,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: FilterProblem,
 }
 
-/// What is wrong with a place in a filter.
+/// The fault of a place in a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterProblem {
     /// A document, or what follows `$not`, is not an object.
     #[error("an object is needed")]
     NotAnObject,
-    /// What follows `$and`, `$or`, `$in` or `$nin` is not an array.
+    /// The value of `$and`, `$or`, `$in` or `$nin` is not an array.
     #[error("an array is needed")]
     NotAnArray,
-    /// What follows `$and` or `$or`, or `$not` after a path, is empty.
+    /// The value of `$and` or `$or`, or of `$not` after a path, is empty.
     #[error("at least one document or operator is needed")]
     Nothing,
-    /// What follows an operator of strings is not a string.
+    /// The value of an operator of strings is not a string.
     #[error("a string is needed")]
     NotAString,
-    /// What follows `$gt`, `$gte`, `$lt` or `$lte` is neither a number nor a string.
+    /// The value of `$gt`, `$gte`, `$lt` or `$lte` is neither a number nor a string.
     #[error("a number or a string is needed")]
     NoOrder,
-    /// What follows `$exists` is not a boolean.
+    /// The value of `$exists` is not a boolean.
     #[error("`true` or `false` is needed")]
     NotABool,
     /// A name that begins with `$` and is not an operator of this place.
@@ -106,7 +106,7 @@ impl Program {
         self.slots
     }
 
-    /// What [`Self::run`] takes at most, in units of [work](crate::limits::work).
+    /// The largest cost of [`Self::run`], in units of [work](crate::limits::work).
     pub(super) fn match_cost(&self, payload_bytes: usize) -> u64 {
         let searched = payload_bytes.min(SEARCHED_BYTES_MAX);
         let matched = payload_bytes.min(REGEX_TEXT_BYTES_MAX);
@@ -117,12 +117,12 @@ impl Program {
         (FILTER_STEPS + steps) as u64
     }
 
-    /// What it takes in memory, besides its source, in bytes.
+    /// Its memory besides its source, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.automata_bytes + self.slots * SLOT_BYTES
     }
 
-    /// What it took to compile, in units of [work](crate::limits::work).
+    /// The cost of its compilation, in units of [work](crate::limits::work).
     pub(super) fn compile_cost(&self, source_bytes: usize) -> u64 {
         source_bytes as u64 * cost::FILTER_SOURCE_BYTE
             + self.regexes as u64 * cost::FILTER_REGEX
@@ -396,12 +396,12 @@ const SEARCHES_MAX: usize = 16;
 const REGEXES_MAX: usize = 4;
 const LIST_VALUES_MAX: usize = 1024;
 const PATH_SEGMENTS_MAX: usize = 16;
-/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular
+/// The cost of an evaluation in any case, for each field, and for each byte of a text and a regular
 /// expression, in nanoseconds.
 const FILTER_STEPS: usize = 150;
 const SLOT_STEPS: usize = 20;
 const REGEX_STEPS: usize = 3;
-/// What a field and its condition take, in bytes.
+/// The size of a field and its condition, in bytes.
 const SLOT_BYTES: usize = 256;
 /// A longer name is cut in the place that an error gives.
 const NAME_SHOWN_CHARS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use std::cmp::Ordering;
 use tidewire_wire::json::{Cursor, Found, Number};
 
-/// What must hold.
+/// A condition.
 #[derive(Debug)]
 pub(super) enum Expression {
     All(Vec<Expression>),
@@ -16,7 +16,7 @@ pub(super) enum Expression {
     Field(usize, Condition),
 }
 
-/// What must hold for one field. Only `Exists` can hold if the field is missing.
+/// A condition of one field. Only `Exists` can hold if the field is missing.
 #[derive(Debug)]
 pub(super) enum Condition {
     Exists(bool),

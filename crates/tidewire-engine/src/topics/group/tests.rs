@@ -15,7 +15,7 @@ fn group(count: u64) -> Group {
     group
 }
 
-/// What is assigned now, as (member, message).
+/// The assigned messages now, as (member, message).
 fn assigned(group: &mut Group) -> Vec<(u32, u64)> {
     std::iter::from_fn(|| group.next())
         .map(|(member, delivery)| {
@@ -156,7 +156,7 @@ impl Model {
         self.open.values().map(|(bytes, ..)| bytes).sum()
     }
 
-    /// Who must get the next message, and which.
+    /// The member that must receive the next message, and the message.
     fn next(&mut self) -> Option<(u32, u64, bool)> {
         let (&id, &(_, _, redelivered)) = self
             .open
@@ -202,7 +202,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// No message is lost, none is with two members, and the order is that of the intake.
+    /// No message is lost, none is with two members, and the order is that of their arrival.
     #[test]
     fn agrees_with_a_model(steps in prop::collection::vec(step(), 0..300)) {
         let mut group = Group::new(12, 150);

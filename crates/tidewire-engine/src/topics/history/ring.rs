@@ -26,11 +26,11 @@ impl<T> Ring<T> {
         }
     }
 
-    /// What a ring takes however few publications it has: itself, and the least places that are
+    /// The size of a ring with few publications: itself, and the least places that are
     /// allocated.
     pub(super) const BYTES_FIXED: usize = size_of::<Self>() + 4 * size_of::<Kept<T>>();
 
-    /// What a publication of `bytes` is charged: itself and its place in the ring.
+    /// The charge for a publication of `bytes`: itself and its place in the ring.
     pub(super) fn charge(bytes: usize) -> usize {
         bytes.saturating_add(size_of::<Kept<T>>())
     }
@@ -121,16 +121,16 @@ const PLACES_MIN: usize = 16;
 /// How much of one topic is kept. A publication is dropped as soon as one of the limits says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// At most so many publications; 0 keeps none, but they are counted still.
+    /// At most N publications; 0 keeps none, but they are counted still.
     pub publications_max: usize,
-    /// At most so many bytes, with the few that the place of each publication takes.
+    /// At most N bytes, with the few that the place of each publication takes.
     pub bytes_max: usize,
     /// Only publications younger than this, in milliseconds; 0 for no limit of age.
     pub age_max_ms: u64,
 }
 
 impl HistoryLimits {
-    /// So many publications, of any age, in 4 MiB.
+    /// This many publications, of any age, in 4 MiB.
     #[must_use]
     pub fn of(publications_max: usize) -> Self {
         Self {

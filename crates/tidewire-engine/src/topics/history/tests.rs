@@ -4,10 +4,10 @@ use super::*;
 use crate::limits::owner::OwnerId;
 use proptest::prelude::*;
 
-/// What a publication is charged besides its bytes: an `u64` as a stored publication.
+/// The charge for a publication besides its bytes: an `u64` as a stored publication.
 const PLACE: usize = 24;
 
-/// What a ring is charged besides its publications.
+/// The charge for a ring besides its publications.
 const RING: usize = 40 + 4 * PLACE;
 
 const ROOMY: HistoryLimits = HistoryLimits {
@@ -526,7 +526,7 @@ fn check(store: &HistoryStore<u64>, model: &Model) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Who fills the store drives out its own topics, not those of others.
+/// An owner that fills the store drives out its own topics, not those of others.
 #[test]
 fn the_owner_with_the_most_gives_way() {
     let (ann, bob) = (OwnerId(1), OwnerId(2));

@@ -1,9 +1,11 @@
-//! What concerns the other servers: messages, commands and the broker between them.
+//! The hub's calls for other servers: messages, commands and the broker between them.
 
 use super::Hub;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
-use crate::topics::broker::{Answer, Audience, BrokerHealth, Control, Refusal, Sending, Tickets};
+use crate::topics::broker::{
+    Audience, BrokerAnswer, BrokerHealth, Control, Refusal, Sending, Tickets,
+};
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::Draft;
@@ -67,10 +69,10 @@ impl Hub {
         &self,
         control: &Control,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         match &self.cluster {
             Some(cluster) => cluster.tell(control, tickets),
-            None => Answer::Now(Ok(())),
+            None => BrokerAnswer::Now(Ok(())),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Members of queue groups that join, leave and acknowledge.
 
 use super::Hub;
-use crate::topics::broker::{Answer, Broker, Refusal, Tickets};
+use crate::topics::broker::{Broker, BrokerAnswer, Refusal, Tickets};
 use crate::topics::groups::{EndedWork, NamedGroup, SessionGroup, SharedWork};
 use crate::topics::outlet::Origin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ impl Hub {
         topic: &Arc<str>,
         group: &Arc<str>,
         tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
+    ) -> BrokerAnswer<Result<(), Refusal>> {
         match self.group_broker(topic) {
             Some(broker) => broker.prepare_group(topic, group, tickets),
-            None => Answer::Now(Ok(())),
+            None => BrokerAnswer::Now(Ok(())),
         }
     }
 

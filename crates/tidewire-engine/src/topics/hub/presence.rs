@@ -32,7 +32,7 @@ impl Hub {
         }
     }
 
-    /// Who is on a topic. One that is shared with other servers has to be
+    /// The users on a topic. A topic that is shared with other servers has to be
     /// [prepared](Self::prepare) first.
     pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
         match self.presence_of(topic) {

@@ -18,7 +18,7 @@ pub(super) struct Stripe {
     pub(super) pattern_changes: u64,
 }
 
-/// Who wants a topic.
+/// The interest in a topic.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
     pub(super) shards: ShardSet,

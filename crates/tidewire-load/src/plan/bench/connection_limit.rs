@@ -73,7 +73,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
     Ok(vec![bench.finished(result)])
 }
 
-/// Opens so many connections, holds them for a moment and pings each of them: stable is what all of them
+/// Opens N connections, holds them for a moment and pings each of them: stable is what all of them
 /// outlive. The result, and why connections failed.
 fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<(TestResult, Failures), RunError> {
     let mut fleet = bench.fleet()?;
@@ -145,7 +145,7 @@ impl Search {
     }
 }
 
-/// The limit is found to one part in so many.
+/// The limit is found to one part in this many.
 const RESOLUTION: usize = 64;
 
 #[cfg(test)]

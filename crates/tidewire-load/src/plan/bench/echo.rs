@@ -1,4 +1,4 @@
-//! `echo`: a closed loop with so many messages in flight, or an open loop at a given rate, with a
+//! `echo`: a closed loop with N messages in flight, or an open loop at a given rate, with a
 //! server that sends every message back.
 
 use super::measure::Bench;

@@ -143,7 +143,7 @@ fn skew(counts: &FanOutCounts) -> Recorder {
     skew
 }
 
-/// Publications a second that a server of live data has for so many; none where full speed says enough.
+/// Publications a second that a server of live data has for N subscribers; none where full speed says enough.
 fn usual_rate(subscribers: usize) -> Option<f64> {
     match subscribers {
         10_000.. => Some(20.0),
@@ -152,7 +152,7 @@ fn usual_rate(subscribers: usize) -> Option<f64> {
     }
 }
 
-/// As many as a socket's buffer holds for sure.
+/// A socket's buffer always holds this many.
 fn usual_window(message_bytes: usize) -> u64 {
     (WINDOW_BYTES / message_bytes.max(1) as u64).max(1)
 }

@@ -1,4 +1,4 @@
-//! What the tests have in common: phases measured on both sides, and judged.
+//! Measurement of a phase on both sides, and its assessment, for all tests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
         Ok(opened)
     }
 
-    /// A message of so many bytes with the content that the options ask for.
+    /// A message of N bytes with the content that the options ask for.
     pub(crate) fn payload(&self, json_bytes: usize) -> Payload {
         let compresses = self.options.layer == Layer::Deflate;
         let usual = if compresses {
@@ -271,7 +271,7 @@ impl<'a> Bench<'a> {
         Ok(fleet.run(activity, StopRule::Count(0), &mut watch)?)
     }
 
-    /// The server's memory with so many connections open that have said little. Its growth is theirs
+    /// The server's memory with N connections open that have said little. Its growth is theirs
     /// unless other work, or more connections, have made the server grow before.
     pub(crate) fn idle_memory(&self, server_rss_bytes: u64, connections: u64) -> Memory {
         let is_theirs = !self.is_loaded && connections >= self.connected_most.max(1);
@@ -338,5 +338,5 @@ impl<'a> Bench<'a> {
 /// How long new connections are held before they are asked whether they live.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// A rate that does not become steady is given up after so many times the usual duration.
+/// A rate that does not become steady is given up after this many times the usual duration.
 const CONFIDENCE_DURATIONS_MAX: u32 = 10;

@@ -89,7 +89,7 @@ impl Measured {
             ..Accounting::default()
         };
         if ran.fan_out.is_some() {
-            // One of deliveries: so many publications to so many subscribers.
+            // One of deliveries: N publications to N subscribers.
             return Accounting {
                 sends: true,
                 confirmed: ran.confirmed,
@@ -103,7 +103,7 @@ impl Measured {
         // Without its counters, what the server told each connection is all that is known.
         let told = Some(ran.refused()).filter(|&refused| refused > 0 && ran.offered > 0);
         let refused = counts.map(ServerCounts::refused).or(told);
-        // A pong proves that refused messages were read as well; a reply is none of a refused one.
+        // A pong proves that refused messages were read as well; a reply says nothing of a refused one.
         let not_delivered = if ran.answered { told } else { refused };
         Accounting {
             confirmed: ran.confirmed.saturating_sub(not_delivered.unwrap_or(0)),

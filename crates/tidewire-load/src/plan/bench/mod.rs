@@ -38,7 +38,7 @@ pub enum TestKind {
     ConnectionLimit,
     /// `fan-out`: one publisher and many subscribers of one topic.
     FanOut,
-    /// `echo`: so many messages in flight on each connection, for a server that sends them back.
+    /// `echo`: N messages in flight on each connection, for a server that sends them back.
     Echo,
 }
 

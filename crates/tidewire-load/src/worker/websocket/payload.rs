@@ -110,7 +110,7 @@ impl Payload {
         content: Content::Trade,
     };
 
-    /// A JSON message of so many bytes, but at least [`PAYLOAD_BYTES_MIN`].
+    /// A JSON message of N bytes, but at least [`PAYLOAD_BYTES_MIN`].
     #[must_use]
     pub fn json(bytes: usize) -> Self {
         Self {

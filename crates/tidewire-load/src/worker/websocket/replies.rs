@@ -214,8 +214,8 @@ impl Core {
         progress.refused += u64::from(refusals);
         phase.pass(progress, u64::from(replies), Some(now_ns));
         phase.confirm(progress, replies, now_ns);
-        // Which messages were refused is not known before the reply to a later one comes, but so many places
-        // are free. A server cannot reject more messages than are in flight.
+        // Which messages were refused is not known before the reply to a later one comes, but their
+        // places are free. A server cannot reject more messages than are in flight.
         let refusals = u64::from(refusals).min(progress.waiting) as u32;
         phase.result.confirmed += u64::from(refusals);
         self.release_next(connection, now_ns, replies.saturating_add(refusals));

@@ -52,8 +52,8 @@ impl FrameRing {
         Self::made(payload, layer, (bytes_max, FRAMES_MIN), seed)
     }
 
-    /// The same for messages that are answered, with the replies to compare with. Large frames are so many
-    /// at least that a lap is longer than what a server could change unseen.
+    /// The same for messages that are answered, with the replies to compare with. Enough large frames
+    /// are made that a lap is longer than what a server could change unseen.
     #[must_use]
     pub fn answered(payload: Payload, layer: Layer, bytes_max: usize, seed: u64) -> Self {
         let ring = Self::made(payload, layer, (bytes_max, ANSWERED_FRAMES_MIN), seed);
@@ -459,7 +459,7 @@ pub const RING_BYTES: usize = 256 * 1024;
 const FRAMES_MIN: usize = 2;
 
 /// Fewer frames would make a lap that a server could leave out and make up for unseen: within a lap
-/// every change is seen for certain, a shift by a whole lap in all but one of so many.
+/// every change is seen for certain, a shift by a whole lap in all but one of this many.
 const ANSWERED_FRAMES_MIN: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a client makes of each message.
+//! Events of a client's session.
 
 use super::super::call::Either;
 use super::super::server::key_update_request;
@@ -10,21 +10,21 @@ use crate::codes::ErrorCode;
 use crate::envelope::{Envelope, EnvelopeError, SystemType, parse_epoch};
 use serde_json::Value;
 
-/// What a message from the server means. What the server leaves out is empty, 0 or `None`.
+/// The meaning of a message from the server. Values that the server leaves out are empty, 0 or `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientEvent {
     /// `server_ready`: time to send [`ClientSession::write_hello`](super::ClientSession::write_hello).
     Ready {
         /// The connection's id.
         connection_id: String,
-        /// What the server calls itself.
+        /// The name and version of the server.
         server_version: String,
         /// The user that the token named.
         user_id: Option<String>,
     },
     /// `server_hello`.
     Established {
-        /// What the server calls itself.
+        /// The name and version of the server.
         server_version: String,
         /// The version of the protocol to speak.
         protocol_version: u64,
@@ -55,7 +55,7 @@ pub enum ClientEvent {
         client_timestamp_ms: Option<u64>,
         /// The server's time when it answered.
         server_timestamp_ms: Option<u64>,
-        /// The way there and back, by this side's clock.
+        /// The round trip, by this side's clock.
         latency_ms: Option<u64>,
     },
     /// `ping`: to be answered with [`ClientSession::write_pong`](super::ClientSession::write_pong).
@@ -69,7 +69,7 @@ pub enum ClientEvent {
         code: String,
         /// The code, if this version knows it.
         known: Option<ErrorCode>,
-        /// What went wrong, in words.
+        /// The error in words.
         message: String,
         /// Whether the session goes on.
         recoverable: bool,
@@ -82,7 +82,7 @@ pub enum ClientEvent {
     Batch(Vec<Vec<u8>>),
     /// `subscription_update`, the answer to one.
     SubscriptionUpdate {
-        /// What was asked for; `None` for an action that this version does not know.
+        /// The requested action; `None` for one that this version does not know.
         action: Option<Action>,
         /// Topics for which it was done.
         success_topics: Vec<String>,
@@ -108,7 +108,7 @@ pub enum ClientEvent {
     },
     /// `presence_response`.
     PresenceResponse {
-        /// Who is on which topic.
+        /// The users on each topic.
         topics: Vec<TopicPresence>,
         /// Topics of which nothing is told.
         failed_topics: Vec<String>,
@@ -117,7 +117,7 @@ pub enum ClientEvent {
     },
     /// `history_response`.
     HistoryResponse {
-        /// What is kept.
+        /// The kept publications.
         page: Box<HistoryPage>,
         /// `cid`.
         correlation_id: Option<String>,
@@ -142,14 +142,14 @@ pub enum ClientEvent {
     },
     /// `call_request`: to be answered with [`ClientSession::write_call_response`](super::ClientSession::write_call_response).
     Call {
-        /// What is asked.
+        /// The request.
         call: Call,
         /// `cid`, to be given back.
         correlation_id: String,
     },
     /// `call_response`.
     CallResponse {
-        /// What is answered.
+        /// The answer.
         result: CallResult,
         /// `cid` of the call.
         correlation_id: String,
@@ -184,7 +184,7 @@ pub enum ClientEvent {
     Application,
 }
 
-/// What became of a member of a topic's presence.
+/// The change of a member of a topic's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresenceChange {
     /// The user's first connection has come.
@@ -385,7 +385,7 @@ fn position(payload: &Value, name: &'static str) -> Result<Option<(u32, u64)>, E
     }
 }
 
-/// What `read` makes of each field of an object; nothing if it is missing.
+/// The result of `read` for each field of an object; nothing if it is missing.
 fn entries<T>(
     object: &Value,
     read: impl Fn(&str, &Value) -> Result<T, EnvelopeError>,

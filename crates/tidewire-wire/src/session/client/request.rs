@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Requests of a client.
 
 use super::super::call::{self, Call, CallResult};
 use super::super::{
@@ -20,7 +20,7 @@ pub struct SubscriptionRequest<'a> {
     pub action: Action,
     /// The topics and patterns: 1 to [`TOPICS_PER_REQUEST_MAX`](super::super::TOPICS_PER_REQUEST_MAX).
     pub topics: &'a [&'a str],
-    /// What other subscribers are told about this one: an object.
+    /// The data that other subscribers receive about this one: an object.
     pub presence: Option<&'a Value>,
     /// Whether missed messages are wanted.
     pub recover: bool,
@@ -32,7 +32,7 @@ pub struct SubscriptionRequest<'a> {
     pub queue_group: Option<&'a str>,
     /// Which publications are wanted: a filter document, an object.
     pub filter: Option<&'a Value>,
-    /// What becomes of publications that are not read in time.
+    /// The overload policy: the treatment of publications that are not read in time.
     pub overload: Option<Overload>,
     /// Whether deliveries to this member of a queue group will be acknowledged.
     pub acknowledge: bool,

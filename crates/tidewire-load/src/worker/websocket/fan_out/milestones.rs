@@ -1,4 +1,4 @@
-//! When the first and the last subscriber have a publication: every publication, or one in so many.
+//! When the first and the last subscriber have a publication: every publication, or one in N.
 
 use std::collections::VecDeque;
 

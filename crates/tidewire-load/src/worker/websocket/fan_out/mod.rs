@@ -42,7 +42,7 @@ pub struct FanOut {
 /// When publications leave.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tempo {
-    /// As fast as they are received: so many may be ahead of the slowest subscriber.
+    /// As fast as they are received: N may be ahead of the slowest subscriber.
     Window(u64),
     /// At given times, whatever is received.
     Paced {
@@ -55,7 +55,7 @@ pub enum Tempo {
 
 impl FanOut {
     /// Publications of `message_bytes` bytes (at least [`MESSAGE_BYTES_MIN`]) by
-    /// the connection number `publisher` to so many subscribers, on `workers` workers.
+    /// the connection number `publisher` to N subscribers, on `workers` workers.
     #[must_use]
     pub fn new(
         message_bytes: usize,
@@ -156,7 +156,7 @@ pub const MESSAGE_BYTES_MIN: usize = 80;
 /// Stands for a number that is not known, and for one that limits nothing.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// The window moves in so many steps: each is one write of the publisher.
+/// The window moves in this many steps: each is one write of the publisher.
 const STRIDES_PER_WINDOW: u64 = 16;
 
 /// At a higher rate, not every publication is one whose skew is measured.

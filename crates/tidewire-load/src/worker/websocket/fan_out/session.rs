@@ -48,7 +48,7 @@ pub(in crate::worker::websocket) struct FanRun {
 
 /// What a look at one frame has found.
 enum FrameContent {
-    /// A publication in so many bytes.
+    /// A publication in N bytes.
     Delivery(Delivery, usize),
     /// A frame that is not whole.
     Cut,

@@ -1,4 +1,4 @@
-//! What every subscriber is to get, as the first of them has got it.
+//! Stream of frames that every subscriber must receive, as the first subscriber received it.
 //!
 //! All subscribers of a topic are sent the same frames. So the first one's are looked at one by one, and those
 //! of the others are compared with them, many at a time: it is the one way to look at every byte of more
@@ -19,7 +19,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// An empty stream that remembers at least so many frames.
+    /// An empty stream that remembers at least N frames.
     pub(crate) fn new(frames_min: u64) -> Self {
         Self {
             bytes: Vec::new(),

@@ -1,0 +1,13 @@
+//! Several servers over one Redis. Each test starts a `redis-server` of its own.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../tidewire-redis/tests/real/proxy.rs"]
+#[expect(dead_code, reason = "the tests of the link use the rest")]
+mod proxy;
+
+mod connections;
+mod groups;
+mod places;
+mod presence;
+mod publications;

@@ -1,0 +1,29 @@
+//! The lab against servers over real sockets, honest and dishonest ones, and its reports.
+
+#[path = "../broadcast/mod.rs"]
+mod broadcast;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../fixture/mod.rs"]
+mod fixture;
+#[path = "../http_conduct/mod.rs"]
+mod http_conduct;
+#[path = "../http_service/mod.rs"]
+mod http_service;
+#[path = "../schema/mod.rs"]
+mod schema;
+#[path = "../secure/mod.rs"]
+mod secure;
+
+mod fan_out;
+mod http_faults;
+mod layers;
+mod lies;
+mod load;
+mod pace;
+mod proxies;
+mod redirects;
+mod report;
+mod scenario_schema;
+mod test_server;
+mod verdicts;

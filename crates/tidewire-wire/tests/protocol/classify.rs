@@ -1,0 +1,171 @@
+//! Classification against a full parse, whatever a message looks like.
+
+use proptest::prelude::*;
+use serde_json::Value;
+use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack, parse_json};
+use tidewire_wire::format::json_to_msgpack;
+
+/// The result of a full parse; the names in the generated objects are unique.
+fn oracle(text: &str) -> Option<Kind> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let fields = value.as_object()?;
+    let name = fields.get("t").or_else(|| fields.get("type"))?.as_str()?;
+    if name.is_empty() {
+        return None;
+    }
+    Some(SystemType::parse(name).map_or(Kind::Application, Kind::System))
+}
+
+fn any_type() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        prop::sample::select(vec![
+            "ping",
+            "PING",
+            "PONG",
+            "client_hello",
+            "subscription",
+            "batch",
+            "error",
+            "trade",
+            "pingx",
+            "sync_request",
+            "metrics_request",
+            "presence_leave",
+            "rate_limit_warning",
+        ])
+        .prop_map(Value::from),
+        "\\PC{0,40}".prop_map(Value::from),
+        any::<u8>().prop_map(Value::from),
+    ]
+}
+
+fn any_payload() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-1e9..1e9).prop_map(|number: f64| Value::from(number)),
+        any::<String>().prop_map(Value::from),
+        Just(Value::from("\",\"t\":\"ping\"}")),
+    ];
+    leaf.prop_recursive(4, 20, 4, |inner| {
+        let name = prop_oneof![
+            Just("t".to_owned()),
+            Just("type".to_owned()),
+            any::<String>()
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((name, inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+/// A string as JSON, each character escaped or not as `escape` says.
+fn spell(text: &str, escape: &mut impl FnMut() -> bool) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        if escape() {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            let plain = Value::from(character.to_string()).to_string();
+            out.push_str(&plain[1..plain.len() - 1]);
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// An object with its fields in the given order, spaces and escapes strewn in.
+fn spelled(fields: &[(String, Value)], dice: &[u8]) -> String {
+    let mut dice = dice.iter().copied().cycle();
+    let mut roll = move || dice.next().unwrap_or_default();
+    let mut text = String::from("{");
+    for (index, (name, value)) in fields.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        let mut space = |text: &mut String| {
+            text.push_str(["", "", "", " ", "\n\t", "\r "][usize::from(roll() % 6)]);
+        };
+        space(&mut text);
+        let mut before_colon = String::new();
+        space(&mut before_colon);
+        let mut after_colon = String::new();
+        space(&mut after_colon);
+        text.push_str(&spell(name, &mut || roll() % 5 == 0));
+        text.push_str(&before_colon);
+        text.push(':');
+        text.push_str(&after_colon);
+        match value {
+            Value::String(value) => text.push_str(&spell(value, &mut || roll() % 7 == 0)),
+            other => text.push_str(&other.to_string()),
+        }
+    }
+    text.push('}');
+    text
+}
+
+fn any_message() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["t", "type"]);
+    let typed = prop::option::weighted(0.9, (name, any_type()));
+    let others = prop::sample::subsequence(vec!["c", "p", "id", "seq", "x", ""], 0..6);
+    let payloads = prop::collection::vec(any_payload(), 6);
+    let dice = prop::collection::vec(any::<u8>(), 1..50);
+    (typed, others, payloads, dice)
+        .prop_flat_map(|(typed, others, payloads, dice)| {
+            let mut fields: Vec<(String, Value)> = others
+                .into_iter()
+                .map(str::to_owned)
+                .zip(payloads)
+                .collect();
+            fields.extend(typed.map(|(name, value)| (name.to_owned(), value)));
+            (Just(fields).prop_shuffle(), Just(dice))
+        })
+        .prop_map(|(fields, dice)| spelled(&fields, &dice))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn classification_agrees_with_a_parse(text in any_message()) {
+        prop_assert_eq!(classify_json(text.as_bytes()).ok(), oracle(&text), "{}", text);
+        let mut packed = Vec::new();
+        json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
+        prop_assert_eq!(classify_msgpack(&packed).ok(), oracle(&text), "{}", text);
+    }
+
+    #[test]
+    fn a_whole_parse_finds_the_same_type(text in any_message()) {
+        if let Ok(envelope) = parse_json(text.as_bytes()) {
+            let kind = SystemType::parse(&envelope.t).map_or(Kind::Application, Kind::System);
+            prop_assert_eq!(classify_json(text.as_bytes()), Ok(kind));
+        }
+    }
+
+    #[test]
+    fn a_damaged_message_is_not_read_in_two_ways(
+        text in any_message(),
+        at: prop::sample::Index,
+        byte in prop::sample::select(b"{}[]\",:\\ tp0\n".to_vec()),
+    ) {
+        let mut bytes = text.into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(envelope) = parse_json(&bytes) {
+            let kind = SystemType::parse(&envelope.t).map_or(Kind::Application, Kind::System);
+            prop_assert_eq!(classify_json(&bytes), Ok(kind));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let _ = classify_msgpack(&bytes);
+        let _ = classify_json(&bytes);
+    }
+}
