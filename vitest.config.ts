@@ -20,6 +20,7 @@ export default defineConfig({
         resolve: {
           alias: [
             { find: "#transport", replacement: source("packages/client/src/transport/default-node.ts") },
+            { find: "#development", replacement: source("packages/client/src/development/on.ts") },
             { find: /^@tidewire\/client$/, replacement: source("packages/client/src/index.ts") },
             { find: /^@tidewire\/client\/(.*)$/, replacement: `${source("packages/client/src/")}$1.ts` },
           ],

@@ -33,6 +33,7 @@ export async function bundlePages(programs: string[], style: string): Promise<Pa
       "@tidewire/client": client,
       "@tidewire/react": join(packageFolder("@tidewire/react"), "src/index.ts"),
       "#transport": join(client, "transport/default-browser.ts"),
+      "#development": join(client, "development/off.ts"),
     },
   });
   // The process of the bundler would stay as long as the site is served.

@@ -1,65 +1,72 @@
 /** One attempt to have a connection, from the choice of an endpoint to its end. */
 
+import { DEVELOPMENT } from "#development";
 import type { KeyExchange } from "./core/layers.js";
 import type { Pipeline } from "./core/pipeline.js";
 import { TidewireError } from "./errors.js";
-import type { CloseInfo, Frame, Socket } from "./transport.js";
+import type { ResolvedOptions } from "./options.js";
+import type { CloseInfo, Frame, Socket, Transport } from "./transport.js";
 
 export interface Attempt {
   readonly index: number;
   readonly url: string;
   readonly startMs: number;
-  socket: Socket | undefined;
-  pipeline: Pipeline | undefined;
-  exchange: KeyExchange | undefined;
   inbound: Frame[];
-  isReading: boolean;
-  openMs: number | undefined;
-  hasMessage: boolean;
+  socket?: Socket;
+  pipeline?: Pipeline;
+  exchange?: KeyExchange | undefined;
+  isReading?: boolean;
+  openMs?: number;
+  hasMessage?: boolean;
   /** Why the client ended it, if it did. */
-  ended: { code: number; reason: string; isFatal: boolean } | undefined;
-  isOver: boolean;
+  ended?: { code: number; reason: string; isFatal: boolean };
+  isOver?: boolean;
   /** The socket has reported its end. */
-  isGone: boolean;
+  isGone?: boolean;
   /** Gives up a socket that does not report its end. */
-  abandon: ReturnType<typeof setTimeout> | undefined;
+  abandon?: ReturnType<typeof setTimeout>;
 }
 
-export function newAttempt(index: number, url: string, startMs: number): Attempt {
-  return {
-    index,
-    url,
-    startMs,
-    socket: undefined,
-    pipeline: undefined,
-    exchange: undefined,
-    inbound: [],
-    isReading: false,
-    openMs: undefined,
-    hasMessage: false,
-    ended: undefined,
-    isOver: false,
-    isGone: false,
-    abandon: undefined,
-  };
+/** What a transport needs to open the connection: the address with the protocol's query, and the token at its place. */
+export function requestOf(
+  address: string,
+  options: ResolvedOptions,
+  token: string | undefined,
+  transport: Transport,
+): { url: string; protocols: string[]; headers: Record<string, string> } {
+  const url = new URL(address);
+  const query = url.searchParams;
+  const { format, compression } = options;
+  if (format?.query) query.set("format", format.query);
+  if (compression) query.set("compression", "true");
+  query.set("protocol_version", "1");
+  const protocols = [...options.protocols];
+  const headers = { ...options.headers };
+  const place = options.tokenPlacement ?? (transport.canSendHeaders ? "header" : { subprotocol: "token." });
+  if (token) {
+    if (place === "header") headers.Authorization = `Bearer ${token}`;
+    else if ("query" in place) query.set(place.query, token);
+    else protocols.push(place.subprotocol + token.replace(/=+$/, ""));
+  }
+  return { url: url.href, protocols, headers };
 }
 
 /** Why the client ends with this attempt. */
 export function endError(
   attempt: Attempt,
-  info: CloseInfo,
+  { code, status, retryAfterMs }: CloseInfo,
   reason: string,
   wasAccepted: boolean,
 ): TidewireError {
   if (wasAccepted) {
-    const words = `the session has ended: ${reason} (${info.code})`;
-    return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: info.code });
+    const words = `the session has ended: ${reason} (${code})`;
+    return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: code });
   }
-  const isToken = info.status === 401 || info.code === 4401;
+  const isToken = status === 401 || code === 4401;
   return new TidewireError(isToken ? "AUTH_FAILED" : "CONNECT_FAILED", `${attempt.url}: ${reason}`, {
     fault: isToken ? "application" : "network",
-    closeCode: info.code,
-    retryAfterMs: info.retryAfterMs,
+    closeCode: code,
+    retryAfterMs,
   });
 }
 
@@ -69,10 +76,12 @@ export function copy(frame: Frame): Frame {
 }
 
 /** What a browser or a lost connection leaves unsaid. */
-export function describe(info: CloseInfo, attempt: Attempt): string {
-  if (info.code !== 1006) return "the server closed the connection";
+export function describe(code: number, attempt: Attempt): string {
+  if (code !== 1006) return "the server closed the connection";
   if (attempt.hasMessage) return "the connection was lost";
-  return "the connection failed before the first message; the network, the address, the origin or the token may be why";
+  return DEVELOPMENT
+    ? "the connection failed before the first message; the network, the address, the origin or the token may be why"
+    : "the connection failed";
 }
 
 /** A reason fits a close frame with at most 123 bytes. */

@@ -2,15 +2,16 @@
 
 /** The client: what an application calls. */
 
-import type { EndpointHealth } from "./core/endpoints.js";
-import { isObject } from "./core/envelope.js";
+import { checkPublish, checkSubscribe, DEVELOPMENT } from "#development";
+import { positionOf, publicationsOf } from "./core/answers.js";
 import type { Envelope } from "./core/layers.js";
+import type { RequestOptions } from "./core/outbound.js";
 import { PreparedMessage } from "./core/prepared.js";
 import type { Quality } from "./core/quality.js";
 import type { Priority, QueueEntry, QueueReport } from "./core/queue-port.js";
 import type { Answer } from "./core/session.js";
 import { Driver, now } from "./driver.js";
-import { TidewireError } from "./errors.js";
+import { TidewireError, when } from "./errors.js";
 import {
   type ClientEvents,
   type ConnectionState,
@@ -18,15 +19,10 @@ import {
   Emitter,
   type Observable,
 } from "./events.js";
-import { Message, type Position } from "./message.js";
-import { checkNames, type ResolvedOptions } from "./options.js";
+import type { Message, Position } from "./message.js";
+import { invalid, type ResolvedOptions } from "./options.js";
 import { watchPage } from "./page.js";
-import {
-  SUBSCRIBE_OPTIONS,
-  type SubscribeOptions,
-  Subscription,
-  type SubscriptionHost,
-} from "./subscription.js";
+import { type SubscribeOptions, Subscription } from "./subscription.js";
 import type { Transport } from "./transport.js";
 
 export interface SendOptions {
@@ -102,17 +98,6 @@ export type CallHandler = (
   context: { type: string; signal: AbortSignal },
 ) => unknown | Promise<unknown>;
 
-const PUBLISH_OPTIONS = [
-  "type",
-  "priority",
-  "id",
-  "key",
-  "ttlMs",
-  "excludeSelf",
-  "isSnapshot",
-  "signal",
-] as const;
-
 /** A connection to a Tidewire server that restores itself. Made by `connect`. */
 export class Client {
   /** What the connection is doing, to be read and watched. */
@@ -121,7 +106,6 @@ export class Client {
   readonly #emitter: Emitter<ClientEvents>;
   readonly #handlers = new Map<string, CallHandler>();
   readonly #unwatch: () => void;
-  readonly #subscriptionHost: SubscriptionHost;
   readonly #abort = (): void => void this.close();
   /** Calls that look at the state whenever it changes. */
   readonly #watchers = new Set<() => void>();
@@ -135,28 +119,11 @@ export class Client {
       changed: () => {
         for (const watcher of [...this.#watchers]) watcher();
       },
+      report: (error) => this.#report(error),
     });
     for (const [name, listener] of Object.entries(options.on ?? {})) {
       this.#emitter.on(name as "error", listener as never);
     }
-    const { session } = this.#driver;
-    this.#subscriptionHost = {
-      add: (subscriber, list, wire) => {
-        session.subscriptions.add(subscriber, list, wire);
-        this.#driver.touch();
-      },
-      remove: (subscriber, topic) => {
-        session.subscriptions.remove(subscriber, topic);
-        this.#driver.touch();
-      },
-      newest: async (topic, limit) => {
-        const page = await this.history(topic, { limit: Math.min(limit, 1_000), order: "newest" });
-        return page.publications.reverse();
-      },
-      isClosed: () => this.#driver.error,
-      onError: (error) => this.#report(error),
-      requestTimeoutMs: this.#driver.options.requestTimeoutMs,
-    };
     this.status = this.#driver.status;
     this.#unwatch = watchPage(this.#driver, options);
     const { signal } = options;
@@ -205,22 +172,13 @@ export class Client {
     );
   }
 
-  #until(isTrue: () => boolean, signal: AbortSignal | undefined): Promise<this> {
-    return new Promise((resolve, reject) => {
-      const look = () => {
-        const { error } = this.#driver;
-        if (error) reject(error);
-        else if (signal?.aborted)
-          reject(new TidewireError("ABORTED", "the call was aborted", { cause: signal.reason }));
-        else if (isTrue()) resolve(this);
-        else return;
-        this.#watchers.delete(look);
-        signal?.removeEventListener("abort", look);
-      };
-      this.#watchers.add(look);
-      signal?.addEventListener("abort", look);
-      look();
-    });
+  async #until(isTrue: () => boolean, signal: AbortSignal | undefined): Promise<this> {
+    const look = () => {
+      if (this.#driver.error) throw this.#driver.error;
+      return isTrue();
+    };
+    await when(this.#watchers, look, signal);
+    return this;
   }
 
   /**
@@ -231,14 +189,16 @@ export class Client {
     topics: string | readonly string[],
     options: SubscribeOptions = {},
   ): Subscription<T> {
-    checkNames("subscribe: ", options, SUBSCRIBE_OPTIONS);
+    checkSubscribe(options);
     const names = [...new Set(typeof topics === "string" ? [topics] : topics)];
     if (!names.length || names.some((name) => typeof name !== "string" || !name)) {
-      throw new TidewireError("INVALID_ARGUMENT", "subscribe needs at least one topic", {
-        fault: "application",
-      });
+      throw new TidewireError(
+        "INVALID_ARGUMENT",
+        DEVELOPMENT && "subscribe needs at least one topic",
+        "application",
+      );
     }
-    return new Subscription<T>(this.#subscriptionHost, names, options);
+    return new Subscription<T>(this.#driver, names, options);
   }
 
   /**
@@ -246,7 +206,7 @@ export class Client {
    * the next one should wait for `ready()`. Throws `BUSY` when too much waits.
    */
   send(type: string | PreparedMessage, payload?: unknown, options: SendOptions = {}): boolean {
-    this.#checkOpen();
+    this.#driver.checkOpen();
     const { session } = this.#driver;
     if (type instanceof PreparedMessage) return session.outbound.send(type, type.payload, now());
     const encoded = payload === undefined ? undefined : session.format.payload(payload);
@@ -276,31 +236,20 @@ export class Client {
    * same id, so that it counts once.
    */
   async publish(topic: string, payload: unknown, options: PublishOptions = {}): Promise<Published> {
-    checkNames("publish: ", options, PUBLISH_OPTIONS);
-    const {
-      type = "message",
-      priority,
-      id = this.#uuid(),
-      key,
-      ttlMs,
-      excludeSelf,
-      isSnapshot,
-      signal,
-    } = options;
+    checkPublish(options);
+    const { type = "message", id = uuid(), ttlMs, excludeSelf, isSnapshot, signal, ...rest } = options;
     const request = {
       topic,
       type,
       id,
-      priority,
-      key,
+      ...rest,
       ttl_ms: ttlMs,
       exclude_self: excludeSelf,
       category: isSnapshot ? "S" : undefined,
       payload: payload === undefined ? {} : payload,
     };
-    const answer = await this.#ask("publish_request", request, { isRepeatable: true, signal });
-    const { epoch, offset } = answer;
-    const position = typeof epoch === "string" && typeof offset === "number" ? { epoch, offset } : undefined;
+    const answer = await this.#repeatable("publish_request", request, { signal });
+    const position = positionOf(answer);
     if (position && excludeSelf) this.#driver.session.subscriptions.publishedSelf(topic, position, now().ms);
     return { topic, isDuplicate: answer.duplicate === true, position };
   }
@@ -311,7 +260,7 @@ export class Client {
    */
   async request<T = unknown>(type: string, payload: unknown = null, options: CallOptions = {}): Promise<T> {
     const timeoutMs = options.timeoutMs ?? this.#driver.options.requestTimeoutMs;
-    const answer = await this.#ask("call_request", { type, payload, timeout_ms: timeoutMs }, options);
+    const answer = await this.#driver.ask("call_request", { type, payload, timeout_ms: timeoutMs }, options);
     return (answer.payload ?? null) as T;
   }
 
@@ -349,9 +298,9 @@ export class Client {
   }
 
   #enqueue(entry: Omit<QueueEntry, "payload" | "priority"> & { priority?: Priority }, payload: unknown) {
-    this.#checkOpen();
+    this.#driver.checkOpen();
     const { queue } = this.#driver.options;
-    if (!queue) throw new TidewireError("INVALID_OPTION", "the client has no queue; set the option queue");
+    if (!queue) throw invalid(DEVELOPMENT && "the client has no queue; set the option queue");
     return queue.add({
       priority: 5,
       ...entry,
@@ -371,13 +320,10 @@ export class Client {
     options: CallOptions & { countsOnly?: boolean; limit?: number } = {},
   ): Promise<Record<string, PresenceInfo>> {
     const { countsOnly, limit } = options;
-    const request = {
-      topics: typeof topics === "string" ? [topics] : topics,
-      counts_only: countsOnly,
-      limit,
-    };
-    const answer = await this.#ask("presence_request", request, { ...options, isRepeatable: true });
-    return (isObject(answer.topics) ? answer.topics : {}) as Record<string, PresenceInfo>;
+    const list = typeof topics === "string" ? [topics] : topics;
+    const request = { topics: list, counts_only: countsOnly, limit };
+    const answer = await this.#repeatable("presence_request", request, options);
+    return (answer.topics ?? {}) as Record<string, PresenceInfo>;
   }
 
   /** Publications of a topic's history. */
@@ -385,19 +331,12 @@ export class Client {
     const { since, limit, order } = options;
     const { session } = this.#driver;
     if (session.isOpen && session.features.history !== true) {
-      throw new TidewireError("NOT_SUPPORTED", "this server gives no history to clients", {
-        fault: "server",
-      });
+      throw new TidewireError("NOT_SUPPORTED", DEVELOPMENT && "this server gives no history", "server");
     }
-    const answer = await this.#ask(
-      "history_request",
-      { topic, since, limit, order },
-      { ...options, isRepeatable: true },
-    );
-    const list = Array.isArray(answer.publications) ? answer.publications.filter(isObject) : [];
+    const answer = await this.#repeatable("history_request", { topic, since, limit, order }, options);
     const { epoch, offset, oldest } = answer;
     return {
-      publications: list.map((envelope) => Message.read({ tp: topic, ...envelope }) as Message<T>),
+      publications: publicationsOf<T>(topic, answer),
       position: { epoch: String(epoch), offset: Number(offset) },
       oldest: Number(oldest),
       hasMore: answer.more === true,
@@ -407,7 +346,12 @@ export class Client {
 
   /** Asks for snapshots of subscribed topics; they come to their subscriptions. */
   async sync(topics?: readonly string[], options: CallOptions = {}): Promise<void> {
-    await this.#ask("sync_request", { topics, include_snapshots: true }, { ...options, isRepeatable: true });
+    await this.#repeatable("sync_request", { topics, include_snapshots: true }, options);
+  }
+
+  /** A request that does no harm twice. */
+  #repeatable(t: string, payload: object, options: RequestOptions): Promise<Envelope> {
+    return this.#driver.ask(t, payload, { ...options, isRepeatable: true });
   }
 
   /** The time to the server and back, in milliseconds. */
@@ -415,7 +359,7 @@ export class Client {
     await this.#until(() => this.#driver.session.isOpen, options.signal);
     return new Promise((resolve, reject) => {
       this.#driver.session.ping(now(), (latencyMs) => {
-        if (Number.isNaN(latencyMs)) reject(new TidewireError("CONNECTION_LOST", "the connection was lost"));
+        if (Number.isNaN(latencyMs)) reject(new TidewireError("CONNECTION_LOST"));
         else resolve(latencyMs);
       });
     });
@@ -426,25 +370,20 @@ export class Client {
     return this.#driver.session.quality.quality(now().ms);
   }
 
-  /** What is known of each endpoint. */
-  endpoints(): EndpointHealth[] {
-    return this.#driver.endpoints.health(now().ms);
-  }
-
   /** A picture of the client for people who look for an error. */
   debug(): Record<string, unknown> {
-    const { session, url, endpoints } = this.#driver;
+    const { session, url, options } = this.#driver;
     return {
       ...this.status.get(),
       url,
       connectionId: session.connectionId,
       features: session.features,
       quality: this.quality(),
-      endpoints: endpoints.health(now().ms),
+      endpoints: options.endpoints?.health(),
       subscriptions: session.subscriptions.size,
-      requests: session.outbound.requests.size,
+      requests: session.outbound.requests,
       outboxBytes: session.outbound.bytes,
-      queueDepth: this.#driver.options.queue?.depth,
+      queueDepth: options.queue?.depth,
     };
   }
 
@@ -470,7 +409,10 @@ export class Client {
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(code >= 3000 && code <= 4999)) {
-      throw new TidewireError("INVALID_ARGUMENT", `a close code is 1000 or 3000 to 4999, not ${code}`);
+      throw new TidewireError(
+        "INVALID_ARGUMENT",
+        DEVELOPMENT && `a close code is 1000 or 3000 to 4999, not ${code}`,
+      );
     }
     await this.#driver.close(code, reason);
     this.#unwatch();
@@ -481,23 +423,6 @@ export class Client {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-
-  #ask(
-    t: string,
-    payload: object,
-    options: { isRepeatable?: boolean; timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
-  ): Promise<Envelope> {
-    this.#checkOpen();
-    const { session } = this.#driver;
-    return session.outbound.request(t, session.format.payload(payload), options, now());
-  }
-
-  #checkOpen(): void {
-    const { error } = this.#driver;
-    if (error) throw new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error });
-    if (this.#driver.isClosing)
-      throw new TidewireError("CLOSED", "the client is closed", { fault: "application" });
   }
 
   async #answer(
@@ -550,27 +475,25 @@ export class Client {
   }
 
   #queueReport(report: QueueReport): void {
-    if (report.type === "uncertain") this.#emit("uncertain", report);
-    else if (report.type === "expired") this.#emit("expired", { messages: report.messages });
-    else if (report.type === "queue_failed") this.#emit("queueFailed", report.error);
-    else if (report.type === "queue_in_memory") this.degraded("queue", report.reason);
+    const { type } = report;
+    if (type === "uncertain") this.#emit(type, report);
+    else if (type === "expired") this.#emit(type, { messages: report.messages });
+    else if (type === "queue_failed") this.#emit("queueFailed", report.error);
+    else if (type === "queue_in_memory") this.degraded("queue", report.reason);
     else {
       const words = `${report.messages} queued messages are larger than the server accepts`;
-      this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" }));
+      this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, "application"));
     }
   }
+}
 
-  /** A UUID of version 7: the time, then randomness. `crypto.randomUUID` is missing on plain http. */
-  #uuid(): string {
-    const bytes = crypto.getRandomValues(new Uint8Array(16));
-    let time = Date.now();
-    for (let index = 5; index >= 0; index--) {
-      bytes[index] = time & 0xff;
-      time = Math.floor(time / 256);
-    }
-    bytes[6] = (bytes[6]! & 0x0f) | 0x70;
-    bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-    const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
-  }
+/** A UUID of version 7: the time, then randomness. `crypto.randomUUID` is missing on plain http. */
+function uuid(): string {
+  const time = Date.now().toString(16).padStart(12, "0");
+  let random = "";
+  for (const byte of crypto.getRandomValues(new Uint8Array(9))) random += (byte + 256).toString(16).slice(1);
+  return `${time}7${random.slice(0, 3)}8${random.slice(3)}`.replace(
+    /^(.{8})(.{4})(.{4})(.{4})/,
+    "$1-$2-$3-$4-",
+  );
 }

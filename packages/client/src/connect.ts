@@ -1,5 +1,6 @@
 /** Opens clients. */
 
+import { DEVELOPMENT } from "#development";
 import { defaultTransport } from "#transport";
 import { Client } from "./client.js";
 import { TidewireError } from "./errors.js";
@@ -7,7 +8,7 @@ import { type ClientOptions, resolveOptions, type Target } from "./options.js";
 
 /**
  * Opens a client and returns at once; it connects, and reconnects, until it is closed. `await client.connected()` waits for
- * the first session. Throws `INVALID_OPTION` for an unknown option, and names the nearest one.
+ * the first session. Throws `INVALID_OPTION` for a wrong option; in development also for an unknown one, and names the nearest.
  */
 export function connect(target: Target, options: ClientOptions = {}): Client {
   return make(target, options, false);
@@ -25,8 +26,11 @@ function make(target: Target, options: ClientOptions, isFirstRound: boolean): Cl
   const resolved = resolveOptions(target, options);
   let transport = resolved.transport ?? defaultTransport();
   if (resolved.encryption && !globalThis.crypto?.subtle) {
-    const words = "encryption needs WebCrypto, which a page has only on https or localhost";
-    throw new TidewireError("NOT_SUPPORTED", words, { fault: "application" });
+    throw new TidewireError(
+      "NOT_SUPPORTED",
+      DEVELOPMENT && "encryption needs WebCrypto, which a page has only on https or localhost",
+      "application",
+    );
   }
   let client: Client | undefined;
   // It may be known before the application can listen.

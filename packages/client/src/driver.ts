@@ -1,10 +1,11 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
-import { type Attempt, copy, describe, endError, newAttempt, truncate } from "./attempt.js";
+import { DEVELOPMENT } from "#development";
+import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
 import { closePolicy } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
-import { Endpoints } from "./core/endpoints.js";
-import type { EncodedPayload, EnvelopeFields } from "./core/layers.js";
+import type { EncodedPayload, Envelope, EnvelopeFields } from "./core/layers.js";
+import type { RequestOptions } from "./core/outbound.js";
 import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
 import { type Answer, type Hints, type Now, Session } from "./core/session.js";
@@ -34,10 +35,9 @@ export interface DriverHost {
   call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
   /** There is room to send, or the state has changed. */
   changed(): void;
+  /** An error of the application's own code. */
+  report(error: unknown): void;
 }
-
-/** How many connections this program has to each address. */
-const connections = new Map<string, number>();
 
 interface Closing {
   code: number;
@@ -55,9 +55,8 @@ export function now(): Now {
 export class Driver {
   readonly session: Session;
   readonly status: Value<ConnectionStatus>;
-  readonly endpoints: Endpoints;
   readonly options: ResolvedOptions;
-  readonly #host: DriverHost;
+  readonly host: DriverHost;
   readonly #transport: Transport;
   readonly #backoff: Backoff;
   #attempt: Attempt | undefined;
@@ -81,10 +80,9 @@ export class Driver {
 
   constructor(options: ResolvedOptions, transport: Transport, host: DriverHost) {
     this.options = options;
-    this.#host = host;
+    this.host = host;
     this.#transport = transport;
     this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
-    this.endpoints = new Endpoints(options.endpoints, options.choice, options.breaker);
     this.status = new Value(statusOf("connecting"));
     this.session = new Session(options, {
       write: (fields, payload, after) => this.#write(fields, payload, after),
@@ -115,8 +113,18 @@ export class Driver {
     return socket !== undefined && socket.bufferedBytes < this.options.outboxBytesMax;
   }
 
-  get isClosing(): boolean {
-    return this.#closing !== undefined;
+  /** Throws if the client has ended, or is about to. */
+  checkOpen(): void {
+    const { error } = this;
+    if (error) throw new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error });
+    if (this.#closing) throw closedError();
+  }
+
+  /** Makes a request and resolves with the payload of its answer. */
+  async ask(t: string, payload: object, options: RequestOptions): Promise<Envelope> {
+    this.checkOpen();
+    const { format, outbound } = this.session;
+    return outbound.request(t, format.payload(payload), options, now());
   }
 
   /** Something is to be sent, or to wait for: looks at it at the end of this turn. */
@@ -133,13 +141,14 @@ export class Driver {
   #connect(): void {
     this.#nextAttemptMs = Infinity;
     if (this.#attempt || this.error || this.#closing || this.#isAway) return;
-    const urls = this.options.endpoints.map(({ url }) => connections.get(url) ?? 0);
-    const chosen = this.endpoints.choose(now().ms, Math.random(), urls, this.#firstRound ?? []);
+    const startMs = now().ms;
+    const { urls, endpoints } = this.options;
+    const chosen = endpoints?.choose(startMs, this.#firstRound ?? []) ?? { index: 0 };
     if ("waitMs" in chosen) return this.#waitFor(chosen.waitMs);
     const { index } = chosen;
     this.#firstRound?.push(index);
     this.#setStatus(statusOf("connecting"));
-    const attempt = newAttempt(index, this.options.endpoints[index]!.url, now().ms);
+    const attempt: Attempt = { index, url: urls[index]!, startMs, inbound: [] };
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
     this.#open(attempt).catch((error: unknown) => {
@@ -160,10 +169,9 @@ export class Driver {
         : [token, undefined];
     if (this.#attempt !== attempt) return;
     attempt.exchange = exchange;
-    const { url, protocols, headers } = this.#address(attempt.url, value);
     const { messageBytesMax } = this.options;
     attempt.socket = this.#transport.open(
-      { url, protocols, headers, messageBytesMax },
+      { ...requestOf(attempt.url, this.options, value, this.#transport), messageBytesMax },
       {
         onOpen: () => this.#opened(attempt),
         onMessages: (frames) => this.#received(attempt, frames),
@@ -176,25 +184,7 @@ export class Driver {
         },
       },
     );
-    connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
-  }
-
-  #address(address: string, token: string | undefined) {
-    const url = new URL(address);
-    const { format, compression } = this.options;
-    if (format?.query) url.searchParams.set("format", format.query);
-    if (compression) url.searchParams.set("compression", "true");
-    url.searchParams.set("protocol_version", "1");
-    const protocols = [...this.options.protocols];
-    const headers = { ...this.options.headers };
-    const placement =
-      this.options.tokenPlacement ?? (this.#transport.canSendHeaders ? "header" : { subprotocol: "token." });
-    if (token) {
-      if (placement === "header") headers.Authorization = `Bearer ${token}`;
-      else if ("query" in placement) url.searchParams.set(placement.query, token);
-      else protocols.push(placement.subprotocol + token.replace(/=+$/, ""));
-    }
-    return { url: url.href, protocols, headers };
+    this.options.endpoints?.count(attempt.index, 1);
   }
 
   /** Asks the application for a token, once at a time: one that takes longer than an attempt is for the next. */
@@ -313,7 +303,7 @@ export class Driver {
       const code = this.#transport.canSendAnyCode ? 1008 : 4406;
       const reason = code === 1008 ? failure.message : `1008: ${failure.message}`;
       this.#end(attempt, code, reason, true);
-    } else this.#host.emit("error", failure);
+    } else this.host.emit("error", failure);
   }
 
   // Time
@@ -330,7 +320,7 @@ export class Driver {
       if (this.#closing && !this.#closing.isSent && this.session.isOpen && !hasWork) this.#sendClose();
       this.#updateStatus();
       this.#schedule();
-      this.#host.changed();
+      this.host.changed();
     });
   }
 
@@ -344,7 +334,7 @@ export class Driver {
     if (!this.session.isOpen) return;
     if (attempt.openMs === undefined) {
       attempt.openMs = now().ms;
-      this.endpoints.succeeded(attempt.index, attempt.openMs - attempt.startMs);
+      this.options.endpoints?.succeeded(attempt.index, attempt.openMs - attempt.startMs);
       this.#mark("tidewire:open", attempt.startMs);
     }
     const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
@@ -431,11 +421,8 @@ export class Driver {
   #over(attempt: Attempt, info: CloseInfo): void {
     if (attempt.isOver) return;
     attempt.isOver = true;
-    if (attempt.socket) {
-      const count = (connections.get(attempt.url) ?? 1) - 1;
-      if (count > 0) connections.set(attempt.url, count);
-      else connections.delete(attempt.url);
-    }
+    const { endpoints } = this.options;
+    if (attempt.socket) endpoints?.count(attempt.index, -1);
     if (this.#attempt !== attempt) return;
     this.#attempt = undefined;
     const moment = now();
@@ -444,13 +431,13 @@ export class Driver {
     if (wasSteady) this.#backoff.succeeded();
     const isOurs = attempt.ended !== undefined || info.isRefusal;
     const policy = isOurs ? undefined : closePolicy(info.code);
-    if (!attempt.openMs || policy?.fault === "server") this.endpoints.failed(attempt.index, moment.ms);
-    const reason = attempt.ended?.reason ?? (info.reason || describe(info, attempt));
+    if (!attempt.openMs || policy?.fault === "server") endpoints?.failed(attempt.index, moment.ms);
+    const reason = attempt.ended?.reason ?? (info.reason || describe(info.code, attempt));
     const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
     const goesOn = this.#isAway || retryInMs !== undefined;
     this.#log(goesOn ? "info" : "warn", `disconnected: ${reason} (${info.code})`, { retryInMs });
     const code = this.#closing?.isSent ? this.#closing.code : info.code;
-    this.#host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
+    this.host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
     if (this.#closing) return this.#finish(closedError());
     if (!goesOn) return this.#finish(endError(attempt, info, reason, this.#wasAccepted));
     if (this.#closing || this.error) return;
@@ -461,11 +448,12 @@ export class Driver {
   /** How long to wait before the next attempt; `undefined` for no further one. */
   #retryIn(attempt: Attempt, info: CloseInfo, hints: Hints, moment: Now): number | undefined {
     if (this.#closing || attempt.ended?.isFatal || !this.options.reconnect) return undefined;
-    if (this.#firstRound) return this.#firstRound.length < this.endpoints.length ? 0 : undefined;
+    const { urls, endpoints } = this.options;
+    if (this.#firstRound) return this.#firstRound.length < urls.length ? 0 : undefined;
     const hasTokens = typeof this.options.token === "function";
     const isOurs = attempt.ended !== undefined;
     const waitMs = retryDelay(this.#backoff, { info, hints, isOurs, hasTokens }, moment.ms, Math.random());
-    return waitMs === undefined ? undefined : Math.max(waitMs, this.endpoints.waitMs(moment.ms));
+    return waitMs === undefined ? undefined : Math.max(waitMs, endpoints?.waitMs(moment.ms) ?? 0);
   }
 
   #waitFor(waitMs: number): void {
@@ -568,7 +556,7 @@ export class Driver {
       code,
       retryInMs: undefined,
     });
-    this.#host.changed();
+    this.host.changed();
     this.#closing?.done();
   }
 
@@ -589,5 +577,5 @@ export class Driver {
 }
 
 function closedError(): TidewireError {
-  return new TidewireError("CLOSED", "the client is closed", { fault: "application" });
+  return new TidewireError("CLOSED", "the client is closed", "application");
 }

@@ -1,5 +1,7 @@
 /** Errors of the client: one class, told apart by `code`. */
 
+import { DEVELOPMENT } from "#development";
+
 /** Who caused an error. */
 export type Fault = "client" | "server" | "network" | "application";
 
@@ -29,7 +31,7 @@ export interface TidewireErrorOptions {
 
 /** Every error that this package throws or rejects with. */
 export class TidewireError extends Error {
-  override readonly name = "TidewireError";
+  override readonly name: string = "TidewireError";
   /** A code of the client (see {@link ClientErrorCode}), of the protocol, or of the application that answered a call. */
   readonly code: ClientErrorCode | (string & {});
   /** Who caused it. */
@@ -39,11 +41,54 @@ export class TidewireError extends Error {
   /** The close code, where a connection ended. */
   readonly closeCode: number | undefined;
 
-  constructor(code: ClientErrorCode | (string & {}), message: string, options: TidewireErrorOptions = {}) {
-    super(message, "cause" in options ? { cause: options.cause } : undefined);
+  /** Without a `message` it is the code. In place of `options` the fault alone may stand. */
+  constructor(
+    code: ClientErrorCode | (string & {}),
+    message?: string | false,
+    options: TidewireErrorOptions | Fault = {},
+  ) {
+    const {
+      fault = "client",
+      retryAfterMs,
+      closeCode,
+      ...cause
+    }: TidewireErrorOptions = typeof options === "string" ? { fault: options } : options;
+    super(message || code, cause);
     this.code = code;
-    this.fault = options.fault ?? "client";
-    this.retryAfterMs = options.retryAfterMs;
-    this.closeCode = options.closeCode;
+    this.fault = fault;
+    this.retryAfterMs = retryAfterMs;
+    this.closeCode = closeCode;
   }
+}
+
+/** The error of a call whose signal was aborted. */
+export function aborted({ reason }: AbortSignal): TidewireError {
+  return new TidewireError("ABORTED", DEVELOPMENT && "the call was aborted", {
+    fault: "application",
+    cause: reason,
+  });
+}
+
+/** Resolves when `look`, which is asked now and after each change, is true. Rejects when it throws or the call is aborted. */
+export function when(
+  watchers: Set<() => void>,
+  look: () => unknown,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = () => {
+      try {
+        if (look()) resolve();
+        else if (signal?.aborted) throw aborted(signal);
+        else return;
+      } catch (error) {
+        reject(error);
+      }
+      watchers.delete(settle);
+      signal?.removeEventListener("abort", settle);
+    };
+    watchers.add(settle);
+    signal?.addEventListener("abort", settle);
+    settle();
+  });
 }

@@ -13,7 +13,6 @@ export {
 } from "./client.js";
 export { CloseCode, ErrorCode } from "./codes.js";
 export { connect, open } from "./connect.js";
-export type { EndpointHealth } from "./core/endpoints.js";
 export type { PreparedMessage } from "./core/prepared.js";
 export type { Quality } from "./core/quality.js";
 export type { Priority } from "./core/queue-port.js";
@@ -30,7 +29,7 @@ export type {
 export { Message, type Position } from "./message.js";
 export type {
   ClientOptions,
-  Endpoint,
+  EndpointList,
   LogLevel,
   ReconnectOptions,
   Target,

@@ -1,19 +1,30 @@
 /** Options of a client: names, units, defaults, and the check that refuses unknown ones. */
 
+import { checkClient, DEVELOPMENT } from "#development";
 import { defaultReconnect, type ReconnectPolicy } from "./core/backoff.js";
-import { type BreakerOptions, defaultBreaker } from "./core/breaker.js";
+import type { EndpointHealth } from "./core/endpoints.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
 import type { QueuePort } from "./core/queue-port.js";
 import { TidewireError } from "./errors.js";
 import type { ClientEvents } from "./events.js";
 import type { Transport } from "./transport.js";
 
-/** One address of the service. */
-export interface Endpoint {
-  /** Such as `wss://a.example.com/ws`. In a page it may be relative to the page. */
-  url: string;
-  /** How much of the load it gets, relative to the others. Default 1. */
-  weight?: number;
+/** Several addresses of the service: `endpoints()` of `@tidewire/client/endpoints`. */
+export interface EndpointList {
+  /** What is known of each. */
+  health(): EndpointHealth[];
+  /** @internal */
+  readonly urls: readonly string[];
+  /** The address for the next attempt, or how long to wait for one. Those in `leftOut` are not chosen. @internal */
+  choose(nowMs: number, leftOut: readonly number[]): { index: number } | { waitMs: number };
+  /** A connection to an address is being opened (1), or is over (-1). @internal */
+  count(index: number, step: number): void;
+  /** A session was established after so many milliseconds. @internal */
+  succeeded(index: number, connectMs: number): void;
+  /** An attempt failed, or the server ended a session for a reason of its own. @internal */
+  failed(index: number, nowMs: number): void;
+  /** Milliseconds until an attempt may be made. @internal */
+  waitMs(nowMs: number): number;
 }
 
 /** When a lost connection is opened again; times in milliseconds. */
@@ -43,10 +54,6 @@ export interface ClientOptions {
   protocols?: string[];
   /** Headers of the upgrade request; not in a browser. Default none. */
   headers?: Record<string, string>;
-  /** How the next of several endpoints is chosen. Default `weighted`, by weight and health. */
-  choice?: "weighted" | "least_connections" | "round_robin";
-  /** The circuit breaker of each endpoint. Default 5 failures, open for 30,000 ms, 1 trial. */
-  breaker?: Partial<BreakerOptions>;
   /** When a lost connection is opened again; `false` for never. */
   reconnect?: ReconnectOptions | false;
   /** How long a connection may take until `server_hello`. Default 10,000. */
@@ -128,18 +135,18 @@ type Optional =
   | "tokenPlacement";
 
 /** Options with their defaults. */
-export type ResolvedOptions = Required<Omit<ClientOptions, Optional | "reconnect" | "breaker">> &
+export type ResolvedOptions = Required<Omit<ClientOptions, Optional | "reconnect">> &
   Pick<ClientOptions, Optional> & {
-    endpoints: Required<Endpoint>[];
+    /** The addresses, of which there is one without `endpoints`. */
+    urls: readonly string[];
+    endpoints: EndpointList | undefined;
     reconnect: ReconnectPolicy | undefined;
-    breaker: BreakerOptions;
   };
 
 /** The defaults of options that have one. `options/client.json` of the repository has them too. */
 export const defaults = {
   protocols: [] as string[],
   headers: {} as Record<string, string>,
-  choice: "weighted" as const,
   connectTimeoutMs: 10_000,
   requestTimeoutMs: 10_000,
   idleTimeoutMs: 60_000,
@@ -154,103 +161,40 @@ export const defaults = {
   marks: false,
 };
 
-/** Options without a default. */
-export const optional: readonly Optional[] = [
-  "on",
-  "format",
-  "compression",
-  "encryption",
-  "signing",
-  "queue",
-  "shared",
-  "transport",
-  "signal",
-  "log",
-  "token",
-  "tokenPlacement",
-];
+/** Where clients connect: one address, or several by `endpoints()` of `@tidewire/client/endpoints`. */
+export type Target = string | URL | EndpointList;
 
-/** Where clients connect: one address, or several. */
-export type Target = string | URL | Endpoint | readonly (string | URL | Endpoint)[];
-
-/** Fills in the defaults. Throws `INVALID_OPTION` for an unknown name or a wrong value. */
+/** Fills in the defaults. Throws `INVALID_OPTION`, in development also for an unknown name or a wrong value. */
 export function resolveOptions(target: Target, options: ClientOptions): ResolvedOptions {
-  checkNames("", options, [...Object.keys(defaults), ...optional, "reconnect", "breaker"]);
-  const { reconnect, breaker = {}, ...rest } = options;
-  checkNames("breaker.", breaker, Object.keys(defaultBreaker));
-  if (reconnect) checkNames("reconnect.", reconnect, Object.keys(defaultReconnect));
-  const targets = Array.isArray(target) ? target : [target];
-  if (!targets.length) throw invalid("there must be at least one endpoint");
+  const { reconnect, ...rest } = options;
+  const endpoints = typeof target === "object" && "urls" in target ? target : undefined;
   const resolved: ResolvedOptions = {
     ...defaults,
-    ...withoutUndefined(rest),
-    endpoints: targets.map(resolveEndpoint),
-    reconnect:
-      reconnect === false ? undefined : { ...defaultReconnect, ...withoutUndefined(reconnect ?? {}) },
-    breaker: { ...defaultBreaker, ...withoutUndefined(breaker) },
+    ...given(rest),
+    urls: endpoints?.urls ?? [addressOf(String(target))],
+    endpoints,
+    reconnect: reconnect === false ? undefined : { ...defaultReconnect, ...given(reconnect ?? {}) },
   };
-  for (const [name, value] of [
-    ...Object.entries(resolved),
-    ...Object.entries(resolved.reconnect ?? {}),
-    ...Object.entries(resolved.breaker),
-  ]) {
-    if (/(Ms|Max)$/.test(name) && !(typeof value === "number" && value >= 0)) {
-      throw invalid(`${name} must be a number from 0 on, not ${String(value)}`);
-    }
-  }
-  // With one endpoint there is no other to go to: the back-off alone says how often to try.
-  if (resolved.endpoints.length === 1 && resolved.reconnect) {
-    resolved.breaker.openMs = Math.min(resolved.breaker.openMs, resolved.reconnect.maxMs);
-  }
+  checkClient(options, resolved);
   return resolved;
 }
 
-function resolveEndpoint(target: string | URL | Endpoint): Required<Endpoint> {
-  const { url: address, weight = 1 } =
-    typeof target === "string" || target instanceof URL ? { url: String(target) } : target;
-  let url: URL;
+/** The address of a WebSocket. */
+export function addressOf(address: string): string {
   try {
-    url = new URL(address, globalThis.location?.href);
-  } catch {
-    throw invalid(`${JSON.stringify(address)} is not an address such as "wss://example.org/ws"`);
-  }
-  url.protocol = url.protocol.replace("http", "ws");
-  if (!/^wss?:$/.test(url.protocol)) throw invalid(`${address} must begin with ws:// or wss://`);
-  if (!(weight >= 1)) throw invalid(`the weight of ${address} must be at least 1`);
-  url.hash = "";
-  return { url: url.href, weight };
+    const url = new URL(address, globalThis.location?.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    url.hash = "";
+    if (/^ws/.test(url.protocol)) return url.href;
+  } catch {}
+  throw invalid(DEVELOPMENT && `${JSON.stringify(address)} is not an address such as "wss://example.org/ws"`);
 }
 
-/** Refuses a name that is not among `known`, and names the nearest one. */
-export function checkNames(prefix: string, value: object, known: readonly string[]): void {
-  for (const name of Object.keys(value)) {
-    if (known.includes(name)) continue;
-    const nearest = known.reduce((best, other) =>
-      distance(name, other) < distance(name, best) ? other : best,
-    );
-    const hint = distance(name, nearest) <= 1 + name.length / 3 ? `; did you mean ${prefix}${nearest}?` : "";
-    throw invalid(`there is no option ${prefix}${name}${hint}`);
-  }
+export function invalid(message: string | false): TidewireError {
+  return new TidewireError("INVALID_OPTION", message, "application");
 }
 
-function invalid(message: string): TidewireError {
-  return new TidewireError("INVALID_OPTION", message, { fault: "application" });
-}
-
-function withoutUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+/** The fields that are not undefined. */
+export function given<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as never;
-}
-
-/** The Levenshtein distance of two names, in lower case. */
-function distance(left: string, right: string): number {
-  const [a, b] = [left.toLowerCase(), right.toLowerCase()];
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next[j] = Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1));
-    }
-    row = next;
-  }
-  return row[b.length]!;
 }

@@ -48,8 +48,8 @@ function sharedTransport(
   delete options.compression;
   delete options.encryption;
   delete options.signing;
-  const { endpoints, protocols, format } = options;
-  const urls = endpoints.map(({ url }) => url).sort();
+  const { protocols, format } = options;
+  const urls = [...options.urls].sort();
   const layers = [format?.query, compression, encryption, signing].map((layer) => layer && true);
   let isAlone = false;
   const alone = (reason: string) => {

@@ -2,8 +2,11 @@
 
 /** A subscription of the application: topics, and what comes of them. */
 
-import type { ActiveTopic, Subscriber, WireOptions } from "./core/subscriptions.js";
-import { TidewireError } from "./errors.js";
+import { DEVELOPMENT } from "#development";
+import { publicationsOf } from "./core/answers.js";
+import type { ActiveTopic, WireOptions } from "./core/subscriptions.js";
+import type { Driver } from "./driver.js";
+import { TidewireError, when } from "./errors.js";
 import { Emitter, type Gap, type Observable, type PresenceEvent, type Unrecovered, Value } from "./events.js";
 import type { Message, Position } from "./message.js";
 import { type BufferOptions, Stream } from "./stream.js";
@@ -38,21 +41,6 @@ export interface SubscribeOptions {
   signal?: AbortSignal;
 }
 
-export const SUBSCRIBE_OPTIONS: readonly (keyof SubscribeOptions)[] = [
-  "recover",
-  "from",
-  "replay",
-  "filter",
-  "overload",
-  "queueGroup",
-  "acknowledge",
-  "window",
-  "presence",
-  "tokens",
-  "buffer",
-  "signal",
-];
-
 /** How a subscription stands. */
 export interface SubscriptionStatus {
   /** `pending` until the server has answered for each topic; `ended` when no topic is left. */
@@ -68,17 +56,6 @@ export interface SubscriptionEvents<T> {
   presence: PresenceEvent;
   /** The server does not give a topic, or has taken it away. */
   failed: { topic: string; error: TidewireError };
-}
-
-/** What a subscription needs of its client. */
-export interface SubscriptionHost {
-  add(subscriber: Subscriber, topics: readonly string[], wire: WireOptions): void;
-  remove(subscriber: Subscriber, topic: string): void;
-  /** The newest publications of a topic, the oldest of them first. */
-  newest(topic: string, limit: number): Promise<Message[]>;
-  isClosed(): TidewireError | undefined;
-  onError(error: unknown): void;
-  readonly requestTimeoutMs: number;
 }
 
 /** What most subscriptions have. */
@@ -99,7 +76,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   readonly replay: number;
   /** @internal */
   readonly tokens: ((topic: string) => string | undefined) | undefined;
-  readonly #host: SubscriptionHost;
+  readonly #driver: Driver;
   readonly #buffer: BufferOptions;
   /** Topics that the server has not answered, and those that are left. */
   #pending: readonly string[];
@@ -115,9 +92,9 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #offSignal: (() => void) | undefined;
 
   /** @internal */
-  constructor(host: SubscriptionHost, topics: readonly string[], options: SubscribeOptions) {
+  constructor(driver: Driver, topics: readonly string[], options: SubscribeOptions) {
     this.topics = this.#pending = this.#left = topics;
-    this.#host = host;
+    this.#driver = driver;
     this.#buffer = options.buffer ?? NO_BUFFER;
     this.recover = options.recover ?? true;
     this.from = options.from ?? NOWHERE;
@@ -129,9 +106,12 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
       signal.addEventListener("abort", abort);
       this.#offSignal = () => signal.removeEventListener("abort", abort);
     }
-    const closed = host.isClosed();
-    if (closed || signal?.aborted) this.#end(closed);
-    else host.add(this, topics, wireOptions(options));
+    const { error } = driver;
+    if (error || signal?.aborted) this.#end(error);
+    else {
+      driver.session.subscriptions.add(this, topics, wireOptions(options));
+      driver.touch();
+    }
   }
 
   /** Its state, to be read and watched. */
@@ -146,7 +126,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     listener: (detail: SubscriptionEvents<T>[Name]) => void,
     options?: { signal?: AbortSignal },
   ): () => void {
-    this.#emitter ??= new Emitter((error) => this.#host.onError(error));
+    this.#emitter ??= new Emitter(this.#driver.host.report);
     return this.#emitter.on(name, listener, options);
   }
 
@@ -154,40 +134,37 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
    * Resolves when the server has given each topic. Rejects with `SUBSCRIPTION_FAILED` or the server's code if it does
    * not give one, and with `TIMEOUT` after `requestTimeoutMs`; the subscription goes on then.
    */
-  ready(options: { signal?: AbortSignal } = {}): Promise<this> {
-    const { signal } = options;
-    return new Promise((resolve, reject) => {
-      const settle = () => {
-        const { state, error } = this.#current;
-        if (error) reject(error);
-        else if (state === "active") resolve(this);
-        else if (state === "ended") reject(new TidewireError("CLOSED", "the subscription has ended"));
-        else if (signal?.aborted) reject(new TidewireError("ABORTED", "the call was aborted"));
-        else if (isLate)
-          reject(new TidewireError("TIMEOUT", "the server has not answered", { fault: "network" }));
-        else return false;
-        this.#watchers?.delete(settle);
-        if (!this.#watchers?.size) this.#watchers = undefined;
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", settle);
-        return true;
-      };
-      let isLate = false;
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      if (settle()) return;
-      this.#watchers ??= new Set();
-      this.#watchers.add(settle);
-      signal?.addEventListener("abort", settle);
-      timer = setTimeout(() => {
-        isLate = true;
-        settle();
-      }, this.#host.requestTimeoutMs);
-    });
+  async ready({ signal }: { signal?: AbortSignal } = {}): Promise<this> {
+    let isLate = false;
+    const watchers = (this.#watchers ??= new Set());
+    const look = () => {
+      const { state, error } = this.#current;
+      if (error) throw error;
+      if (state === "ended") throw new TidewireError("CLOSED", DEVELOPMENT && "the subscription has ended");
+      if (isLate && state !== "active") throw new TidewireError("TIMEOUT", false, "network");
+      return state === "active";
+    };
+    const timer = setTimeout(() => {
+      isLate = true;
+      this.#tellWatchers();
+    }, this.#driver.options.requestTimeoutMs);
+    try {
+      await when(watchers, look, signal);
+    } finally {
+      clearTimeout(timer);
+      if (!watchers.size) this.#watchers = undefined;
+    }
+    return this;
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of [...(this.#watchers ?? [])]) watcher();
   }
 
   /** Ends the subscription. Loops over it end. */
   async unsubscribe(): Promise<void> {
-    for (const topic of this.#left) this.#host.remove(this, topic);
+    for (const topic of this.#left) this.#driver.session.subscriptions.remove(this, topic);
+    this.#driver.touch();
     this.#end(undefined);
   }
 
@@ -253,9 +230,14 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #join(topic: string, limit: number): void {
     this.#joining ??= new Map();
     this.#joining.set(topic, []);
-    void this.#host
-      .newest(topic, limit)
-      .catch(() => [])
+    void this.#driver
+      .ask(
+        "history_request",
+        { topic, limit: Math.min(limit, 1_000), order: "newest" },
+        { isRepeatable: true },
+      )
+      .then((answer) => publicationsOf<T>(topic, answer).reverse())
+      .catch((): Message<T>[] => [])
       .then((old) => {
         const live = this.#joining?.get(topic) ?? [];
         this.#joining?.delete(topic);
@@ -290,7 +272,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #set(status: SubscriptionStatus): void {
     this.#current = status;
     this.#status?.set(status);
-    for (const watcher of [...(this.#watchers ?? [])]) watcher();
+    this.#tellWatchers();
   }
 
   #end(error: TidewireError | undefined): void {
@@ -316,13 +298,7 @@ const PLAIN: WireOptions = {};
 
 function wireOptions(options: SubscribeOptions): WireOptions {
   const { filter, overload, queueGroup, acknowledge, window, presence } = options;
-  if (!(filter || overload || queueGroup || acknowledge || window || presence)) return PLAIN;
-  return {
-    ...(filter ? { filter } : {}),
-    ...(overload ? { overload } : {}),
-    ...(queueGroup ? { queue_group: queueGroup } : {}),
-    ...(acknowledge ? { acknowledge: true as const } : {}),
-    ...(window ? { window } : {}),
-    ...(presence ? { presence } : {}),
-  };
+  const wire = { filter, overload, queue_group: queueGroup, acknowledge, window, presence };
+  const entries = Object.entries(wire).filter(([, value]) => value);
+  return entries.length ? Object.fromEntries(entries) : PLAIN;
 }

@@ -30,6 +30,7 @@ test("snippets compile", () => {
     "@tidewire/client/*": ["../../src/*.ts"],
     "@tidewire/react": ["../../../react/src/index.ts"],
     "#transport": ["../../src/transport/default-node.ts"],
+    "#development": ["../../src/development/on.ts"],
   };
   const compilerOptions = {
     noEmit: true,

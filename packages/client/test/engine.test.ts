@@ -3,6 +3,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { compress } from "../src/compress.js";
 import { encrypt } from "../src/encrypt.js";
+import { endpoints } from "../src/endpoints.js";
 import { type Client, type ClientOptions, connect, type Message, open, TidewireError } from "../src/index.js";
 import { msgpack } from "../src/msgpack.js";
 import { SECRET, token } from "./jwt.js";
@@ -129,10 +130,9 @@ test("a server that is killed and started again has another epoch, which is repo
 test("a server that drains sends its clients away, and they come back", async () => {
   const server = await engine();
   const other = await engine();
-  const one = connect([`ws://${server.address}/ws`, `ws://${other.address}/ws`], {
-    ...QUICK,
-    choice: "round_robin",
-  });
+  const urls = [`ws://${server.address}/ws`, `ws://${other.address}/ws`];
+  const servers = endpoints(urls, { choice: "round_robin" });
+  const one = connect(servers, QUICK);
   clients.push(one);
   await one.ready();
   const codes: number[] = [];

@@ -2,7 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { defaults, optional, resolveOptions } from "../src/options.js";
+import { defaultBreaker } from "../src/core/breaker.js";
+import { optional } from "../src/development/checks.js";
+import { defaults, resolveOptions } from "../src/options.js";
 import { limitsOf } from "../src/queue/limits.js";
 
 interface Row {
@@ -19,10 +21,12 @@ const rows = table.groups
   .filter((row): row is Row & { typescript: string } => row.typescript !== undefined);
 
 /** Objects and functions that only a program in TypeScript can give. */
-const OF_TYPESCRIPT = ["shared", "transport", "on", "signal", "log", "breaker"];
+const OF_TYPESCRIPT = ["shared", "transport", "on", "signal", "log"];
+/** What `endpoints()` has in its options. */
+const endpoints = { choice: "weighted", breaker: defaultBreaker };
 
 test("every option is in the table", () => {
-  const known = [...Object.keys(defaults), ...optional, "reconnect", "breaker"];
+  const known = [...Object.keys(defaults), ...optional, "reconnect"];
   const ofTable = rows.map((row) => row.typescript).filter((name) => !name.includes("."));
   expect([...ofTable, ...OF_TYPESCRIPT].sort()).toEqual(known.sort());
 });
@@ -31,7 +35,7 @@ test("every field of an object is in the table", () => {
   const resolved = resolveOptions("ws://a", {});
   for (const [name, fields] of Object.entries({
     reconnect: resolved.reconnect ?? {},
-    breaker: resolved.breaker,
+    "endpoints.breaker": endpoints.breaker,
     queue: limitsOf({}),
   })) {
     const ofTable = rows.map((row) => row.typescript).filter((other) => other.startsWith(`${name}.`));
@@ -43,14 +47,12 @@ test("every field of an object is in the table", () => {
   }
 });
 
-// With one address the breaker is open for no longer than the longest wait, which has the same default.
-const resolved = { ...resolveOptions(["ws://a", "ws://b"], {}), queue: limitsOf({}) };
+const resolved = { ...resolveOptions("ws://a", {}), endpoints, queue: limitsOf({}) };
 const withDefault = rows.filter((row) => row.typescript_default !== undefined);
 
 test.each(withDefault)("$typescript has the default of the table", (row) => {
-  const [name = "", field] = row.typescript.split(".");
-  const value = (resolved as unknown as Record<string, unknown>)[name];
-  const found = field === undefined ? value : (value as Record<string, unknown>)[field];
+  let found: unknown = resolved;
+  for (const name of row.typescript.split(".")) found = (found as Record<string, unknown>)[name];
   expect(found).toEqual(row.typescript_default);
 });
 

@@ -6,6 +6,7 @@ const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.u
 
 const client = [
   { find: "#transport", replacement: path("../../client/src/transport/default-node.ts") },
+  { find: "#development", replacement: path("../../client/src/development/on.ts") },
   { find: /^@tidewire\/client$/, replacement: path("../../client/src/index.ts") },
   { find: /^@tidewire\/client\/(.*)$/, replacement: `${path("../../client/src/")}$1.ts` },
 ];

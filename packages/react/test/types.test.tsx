@@ -8,6 +8,7 @@ import type {
   PublishOptions,
   TidewireError,
 } from "@tidewire/client";
+import { endpoints } from "@tidewire/client/endpoints";
 import { expectTypeOf } from "expect-type";
 import { test } from "vitest";
 import {
@@ -69,7 +70,7 @@ export function Types({ client }: { client: Client }) {
   return (
     <>
       <TidewireProvider client={client} />
-      <TidewireProvider url={["wss://a.test/ws", "wss://b.test/ws"]} options={{ adapt: false }} />
+      <TidewireProvider url={endpoints(["wss://a.test/ws", "wss://b.test/ws"])} options={{ adapt: false }} />
       {/* @ts-expect-error A provider has a client or an address. */}
       <TidewireProvider />
       {/* @ts-expect-error A client that is given has its options. */}

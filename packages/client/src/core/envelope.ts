@@ -1,14 +1,19 @@
 /** Envelopes that were read: their fields, and what to say of those that cannot be read. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import type { Envelope } from "./layers.js";
 
 /** An error about a message of the server that cannot be read. */
-export function unreadable(what: string, cause?: unknown): TidewireError {
-  return new TidewireError("INVALID_MESSAGE", `the server sent a message that cannot be read: ${what}`, {
-    fault: "server",
-    cause,
-  });
+export function unreadable(what: string | false, cause?: unknown): TidewireError {
+  return new TidewireError(
+    "INVALID_MESSAGE",
+    DEVELOPMENT && `the server sent a message that cannot be read: ${what}`,
+    {
+      fault: "server",
+      cause,
+    },
+  );
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {
@@ -39,6 +44,6 @@ export function uint(value: unknown): number {
 /** A field without which a message means nothing. */
 export function required(payload: Envelope, name: string): number {
   const value = payload[name];
-  if (typeof value !== "number" || value < 0) throw unreadable(`${name} is missing`);
+  if (typeof value !== "number" || value < 0) throw unreadable(DEVELOPMENT && `${name} is missing`);
   return Math.floor(value);
 }

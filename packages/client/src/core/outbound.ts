@@ -1,29 +1,36 @@
-/** Outbound: what is sent now, what waits for the connection, the rate limit or room, and requests among it. */
+/** Outbound: what is sent now, what waits for the connection, the rate limit or room, and the requests among it. */
 
-import { TidewireError } from "../errors.js";
-import type { ResolvedOptions } from "../options.js";
+import { DEVELOPMENT } from "#development";
+import { aborted, TidewireError } from "../errors.js";
 import type { EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import { RateLimit } from "./rate.js";
-import { type Request, Requests } from "./requests.js";
-import type { Now } from "./session.js";
+import type { Now, Session } from "./session.js";
 
-/** A message that waits to be sent: one of the application, or a request. */
+/** A message of the application that waits to be sent. */
 interface Waiting {
-  fields: EnvelopeFields | undefined;
-  payload: EncodedPayload | undefined;
-  bytes: number;
-  request: Request | undefined;
+  readonly fields: EnvelopeFields;
+  readonly payload: EncodedPayload | undefined;
 }
 
-/** What sending needs. */
-export interface OutboundHost {
-  /** Sends a message on the current connection. */
-  write(fields: EnvelopeFields, payload: EncodedPayload | undefined): void;
-  /** Sends a message of the protocol on the current connection. */
-  system(fields: EnvelopeFields, payload: EncodedPayload): void;
-  /** Whether the session is open and its connection has room. */
-  mayWrite(): boolean;
-  changed(): void;
+/** What a request is asked with. */
+export interface Question {
+  /** The type on the wire. */
+  readonly t: string;
+  readonly payload: EncodedPayload;
+  /** Whether it may be sent again after a lost connection: it does no harm twice. */
+  readonly isRepeatable?: boolean;
+  readonly deadlineMs: number;
+  /** It belongs to the current connection and fails with it, sent or not. */
+  readonly isBound?: boolean;
+  /** Ends the request: with the payload of the answer, or with an error. */
+  settle(error: TidewireError | undefined, answer: Envelope): void;
+}
+
+/** A request that has not ended. One that is neither sent nor among the waiting messages waits for a connection. */
+interface Request extends Question {
+  readonly fields?: undefined;
+  readonly cid: string;
+  isSent: boolean;
 }
 
 export interface RequestOptions {
@@ -35,83 +42,85 @@ export interface RequestOptions {
 
 /** What a message has beside its payload, in bytes, as far as limits count it. */
 const OVERHEAD_BYTES = 32;
-/** Messages that are taken from the rate limit at once. */
-const ALLOWANCE = 32;
+
+const bytesOf = (payload: EncodedPayload | undefined): number => OVERHEAD_BYTES + (payload?.length ?? 0);
 
 export class Outbound {
-  readonly requests = new Requests();
   /** The largest message that the server accepts; 0 if it has not said. */
   bytesMax = 0;
   /** Bytes that wait. */
   bytes = 0;
-  rate = RateLimit.unlimited();
-  readonly #options: ResolvedOptions;
-  readonly #host: OutboundHost;
-  #waiting: Waiting[] = [];
-  /** The first that was not sent. */
-  #at = 0;
-  /** Requests among the waiting ones that have ended. */
-  #dead = 0;
-  /** Messages that may be sent before the rate limit is asked again. */
-  #allowance = 0;
+  rate: RateLimit = RateLimit.unlimited();
+  readonly #session: Session;
+  /** What is sent next, in order. */
+  readonly #waiting = new Set<Waiting | Request>();
+  readonly #requests = new Map<unknown, Request>();
+  /** No deadline of a request is sooner than this. */
+  #soonestMs = Infinity;
   #nextCid = 1;
 
-  constructor(options: ResolvedOptions, host: OutboundHost) {
-    this.#options = options;
-    this.#host = host;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   /** Sends a message, or lets it wait. Throws `BUSY` when too much waits. Whether there is room for more. */
   send(fields: EnvelopeFields, payload: EncodedPayload | undefined, now: Now): boolean {
-    const bytes = OVERHEAD_BYTES + (payload?.length ?? 0);
-    if (this.bytesMax && bytes > this.bytesMax) this.#checkSize(bytes);
-    if (this.#isEmpty && this.#mayWrite(now)) {
-      this.#host.write(fields, payload);
-      return this.#host.mayWrite();
+    this.#checkSize(payload);
+    if (!this.#waiting.size && this.#mayWrite(now)) {
+      this.#session.host.write(fields, payload);
+      return this.#session.mayWrite;
     }
-    this.#checkRoom(bytes);
-    this.#push({ fields, payload, bytes, request: undefined });
+    this.#checkRoom(payload);
+    this.#wait({ fields, payload });
     return false;
   }
 
-  get #isEmpty(): boolean {
-    return this.#at === this.#waiting.length;
-  }
-
-  #checkSize(bytes: number): void {
+  #checkSize(payload: EncodedPayload | undefined): void {
+    const bytes = bytesOf(payload);
     if (this.bytesMax && bytes > this.bytesMax) {
-      const words = `the message has ${bytes} bytes, and the server accepts ${this.bytesMax}`;
-      throw new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" });
+      const words = DEVELOPMENT && `the message has ${bytes} bytes, and the server accepts ${this.bytesMax}`;
+      throw new TidewireError("MESSAGE_TOO_LARGE", words, "application");
     }
   }
 
-  #checkRoom(bytes: number): void {
-    if (this.bytes + bytes > this.#options.outboxBytesMax) {
-      throw new TidewireError("BUSY", `${this.bytes} bytes wait to be sent; await client.ready()`);
+  #checkRoom(payload: EncodedPayload | undefined): void {
+    if (this.bytes + bytesOf(payload) > this.#session.options.outboxBytesMax) {
+      const words = DEVELOPMENT && `${this.bytes} bytes wait to be sent; await client.ready()`;
+      throw new TidewireError("BUSY", words);
     }
   }
 
-  #push(waiting: Waiting): void {
-    this.bytes += waiting.bytes;
-    this.#waiting.push(waiting);
+  #wait(message: Waiting | Request): void {
+    this.bytes += bytesOf(message.payload);
+    this.#waiting.add(message);
+  }
+
+  /** A message does not wait any more. Whether it did. */
+  #forget(message: Waiting | Request): boolean {
+    const isFound = this.#waiting.delete(message);
+    if (isFound) this.bytes -= bytesOf(message.payload);
+    return isFound;
+  }
+
+  /** Requests that are open. */
+  get requests(): number {
+    return this.#requests.size;
   }
 
   /** Makes a request and resolves with the payload of its answer. */
   async request(t: string, payload: EncodedPayload, options: RequestOptions, now: Now): Promise<Envelope> {
-    const { signal, timeoutMs = this.#options.requestTimeoutMs, isRepeatable = false } = options;
+    const { signal, timeoutMs = this.#session.options.requestTimeoutMs, isRepeatable = false } = options;
     if (signal?.aborted) throw aborted(signal);
-    if (this.requests.size >= this.#options.requestsMax) {
-      throw new TidewireError("BUSY", `${this.requests.size} requests are open`);
+    if (this.requests >= this.#session.options.requestsMax) {
+      throw new TidewireError("BUSY", DEVELOPMENT && `${this.requests} requests are open`);
     }
-    this.#checkSize(OVERHEAD_BYTES + payload.length);
+    this.#checkSize(payload);
     let abort: (() => void) | undefined;
     try {
       return await new Promise<Envelope>((resolve, reject) => {
-        const settle = (error: TidewireError | undefined, answer: Envelope) => {
-          if (error) reject(error);
-          else resolve(answer);
-        };
-        const { cid } = this.ask({ t, payload, isRepeatable, deadlineMs: now.ms + timeoutMs, settle }, now);
+        const settle = (error: TidewireError | undefined, answer: Envelope) =>
+          error ? reject(error) : resolve(answer);
+        const cid = this.ask({ t, payload, isRepeatable, deadlineMs: now.ms + timeoutMs, settle }, now);
         abort = () => this.settle(cid, aborted(signal!));
         signal?.addEventListener("abort", abort);
       });
@@ -121,110 +130,101 @@ export class Outbound {
   }
 
   /** Sends a request, or lets it wait. Throws `BUSY` when too much waits. */
-  ask(draft: Omit<Request, "cid" | "state">, now: Now): Request {
-    this.#checkRoom(draft.payload.length);
-    const request: Request = { ...draft, cid: (this.#nextCid++).toString(36), state: "queued" };
-    this.enqueue(request, now);
-    this.requests.add(request);
-    this.#host.changed();
-    return request;
+  ask(question: Question, now: Now): string {
+    this.#checkRoom(question.payload);
+    const cid = (this.#nextCid++).toString(36);
+    const request: Request = { ...question, cid, isSent: false };
+    if (!this.#waiting.size && this.#mayWrite(now)) this.#write(request);
+    else this.#wait(request);
+    this.#requests.set(cid, request);
+    this.#soonestMs = Math.min(this.#soonestMs, request.deadlineMs);
+    this.#session.host.changed();
+    return cid;
   }
 
-  /** Sends a request that is known, or lets it wait. */
-  enqueue(request: Request, now: Now): void {
-    request.state = "queued";
-    const bytes = OVERHEAD_BYTES + request.payload.length;
-    if (this.#isEmpty && this.#mayWrite(now)) this.#write(request);
-    else this.#push({ fields: undefined, payload: undefined, bytes, request });
+  #write(message: Waiting | Request): void {
+    const { payload, fields } = message;
+    if (fields) return this.#session.host.write(fields, payload);
+    const { t, cid } = message as Request;
+    (message as Request).isSent = true;
+    this.#session.system({ c: t === "sync_request" ? "S" : "WSE", t, cid }, payload!);
   }
 
-  #write(request: Request): void {
-    const { cid, t, payload } = request;
-    request.state = "sent";
-    this.#host.system({ c: t === "sync_request" ? "S" : "WSE", t, cid }, payload);
+  /** The type of an open request. */
+  typeOf(cid: unknown): string | undefined {
+    return this.#requests.get(cid)?.t;
   }
 
   /** Ends a request, if it is open. What waits of it is forgotten. */
-  settle(cid: unknown, error: TidewireError | undefined, answer?: Envelope): boolean {
-    const request = this.requests.get(cid);
-    const isSettled = this.requests.settle(cid, error, answer);
-    if (request?.state === "queued") {
-      request.state = "waiting";
-      this.bytes -= OVERHEAD_BYTES + request.payload.length;
-      if (++this.#dead * 2 > this.#waiting.length - this.#at) this.#compact();
-    }
-    return isSettled;
-  }
-
-  /** Drops what was sent, and requests that have ended. */
-  #compact(): void {
-    this.#waiting = this.#waiting
-      .slice(this.#at)
-      .filter(({ request }) => !request || request.state === "queued");
-    this.#at = this.#dead = 0;
+  settle(cid: unknown, error: TidewireError | undefined, answer: Envelope = {}): boolean {
+    const request = this.#requests.get(cid);
+    if (!request) return false;
+    this.#requests.delete(cid);
+    this.#forget(request);
+    request.settle(error, answer);
+    return true;
   }
 
   /** Whether a message may be sent at once; if so, it counts for the rate limit. */
   #mayWrite(now: Now): boolean {
-    if (!this.#host.mayWrite()) return false;
-    if (this.#allowance < 1) this.#allowance = this.rate.take(ALLOWANCE, now.ms);
-    if (this.#allowance < 1) return false;
-    this.#allowance--;
-    return true;
+    return this.#session.mayWrite && this.rate.take(1, now.ms) > 0;
   }
 
   /** Sends what waits, as far as the connection and the rate limit allow. Whether nothing waits any more. */
   flush(now: Now): boolean {
-    while (!this.#isEmpty) {
-      const { fields, payload, bytes, request } = this.#waiting[this.#at]!;
-      if (!request || request.state === "queued") {
-        if (!this.#mayWrite(now)) return false;
-        this.bytes -= bytes;
-        if (request) this.#write(request);
-        else this.#host.write(fields!, payload);
-      }
-      if (++this.#at >= 1_024) this.#compact();
+    for (const message of this.#waiting) {
+      if (!this.#mayWrite(now)) return false;
+      this.#forget(message);
+      this.#write(message);
     }
-    this.#waiting.length = this.#at = this.#dead = 0;
     return true;
   }
 
-  /** Gives back what was taken from the rate limit in advance, before the server changes it. */
-  giveBack(): void {
-    this.rate.giveBack(this.#allowance);
-    this.#allowance = 0;
+  /** Requests that are to be sent on this connection wait again; with `isAll` also those that may be sent a second time. */
+  repeat(isAll?: boolean): void {
+    for (const request of this.#requests.values()) {
+      if (isAll && request.isRepeatable) request.isSent = false;
+      if (!request.isSent && !this.#waiting.has(request)) this.#wait(request);
+    }
   }
 
-  /** When the rate limit lets the next message through, if one waits for that. */
+  /** When {@link timeout} or {@link flush} wants to be called. */
   nextTimeout(now: Now): number {
-    const isWaiting = !this.#isEmpty && this.#allowance < 1 && this.#host.mayWrite();
-    return isWaiting ? this.rate.nextAt(now.ms) : Infinity;
+    const rateMs = this.#waiting.size && this.#session.mayWrite ? this.rate.nextAt(now.ms) : Infinity;
+    return Math.min(rateMs, this.requests ? this.#soonestMs : Infinity);
   }
 
-  /** The connection is gone. */
+  /** The connection is gone: what may be repeated waits for the next one. */
   disconnected(): void {
     this.bytesMax = 0;
-    for (const cid of this.requests.disconnected()) {
-      const words = "the connection was lost before the answer came; whether it was carried out is not known";
-      this.settle(cid, new TidewireError("CONNECTION_LOST", words, { fault: "network" }));
+    for (const request of this.#requests.values()) {
+      const { isBound, isSent, isRepeatable, cid } = request;
+      request.isSent = false;
+      if (isBound || (isSent && !isRepeatable)) {
+        const words =
+          DEVELOPMENT &&
+          "the connection was lost before the answer came; whether it was carried out is not known";
+        this.settle(cid, new TidewireError("CONNECTION_LOST", words, "network"));
+      }
     }
   }
 
   /** There is no further connection. */
   end(error: TidewireError): void {
-    for (const cid of this.requests.ids()) this.settle(cid, error);
-    this.#waiting.length = this.#at = this.#dead = this.bytes = 0;
+    for (const cid of this.#requests.keys()) this.settle(cid, error);
+    this.#waiting.clear();
+    this.bytes = 0;
   }
 
   /** Ends the requests whose time is over. */
   timeout(now: Now): void {
-    for (const { cid, state } of this.requests.timeout(now.ms)) {
-      const words = state === "sent" ? "no answer came in time" : "there was no connection in time";
-      this.settle(cid, new TidewireError("TIMEOUT", words, { fault: "network" }));
+    if (now.ms < this.#soonestMs) return;
+    this.#soonestMs = Infinity;
+    for (const { cid, deadlineMs, isSent } of this.#requests.values()) {
+      if (deadlineMs <= now.ms) {
+        const words = DEVELOPMENT && (isSent ? "no answer came in time" : "there was no connection in time");
+        this.settle(cid, new TidewireError("TIMEOUT", words, "network"));
+      } else this.#soonestMs = Math.min(this.#soonestMs, deadlineMs);
     }
   }
-}
-
-function aborted(signal: AbortSignal): TidewireError {
-  return new TidewireError("ABORTED", "the call was aborted", { fault: "application", cause: signal.reason });
 }

@@ -1,7 +1,9 @@
 /** Acknowledged publishing (PROTOCOL 20): numbered messages from the queue to the server, each once and in order. */
 
-import type { TidewireError } from "../errors.js";
+import { DEVELOPMENT } from "#development";
+import { TidewireError } from "../errors.js";
 import { isObject } from "./envelope.js";
+import { json } from "./json.js";
 import type { ProducerFactory, QueuedMessage, QueuePort } from "./queue-port.js";
 import type { Now, Session } from "./session.js";
 
@@ -11,13 +13,11 @@ const TAKE_BYTES_MAX = 1024 * 1024;
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
 
-export const makeProducer: ProducerFactory = (...parts) => new Producer(...parts);
+export const makeProducer: ProducerFactory = (session, queue) => new Producer(session, queue);
 
 export class Producer {
   readonly queue: QueuePort;
   readonly #session: Session;
-  readonly #write: (message: QueuedMessage, cid: string) => void;
-  readonly #onRefused: () => void;
   /** The id that this connection's hello had. */
   #helloId: string | undefined;
   /** This connection's hello has been sent. */
@@ -31,16 +31,20 @@ export class Producer {
   /** Connections and rewinds so far: an answer of the queue to an earlier one counts for nothing. */
   #round = 0;
 
-  constructor(
-    session: Session,
-    queue: QueuePort,
-    write: (message: QueuedMessage, cid: string) => void,
-    onRefused: () => void,
-  ) {
+  constructor(session: Session, queue: QueuePort) {
     this.#session = session;
     this.queue = queue;
-    this.#write = write;
-    this.#onRefused = onRefused;
+  }
+
+  #write({ topic, type, payload, key, priority, n }: QueuedMessage): void {
+    const { format, host } = this.#session;
+    const cid = `${CID}${n}`;
+    if (topic === undefined) {
+      const encoded = format === json ? payload : format.payload(JSON.parse(payload));
+      return host.write({ t: type, n, cid }, encoded);
+    }
+    const request = { topic, type, key, priority, payload: JSON.parse(payload) as unknown };
+    host.write({ c: "WSE", t: "publish_request", n, cid }, format.payload(request));
   }
 
   hello(): { producer?: { id: string } } {
@@ -58,7 +62,10 @@ export class Producer {
     const { epoch, last } = isObject(producer) ? producer : {};
     const isKnown = typeof epoch === "string" && /^[0-9a-f]{8}$/.test(epoch) && Number(last) >= 0;
     const known = isKnown ? { epoch, last: last as number } : undefined;
-    if (!known && this.#helloId) this.#onRefused();
+    if (!known && this.#helloId) {
+      const words = DEVELOPMENT && "the server does not acknowledge messages; they wait in the queue";
+      this.#session.host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, "server"));
+    }
     const round = ++this.#round;
     void this.queue.resume(known, this.#session.outbound.bytesMax).then(() => {
       if (round !== this.#round || !known) return;
@@ -96,7 +103,7 @@ export class Producer {
       this.#hasMore ||= messages.length > 0;
       for (const message of messages) {
         this.#lastSent = message.n;
-        this.#write(message, `${CID}${message.n}`);
+        this.#write(message);
       }
       if (this.#hasMore) this.flush(now);
     });

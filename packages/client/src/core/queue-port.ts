@@ -79,12 +79,7 @@ export interface QueueHost {
 }
 
 /** Makes the session's part of the queue. */
-export type ProducerFactory = (
-  session: Session,
-  queue: QueuePort,
-  write: (message: QueuedMessage, cid: string) => void,
-  onRefused: () => void,
-) => Producer;
+export type ProducerFactory = (session: Session, queue: QueuePort) => Producer;
 
 /**
  * A queue, as the session uses it. All calls but `add` concern the owner only, and do nothing in

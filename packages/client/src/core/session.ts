@@ -3,6 +3,7 @@
  * time and randomness go in; messages and events come out. It waits for nothing and touches no socket.
  */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
@@ -52,22 +53,22 @@ export interface Hints {
 
 /** What belongs to one connection. */
 interface Link {
-  url: string;
-  exchange: KeyExchange | undefined;
+  readonly url: string;
+  readonly exchange: KeyExchange | undefined;
   connectionId: string;
-  isAccepted: boolean;
-  isOpen: boolean;
+  isAccepted?: boolean;
+  isOpen?: boolean;
   sequence: number;
   heardMs: number;
   pingMs: number;
   /** The time between two pings. */
   intervalMs: number;
-  reconnectAfterMs: number | undefined;
-  retryAfterMs: number | undefined;
+  reconnectAfterMs?: number;
+  retryAfterMs?: number | undefined;
   repeatAtMs: number;
-  refresh: { endsMs: number; nextMs: number } | undefined;
+  refresh?: { endsMs: number; nextMs: number } | undefined;
   features: Record<string, unknown>;
-  pings: { sentMs: number; done: ((latencyMs: number) => void) | undefined }[];
+  readonly pings: ((latencyMs: number) => void)[];
 }
 
 /** No server can make a client wait longer by a hint. */
@@ -85,7 +86,7 @@ export class Session {
   readonly quality = new QualityMeter();
   readonly outbound: Outbound;
   readonly producer: Producer | undefined;
-  readonly #host: SessionHost;
+  readonly host: SessionHost;
   #link: Link | undefined;
   #isPoor = false;
   readonly #acks: number[] = [];
@@ -96,31 +97,10 @@ export class Session {
   constructor(options: ResolvedOptions, host: SessionHost) {
     this.options = options;
     this.format = options.format ?? json;
-    this.#host = host;
-    this.outbound = new Outbound(options, {
-      write: (fields, payload) => host.write(fields, payload),
-      system: (fields, payload) => this.#system(fields, payload),
-      mayWrite: () => this.isOpen && host.hasRoom(),
-      changed: () => host.changed(),
-    });
-    this.subscriptions = new Subscriptions(
-      {
-        message: (message) => host.emit("message", message),
-        gap: (gap) => host.emit("gap", gap),
-        unrecovered: (event) => host.emit("unrecovered", event),
-        lost: (topics) => host.emit("subscriptionLost", { topics }),
-      },
-      options.reorderWindowMs,
-    );
-    this.producer = options.queue?.producer(
-      this,
-      options.queue,
-      (message, cid) => this.#writeNumbered(message, cid),
-      () => {
-        const words = "the server does not acknowledge messages; they wait in the queue";
-        host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
-      },
-    );
+    this.host = host;
+    this.outbound = new Outbound(this);
+    this.subscriptions = new Subscriptions(host, options.reorderWindowMs);
+    this.producer = options.queue?.producer(this, options.queue);
     this.#systemTypes = this.#handlers();
   }
 
@@ -148,16 +128,11 @@ export class Session {
       url,
       exchange,
       connectionId: "",
-      isAccepted: false,
-      isOpen: false,
       sequence: 0,
       heardMs: now.ms,
       pingMs: now.ms,
       intervalMs: Infinity,
-      reconnectAfterMs: undefined,
-      retryAfterMs: undefined,
       repeatAtMs: Infinity,
-      refresh: undefined,
       features: {},
       pings: [],
     };
@@ -172,7 +147,7 @@ export class Session {
     this.outbound.disconnected();
     this.subscriptions.disconnected();
     this.producer?.disconnected();
-    for (const { done } of link?.pings ?? []) done?.(Number.NaN);
+    for (const done of link?.pings ?? []) done(Number.NaN);
     return { reconnectAfterMs: link?.reconnectAfterMs, retryAfterMs: link?.retryAfterMs };
   }
 
@@ -194,64 +169,57 @@ export class Session {
     if (this.outbound.flush(now)) this.producer?.flush(now);
   }
 
-  #system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
-    const link = this.#link;
-    if (link) this.#host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
+  /** Whether messages can be sent, and the connection has room. */
+  get mayWrite(): boolean {
+    return this.isOpen && this.host.hasRoom();
   }
 
-  #writeNumbered({ topic, type, payload, key, priority, n }: QueuedMessage, cid: string): void {
-    if (topic === undefined) {
-      const encoded = this.format === json ? payload : this.format.payload(JSON.parse(payload));
-      return this.#host.write({ t: type, n, cid }, encoded);
-    }
-    const request = { topic, type, key, priority, payload: JSON.parse(payload) as unknown };
-    this.#host.write({ c: "WSE", t: "publish_request", n, cid }, this.format.payload(request));
+  /** Sends a message of the protocol on the current connection. */
+  system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
+    const link = this.#link;
+    if (link) this.host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
   }
 
   /** Sends a system message that is no request. */
   #say(t: string, payload: object, after?: () => void): void {
-    this.#system({ c: "WSE", t }, this.format.payload(payload), after);
+    this.system({ c: "WSE", t }, this.format.payload(payload), after);
   }
 
   /** Acknowledges a delivery of a queue group; acknowledgements of one turn leave together. */
   acknowledge(delivery: number, connectionId: string): void {
     if (connectionId !== this.connectionId) return;
     this.#acks.push(delivery);
-    this.#host.changed();
+    this.host.changed();
   }
 
   #askTopics(request: TopicRequest, now: Now): void {
     const { payload } = request;
     const settle = (error: TidewireError | undefined, answer: Envelope) => {
-      if (!error) this.subscriptions.answered(request, answer, now.ms);
-      else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
-        this.subscriptions.unanswered(request);
-      } else if (error.code !== "CLOSED") this.subscriptions.refused(request, error);
-      this.#host.changed();
+      if (error?.code !== "CLOSED") this.subscriptions.answered(request, error, answer, now.ms);
+      this.host.changed();
     };
-    const draft = {
+    const question = {
       t: "subscription_update",
       payload: this.format.payload(payload),
-      isRepeatable: false,
       isBound: true,
       deadlineMs: now.ms + this.options.requestTimeoutMs,
       settle,
     };
     try {
-      this.outbound.ask(draft, now);
-    } catch {
+      this.outbound.ask(question, now);
+    } catch (error) {
       // Too much waits: the topics are asked for when there is room.
-      this.subscriptions.unanswered(request);
+      settle(error as TidewireError, {});
     }
   }
 
   /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
-  ping(now: Now, done?: (latencyMs: number) => void): void {
+  ping(now: Now, done: (latencyMs: number) => void = () => {}): void {
     const link = this.#link;
-    if (!link?.isOpen) return done?.(Number.NaN);
+    if (!link?.isOpen) return done(Number.NaN);
     link.pingMs = now.ms;
-    link.pings.push({ sentMs: now.ms, done });
-    if (link.pings.length > 64) link.pings.shift()?.done?.(Number.NaN);
+    link.pings.push(done);
+    if (link.pings.length > 64) link.pings.shift()!(Number.NaN);
     this.quality.pingSent(now.ms);
     this.#say("ping", { timestamp: Math.floor(now.unixMs) });
   }
@@ -276,14 +244,14 @@ export class Session {
 
   /** When {@link timeout} wants to be called. */
   nextTimeout(now: Now): number {
-    let next = Math.min(this.outbound.requests.nextTimeout, this.subscriptions.nextTimeout);
+    let next = Math.min(this.outbound.nextTimeout(now), this.subscriptions.nextTimeout);
     const link = this.#link;
     if (!link) return next;
     const { idleTimeoutMs } = this.options;
     if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
     if (link.isOpen) {
-      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, link.refresh?.nextMs ?? Infinity);
-      next = Math.min(next, this.outbound.nextTimeout(now));
+      const { refresh } = link;
+      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, refresh?.nextMs ?? Infinity);
       next = Math.min(next, this.producer?.nextTimeout(now) ?? Infinity);
     }
     return next;
@@ -297,27 +265,19 @@ export class Session {
     if (!link) return;
     const { idleTimeoutMs } = this.options;
     if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
-      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", {
-        fault: "network",
-      });
+      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", "network");
     }
     if (!link.isOpen) return;
     if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
     if (now.ms >= link.repeatAtMs) {
       link.repeatAtMs = Infinity;
-      this.outbound.requests.repeatAll();
-      this.#repeat(now);
+      this.outbound.repeat(true);
     }
     if (link.refresh && now.ms >= link.refresh.nextMs) {
       link.refresh.nextMs = Infinity;
-      this.#host.wantToken();
+      this.host.wantToken();
     }
     this.flush(now);
-  }
-
-  /** Sends requests again that were on their way. */
-  #repeat(now: Now): void {
-    for (const request of this.outbound.requests.waiting()) this.outbound.enqueue(request, now);
   }
 
   /**
@@ -345,19 +305,18 @@ export class Session {
   receive(envelope: Envelope, now: Now): Promise<void> | undefined {
     this.#link!.heardMs = now.ms;
     const type = typeOf(envelope);
-    if (typeof type !== "string" || !type) throw unreadable("it has no type");
+    if (typeof type !== "string" || !type) throw unreadable(DEVELOPMENT && "it has no type");
     const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
     if (!handler) {
       const { cid } = envelope;
       // The first snapshot answers the request for it.
-      if (cid != null && this.outbound.requests.get(cid)?.t === "sync_request")
-        this.outbound.settle(cid, undefined);
+      if (this.outbound.typeOf(cid) === "sync_request") this.outbound.settle(cid, undefined);
       const message = Message.read(envelope, this.#link!.connectionId);
       this.subscriptions.deliver(message, typeof cid === "string", now.ms);
       return undefined;
     }
     const payload = payloadOf(envelope) ?? {};
-    if (!isObject(payload)) throw unreadable(`the payload of ${type} is not an object`);
+    if (!isObject(payload)) throw unreadable(DEVELOPMENT && `the payload of ${type} is not an object`);
     return handler(payload, envelope, now) as Promise<void> | undefined;
   }
 
@@ -366,7 +325,7 @@ export class Session {
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
       const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
-      this.#host.emit("presence", event);
+      this.host.emit("presence", event);
     };
     const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
     return {
@@ -377,9 +336,10 @@ export class Session {
       PONG: pong,
       pong,
       batch: (p, _, now) => {
-        if (!Array.isArray(p.messages)) throw unreadable("a batch without messages");
-        if (!p.messages.every(isBatched)) throw unreadable("a batch with a message that must come alone");
-        for (const message of p.messages) this.receive(message, now);
+        const { messages } = p;
+        if (!Array.isArray(messages) || !messages.every(isBatched))
+          throw unreadable(DEVELOPMENT && "a batch without messages, or with one that must come alone");
+        for (const message of messages) this.receive(message, now);
       },
       subscription_update: (p, envelope) => this.#subscriptionUpdate(p, envelope),
       subscription: (p, envelope) => this.#subscriptionUpdate(p, envelope),
@@ -400,16 +360,10 @@ export class Session {
       presence_update: presence("update"),
       message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
       rate_limit_warning: (p, _, now) => {
-        const [limit, remaining, after] = ["limit", "remaining", "retry_after"].map((name) => uint(p[name]));
-        if (this.options.rateLimit) {
-          this.outbound.giveBack();
-          this.outbound.rate.warned(remaining!, now.ms);
-        }
-        this.#host.emit("rateLimitWarning", {
-          limit: limit!,
-          remaining: remaining!,
-          retryAfterMs: after! * 1_000,
-        });
+        const remaining = uint(p.remaining);
+        if (this.options.rateLimit) this.outbound.rate.warned(remaining, now.ms);
+        const retryAfterMs = uint(p.retry_after) * 1_000;
+        this.host.emit("rateLimitWarning", { limit: uint(p.limit), remaining, retryAfterMs });
       },
       reconnect: (p) => {
         this.#link!.reconnectAfterMs = required(p, "after_ms");
@@ -419,7 +373,7 @@ export class Session {
         if (typeof this.options.token !== "function") return;
         const endsMs = now.ms + endsInMs;
         this.#link!.refresh = { endsMs, nextMs: Infinity };
-        this.#host.wantToken();
+        this.host.wantToken();
       },
       auth_refresh_response: (p, _, now) => {
         const { refresh } = this.#link!;
@@ -435,7 +389,7 @@ export class Session {
   /** Ends the request that a message answers. An answer of another kind counts for nothing. */
   #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
     const { cid } = envelope;
-    const asked = this.outbound.requests.get(cid)?.t.replace("_request", "_response");
+    const asked = this.outbound.typeOf(cid)?.replace("_request", "_response");
     const type = typeOf(envelope);
     if (asked === type || (asked === "subscription_update" && type === "subscription")) {
       this.outbound.settle(cid, error, payload);
@@ -448,13 +402,14 @@ export class Session {
     const details = isObject(p.details) ? p.details : {};
     link.connectionId = String(details.connection_id ?? "?");
     const { exchange } = link;
+    const { clientVersion, transport, compression } = this.options;
     this.#say("client_hello", {
-      client_version: this.options.clientVersion,
+      client_version: clientVersion,
       protocol_version: 1,
       features: {
-        batching: this.options.transport?.prefersBatches ?? true,
+        batching: transport?.prefersBatches ?? true,
         calls: true,
-        compression: Boolean(this.options.compression),
+        compression: !!compression,
         ...(exchange ? { encryption: true } : {}),
       },
       ...exchange?.hello,
@@ -469,8 +424,8 @@ export class Session {
     };
     const accept = () => {
       link.isAccepted = true;
-      this.#host.emit("connected", event);
-      this.#host.changed();
+      this.host.emit("connected", event);
+      this.host.changed();
     };
     if (exchange) this.#accept = accept;
     else accept();
@@ -482,7 +437,7 @@ export class Session {
     if (!link.exchange) return void this.#open(p, now);
     return link.exchange.accept(p, link.connectionId).then(() => {
       if (this.#link !== link) return;
-      this.#host.sealed();
+      this.host.sealed();
       this.#accept?.();
       this.#open(p, now);
     });
@@ -494,20 +449,21 @@ export class Session {
     link.features = isObject(p.features) ? p.features : {};
     const limits = isObject(p.limits) ? p.limits : {};
     this.outbound.bytesMax = uint(limits.max_message_size);
-    const [capacity, refill] = [uint(limits.rate_limit_capacity), uint(limits.rate_limit_refill)];
-    this.outbound.giveBack();
+    const capacity = uint(limits.rate_limit_capacity);
+    const refill = uint(limits.rate_limit_refill);
     // The last tenth of the rate is left to the protocol's own messages.
     const share = this.#isPoor ? 0.45 : 0.9;
-    this.outbound.rate = this.options.rateLimit
+    const { rateLimit, pingIntervalMs } = this.options;
+    this.outbound.rate = rateLimit
       ? new RateLimit(Math.ceil(capacity * share), Math.ceil(refill * share), now.ms)
       : RateLimit.unlimited();
-    const interval = this.options.pingIntervalMs || uint(p.ping_interval) || Infinity;
-    link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
+    const interval = pingIntervalMs || uint(p.ping_interval) || Infinity;
+    link.intervalMs = Math.max(interval, pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
     link.pingMs = now.ms;
     this.producer?.opened(p.producer, now);
-    this.#repeat(now);
+    this.outbound.repeat();
     this.flush(now);
-    this.#host.changed();
+    this.host.changed();
   }
 
   #subscriptionUpdate(p: Envelope, envelope: Envelope): void {
@@ -519,16 +475,16 @@ export class Session {
 
   #answerPing(p: Envelope, now: Now): void {
     const { timestamp } = p;
-    const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : undefined;
+    const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : null;
     const unixMs = Math.floor(now.unixMs);
-    const latency = sent === undefined ? 0 : Math.max(0, unixMs - sent);
-    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent ?? null, latency });
+    const latency = Math.max(0, unixMs - (sent ?? unixMs));
+    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
   }
 
   #pong(now: Now): void {
+    // Both keep as many pings.
     const latencyMs = this.quality.pongReceived(now.ms);
-    const ping = this.#link!.pings.shift();
-    ping?.done?.(latencyMs ?? now.ms - ping.sentMs);
+    this.#link!.pings.shift()?.(latencyMs!);
   }
 
   #call(p: Envelope, envelope: Envelope): void {
@@ -536,9 +492,9 @@ export class Session {
     const cid = envelope.cid;
     if (typeof cid !== "string" || typeof p.type !== "string") return;
     const timeoutMs = typeof p.timeout_ms === "number" ? p.timeout_ms : undefined;
-    this.#host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
+    this.host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
       if (this.#link !== link) return;
-      this.#system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
+      this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
     });
   }
 
@@ -549,7 +505,6 @@ export class Session {
     const error = errorOf(String(p.code ?? ""), String(p.message ?? ""), retryAfterMs);
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
-      this.outbound.giveBack();
       this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
       link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
       this.producer?.rewind();
@@ -559,24 +514,22 @@ export class Session {
     }
     if (this.producer?.refused(envelope.cid, error)) return;
     if (this.outbound.settle(envelope.cid, error)) return;
-    this.#host.emit("error", error);
+    this.host.emit("error", error);
   }
 
   #gap(p: Envelope, now: Now): void {
     const { epoch, from, to } = p;
     const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
-    if (!hasRange && (epoch ?? from ?? to) != null) throw unreadable("a gap with half a range");
-    const reason = ["dropped", "conflated", "expired", "broker"].includes(p.reason as string)
-      ? String(p.reason)
-      : "dropped";
+    if (!hasRange && (epoch ?? from ?? to) != null)
+      throw unreadable(DEVELOPMENT && "a gap with half a range");
+    const reason = /^(conflated|expired|broker)$/.exec(String(p.reason))?.[0] ?? "dropped";
     const range = hasRange ? { epoch, from, to } : undefined;
-    const gap = { topic: String(p.topic), reason, count: uint(p.count), range };
-    this.subscriptions.gap(gap, now.ms);
+    this.subscriptions.gap({ topic: String(p.topic), reason, count: uint(p.count), range }, now.ms);
   }
 
   async #keyUpdate(isRequested: boolean): Promise<void> {
     const { exchange } = this.#link!;
-    if (exchange?.version !== 2) throw unreadable("a key_update without encryption version 2");
+    if (exchange?.version !== 2) throw unreadable(DEVELOPMENT && "a key_update without encryption version 2");
     await exchange.updateOpeningKey();
     if (isRequested) this.sendKeyUpdate();
   }

@@ -3,9 +3,11 @@
  * Equal subscriptions of several parts of an application share one on the wire.
  */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
-import type { Gap, PresenceEvent, Unrecovered } from "../events.js";
+import type { ClientEvents, Gap, PresenceEvent } from "../events.js";
 import type { Message, Position } from "../message.js";
+import { positionOf } from "./answers.js";
 import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
 import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
@@ -13,12 +15,9 @@ import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type Wire
 
 export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
 
-/** What the subscriptions tell besides their subscribers. */
-export interface SubscriptionsHost {
-  message(message: Message): void;
-  gap(gap: Gap): void;
-  unrecovered(event: Unrecovered): void;
-  lost(topics: string[]): void;
+/** Where events go that concern more than one subscription. */
+interface Host {
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
 }
 
 interface Topic {
@@ -76,14 +75,18 @@ function tokenOf(topic: Topic): string | undefined {
 }
 
 /** Why the server does not give a topic, if its answer says so. */
-function reasonOf(failure: unknown): TidewireError | undefined {
-  if (!isObject(failure) || typeof failure.code !== "string") return undefined;
-  const words = typeof failure.message === "string" ? failure.message : failure.code;
-  return new TidewireError(failure.code, words, { fault: "application" });
+function reasonOf(failures: readonly unknown[], topic: string): TidewireError | undefined {
+  for (const failure of failures) {
+    if (isObject(failure) && failure.topic === topic && typeof failure.code === "string") {
+      const { code, message } = failure;
+      return new TidewireError(code, typeof message === "string" && message, "application");
+    }
+  }
+  return undefined;
 }
 
 export class Subscriptions {
-  readonly #host: SubscriptionsHost;
+  readonly #host: Host;
   readonly #topics = new Map<string, Topic>();
   /** Topics that the connection does not have as the application wants them. */
   readonly #dirty = new Set<Topic>();
@@ -94,7 +97,7 @@ export class Subscriptions {
   #patterns = 0;
   #loosePatterns = 0;
 
-  constructor(host: SubscriptionsHost, reorderWindowMs: number) {
+  constructor(host: Host, reorderWindowMs: number) {
     this.#host = host;
     this.#sequencer = new Sequencer({
       ...defaultSequencerLimits,
@@ -129,8 +132,10 @@ export class Subscriptions {
     for (const name of names) {
       const topic = this.#topics.get(name);
       if (topic && topic.key !== key && topic.subscribers.size) {
-        const words = `${name} is subscribed with other options; a connection has one subscription of a topic`;
-        throw new TidewireError("INVALID_ARGUMENT", words, { fault: "application" });
+        const words =
+          DEVELOPMENT &&
+          `${name} is subscribed with other options; a connection has one subscription of a topic`;
+        throw new TidewireError("INVALID_ARGUMENT", words, "application");
       }
     }
     for (const name of names) this.#addTo(name, subscriber, wire, key);
@@ -247,83 +252,65 @@ export class Subscriptions {
     return undefined;
   }
 
-  /** The server has answered a request. */
-  answered(request: TopicRequest, answer: Envelope, nowMs: number): void {
+  /** A request has ended: by an answer, by a refusal as a whole, or without either; then the topics are asked for again. */
+  answered(request: TopicRequest, error: TidewireError | undefined, answer: Envelope, nowMs: number): void {
+    const isAgain = error && /^(TIMEOUT|CONNECTION_LOST|RATE_LIMITED|BUSY)$/.test(error.code);
     const recovery = isObject(answer.recovery) ? answer.recovery : {};
     const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
-    const done = new Set(list("success_topics"));
-    for (const name of list("failed_topics")) done.delete(name);
-    const failures = list("failures");
+    const failed = list("failed_topics");
+    const done = new Set(list("success_topics").filter((name) => !failed.includes(name)));
+    const isWanted = request.action === "subscribe";
     const lost: string[] = [];
     for (const name of request.topics) {
       const topic = this.#topics.get(name);
       if (topic?.state !== "asked") continue;
-      if (request.action === "unsubscribe") this.#unsubscribed(topic);
-      else if (done.has(name)) this.#subscribed(topic, recovery[name], nowMs);
-      else {
-        const reason = reasonOf(failures.find((failure) => isObject(failure) && failure.topic === name));
-        const words = reason ? `: ${reason.code}: ${reason.message}` : "";
-        if (this.#refuse(topic, `the server does not give ${name}${words}`, "SUBSCRIPTION_FAILED", reason)) {
-          lost.push(name);
-        }
-      }
+      if (isAgain) {
+        topic.state = isWanted ? "idle" : "active";
+        this.#dirty.add(topic);
+      } else if (!isWanted) this.#unsubscribed(topic);
+      else if (!error && done.has(name)) this.#subscribed(topic, recovery[name], nowMs);
+      else this.#refuse(topic, lost, error ?? reasonOf(list("failures"), name), error);
     }
-    if (lost.length) this.#host.lost(lost);
+    this.#lost(lost);
   }
 
-  /** A request was refused as a whole. */
-  refused(request: TopicRequest, error: TidewireError): void {
-    const lost: string[] = [];
-    for (const name of request.topics) {
-      const topic = this.#topics.get(name);
-      if (topic?.state !== "asked") continue;
-      if (request.action === "unsubscribe") this.#unsubscribed(topic);
-      else if (this.#refuse(topic, error.message, error.code, error)) lost.push(name);
-    }
-    if (lost.length) this.#host.lost(lost);
-  }
-
-  /** No answer came: the topics are asked for again. */
-  unanswered(request: TopicRequest): void {
-    for (const name of request.topics) {
-      const topic = this.#topics.get(name);
-      if (topic?.state !== "asked") continue;
-      topic.state = request.action === "subscribe" ? "idle" : "active";
-      this.#dirty.add(topic);
-    }
+  #lost(topics: string[]): void {
+    if (topics.length) this.#host.emit("subscriptionLost", { topics });
   }
 
   /** The server has taken topics away of its own accord. Those whose token has expired are asked for with another. */
   taken(names: readonly unknown[], failures: readonly unknown[]): void {
     const lost: string[] = [];
-    const expired = new Set<unknown>();
-    for (const failure of failures) {
-      if (isObject(failure) && failure.code === "TOKEN_EXPIRED") expired.add(failure.topic);
-    }
     for (const name of names) {
       const topic = this.#topics.get(name as string);
       if (!topic || topic.state === "idle") continue;
-      const hasTokens = [...topic.subscribers].some(({ tokens }) => tokens);
-      if (expired.has(name) && hasTokens && topic.state === "active") {
+      const isExpired = reasonOf(failures, topic.name)?.code === "TOKEN_EXPIRED";
+      if (isExpired && topic.state === "active" && [...topic.subscribers].some(({ tokens }) => tokens)) {
         topic.state = "idle";
         this.#dirty.add(topic);
-        continue;
-      }
-      if (this.#refuse(topic, `the server has taken ${name} away`, "SUBSCRIPTION_FAILED", undefined))
-        lost.push(topic.name);
+      } else this.#refuse(topic, lost, undefined, undefined);
     }
-    if (lost.length) this.#host.lost(lost);
+    this.#lost(lost);
   }
 
-  #refuse(topic: Topic, words: string, code: string, cause: TidewireError | undefined): boolean {
-    const { wasActive } = topic;
-    const error = new TidewireError(code, words, {
-      fault: "application",
-      cause,
-    });
+  /** Ends a topic for its subscribers, with `error` as it is or as the cause. Those that were active are added to `lost`. */
+  #refuse(
+    topic: Topic,
+    lost: string[],
+    cause: TidewireError | undefined,
+    error: TidewireError | undefined,
+  ): void {
+    const { wasActive, name } = topic;
+    const words = `the server does not give ${name}${cause ? `: ${cause.code}: ${cause.message}` : ""}`;
+    const options = { fault: "application", cause } as const;
+    const own = new TidewireError(
+      error?.code ?? "SUBSCRIPTION_FAILED",
+      error ? error.message : words,
+      options,
+    );
     this.#forget(topic);
-    for (const subscriber of topic.subscribers) subscriber.failed(topic.name, error, wasActive);
-    return wasActive && topic.subscribers.size > 0;
+    for (const subscriber of topic.subscribers) subscriber.failed(name, own, wasActive);
+    if (wasActive && topic.subscribers.size) lost.push(name);
   }
 
   #unsubscribed(topic: Topic): void {
@@ -341,9 +328,9 @@ export class Subscriptions {
     topic.isRecovering = false;
     const info: ActiveTopic = { position: undefined, recovered: false, count: 0, isShared: false };
     if (isObject(recovery)) {
-      const { epoch, offset, recovered, count } = recovery;
-      if (typeof epoch === "string" && typeof offset === "number") {
-        info.position = { epoch, offset };
+      const { recovered, count } = recovery;
+      info.position = positionOf(recovery);
+      if (info.position) {
         info.recovered = recovered === true;
         info.count = typeof count === "number" ? count : 0;
         this.#positioned(topic, info, nowMs);
@@ -372,7 +359,7 @@ export class Subscriptions {
             isWanted = true;
           }
         }
-        if (isWanted) this.#host.unrecovered(event);
+        if (isWanted) this.#host.emit("unrecovered", event);
       }
     }
     if (!known || !info.recovered) {
@@ -385,7 +372,7 @@ export class Subscriptions {
   /** A message of the server's application, or a publication. */
   deliver(message: Message, hasCid: boolean, nowMs: number): void {
     const { topic, position } = message;
-    if (topic === undefined) return this.#host.message(message);
+    if (topic === undefined) return this.#host.emit("message", message);
     if (!position || message.delivery !== undefined || hasCid) return this.#dispatch(topic, message);
     if (this.#sequencer.pass(topic, position.epoch, position.offset)) return this.#dispatch(topic, message);
     const known = this.#sequencer.position(topic);
@@ -466,12 +453,12 @@ export class Subscriptions {
   #tellGap(gap: Gap): void {
     const topics = this.#topics.has(gap.topic) ? [this.#topics.get(gap.topic)!] : this.#route(gap.topic);
     for (const topic of topics) for (const subscriber of topic.subscribers) subscriber.gap(gap);
-    this.#host.gap(gap);
+    this.#host.emit("gap", gap);
   }
 
   #dispatch(name: string, message: Message): void {
     const topics = this.#route(name);
-    if (!topics.length) return this.#host.message(message);
+    if (!topics.length) return this.#host.emit("message", message);
     for (const topic of topics) {
       if (topic.isReplaced) continue;
       if (topic.givesLast) topic.last = message;

@@ -43,6 +43,8 @@ const browserTransport: Plugin = {
   setup(build) {
     const path = fileURLToPath(new URL("../../src/transport/default-browser.ts", import.meta.url));
     build.onResolve({ filter: /^#transport$/ }, () => ({ path }));
+    const development = fileURLToPath(new URL("../../src/development/on.ts", import.meta.url));
+    build.onResolve({ filter: /^#development$/ }, () => ({ path: development }));
   },
 };
 

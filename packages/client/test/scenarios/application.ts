@@ -1,7 +1,15 @@
 /** The application's side of a scenario: an interpreter of its calls. */
 
 import { encrypt } from "../../src/encrypt.js";
-import { type Client, type ClientOptions, connect, open, TidewireError } from "../../src/index.js";
+import { endpoints } from "../../src/endpoints.js";
+import {
+  type Client,
+  type ClientOptions,
+  connect,
+  open,
+  type Target,
+  TidewireError,
+} from "../../src/index.js";
 
 import { queue } from "../../src/queue.js";
 
@@ -33,7 +41,7 @@ interface Outcome {
 }
 
 export class Application {
-  readonly #urls: string[];
+  readonly #target: Target;
   readonly #options: ClientOptions;
   readonly #seen: Seen;
   readonly #calls = new Map<string, { outcome: Promise<Outcome>; abort: AbortController }>();
@@ -41,7 +49,7 @@ export class Application {
   #client: Client | undefined;
 
   constructor(urls: string[], options: Record<string, unknown>, seen: Seen) {
-    this.#urls = urls;
+    this.#target = targetOf(urls, options);
     const listen = (kind: string) => [kind, (value: unknown) => this.#received.push({ kind, value })];
     const on = Object.fromEntries([...Object.keys(EVENTS), "message"].map(listen)) as ClientOptions["on"];
     this.#options = { ...toOptions(options), ...(on ? { on } : {}) };
@@ -103,11 +111,11 @@ export class Application {
 
   async #call(name: string, value: unknown, has: object, signal: AbortSignal): Promise<unknown> {
     if (name === "start") {
-      this.#client = connect(this.#urls, this.#options);
+      this.#client = connect(this.#target, this.#options);
       return undefined;
     }
     if (name === "connect") {
-      this.#client = await open(this.#urls, this.#options);
+      this.#client = await open(this.#target, this.#options);
       return undefined;
     }
     const { client } = this;
@@ -162,21 +170,14 @@ export class Application {
 }
 
 function toOptions(options: Record<string, unknown>): ClientOptions {
-  const {
-    reconnect_base_ms: baseMs,
-    reconnect_max_ms: maxMs,
-    breaker_failures_max,
-    breaker_open_ms,
-  } = options;
+  const { reconnect_base_ms: baseMs, reconnect_max_ms: maxMs } = options;
   const known: ClientOptions = {
     reconnect: options.reconnect === false ? false : defined({ baseMs, maxMs }),
-    breaker: defined({ failuresMax: breaker_failures_max, openMs: breaker_open_ms }),
     ...defined({
       requestsMax: options.requests_max,
       connectTimeoutMs: options.connect_timeout_ms,
       requestTimeoutMs: options.request_timeout_ms,
       token: options.token,
-      choice: options.choice,
     }),
   };
   if (options.encryption) known.encryption = encrypt();
@@ -184,6 +185,14 @@ function toOptions(options: Record<string, unknown>): ClientOptions {
     known.queue = queue({ uncertain: options.queue_resend_uncertain ? "resend" : "drop" });
   }
   return known;
+}
+
+/** The addresses of a scenario, with what its options say of their choice. */
+function targetOf(urls: string[], options: Record<string, unknown>): Target {
+  const { choice, breaker_failures_max, breaker_open_ms } = options;
+  const breaker = defined({ failuresMax: breaker_failures_max, openMs: breaker_open_ms });
+  if (urls.length === 1 && !choice && !Object.keys(breaker).length) return urls[0]!;
+  return endpoints(urls, defined({ choice, breaker }));
 }
 
 function defined(value: Record<string, unknown>): object {

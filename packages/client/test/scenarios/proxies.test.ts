@@ -29,7 +29,6 @@ const TLS = ["--tls-certificate", fixture("localhost.pem"), "--tls-key", fixture
 /** Short enough that a stall ends soon. */
 const QUICK: ClientOptions = {
   reconnect: { baseMs: 5, maxMs: 40 },
-  breaker: { failuresMax: 0 },
   connectTimeoutMs: 700,
   idleTimeoutMs: 900,
   requestTimeoutMs: 60_000,

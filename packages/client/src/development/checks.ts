@@ -1,0 +1,93 @@
+/** Checks of options: names that do not exist, with the nearest that does, and numbers that are none. */
+
+import { defaultReconnect } from "../core/backoff.js";
+import { defaultBreaker } from "../core/breaker.js";
+import { type ClientOptions, defaults, invalid } from "../options.js";
+
+/** Options without a default. */
+export const optional: readonly (keyof ClientOptions)[] = [
+  "on",
+  "format",
+  "compression",
+  "encryption",
+  "signing",
+  "queue",
+  "shared",
+  "transport",
+  "signal",
+  "log",
+  "token",
+  "tokenPlacement",
+];
+
+const SUBSCRIBE_OPTIONS: readonly string[] = [
+  "recover",
+  "from",
+  "replay",
+  "filter",
+  "overload",
+  "queueGroup",
+  "acknowledge",
+  "window",
+  "presence",
+  "tokens",
+  "buffer",
+  "signal",
+];
+
+const PUBLISH_OPTIONS = ["type", "priority", "id", "key", "ttlMs", "excludeSelf", "isSnapshot", "signal"];
+
+export function checkClient(options: { reconnect?: object | false }, resolved: object): void {
+  checkNames("", options, [...Object.keys(defaults), ...optional, "reconnect"]);
+  checkNames("reconnect.", options.reconnect || {}, Object.keys(defaultReconnect));
+  checkNumbers({ ...resolved, ...options.reconnect });
+}
+
+export function checkEndpoints(options: { breaker?: object }, breaker: object): void {
+  checkNames("", options, ["choice", "breaker"]);
+  checkNames("breaker.", options.breaker ?? {}, Object.keys(defaultBreaker));
+  checkNumbers(breaker);
+}
+
+export function checkSubscribe(options: object): void {
+  checkNames("subscribe: ", options, SUBSCRIBE_OPTIONS);
+}
+
+export function checkPublish(options: object): void {
+  checkNames("publish: ", options, PUBLISH_OPTIONS);
+}
+
+/** Refuses a name that is not among `known`, and names the nearest one. */
+function checkNames(prefix: string, value: object, known: readonly string[]): void {
+  for (const name of Object.keys(value)) {
+    if (known.includes(name)) continue;
+    const nearest = known.reduce((best, other) =>
+      distance(name, other) < distance(name, best) ? other : best,
+    );
+    const hint = distance(name, nearest) <= 1 + name.length / 3 ? `; did you mean ${prefix}${nearest}?` : "";
+    throw invalid(`there is no option ${prefix}${name}${hint}`);
+  }
+}
+
+/** Refuses times, sizes and counts that are none. */
+function checkNumbers(values: object): void {
+  for (const [name, value] of Object.entries(values)) {
+    if (/(Ms|Max)$/.test(name) && !(typeof value === "number" && value >= 0)) {
+      throw invalid(`${name} must be a number from 0 on, not ${String(value)}`);
+    }
+  }
+}
+
+/** The Levenshtein distance of two names, in lower case. */
+function distance(left: string, right: string): number {
+  const [a, b] = [left.toLowerCase(), right.toLowerCase()];
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next[j] = Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
