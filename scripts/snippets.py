@@ -5,9 +5,9 @@
 PROGRAM is a built `tidewire`. Each page is read as a reader would follow it: in one folder, from top to bottom, with
 the variables of one shell. In place of the program stands a wrapper that keeps a server in the background until
 another server needs its port, ends a measurement after a moment, and fails on the first wrong option. What other jobs
-run (`make`, `cargo`, `npm`, `pip`, `python3`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
+run (`make`, `cargo`, `npm`, `node`, `pip`, `python3`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
 TypeScript by packages/client/test/docs.test.ts, those of Node by bindings/node/test/docs.test.mjs, Rust by
-`cargo test --doc`.
+`cargo test --doc`, and the programs of ten-minutes.md by packages/client/test/browser/ten-minutes.test.ts.
 
 Exit code: 0 if every snippet works, 1 if one does not, 2 for a wrong command line.
 """
@@ -35,7 +35,7 @@ SHELL_LIMIT_S = 60
 ELSEWHERE = ("10.0.0.7", "echo.example.com")
 
 # Programs that other jobs run.
-LOOKED_UP = ("make", "cargo", "npm", "pip", "tidewire-bench-ts", "python", "python3")
+LOOKED_UP = ("make", "cargo", "npm", "node", "pip", "tidewire-bench-ts", "python", "python3")
 
 WRAPPER = r"""#!{python}
 import os, signal, subprocess, sys, time

@@ -40,24 +40,6 @@ export function facts(pairs: [string, Child][]): HTMLElement {
   );
 }
 
-/** A line over the latest values, from zero to the largest. */
-export function plot(given: number[], label: string): SVGSVGElement {
-  const values = given.map((value) => (Number.isFinite(value) ? value : 0));
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  svg.setAttribute("viewBox", `0 0 ${PLOT_POINTS - 1} 40`);
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", label);
-  const line = document.createElementNS(ns, "polyline");
-  const top = Math.max(...values, 1e-9);
-  const left = PLOT_POINTS - values.length;
-  const points = values.map((value, index) => `${left + index},${(39 - (38 * value) / top).toFixed(2)}`);
-  line.setAttribute("points", points.join(" "));
-  svg.append(line);
-  return svg;
-}
-
 /** 1234567 as `1.23 M`. */
 export function short(value: number): string {
   const units = ["", " k", " M", " G", " T"];
@@ -71,10 +53,28 @@ export function short(value: number): string {
   return `${left.toFixed(digits)}${units[index]}`;
 }
 
+/** How large a part of the largest one is, as a bar. */
+export function meter(value: number, largest: number): HTMLElement {
+  const bar = h("i");
+  bar.style.width = `${largest > 0 ? (100 * value) / largest : 0}%`;
+  return h("div", { class: "meter" }, bar);
+}
+
+/** The sign of the project. */
+export function logo(): SVGSVGElement {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "logo");
+  svg.setAttribute("aria-hidden", "true");
+  for (const y of [7, 12, 17]) {
+    const wave = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    wave.setAttribute("d", `M3 ${y}c3-3 6-3 9 0s6 3 9 0`);
+    svg.append(wave);
+  }
+  return svg;
+}
+
 export function bytes(value: number): string {
   const text = short(value);
   return text.includes(" ") ? `${text}B` : `${text} B`;
 }
-
-/** Points of a plot: two minutes at one a second. */
-export const PLOT_POINTS = 120;

@@ -1,5 +1,6 @@
 import { ApiError, logIn, login, logOut, type Right, readSession, type Stats } from "./api.js";
-import { h } from "./dom.js";
+import { h, logo } from "./dom.js";
+import { help, otherTheme, restoreTheme } from "./help.js";
 import { watch } from "./live.js";
 import { may, reason, setSession } from "./rights.js";
 import type { View } from "./view.js";
@@ -31,6 +32,7 @@ let view: View | undefined;
 let stats: Stats | undefined;
 let unwatch: (() => void) | undefined;
 let isOpen = false;
+let shownTab = -1;
 const main = h("main");
 const state = h("span", { role: "status" });
 const links = TABS.map(({ name, title }, index) =>
@@ -42,6 +44,7 @@ function showLogin(): void {
   unwatch?.();
   view?.close?.();
   view = undefined;
+  shownTab = -1;
   stats = undefined;
   const key = h("input", { type: "password", name: "key", required: true, autocomplete: "current-password" });
   const problem = h("p", { class: "bad", role: "alert" });
@@ -59,7 +62,7 @@ function showLogin(): void {
   const form = h(
     "form",
     { class: "login", submit: (event) => void submit(event) },
-    h("h2", {}, "Tidewire"),
+    h("h2", {}, logo(), "Tidewire"),
     h("label", {}, "Key of the HTTP API", key),
     h("button", { class: "main", type: "submit" }, "Log in"),
     problem,
@@ -70,8 +73,10 @@ function showLogin(): void {
 
 function showTabs(): void {
   isOpen = true;
-  const out = h("button", { click: () => void leave() }, "Log out");
-  const head = h("header", {}, h("h1", {}, "Tidewire"), h("nav", {}, ...links), state, out);
+  const out = h("button", { class: "plain", click: () => void leave() }, "Log out");
+  const keys = h("button", { class: "plain", "aria-label": "Keys of this page", click: help }, "?");
+  const end = h("div", { class: "end" }, state, keys, out);
+  const head = h("header", {}, h("h1", {}, logo(), "Tidewire"), h("nav", {}, ...links), end);
   document.body.replaceChildren(head, main);
   note("");
   navigate();
@@ -87,7 +92,7 @@ function show(given: Stats): void {
 /** Says why the page is not live. */
 function note(text: string): void {
   const shown = text || (may("read") ? "live" : "");
-  state.className = text ? "bad" : "faint";
+  state.className = text ? "bad" : shown ? "faint is-live" : "";
   // A status that is set again is read out again.
   if (state.textContent !== shown) state.textContent = shown;
 }
@@ -119,12 +124,16 @@ function navigate(): void {
     0,
     TABS.findIndex((tab) => tab.name === name),
   );
-  const { right, open } = TABS[index]!;
+  const { right, open, title } = TABS[index]!;
+  const what = rest.length ? decoded(rest.join("/")) : undefined;
+  document.title = `${what ?? title} · Tidewire`;
+  if (view?.go && index === shownTab) {
+    view.go(what);
+    return;
+  }
+  shownTab = index;
   view?.close?.();
-  view =
-    right === undefined || may(right)
-      ? open(rest.length ? decoded(rest.join("/")) : undefined)
-      : { root: h("section", {}, reason(right)) };
+  view = right === undefined || may(right) ? open(what) : { root: h("section", {}, reason(right)) };
   links.forEach((link, at) => {
     if (at === index) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -143,9 +152,12 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     main.querySelector<HTMLInputElement>("input")?.focus();
   }
+  if (event.key === "t") otherTheme();
+  if (event.key === "?") help();
 });
 
 login.ended = showLogin;
+restoreTheme();
 readSession().then(
   (session) => {
     setSession(session);

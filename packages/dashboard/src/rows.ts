@@ -1,48 +1,120 @@
-/** A list of any length, of which only the visible rows are elements. */
+/** A list of any length, of which only the visible rows are elements. Scrolling moves these; it makes no new ones. */
 
 import { h } from "./dom.js";
 
 export interface Rows<T> {
   readonly root: HTMLElement;
-  /** Shows these items, and calls `onEnd` when the last ones come into sight. */
+  /** Shows these items, and calls `onEnd` when the last ones come into sight. An array that has only grown keeps its place. */
   set(items: T[]): void;
+  toStart(): void;
+  /** Marks the row of this key. */
+  choose(key: string | undefined): void;
 }
 
-export function rows<T>(show: (item: T) => Node[], open: (item: T) => void, onEnd: () => void): Rows<T> {
+export interface RowsOptions<T> {
+  readonly titles: string[];
+  /** The texts of the cells. */
+  cells(item: T): string[];
+  key(item: T): string;
+  open(item: T): void;
+  onEnd(): void;
+}
+
+export function rows<T>({ titles, cells, key, open, onEnd }: RowsOptions<T>): Rows<T> {
   const filler = h("div");
-  const root = h("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "list" }, filler);
+  const list = h("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "list" }, filler);
+  const made: HTMLButtonElement[] = [];
+  /** The item of each row. */
+  const shown = new Map<HTMLButtonElement, T>();
   let items: T[] = [];
-  const draw = () => {
-    const first = Math.max(0, Math.floor(root.scrollTop / ROW_PX) - 5);
-    const last = Math.min(items.length, Math.ceil((root.scrollTop + root.clientHeight) / ROW_PX) + 5);
-    const focused = filler.contains(document.activeElement)
-      ? (document.activeElement as HTMLElement).dataset.index
-      : undefined;
-    const made = items.slice(first, last).map((item, index) => {
-      const row = h("button", { class: "row", type: "button", click: () => open(item) }, ...show(item));
-      row.style.top = `${(first + index) * ROW_PX}px`;
-      row.dataset.index = String(first + index);
-      return row;
-    });
-    filler.replaceChildren(...made);
-    if (focused !== undefined)
-      made.find((row) => row.dataset.index === focused)?.focus({ preventScroll: true });
+  let chosen: string | undefined;
+  let isWaiting = false;
+
+  function draw(): void {
+    isWaiting = false;
+    const first = Math.max(0, Math.floor(list.scrollTop / ROW_PX) - MORE);
+    const last = Math.min(items.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW_PX) + MORE);
+    // Item i is in row i modulo their number, so that a row that stays in sight stays what it is. The number grows only.
+    grow(last - first);
+    for (let index = first; index < first + made.length; index++) {
+      const row = made[index % made.length]!;
+      if (index < last) fill(row, index);
+      else clear(row);
+    }
     if (last >= items.length) onEnd();
-  };
-  root.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
-  root.addEventListener("keydown", (event) => {
+  }
+
+  function grow(count: number): void {
+    if (count <= made.length) return;
+    for (const row of made) clear(row);
+    while (made.length < count) {
+      const row = h("button", { class: "row", type: "button" }, ...titles.map(() => h("span")));
+      row.addEventListener("click", () => {
+        const item = shown.get(row);
+        if (item !== undefined) open(item);
+      });
+      made.push(row);
+    }
+  }
+
+  function fill(row: HTMLButtonElement, index: number): void {
+    const item = items[index]!;
+    const place = String(index);
+    if (row.dataset.index !== place) {
+      // The focus does not jump to another item: it stays with the list.
+      if (row === document.activeElement) list.focus({ preventScroll: true });
+      row.dataset.index = place;
+      row.style.top = `${index * ROW_PX}px`;
+    }
+    if (shown.get(row) !== item) {
+      shown.set(row, item);
+      for (const [at, text] of cells(item).entries()) row.children[at]!.textContent = text;
+      row.title = row.children[0]!.textContent ?? "";
+    }
+    if (key(item) === chosen) row.setAttribute("aria-current", "true");
+    else row.removeAttribute("aria-current");
+    if (!row.parentNode) filler.append(row);
+  }
+
+  function clear(row: HTMLButtonElement): void {
+    row.remove();
+    shown.delete(row);
+    delete row.dataset.index;
+  }
+
+  list.addEventListener(
+    "scroll",
+    () => {
+      // Of all scroll events of a frame one is enough.
+      if (!isWaiting) requestAnimationFrame(draw);
+      isWaiting = true;
+    },
+    { passive: true },
+  );
+  list.addEventListener("keydown", (event) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (!step) return;
     const active = document.activeElement as HTMLElement | null;
-    if (!step || !active?.dataset.index) return;
+    const next = active?.dataset.index
+      ? Number(active.dataset.index) + step
+      : Math.ceil(list.scrollTop / ROW_PX);
     event.preventDefault();
-    const next = Number(active.dataset.index) + step;
     filler.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus();
   });
+  new ResizeObserver(draw).observe(list);
+  const head = h("div", { class: "titles" }, ...titles.map((title) => h("span", {}, title)));
   return {
-    root,
+    root: h("div", { class: "listing" }, head, list),
     set(given) {
       items = given;
       filler.style.height = `${items.length * ROW_PX}px`;
+      draw();
+    },
+    toStart() {
+      list.scrollTop = 0;
+    },
+    choose(given) {
+      chosen = given;
       draw();
     },
   };
@@ -50,3 +122,6 @@ export function rows<T>(show: (item: T) => Node[], open: (item: T) => void, onEn
 
 /** The height of `.row` in the style sheet. */
 const ROW_PX = 32;
+
+/** Rows above and below those in sight. */
+const MORE = 8;

@@ -1,5 +1,5 @@
 import { type ConnectionDetails, type ConnectionInfo, get, post } from "../api.js";
-import { bytes, facts, h } from "../dom.js";
+import { bytes, facts, h, short } from "../dom.js";
 import { may, reason } from "../rights.js";
 import { rows } from "../rows.js";
 import type { View } from "../view.js";
@@ -16,21 +16,26 @@ export function connections(chosen: string | undefined): View {
   let loading = false;
   let search = 0;
   const problem = h("p", { class: "bad", role: "alert" });
-  const note = h("p", { class: "faint", role: "status" });
+  const note = h("span", { class: "faint", role: "status" });
   const detail = h("section", { "aria-live": "polite", hidden: true });
+  let wanted: string | undefined;
   const field = (label: string) =>
     h("input", { type: "search", placeholder: label, "aria-label": label, change: () => void load(true) });
   const user = field("User");
   const address = field("Start of the address");
-  const list = rows<ConnectionInfo>(
-    (one) => [
-      h("span", {}, `${one.user ?? "no user"} · ${one.address ?? one.connection}`),
-      h("span", {}, `${one.topics} topics`),
-      h("span", {}, bytes(one.queued_bytes)),
+  const list = rows<ConnectionInfo>({
+    titles: ["User and address", "Topics", "Waiting"],
+    cells: (one) => [
+      `${one.user ?? "no user"} · ${one.address ?? one.connection}`,
+      short(one.topics),
+      bytes(one.queued_bytes),
     ],
-    (one) => void show(one.connection),
-    () => void load(false),
-  );
+    key: (one) => one.connection,
+    open: (one) => {
+      location.hash = `#/connections/${encodeURIComponent(one.connection)}`;
+    },
+    onEnd: () => void load(false),
+  });
 
   async function load(anew: boolean): Promise<void> {
     if (!anew && (loading || next === null)) return;
@@ -44,7 +49,8 @@ export function connections(chosen: string | undefined): View {
         after: anew ? undefined : (next ?? undefined),
       });
       if (mine !== search) return;
-      items = anew ? page.connections : [...items, ...page.connections];
+      if (anew) items = page.connections;
+      else items.push(...page.connections);
       next = page.next;
       problem.textContent = "";
     } catch (error) {
@@ -58,17 +64,17 @@ export function connections(chosen: string | undefined): View {
     }
     note.textContent =
       next === null ? `${items.length} connections` : `The first ${items.length} connections`;
-    if (anew) list.root.scrollTop = 0;
+    if (anew) list.toStart();
     list.set(items);
   }
 
   async function show(connection: string): Promise<void> {
     try {
       const found = await get<ConnectionDetails>(`connections/${encodeURIComponent(connection)}`);
-      detail.replaceChildren(...details(found, end, () => (detail.hidden = true)));
+      if (wanted !== connection) return;
+      detail.replaceChildren(...details(found, end));
       problem.textContent = "";
       detail.hidden = false;
-      detail.querySelector("button")?.focus();
     } catch (error) {
       problem.textContent = (error as Error).message;
     }
@@ -78,29 +84,40 @@ export function connections(chosen: string | undefined): View {
     if (!confirm(`End the connection ${connection}?`)) return;
     try {
       await post("disconnect", { connection, reason: "ended by an operator" });
-      detail.hidden = true;
+      location.hash = "#/connections";
       await load(true);
     } catch (error) {
       problem.textContent = (error as Error).message;
     }
   }
 
+  /** The list stays as it was searched and scrolled. */
+  function go(connection: string | undefined): void {
+    wanted = connection;
+    list.choose(connection);
+    if (connection === undefined) detail.hidden = true;
+    else void show(connection);
+  }
+
   void load(true);
-  if (chosen !== undefined) void show(chosen);
+  go(chosen);
   const refresh = h("button", { click: () => void load(true) }, "Refresh");
   return {
-    root: h("div", {}, h("div", { class: "bar" }, user, address, refresh), problem, detail, note, list.root),
+    root: h(
+      "div",
+      {},
+      h("div", { class: "bar" }, user, address, refresh, note),
+      problem,
+      h("div", { class: "split" }, detail, list.root),
+    ),
+    go,
     close() {
       search++;
     },
   };
 }
 
-function details(
-  found: ConnectionDetails,
-  end: (connection: string) => Promise<void>,
-  close: () => void,
-): Node[] {
+function details(found: ConnectionDetails, end: (connection: string) => Promise<void>): Node[] {
   const { connection: one, subscriptions, more } = found;
   const since = one.connected_unix_ms;
   const ending = h(
@@ -132,7 +149,7 @@ function details(
         { href: `#/publish/${encodeURIComponent(`connection/${one.connection}`)}` },
         "Publish or request",
       ),
-      h("button", { click: close }, "Close"),
+      h("a", { href: "#/connections" }, "Close"),
     ),
     ...(may("admin") ? [] : [h("p", { class: "faint" }, reason("admin"))]),
   ];

@@ -1,8 +1,9 @@
 import type { Stats, Timing } from "../api.js";
-import { bytes, h, PLOT_POINTS, plot, short, table } from "../dom.js";
+import { bytes, facts, h, meter, short, table } from "../dom.js";
+import { type Axis, type Chart, chart, PLOT_POINTS, spark } from "../plot.js";
 import type { View } from "../view.js";
 
-/** Rates over time, kept while other views are shown. */
+/** Values over time, kept while other views are shown. */
 const lines = new Map<string, number[]>();
 let before: Stats | undefined;
 
@@ -16,18 +17,22 @@ export function record(stats: Stats): void {
   const passed_s = last ? stats.uptime_s - last.uptime_s : 0;
   // After a restart the counters begin anew. Two snapshots of almost one moment have no rate.
   if (!last || stats.started_unix_ms !== last.started_unix_ms || passed_s < 0.1) return;
-  for (const name of COUNTED)
-    push(name, Math.max(0, ((total[name] ?? 0) - (last.total[name] ?? 0)) / passed_s));
+  const rate = (name: string) => Math.max(0, ((total[name] ?? 0) - (last.total[name] ?? 0)) / passed_s);
+  for (const name of COUNTED) push(name, rate(name));
   for (const name of TIMED) push(name, slowest(stats, last, name));
+  push(
+    "refused",
+    SUMMED.reduce((sum, name) => sum + rate(name), 0),
+  );
 }
 
-/** The bound in seconds that 99 of 100 durations since `earlier` stayed below; 0 if there was none. */
+/** The bound in seconds that 99 of 100 durations since `earlier` stayed below; NaN if there was none. */
 function slowest(stats: Stats, earlier: Stats, name: Timing): number {
   const counts = stats.timings[name].counts.map(
     (count, index) => count - (earlier.timings[name].counts[index] ?? 0),
   );
   const wanted = counts.reduce((sum, count) => sum + count, 0) * 0.99;
-  if (wanted <= 0) return 0;
+  if (wanted <= 0) return Number.NaN;
   let sum = 0;
   const index = counts.findIndex((count) => (sum += count) >= wanted);
   return stats.timings.bounds_s[index] ?? Number.POSITIVE_INFINITY;
@@ -40,79 +45,169 @@ function push(name: string, value: number): void {
   lines.set(name, line);
 }
 
+function latest(name: string): number | undefined {
+  return lines.get(name)?.findLast((value) => !Number.isNaN(value));
+}
+
 export function overview(): View {
-  const root = h("div");
+  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const cards = [
+    card("Connections", "connections", short, () => `${short(largest("connections"))} at most`),
+    card(
+      "Messages in",
+      "messages_received",
+      perSecond,
+      ({ total }) => `${short(total.messages_received ?? 0)} in all`,
+    ),
+    card(
+      "Messages out",
+      "messages_sent",
+      perSecond,
+      ({ total }) => `${short(total.messages_sent ?? 0)} in all`,
+    ),
+    card("Delivery", "publication_delivery_duration", bound, () => "for 99 % of them"),
+    card("Memory", "memory", bytes, ({ usage }) => `histories ${bytes(usage.history_bytes ?? 0)}`),
+    card("Refused", "refused", perSecond, ({ total }) => `${short(refusedIn(total))} in all`),
+  ];
+  const charts: Chart[] = [];
+  const all = (ago: number | undefined) => {
+    for (const one of charts) one.point(ago);
+  };
+  const of = (name: string, line: string) => ({ name, values: () => lines.get(line) ?? [] });
+  const draw = (title: string, axis: Axis, ...shown: [string, string][]) => {
+    const made = chart(
+      title,
+      axis,
+      shown.map(([name, line]) => of(name, line)),
+      all,
+    );
+    charts.push(made);
+    return made.root;
+  };
+  const rates = h(
+    "div",
+    { class: "columns even" },
+    draw("Messages per second", { words: short }, ["out", "messages_sent"], ["in", "messages_received"]),
+    draw("Bytes per second", { words: bytes }, ["out", "bytes_sent"], ["in", "bytes_received"]),
+  );
+  const refused = h("section");
+  const times = h(
+    "div",
+    { class: "columns even" },
+    draw(
+      "Time within which 99 % are done",
+      { words: bound, isLogarithmic: true },
+      ["delivery", "publication_delivery_duration"],
+      ["handshake", "handshake_duration"],
+      ["event loop", "turn_duration"],
+    ),
+    refused,
+  );
+  const rest = h("div", { class: "stack" });
   return {
-    root,
+    root: h(
+      "div",
+      {},
+      notice,
+      h("div", { class: "cards" }, ...cards.map((one) => one.root)),
+      rates,
+      times,
+      rest,
+    ),
     update(stats) {
-      const card = (title: string, line: string, shown: (value: number) => string) => {
-        const values = lines.get(line) ?? [];
-        const last = values.at(-1);
-        const text = last === undefined ? "–" : shown(last);
-        return h(
-          "div",
-          { class: "card" },
-          h("span", {}, title),
-          h("br"),
-          h("b", {}, text),
-          plot(values, title),
-        );
-      };
-      const perSecond = (value: number) => `${short(value)}/s`;
-      const cards = h(
-        "div",
-        { class: "cards" },
-        card("Connections", "connections", short),
-        card("Messages in", "messages_received", perSecond),
-        card("Messages out", "messages_sent", perSecond),
-        card("Bytes in", "bytes_received", (value) => `${bytes(value)}/s`),
-        card("Bytes out", "bytes_sent", (value) => `${bytes(value)}/s`),
-        card("Memory", "memory", bytes),
-        card("Delivery, 99 % within", "publication_delivery_duration", bound),
-        card("Turn of an event loop, 99 % within", "turn_duration", bound),
-        card("Handshake, 99 % within", "handshake_duration", bound),
-      );
+      for (const one of cards) one.update(stats);
+      for (const one of charts) one.update();
+      notice.textContent = problemOf(stats);
+      notice.hidden = notice.textContent === "";
+      refused.replaceChildren(...refusals(stats));
       // A link that has the focus keeps it.
-      const focused = root.contains(document.activeElement)
+      const focused = rest.contains(document.activeElement)
         ? document.activeElement?.getAttribute("href")
         : undefined;
-      root.replaceChildren(
-        cards,
-        refusals(stats),
-        busiest(stats),
+      rest.replaceChildren(
         ...nodes(stats),
-        shards(stats),
-        server(stats),
+        h(
+          "div",
+          { class: "columns" },
+          busiest(stats),
+          h("div", { class: "stack" }, shards(stats), server(stats)),
+        ),
       );
-      if (focused) root.querySelector<HTMLElement>(`[href="${CSS.escape(focused)}"]`)?.focus();
+      if (focused) rest.querySelector<HTMLElement>(`[href="${CSS.escape(focused)}"]`)?.focus();
     },
   };
 }
 
-/** A bound of a histogram. */
-function bound(seconds: number): string {
-  if (seconds === 0) return "–";
-  if (seconds === Number.POSITIVE_INFINITY) return "more than 10 s";
-  if (seconds >= 1) return `${seconds} s`;
-  return seconds >= 1e-3 ? `${short(seconds * 1e3)} ms` : `${short(seconds * 1e6)} µs`;
+/** One number with its line, and another number beside it. */
+function card(
+  title: string,
+  line: string,
+  words: (value: number) => string,
+  more: (stats: Stats) => string,
+): { root: HTMLElement; update(stats: Stats): void } {
+  const value = h("b", {}, "–");
+  const note = h("span", { class: "faint" });
+  const drawn = spark(title);
+  return {
+    root: h("div", { class: "card" }, h("span", { class: "faint" }, title), value, note, drawn.root),
+    update(stats) {
+      const last = latest(line);
+      value.textContent = last === undefined ? "–" : words(last);
+      note.textContent = more(stats);
+      drawn.update(lines.get(line) ?? []);
+    },
+  };
 }
 
-function refusals({ total }: Stats): HTMLElement {
-  const found = REFUSALS.filter((name) => (total[name] ?? 0) > 0);
-  const rows = found.map((name) => [name.replaceAll("_", " "), short(total[name] ?? 0)]);
-  const body = rows.length
-    ? table(["reason", "since the start"], rows, 1)
-    : h("p", { class: "faint" }, "Nothing has been refused.");
-  return h("section", {}, h("h2", {}, "Refusals"), body);
+function largest(line: string): number {
+  return Math.max(0, ...(lines.get(line) ?? []));
+}
+
+function perSecond(value: number): string {
+  return `${short(value)}/s`;
+}
+
+/** A bound of a histogram. */
+function bound(seconds: number): string {
+  if (seconds === Number.POSITIVE_INFINITY) return "more than 10 s";
+  if (seconds >= 1) return `${seconds} s`;
+  return seconds >= 1e-3 ? `${short(seconds * 1e3)} ms` : `${short(Math.round(seconds * 1e6))} µs`;
+}
+
+/** What an operator should know before all else; empty if all is well. */
+function problemOf({ ready, broker }: Stats): string {
+  if (!ready) return "The server accepts no connections: it drains, or its broker is away.";
+  if (broker && !broker.is_connected)
+    return `The broker is unavailable: ${broker.reason ?? "no reason is known"}`;
+  return "";
+}
+
+function refusedIn(total: Stats["total"]): number {
+  return SUMMED.reduce((sum, name) => sum + (total[name] ?? 0), 0);
+}
+
+function refusals({ total }: Stats): Node[] {
+  const title = h("h2", {}, "Refusals since the start");
+  const found = Object.entries(REFUSALS).filter(([name]) => (total[name] ?? 0) > 0);
+  if (!found.length) return [title, h("p", { class: "faint" }, "Nothing has been refused.")];
+  found.sort(([a], [b]) => (total[b] ?? 0) - (total[a] ?? 0));
+  const most = total[found[0]![0]] ?? 0;
+  const rows = found.map(([name, words]) => [
+    h("span", { title: name }, words),
+    meter(total[name] ?? 0, most),
+    short(total[name] ?? 0),
+  ]);
+  return [title, table(["reason", "", "count"], rows, 2)];
 }
 
 function busiest({ topics }: Stats): HTMLElement {
+  const most = Math.max(...topics.map((topic) => topic.per_s));
   const rows = topics.slice(0, 10).map((topic) => {
     const link = h("a", { href: `#/topics/${encodeURIComponent(topic.topic)}` }, topic.topic);
-    return [link, short(topic.per_s), short(topic.subscribers)];
+    return [link, meter(topic.per_s, most), short(topic.per_s), short(topic.subscribers)];
   });
   const body = rows.length
-    ? table(["topic", "publications/s", "subscribers"], rows, 1)
+    ? table(["topic", "", "publications/s", "subscribers"], rows, 2)
     : h("p", { class: "faint" }, "No topic has subscribers.");
   return h("section", {}, h("h2", {}, "Busiest topics"), body);
 }
@@ -133,22 +228,34 @@ function nodes({ broker }: Stats): HTMLElement[] {
 
 function shards(stats: Stats): HTMLElement {
   const names = ["connections_open", "messages_received", "messages_sent", "subscriptions"];
-  const rows = stats.shards.map((shard, index) => [index, ...names.map((name) => short(shard[name] ?? 0))]);
-  const head = ["shard", "connections", "messages in", "messages out", "subscriptions"];
-  return h("section", {}, h("h2", {}, "Shards"), table(head, rows, 1));
+  const most = Math.max(...stats.shards.map((shard) => shard.connections_open ?? 0));
+  const rows = stats.shards.map((shard, index) => [
+    index,
+    meter(shard.connections_open ?? 0, most),
+    ...names.map((name) => short(shard[name] ?? 0)),
+  ]);
+  const head = ["shard", "", "connections", "messages in", "messages out", "subscriptions"];
+  return h("section", {}, h("h2", {}, "Shards"), table(head, rows, 2));
 }
 
 function server({ version, process_id, uptime_s, ready, broker, usage }: Stats): HTMLElement {
-  const rows: [string, string][] = [
-    ["version", version],
-    ["process", String(process_id)],
-    ["up", duration(uptime_s)],
-    ["accepts connections", ready ? "yes" : "no: it drains"],
-    ["broker", broker ? (broker.is_connected ? "connected" : `unavailable: ${broker.reason ?? ""}`) : "none"],
-    ["histories", `${bytes(usage.history_bytes ?? 0)} of ${short(usage.history_topics ?? 0)} topics`],
-    ["to be delivered", bytes(usage.publication_backlog_bytes ?? 0)],
-  ];
-  return h("section", {}, h("h2", {}, "Server"), table(["", ""], rows));
+  return h(
+    "section",
+    {},
+    h("h2", {}, "Server"),
+    facts([
+      ["version", version],
+      ["process", String(process_id)],
+      ["up", duration(uptime_s)],
+      ["accepts connections", ready ? "yes" : "no"],
+      [
+        "broker",
+        broker ? (broker.is_connected ? "connected" : `unavailable: ${broker.reason ?? ""}`) : "none",
+      ],
+      ["histories", `${bytes(usage.history_bytes ?? 0)} of ${short(usage.history_topics ?? 0)} topics`],
+      ["to be delivered", bytes(usage.publication_backlog_bytes ?? 0)],
+    ]),
+  );
 }
 
 function duration(seconds: number): string {
@@ -170,25 +277,29 @@ const COUNTED = ["messages_received", "messages_sent", "bytes_received", "bytes_
 
 const TIMED: Timing[] = ["publication_delivery_duration", "turn_duration", "handshake_duration"];
 
-const REFUSALS = [
-  "connections_rejected_full",
-  "handshakes_failed",
-  "handshake_timeouts",
-  "handshakes_evicted",
-  "proxy_headers_refused",
-  "host_rejections",
-  "origin_rejections",
-  "auth_failures",
-  "tokens_refused",
-  "messages_refused_rate",
-  "messages_refused_size",
-  "messages_refused_invalid",
-  "error_budgets_exhausted",
-  "producers_refused",
-  "protocol_errors",
-  "subscriptions_forbidden",
-  "publications_refused",
-  "calls_refused",
-  "outbox_overflows",
-  "tls_failures",
-];
+/** Counters of refusals, in words. */
+const REFUSALS: Record<string, string> = {
+  connections_rejected_full: "the server was full",
+  handshakes_failed: "ended before it was a session, for any reason",
+  handshake_timeouts: "handshake took too long",
+  handshakes_evicted: "handshake ended for others that waited",
+  proxy_headers_refused: "malformed PROXY header",
+  host_rejections: "host not allowed",
+  origin_rejections: "origin not allowed",
+  auth_failures: "token missing or not accepted",
+  tokens_refused: "new token of a session not accepted",
+  messages_refused_rate: "message over the rate limit",
+  messages_refused_size: "message too large",
+  messages_refused_invalid: "message against the protocol",
+  error_budgets_exhausted: "session with too many errors",
+  producers_refused: "too many producers",
+  protocol_errors: "violation of RFC 6455",
+  subscriptions_forbidden: "subscription without access",
+  publications_refused: "publication refused",
+  calls_refused: "too many requests at once",
+  outbox_overflows: "peer did not read",
+  tls_failures: "TLS failed",
+};
+
+/** Those that count nothing twice. */
+const SUMMED = Object.keys(REFUSALS).filter((name) => name !== "handshakes_failed");

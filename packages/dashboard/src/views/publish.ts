@@ -7,7 +7,7 @@ import type { View } from "../view.js";
 export function publish(chosen: string | undefined): View {
   const [kind, ...rest] = (chosen ?? "").split("/");
   const to = { kind, name: rest.join("/") };
-  return { root: h("div", {}, publication(to), request(to)) };
+  return { root: h("div", { class: "columns" }, publication(to), request(to)) };
 }
 
 interface Chosen {

@@ -12,7 +12,6 @@ export function topics(chosen: string | undefined): View {
   let search = 0;
   let typing: ReturnType<typeof setTimeout> | undefined;
   const problem = h("p", { class: "bad", role: "alert" });
-  const detail = chosen === undefined ? undefined : topicDetail(chosen);
   const input = h("input", {
     type: "search",
     placeholder: "Topics that start with …",
@@ -22,17 +21,17 @@ export function topics(chosen: string | undefined): View {
       typing = setTimeout(() => void load(true), TYPING_MS);
     },
   });
-  const list = rows<TopicInfo>(
-    (topic) => [
-      h("span", { title: topic.topic }, topic.topic),
-      h("span", {}, `${short(topic.per_s)}/s`),
-      h("span", {}, short(topic.subscribers)),
-    ],
-    (topic) => {
+  const list = rows<TopicInfo>({
+    titles: ["Topic", "Publications/s", "Subscribers"],
+    cells: (topic) => [topic.topic, short(topic.per_s), short(topic.subscribers)],
+    key: (topic) => topic.topic,
+    open: (topic) => {
       location.hash = `#/topics/${encodeURIComponent(topic.topic)}`;
     },
-    () => void load(false),
-  );
+    onEnd: () => void load(false),
+  });
+  const split = h("div", { class: "split" }, list.root);
+  let detail: ReturnType<typeof topicDetail> | undefined;
 
   async function load(anew: boolean): Promise<void> {
     if (!anew && (loading || next === null)) return;
@@ -46,7 +45,8 @@ export function topics(chosen: string | undefined): View {
         after,
       });
       if (mine !== search || closed) return;
-      items = anew ? page.topics : [...items, ...page.topics];
+      if (anew) items = page.topics;
+      else items.push(...page.topics);
       next = page.next;
       problem.textContent = "";
     } catch (error) {
@@ -58,23 +58,31 @@ export function topics(chosen: string | undefined): View {
     } finally {
       if (mine === search) loading = false;
     }
-    if (anew) list.root.scrollTop = 0;
+    if (anew) list.toStart();
     list.set(items);
   }
 
-  const root = h(
-    "div",
-    {},
-    h("div", { class: "bar" }, input, h("button", { click: () => void load(true) }, "Refresh")),
-    problem,
-    ...(detail ? [detail.root] : []),
-    h("div", { class: "faint" }, "topic, publications per second, subscribers"),
-    list.root,
-  );
+  /** The list stays as it was searched and scrolled. */
+  function go(topic: string | undefined): void {
+    detail?.root.remove();
+    detail = topic === undefined ? undefined : topicDetail(topic);
+    // Before the list, where it is read first on a narrow page.
+    if (detail) split.prepend(detail.root);
+    list.choose(topic);
+  }
+
+  go(chosen);
   void load(true);
   let updates = 0;
   return {
-    root,
+    root: h(
+      "div",
+      {},
+      h("div", { class: "bar" }, input, h("button", { click: () => void load(true) }, "Refresh")),
+      problem,
+      split,
+    ),
+    go,
     update() {
       if (updates++ % DETAIL_EVERY === 0) detail?.refresh();
     },
@@ -183,9 +191,16 @@ function valuesOf(history: History | string): Node[] {
       "div",
       {},
       h("span", { class: "faint" }, `${one.o ?? "–"} · ${one.t ?? ""}`),
-      h("pre", {}, JSON.stringify(one.p ?? one, null, 1)),
+      h("pre", {}, json(one.p ?? one)),
     ),
   );
+}
+
+/** JSON to be read: on one line if it is short. */
+function json(value: unknown): string {
+  const text = JSON.stringify(value, null, 2);
+  const line = text.replaceAll(/\n */g, " ");
+  return line.length <= LINE_LENGTH ? line : text;
 }
 
 function subscribersOf(found: Subscribers | string): HTMLElement {
@@ -218,3 +233,6 @@ const VALUES_MAX = 1000;
 
 /** The detail is asked for at each second update. */
 const DETAIL_EVERY = 2;
+
+/** Characters of a value on one line. */
+const LINE_LENGTH = 80;
