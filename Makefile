@@ -7,7 +7,7 @@ BUILT := $(abspath $(TARGET)/debug)
 PROGRAM := TIDEWIRE_PROGRAM=$(BUILT)/tidewire TIDEWIRE_CLIENT=$(BUILT)/examples/autobahn_client
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-backend bench-http bench-peers bench-scale-out built check check-rust check-suites conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test test-rust test-suites valkey-test
+.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out built check check-rust check-suites conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test test-rust test-suites valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +35,13 @@ bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench
 	npm ci --prefix bench/peers/http --no-audit --no-fund --silent || echo "autocannon and loadtest cannot be installed" >&2
 	command -v oha >/dev/null || cargo install oha --locked --quiet --root bench/peers/target/tools || echo "oha cannot be installed" >&2
 	python3 bench/http_load.py --write
+
+bench-node: ## Compare the Node package with other servers of Node, write bindings/node/bench/RESULTS.md
+	cargo build --release --package tidewire-cli
+	npm ci --prefix bindings/node --ignore-scripts --no-audit --no-fund --silent
+	npm ci --prefix bindings/node/bench --no-audit --no-fund --silent
+	node bindings/node/scripts/build.js --release
+	node bindings/node/bench/run.mjs
 
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 	bench/run

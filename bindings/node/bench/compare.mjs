@@ -1,26 +1,34 @@
 // Compares servers of Node: `node compare.mjs [ROUNDS] [SECONDS] [TASKS]`. Each server runs on core 0 with all its threads,
 // and the load generator on core 1; the servers take turns, and the medians of the rounds are shown, with the medians of the
-// ratios to `ws` in the same round. TIDEWIRE_PROGRAM is the program `tidewire`.
+// ratios to `ws` and uWebSockets.js in the same round. TIDEWIRE_PROGRAM is the program `tidewire`.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createRequire } from "node:module";
 import os from "node:os";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { chooseNode, median } from "./node.mjs";
 
 const rounds = Number(process.argv[2] ?? 3);
 const seconds = Number(process.argv[3] ?? 2);
 const program =
   process.env.TIDEWIRE_PROGRAM ?? fileURLToPath(new URL("../../../target/release/tidewire", import.meta.url));
 
-/** A peer whose binary this system cannot load is left out, and that is said. */
-const PEERS = ["batches", "handlers", "uws", "ws", "socket.io"].filter(
-  (peer) => peer !== "uws" || canLoad("@btc-vision/uwebsockets.js"),
-);
-const REFERENCE = "ws";
+const { command, hasUws, note } = chooseNode();
+const PEERS = ["batches", "handlers", ...(hasUws ? ["uws"] : []), "ws", "socket.io"];
+const REFERENCES = ["ws", ...(hasUws ? ["uws"] : [])];
 const WARM_UP_MS = 700;
+
+/** What is wanted: the server, the task, the reference, and the least ratio of the rates. */
+const WANTED = [
+  ["batches", "length", "uws", 1.2],
+  ["batches", "length", "ws", 5],
+  ["batches", "json", "uws", 1.05],
+  ["batches", "echo-64", "uws", 1.2],
+  ["batches", "echo-1", "uws", 0.95],
+  ["handlers", "echo-64", "ws", 4],
+];
 
 const FIELDS = { id: 123456, symbol: "ACME", price: 101.25, side: "buy" };
 const NOTE_BYTES = 175 - JSON.stringify({ ...FIELDS, note: "" }).length;
@@ -63,7 +71,7 @@ const isLeftOut = (peer, task) => peer === "socket.io" && TASKS[task] === flood;
 /** Messages a second, and the microseconds of processor time for each. */
 async function measure(peer, task) {
   const file = fileURLToPath(new URL("server.mjs", import.meta.url));
-  const server = spawn("taskset", ["-c", "0", process.execPath, file, peer, task]);
+  const server = spawn("taskset", ["-c", "0", ...command, file, peer, task]);
   const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
   server.stderr.pipe(process.stderr);
   const port = (await lines.next()).value;
@@ -89,41 +97,46 @@ async function measure(peer, task) {
   }
 }
 
-function canLoad(name) {
-  try {
-    createRequire(import.meta.url)(name);
-    return true;
-  } catch (error) {
-    const [line] = error.message
-      .split("\n")
-      .filter((one) => one.includes("GLIBC") || one.startsWith("Error:"));
-    console.log(`${name} cannot be loaded here: ${line ?? error.message}`);
-    return false;
+const only = process.argv[4]?.split(",") ?? Object.keys(TASKS);
+if (note !== undefined) console.log(`${note}\n`);
+console.log(
+  `${message.length} bytes, medians of ${rounds} rounds of ${seconds} s, Node ${process.version}.\n`,
+);
+const names = { ws: "`ws`", uws: "uWebSockets.js" };
+const to = REFERENCES.map((name) => `to ${names[name]}`).join(" | ");
+console.log(`| task | server | messages/s | ${to} | CPU per message | ${to} | core busy |`);
+console.log(`|---|---|---|${"---|".repeat(2 * REFERENCES.length + 2)}`);
+const found = {};
+/** The median of the ratios of one figure to that of another server in the same round. */
+const ratio = (task, peer, reference, name) =>
+  median(found[task][peer].map((one, round) => one[name] / found[task][reference][round][name]));
+for (const task of only) {
+  const peers = PEERS.filter((peer) => !isLeftOut(peer, task));
+  found[task] = Object.fromEntries(peers.map((peer) => [peer, []]));
+  for (let round = 0; round < rounds; round++) {
+    for (const peer of peers) found[task][peer].push(await measure(peer, task));
+  }
+  for (const peer of peers) {
+    const figure = (name) => median(found[task][peer].map((one) => one[name]));
+    const ratios = (name) => REFERENCES.map((one) => ratio(task, peer, one, name).toFixed(2)).join(" | ");
+    console.log(
+      `| ${task} | ${names[peer] ?? peer} | ${Math.round(figure("perS")).toLocaleString("en")} | ${ratios("perS")} ` +
+        `| ${figure("cpuUs").toFixed(2)} us | ${ratios("cpuUs")} | ${Math.round(100 * figure("busy"))}% |`,
+    );
   }
 }
 
-const median = (values) => [...values].sort((one, other) => one - other)[values.length >> 1];
-
-const only = process.argv[4]?.split(",") ?? Object.keys(TASKS);
-console.log(
-  `${message.length} bytes, medians of ${rounds} rounds of ${seconds} s, Node ${process.version}\n`,
-);
-console.log("| task | server | messages/s | to `ws` | CPU per message | to `ws` | core busy |");
-console.log("|---|---|---|---|---|---|---|");
-for (const task of only) {
-  const peers = PEERS.filter((peer) => !isLeftOut(peer, task));
-  const found = Object.fromEntries(peers.map((peer) => [peer, []]));
-  for (let round = 0; round < rounds; round++) {
-    for (const peer of peers) found[peer].push(await measure(peer, task));
+console.log("\n| wanted | at least | by rate | by CPU | |\n|---|---|---|---|---|");
+for (const [peer, task, reference, least] of WANTED) {
+  const about = `| ${task}, ${peer}, to ${names[reference]} | ${least}`;
+  if (!only.includes(task)) continue;
+  if (!REFERENCES.includes(reference)) {
+    console.log(`${about} | – | – | not measured |`);
+    continue;
   }
-  for (const peer of peers) {
-    const figure = (name) => median(found[peer].map((one) => one[name]));
-    const ratio = (name) =>
-      median(found[peer].map((one, round) => one[name] / found[REFERENCE][round][name])).toFixed(2);
-    console.log(
-      `| ${task} | ${peer} | ${Math.round(figure("perS")).toLocaleString("en")} | ${ratio("perS")} ` +
-        `| ${figure("cpuUs").toFixed(2)} us | ${ratio("cpuUs")} | ${Math.round(100 * figure("busy"))}% |`,
-    );
-  }
+  const byRate = ratio(task, peer, reference, "perS");
+  const byCpu = 1 / ratio(task, peer, reference, "cpuUs");
+  const is = byRate >= least ? "reached" : "**not reached**";
+  console.log(`${about} | ${byRate.toFixed(2)} | ${byCpu.toFixed(2)} | ${is} |`);
 }
 process.exit(0);

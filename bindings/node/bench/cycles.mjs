@@ -35,15 +35,16 @@ async function look() {
   return { rss, heapUsed, external, files, threads };
 }
 
+console.log("| cycles | resident | heap | external | open files | threads | after |");
+console.log("|---|---|---|---|---|---|---|");
 const mib = (bytes) => (bytes / 1024 / 1024).toFixed(2);
 const started = performance.now();
 const stretch = Math.ceil(cycles / STRETCHES);
 for (let done = 0; ; done += stretch) {
   const { rss, heapUsed, external, files, threads } = await look();
-  console.log(
-    `${String(done).padStart(6)} cycles: ${mib(rss)} MiB resident, ${mib(heapUsed)} MiB heap, ${mib(external)} MiB external, ` +
-      `${files} open files, ${threads} threads, ${((performance.now() - started) / 1000).toFixed(1)} s`,
-  );
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  const memory = `${mib(rss)} MiB | ${mib(heapUsed)} MiB | ${mib(external)} MiB`;
+  console.log(`| ${done.toLocaleString("en")} | ${memory} | ${files} | ${threads} | ${seconds} s |`);
   if (done >= cycles) break;
   for (let number = 0; number < stretch; number++) await cycle();
 }

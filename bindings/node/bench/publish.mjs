@@ -7,6 +7,7 @@ import { once } from "node:events";
 import os from "node:os";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { chooseNode, median } from "./node.mjs";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const program = process.env.TIDEWIRE_PROGRAM ?? here("../../../target/release/tidewire");
@@ -14,10 +15,13 @@ const SUBSCRIBERS = here("../../../bench/peers/python/subscribers.py");
 /** At most this number of publications are ahead of the slowest subscriber, as in `tidewire bench`. */
 const WINDOW = 689;
 const AT_ONCE = 100;
+const MESSAGE_BYTES = 95;
+const ENGINE = "the engine's clients";
 /** With its envelope it is a message of 95 bytes. */
 const PAYLOAD = { n: 0, note: "x".repeat(55 - JSON.stringify({ n: 0, note: "" }).length) };
 
-if (process.argv[2] === "server") await serve(process.argv[3]);
+const { command, hasUws, note } = process.argv[2] === "server" ? {} : chooseNode();
+if (process.argv[2] === "server") await (process.argv[3] === "uws" ? serveUws() : serve(process.argv[3]));
 else await compare(Number(process.argv[2] ?? 3), Number(process.argv[3] ?? 2));
 
 /** Publishes as long as subscribers tell that they have read what was published. */
@@ -31,10 +35,7 @@ async function serve(mode) {
   const batches = server.batches();
   await server.start();
   console.log(server.url);
-  createInterface({ input: process.stdin }).on("line", () => {
-    const { user, system } = process.cpuUsage();
-    console.log(JSON.stringify({ sent, cpuUs: user + system }));
-  });
+  answerLooks(() => sent);
   for await (const batch of batches) {
     for (const message of batch) {
       if (message.kind !== "message") continue;
@@ -49,9 +50,47 @@ async function serve(mode) {
   }
 }
 
+/** The same by uWebSockets.js: its own topics, and a message of the same size that is made for each publication. */
+async function serveUws() {
+  const { default: uws } = await import("@btc-vision/uwebsockets.js");
+  const app = uws.App();
+  let sent = 0;
+  const made = (type, payload) => JSON.stringify({ c: "WSE", t: type, tp: "fan-out", p: payload, v: 1 });
+  const note = "x".repeat(MESSAGE_BYTES - made("tick", { n: 0, note: "" }).length);
+  app.ws("/*", {
+    maxBackpressure: 64 * 1024 * 1024,
+    message: (socket, bytes) => {
+      const { t: type, p: payload } = JSON.parse(Buffer.from(bytes).toString());
+      if (type === "subscription_update") {
+        socket.subscribe("fan-out");
+        socket.send(made("subscription_update", {}));
+        return;
+      }
+      if (payload === 0) sent = 0; // a new run of subscribers
+      while (sent + AT_ONCE <= payload + WINDOW) {
+        for (let n = 0; n < AT_ONCE; n++) app.publish("fan-out", made("tick", { n: 0, note }));
+        sent += AT_ONCE;
+      }
+    },
+  });
+  const port = await new Promise((resolve) =>
+    app.listen("127.0.0.1", 0, (token) => resolve(uws.us_socket_local_port(token))),
+  );
+  console.log(`ws://127.0.0.1:${port}/`);
+  answerLooks(() => sent);
+}
+
+/** Prints what was published and the processor time that was used, for each line that is read. */
+function answerLooks(count) {
+  createInterface({ input: process.stdin }).on("line", () => {
+    const { user, system } = process.cpuUsage();
+    console.log(JSON.stringify({ sent: count(), cpuUs: user + system }));
+  });
+}
+
 /** Deliveries a second, and the server's processor time for each in microseconds. */
 async function published(mode, seconds) {
-  const server = spawn("taskset", ["-c", "0", process.execPath, here("publish.mjs"), "server", mode]);
+  const server = spawn("taskset", ["-c", "0", ...command, here("publish.mjs"), "server", mode]);
   server.stderr.pipe(process.stderr);
   const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
   const url = (await lines.next()).value;
@@ -96,20 +135,38 @@ async function engine(_mode, seconds) {
 }
 
 async function compare(rounds, seconds) {
-  const ways = { "the engine's clients": engine, publishMany: published, publish: published };
+  const ways = {
+    [ENGINE]: engine,
+    publishMany: published,
+    publish: published,
+    ...(hasUws && { uws: published }),
+  };
   const found = Object.fromEntries(Object.keys(ways).map((way) => [way, []]));
   for (let round = 0; round < rounds; round++) {
     for (const [way, measure] of Object.entries(ways)) found[way].push(await measure(way, seconds));
   }
-  const median = (values) => [...values].sort((one, other) => one - other)[values.length >> 1];
-  const reference = found["the engine's clients"];
-  console.log(`medians of ${rounds} rounds of ${seconds} s, Node ${process.version}\n`);
-  console.log("| by | deliveries/s | ratio | server's CPU per delivery | ratio |\n|---|---|---|---|---|");
+  const ratio = (way, reference, name) =>
+    median(found[way].map((run, round) => run[name] / found[reference][round][name]));
+  if (note !== undefined) console.log(`${note}\n`);
+  console.log(`Medians of ${rounds} rounds of ${seconds} s, Node ${process.version}.\n`);
+  const references = Object.keys(ways).filter((way) => way === ENGINE || way === "uws");
+  const to = references.map((way) => `to ${way === "uws" ? "uWebSockets.js" : "the engine"}`).join(" | ");
+  console.log(`| by | deliveries/s | ${to} | server's CPU per delivery | ${to} |`);
+  console.log(`|---|---|---|${"---|".repeat(2 * references.length)}`);
   for (const [way, runs] of Object.entries(found)) {
-    const ratio = (name) => median(runs.map((run, round) => run[name] / reference[round][name])).toFixed(2);
+    const ratios = (name) => references.map((one) => ratio(way, one, name).toFixed(2)).join(" | ");
     const rate = Math.round(median(runs.map((run) => run.perS))).toLocaleString("en");
     const cpu = median(runs.map((run) => run.cpuUs)).toFixed(3);
-    console.log(`| ${way} | ${rate} | ${ratio("perS")} | ${cpu} us | ${ratio("cpuUs")} |`);
+    const name = way === "uws" ? "uWebSockets.js" : way;
+    console.log(`| ${name} | ${rate} | ${ratios("perS")} | ${cpu} us | ${ratios("cpuUs")} |`);
   }
+  console.log("\n| wanted | at least | found | |\n|---|---|---|---|");
+  const wanted = (about, least, reference) => {
+    const value = found[reference] && ratio("publishMany", reference, "perS");
+    const is = value === undefined ? "not measured" : value >= least ? "reached" : "**not reached**";
+    console.log(`| \`publishMany\` to ${about} | ${least} | ${value?.toFixed(2) ?? "–"} | ${is} |`);
+  };
+  wanted("the engine's own rate", 0.9, ENGINE);
+  wanted("uWebSockets.js", 3, "uws");
   process.exit(0);
 }
