@@ -4,6 +4,9 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "no
 import { build } from "esbuild";
 import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 
+/** The parts of the client that a page can load. */
+const PARTS = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints"];
+
 const only = process.argv.slice(2);
 // React builds on the client, and the bench on both.
 const order = ["client", "react", "bench"];
@@ -58,16 +61,31 @@ async function toCommonJs(dir) {
   }
 }
 
-/** One minified ES module for `<script type="module">`. */
+/**
+ * The build for pages in production: minified, without explanations of errors and checks of options, and with short names
+ * for members that are nobody else's. `dist/min` has an entry for each part and what they share, for bundlers;
+ * `tidewire.min.js` is one module for `<script type="module">`.
+ */
 async function forPages(dir) {
-  await build({
-    entryPoints: [`${dir}/dist/esm/index.js`],
-    outfile: `${dir}/dist/tidewire.min.js`,
+  const { names } = JSON.parse(readFileSync(`${dir}/mangle.json`, "utf8"));
+  const common = {
     bundle: true,
     minify: true,
     format: "esm",
     target: "es2022",
     conditions: ["browser"],
+    mangleProps: new RegExp(`^(?:${names.join("|")})$`),
     logLevel: "warning",
+  };
+  await build({
+    ...common,
+    entryPoints: PARTS.map((part) => `${dir}/dist/esm/${part}.js`),
+    outdir: `${dir}/dist/min`,
+    splitting: true,
+  });
+  await build({
+    ...common,
+    entryPoints: [`${dir}/dist/esm/index.js`],
+    outfile: `${dir}/dist/tidewire.min.js`,
   });
 }

@@ -12,6 +12,9 @@ const packages = readdirSync("packages").filter((name) => existsSync(`packages/$
 /** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
 const BUDGET_KB = { core: 22, all: 41 };
 const TARGET_KB = { core: 13, all: 34 };
+/** Modules whose declarations stand in the report because others mention them; no program gets their objects. */
+const INTERNAL =
+  /^core\/(layers|outbound|pipeline|prepared|producer|rate|session|subscriptions|topics)\.d\.ts$/;
 /** All files of the dashboard, gzipped. */
 const DASHBOARD_KB = 80;
 let failures = 0;
@@ -25,11 +28,11 @@ for (const name of packages) {
     run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
 }
 await dashboardIsCurrent();
-await size("core", 'export { connect } from "./packages/client/dist/esm/index.js";');
-const parts = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared"].filter((part) =>
-  existsSync(`packages/client/dist/esm/${part}.js`),
-);
-await size("all", parts.map((part) => `export * from "./packages/client/dist/esm/${part}.js";`).join("\n"));
+await size("core", 'export { connect } from "@tidewire/client";');
+const parts = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints"];
+const all = ["", ...parts.map((part) => `/${part}`)];
+await size("all", all.map((part) => `export * from "@tidewire/client${part}";`).join("\n"));
+shortNamesAreInternal();
 process.exit(failures ? 1 : 0);
 
 /** The committed files of the dashboard are what its sources make, and small. */
@@ -43,6 +46,19 @@ async function dashboardIsCurrent() {
   const kilobytes = [...files.values()].reduce((sum, text) => sum + gzipSync(text).length, 0) / 1024;
   console.log(`dashboard: ${kilobytes.toFixed(1)} kB gzipped, at most ${DASHBOARD_KB}`);
   if (kilobytes > DASHBOARD_KB) fail("the dashboard is too large");
+}
+
+/** Members with short names in the build for pages are none that a program can read. */
+function shortNamesAreInternal() {
+  const { names } = JSON.parse(readFileSync("packages/client/mangle.json", "utf8"));
+  const report = readFileSync("packages/client/api.d.ts.txt", "utf8");
+  let file = "";
+  for (const line of report.split("\n")) {
+    file = /^\/\/ (.+)$/.exec(line)?.[1] ?? file;
+    const member = /^\s+(?:(?:readonly|get|set|static) )*(\w+)[?(<:]/.exec(line)?.[1];
+    if (names.includes(member) && !INTERNAL.test(file))
+      fail(`packages/client/mangle.json has ${member}, which ${file} declares for everybody`);
+  }
 }
 
 function fail(words) {
@@ -103,6 +119,7 @@ async function size(what, contents) {
     conditions: ["browser"],
     external: ["node:*"],
     write: false,
+    logLevel: "error",
   });
   const kb = gzipSync(outputFiles[0].contents, { level: 9 }).length / 1024;
   console.log(

@@ -102,110 +102,83 @@ export const CloseCode = {
 } as const;
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
-/** Who is at fault: who receives the code, the application that embeds the server, the server, or nobody. */
-export type Fault = "none" | "peer" | "caller" | "server";
+/** Errors by who is to blame, as this client sees it: the server's part is also that of its application. */
+const faults = {
+  client: [
+    "AUTH_FAILED",
+    "TOKEN_EXPIRED",
+    "TOKEN_REFUSED",
+    "RATE_LIMITED",
+    "MESSAGE_TOO_LARGE",
+    "INVALID_MESSAGE",
+    "INVALID_SUBSCRIPTION",
+    "INVALID_ACTION",
+    "TOPIC_FORBIDDEN",
+    "KEY_EXCHANGE_FAILED",
+    "ENCRYPTION_REQUIRED",
+    "CIRCUIT_BREAKER_OPEN",
+    "NOT_FOUND",
+    "LIMIT_EXCEEDED",
+    "MESSAGE_GAP",
+    "PRODUCER_SUPERSEDED",
+  ],
+  server: [
+    "HANDLER_ERROR",
+    "SERVER_ERROR",
+    "INIT_ERROR",
+    "QUEUE_FULL",
+    "BROKER_UNAVAILABLE",
+    "BACKEND_UNAVAILABLE",
+    "PUBLISH_UNKNOWN",
+    "TIMEOUT",
+  ],
+};
 
 /**
- * Whether to send the refused message again, or to open a new connection: no; yes, soon; or once a delay is over, the
- * application has given another token, or the next hello offers a public key.
+ * What follows a close code, where it is not what follows its range: 0 nothing, 1 a new connection, 2 one with another
+ * token; 3 more if the server is to blame.
  */
-export type Retry = "no" | "yes" | "delay" | "new_token" | "key_exchange";
-
-/** What `codes.toml` says of an error code. */
-export interface ErrorPolicy {
-  readonly fault: Fault;
-  /** Whether the session goes on after it. */
-  readonly recoverable: boolean;
-  readonly retry: Retry;
-}
-
-/** What `codes.toml` says of a close code. */
-export interface ClosePolicy {
-  /** Whose fault the end was; `none` for a code that is not known. */
-  readonly fault: Fault;
-  readonly reconnect: Retry;
-}
-
-const faults: readonly Fault[] = ["none", "peer", "caller", "server"];
-const retries: readonly Retry[] = ["no", "yes", "delay", "new_token", "key_exchange"];
-
-/** Retry plus 5 times fault, twice, plus 1 if recoverable. */
-const errorPolicies: Readonly<Record<string, number>> = {
-  AUTH_FAILED: 16,
-  TOKEN_EXPIRED: 16,
-  TOKEN_REFUSED: 17,
-  RATE_LIMITED: 15,
-  MESSAGE_TOO_LARGE: 11,
-  INVALID_MESSAGE: 11,
-  INVALID_SUBSCRIPTION: 11,
-  INVALID_ACTION: 11,
-  TOPIC_FORBIDDEN: 11,
-  KEY_EXCHANGE_FAILED: 10,
-  ENCRYPTION_REQUIRED: 18,
-  HANDLER_ERROR: 21,
-  CIRCUIT_BREAKER_OPEN: 14,
-  SERVER_ERROR: 35,
-  INIT_ERROR: 34,
-  NOT_FOUND: 11,
-  LIMIT_EXCEEDED: 11,
-  QUEUE_FULL: 35,
-  BROKER_UNAVAILABLE: 35,
-  BACKEND_UNAVAILABLE: 35,
-  PUBLISH_UNKNOWN: 31,
-  TIMEOUT: 21,
-  MESSAGE_GAP: 13,
-  PRODUCER_SUPERSEDED: 10,
-};
-
-const closePolicies: Readonly<Record<string, number>> = {
+const closes: Readonly<Record<number, number>> = {
   1000: 0,
-  1001: 1,
-  1002: 5,
-  1003: 5,
-  1005: 1,
-  1006: 1,
-  1007: 5,
-  1008: 5,
-  1009: 5,
-  1011: 17,
-  1012: 16,
-  1013: 17,
-  1015: 2,
-  4300: 16,
-  4310: 6,
-  4401: 8,
-  4403: 5,
-  4406: 5,
-  4408: 6,
-  4409: 5,
-  4429: 7,
-  4430: 7,
+  1002: 0,
+  1003: 0,
+  1007: 0,
+  1008: 0,
+  1009: 0,
+  1011: 4,
+  1012: 4,
+  1013: 4,
+  4300: 4,
+  4401: 2,
+  4408: 1,
+  4429: 1,
+  4430: 1,
 };
 
-/** The last code of each range, from 1000 on, and whether to reconnect. */
-const closeRanges: readonly number[] = [
-  2999, 2, 3999, 2, 4199, 1, 4299, 0, 4399, 1, 4499, 0, 4599, 2, 4999, 2,
-];
+/** The first and the last code of each range after which there is no new connection. */
+const closedRanges: readonly number[] = [4200, 4299, 4400, 4499];
 
-/** The policy of an error code; `undefined` for one that is not known, which counts as recoverable. */
-export function errorPolicy(code: string): ErrorPolicy | undefined {
-  const policy = errorPolicies[code];
-  if (typeof policy !== "number") return undefined;
-  const half = policy >> 1;
-  return {
-    fault: faults[(half / 5) | 0] as Fault,
-    recoverable: policy % 2 === 1,
-    retry: retries[half % 5] as Retry,
-  };
+/** Who caused an error of the server; `application` for a code that the protocol does not have. */
+export function faultOf(code: string): "client" | "server" | "application" {
+  if (faults.client.includes(code)) return "client";
+  return faults.server.includes(code) ? "server" : "application";
 }
 
-/** The policy of a close code: its own, or that of its range. A number outside 1000 to 4999 reconnects after a delay. */
-export function closePolicy(code: number): ClosePolicy {
-  const own = closePolicies[code];
-  if (typeof own === "number") {
-    return { fault: faults[(own / 5) | 0] as Fault, reconnect: retries[own % 5] as Retry };
-  }
-  let at = 0;
-  while (at < closeRanges.length - 2 && code > (closeRanges[at] as number)) at += 2;
-  return { fault: "none", reconnect: retries[closeRanges[at + 1] as number] as Retry };
+/** What follows a close code: see {@link closes}. */
+function policyOf(code: number): number {
+  const isClosed = closedRanges.some(
+    (from, at) => at % 2 < 1 && from <= code && code <= closedRanges[at + 1]!,
+  );
+  return closes[code] ?? (isClosed ? 0 : 1);
+}
+
+/** Whether a new connection may follow a close code; `new_token` if it needs another token. */
+export function reconnectAfter(code: number): boolean | "new_token" {
+  const policy = policyOf(code) % 3;
+  return policy > 1 ? "new_token" : policy > 0;
+}
+
+/** Whether the server is to blame for the end of a connection. */
+export function isServersFault(code: number): boolean {
+  return policyOf(code) > 2;
 }

@@ -2,6 +2,7 @@
  * Compression of messages by zlib (PROTOCOL 9.1), by the functions that the browser or Node has.
  */
 
+import { DEVELOPMENT } from "#development";
 import { type Bytes, concat } from "./core/bytes.js";
 import { layered } from "./core/layered.js";
 import type { Compression } from "./core/layers.js";
@@ -44,7 +45,7 @@ export function byStreams(): Compression {
   if (typeof DecompressionStream === "undefined" || typeof CompressionStream === "undefined") {
     throw new TidewireError(
       "NOT_SUPPORTED",
-      "compression needs CompressionStream, which this platform lacks",
+      DEVELOPMENT && "compression needs CompressionStream, which this platform lacks",
     );
   }
   return {
@@ -99,11 +100,11 @@ function adler32(bytes: Uint8Array): number {
 }
 
 function tooLarge(bytesMax: number): TidewireError {
-  const words = `a message of the server inflates to more than ${bytesMax} bytes`;
+  const words = DEVELOPMENT && `a message of the server inflates to more than ${bytesMax} bytes`;
   return new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "server" });
 }
 
 function broken(cause?: unknown): TidewireError {
-  const words = "a compressed message of the server is no whole zlib stream";
+  const words = DEVELOPMENT && "a compressed message of the server is no whole zlib stream";
   return new TidewireError("PROTOCOL_ERROR", words, { fault: "server", cause });
 }

@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from "#development";
 import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
-import { closePolicy } from "./codes.js";
+import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
 import type { EncodedPayload, Envelope, EnvelopeFields } from "./core/layers.js";
 import type { RequestOptions } from "./core/outbound.js";
@@ -429,9 +429,10 @@ export class Driver {
     const hints = this.session.disconnected();
     const wasSteady = attempt.openMs !== undefined && moment.ms - attempt.openMs >= STEADY_MS;
     if (wasSteady) this.#backoff.succeeded();
-    const isOurs = attempt.ended !== undefined || info.isRefusal;
-    const policy = isOurs ? undefined : closePolicy(info.code);
-    if (!attempt.openMs || policy?.fault === "server") endpoints?.failed(attempt.index, moment.ms);
+    const isOurs = attempt.ended || info.isRefusal;
+    if (!attempt.openMs || (!isOurs && isServersFault(info.code))) {
+      endpoints?.failed(attempt.index, moment.ms);
+    }
     const reason = attempt.ended?.reason ?? (info.reason || describe(info.code, attempt));
     const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
     const goesOn = this.#isAway || retryInMs !== undefined;

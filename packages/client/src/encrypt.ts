@@ -1,5 +1,6 @@
 /** Encryption inside the WebSocket (PROTOCOL 10), by WebCrypto. */
 
+import { DEVELOPMENT } from "#development";
 import { type Bytes, base64, concat, fromBase64, utf8 } from "./core/bytes.js";
 import { hmac, hmacKey, sha256, subtle } from "./core/crypto.js";
 import { layered } from "./core/layered.js";
@@ -25,7 +26,8 @@ export function encrypt({ version = 2, serverKey }: EncryptOptions = {}): Encryp
   subtle("encryption");
   const pinned = typeof serverKey === "string" ? fromBase64(serverKey) : serverKey;
   if (serverKey !== undefined && (pinned?.length !== 65 || pinned[0] !== 4 || version === 1)) {
-    const words = "serverKey of encrypt() is an uncompressed P-256 point of 65 bytes, and needs version 2";
+    const words =
+      DEVELOPMENT && "serverKey of encrypt() is an uncompressed P-256 point of 65 bytes, and needs version 2";
     throw new TidewireError("INVALID_OPTION", words);
   }
   return {
@@ -75,19 +77,19 @@ class Exchange implements KeyExchange {
 
   async accept(serverHello: Envelope, connectionId: string): Promise<void> {
     const { encryption_public_key: encoded, encryption_version: version = 1 } = serverHello;
-    if (!encoded) throw failed("the server does not encrypt, and this client asks for it");
+    if (!encoded) throw failed(DEVELOPMENT && "the server does not encrypt, and this client asks for it");
     const serverKey = bytesOf(encoded, 65);
-    if (serverKey?.[0] !== 4) throw failed("the public key of the server is unusable");
+    if (serverKey?.[0] !== 4) throw failed(DEVELOPMENT && "the public key of the server is unusable");
     if ((version !== 1 && version !== 2) || version > this.hello.encryption_version) {
-      throw failed("the server chose an encryption version that was not offered");
+      throw failed(DEVELOPMENT && "the server chose an encryption version that was not offered");
     }
     if (version === 1) {
-      if (this.#pinned) throw failed("the server has not proved its identity");
+      if (this.#pinned) throw failed(DEVELOPMENT && "the server has not proved its identity");
       const prk = await this.#extract(serverKey, new Uint8Array(32));
       const key = await expand(prk, "wse-encryption/aes-gcm-key");
       this.#sealing = this.#opening = new Direction(key, this.#ivHead, false);
     } else {
-      if (connectionId.length !== 36) throw failed("the connection id is not a UUID");
+      if (connectionId.length !== 36) throw failed(DEVELOPMENT && "the connection id is not a UUID");
       const head = utf8("tidewire key exchange 2\0");
       const transcript = await sha256(concat(head, this.#ownKey, serverKey, utf8(connectionId)));
       await this.#checkIdentity(serverHello, transcript);
@@ -130,7 +132,7 @@ class Exchange implements KeyExchange {
       );
       return await hmacKey(await hmac(await hmacKey(salt), new Uint8Array(secret)));
     } catch (cause) {
-      throw failed("the public key of the server is unusable", cause);
+      throw failed(DEVELOPMENT && "the public key of the server is unusable", cause);
     }
   }
 
@@ -149,7 +151,7 @@ class Exchange implements KeyExchange {
         .catch(() => false);
       if (isRight) return;
     }
-    throw failed("the server has not proved its identity");
+    throw failed(DEVELOPMENT && "the server has not proved its identity");
   }
 }
 
@@ -185,7 +187,7 @@ class Direction {
   }
 
   async seal(plain: Uint8Array): Promise<Uint8Array> {
-    if (this.#sealed >= 2 ** 32) throw failed("the encryption key is used up; connect again");
+    if (this.#sealed >= 2 ** 32) throw failed(DEVELOPMENT && "the encryption key is used up; connect again");
     // The number is taken and the bytes are copied before anything is awaited, so that calls need
     // not wait.
     const iv = this.#iv(this.#sealed);
@@ -205,7 +207,7 @@ class Direction {
       if (isOurs) throw new Error("an initialization vector that is not the server's next");
       return new Uint8Array(await crypto.subtle.decrypt(this.#algorithm(iv), await this.#key, rest));
     } catch (cause) {
-      const words = "an encrypted message of the server cannot be opened";
+      const words = DEVELOPMENT && "an encrypted message of the server cannot be opened";
       throw new TidewireError("PROTOCOL_ERROR", words, { fault: "server", cause });
     }
   }
@@ -244,11 +246,11 @@ function bytesOf(value: unknown, length: number): Bytes | undefined {
 }
 
 function agreed(direction: Direction | undefined): Direction {
-  if (!direction) throw failed("no key has been agreed on");
+  if (!direction) throw failed(DEVELOPMENT && "no key has been agreed on");
   return direction;
 }
 
-function failed(words: string, cause?: unknown): TidewireError {
+function failed(words: string | false, cause?: unknown): TidewireError {
   return new TidewireError("KEY_EXCHANGE_FAILED", words, { fault: "server", cause });
 }
 

@@ -1,5 +1,6 @@
 /** MessagePack (PROTOCOL 5.3) instead of JSON: smaller messages, and payloads with binary. */
 
+import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
@@ -151,7 +152,7 @@ function writeNumber(value: number): void {
 
 function writeBigint(value: bigint): void {
   if (BigInt.asUintN(64, value) !== value && BigInt.asIntN(64, value) !== value) {
-    throw invalid(`the integer ${value} does not have 64 bits`);
+    throw invalid(DEVELOPMENT && `the integer ${value} does not have 64 bits`);
   }
   bytes[length] = value < 0n ? 0xd3 : 0xcf;
   view.setBigUint64(length + 1, BigInt.asUintN(64, value));
@@ -174,7 +175,7 @@ function write(value: unknown, level: number): void {
   else if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
     write((value as { toJSON(): unknown }).toJSON(), level);
   } else if (level >= LEVELS_MAX)
-    throw invalid(`it has more than ${LEVELS_MAX} levels of objects and arrays`);
+    throw invalid(DEVELOPMENT && `it has more than ${LEVELS_MAX} levels of objects and arrays`);
   else if (Array.isArray(value)) {
     writeHead(value.length, 0x90, 15, 0xdc - 1);
     for (const item of value) write(item, level + 1);
@@ -193,22 +194,30 @@ function writeMap(value: Record<string, unknown>, level: number): void {
   }
 }
 
-function invalid(why: string): TidewireError {
-  return new TidewireError("INVALID_ARGUMENT", `the value cannot be written as MessagePack: ${why}`);
+function invalid(why: string | false): TidewireError {
+  return new TidewireError(
+    "INVALID_ARGUMENT",
+    DEVELOPMENT && `the value cannot be written as MessagePack: ${why}`,
+  );
 }
 
 function read(message: Uint8Array): Envelope {
   const reader = new Reader(message);
   const value = reader.value(0);
-  if (!reader.isAtEnd) throw malformed("bytes after the map");
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw malformed("it is not a map");
+  if (!reader.isAtEnd) throw malformed(DEVELOPMENT && "bytes after the map");
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw malformed(DEVELOPMENT && "it is not a map");
   return value as Envelope;
 }
 
-function malformed(why: string): TidewireError {
-  return new TidewireError("PROTOCOL_ERROR", `a message of the server is malformed MessagePack: ${why}`, {
-    fault: "server",
-  });
+function malformed(why: string | false): TidewireError {
+  return new TidewireError(
+    "PROTOCOL_ERROR",
+    DEVELOPMENT && `a message of the server is malformed MessagePack: ${why}`,
+    {
+      fault: "server",
+    },
+  );
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -247,13 +256,13 @@ class Reader {
     if (code >= 0xd9 && code <= 0xdb) return this.#text(this.#uint(1 << (code - 0xd9)));
     if (code === 0xdc || code === 0xdd) return this.#array(this.#uint(code === 0xdc ? 2 : 4), level);
     if (code === 0xde || code === 0xdf) return this.#map(this.#uint(code === 0xde ? 2 : 4), level);
-    throw malformed("a byte that is no code");
+    throw malformed(DEVELOPMENT && "a byte that is no code");
   }
 
   /** Goes past `size` bytes; where they start. */
   #skip(size: number): number {
     const at = this.#at;
-    if (size > this.#bytes.length - at) throw malformed("it ends too early");
+    if (size > this.#bytes.length - at) throw malformed(DEVELOPMENT && "it ends too early");
     this.#at += size;
     return at;
   }
@@ -298,19 +307,19 @@ class Reader {
     try {
       return decoder.decode(bytes.subarray(at, this.#at));
     } catch {
-      throw malformed("text that is not UTF-8");
+      throw malformed(DEVELOPMENT && "text that is not UTF-8");
     }
   }
 
   #array(count: number, level: number): unknown[] {
-    if (level >= LEVELS_MAX) throw malformed("too many levels");
+    if (level >= LEVELS_MAX) throw malformed(DEVELOPMENT && "too many levels");
     const items: unknown[] = [];
     for (let index = 0; index < count; index += 1) items.push(this.value(level + 1));
     return items;
   }
 
   #map(count: number, level: number): Record<string, unknown> {
-    if (level >= LEVELS_MAX) throw malformed("too many levels");
+    if (level >= LEVELS_MAX) throw malformed(DEVELOPMENT && "too many levels");
     const map: Record<string, unknown> = {};
     for (let index = 0; index < count; index += 1) {
       const key = this.#key();
@@ -332,7 +341,7 @@ class Reader {
     if (code === 0xd3) return String(this.#view.getBigInt64(this.#skip(8)));
     this.#at -= 1;
     const isInteger = code < 0x80 || code >= 0xe0 || (code >= 0xcc && code < 0xd3);
-    if (!isInteger) throw malformed("a key that is neither text nor an integer");
+    if (!isInteger) throw malformed(DEVELOPMENT && "a key that is neither text nor an integer");
     return String(this.value(LEVELS_MAX));
   }
 
@@ -351,7 +360,8 @@ class Reader {
       nanos = this.#view.getUint32(at);
       seconds = Number(this.#view.getBigInt64(at + 4));
     }
-    if (seconds < 0 || seconds > SECONDS_MAX || nanos > 999_999_999) throw malformed("an extension");
+    if (seconds < 0 || seconds > SECONDS_MAX || nanos > 999_999_999)
+      throw malformed(DEVELOPMENT && "an extension");
     return new Date(seconds * 1000 + Math.floor(nanos / 1e6)).toISOString();
   }
 }

@@ -1,5 +1,6 @@
 /** Signatures of messages by a shared secret (PROTOCOL 11). */
 
+import { DEVELOPMENT } from "#development";
 import { base64, hex, utf8 } from "./core/bytes.js";
 import { hmac, hmacKey, sha256, subtle } from "./core/crypto.js";
 import { layered } from "./core/layered.js";
@@ -21,7 +22,10 @@ export function sign({ secret, version = 2 }: SignOptions): Signing {
   subtle("signing");
   const bytes = typeof secret === "string" ? utf8(secret) : secret;
   if (bytes.length < 32) {
-    throw new TidewireError("INVALID_OPTION", "the secret of sign() is too short: give it at least 32 bytes");
+    throw new TidewireError(
+      "INVALID_OPTION",
+      DEVELOPMENT && "the secret of sign() is too short: give it at least 32 bytes",
+    );
   }
   const key = hmacKey(bytes);
   return {
@@ -51,7 +55,10 @@ export async function signature(
   const lines = ["tidewire signature 2", t, id, tp, cid, time, nonce, hash];
   const text = lines.join("\n");
   if (text.split("\n").length !== lines.length) {
-    throw new TidewireError("INVALID_ARGUMENT", "a signed field of a message must not have a line break");
+    throw new TidewireError(
+      "INVALID_ARGUMENT",
+      DEVELOPMENT && "a signed field of a message must not have a line break",
+    );
   }
   const mac = base64(await hmac(await key, utf8(text)));
   const url = mac.replaceAll("+", "-").replaceAll("/", "_").replace("=", "");

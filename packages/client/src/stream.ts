@@ -1,5 +1,6 @@
 /** A bounded buffer between a source that pushes and a loop that pulls. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "./errors.js";
 
 /** What becomes of messages that a loop does not take in time. */
@@ -41,7 +42,9 @@ export class Stream<T> implements AsyncIterableIterator<T> {
     }
     if (this.#buffer.length - this.#at >= this.#max) {
       if (this.#overflow === "error") {
-        const words = `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`;
+        const words =
+          DEVELOPMENT &&
+          `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`;
         return this.end(new TidewireError("BUSY", words, { fault: "application" }));
       }
       this.dropped++;
@@ -87,7 +90,9 @@ export class Stream<T> implements AsyncIterableIterator<T> {
       return error === undefined ? Promise.resolve({ value: undefined, done: true }) : Promise.reject(error);
     }
     if (this.#waiting) {
-      return Promise.reject(new TidewireError("INVALID_ARGUMENT", "another call waits for the next message"));
+      return Promise.reject(
+        new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && "another call waits for the next message"),
+      );
     }
     return new Promise((resolve, reject) => {
       this.#waiting = resolve;

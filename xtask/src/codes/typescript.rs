@@ -1,7 +1,8 @@
 //! The TypeScript constants of the client for pages and Node, laid out as its formatter would.
 //!
-//! The text that runs is small, because every page loads it: a policy is one number, and what it means is decoded when
-//! somebody asks. The names of the codes are objects of their own, which a bundler leaves out where nobody uses them.
+//! The text that runs is small, because every page loads it: it has only what the client decides on, and of close codes
+//! only those that differ from their range. The names of the codes are objects of their own, which a bundler leaves out
+//! where nobody uses them.
 
 use std::fmt::Write as _;
 
@@ -28,29 +29,35 @@ pub(crate) fn codes(table: &Table) -> String {
             (row.name.as_str(), meaning, row.number.to_string())
         }),
     );
-    out.push_str(TYPES);
-    numbers(
+    line(&mut out, FAULTS);
+    for fault in ["client", "server"] {
+        line(&mut out, &format!("  {fault}: ["));
+        for row in &table.errors {
+            let is_servers = matches!(row.fault, Fault::Caller | Fault::Server);
+            if is_servers == (fault == "server") {
+                line(&mut out, &format!("    \"{}\",", row.spelling));
+            }
+        }
+        line(&mut out, "  ],");
+    }
+    line(&mut out, "};\n");
+    line(&mut out, CLOSES);
+    for row in &table.closes {
+        let policy = policy(row.fault, row.reconnect());
+        if policy != of_range(table, row.number) {
+            line(&mut out, &format!("  {}: {policy},", row.number));
+        }
+    }
+    line(&mut out, "};\n");
+    let refusing = table.ranges.iter();
+    let refusing = refusing.filter(|row| policy(Fault::None, row.reconnect()) == 0);
+    let bounds = refusing.map(|row| format!("{}, {}", row.first, row.last));
+    let bounds = bounds.collect::<Vec<_>>().join(", ");
+    line(&mut out, RANGES);
+    line(
         &mut out,
-        "errorPolicies",
-        table.errors.iter().map(|row| {
-            let policy = 2 * policy(row.fault, row.retry()) + u32::from(row.recoverable);
-            (row.spelling.clone(), policy)
-        }),
+        &format!("const closedRanges: readonly number[] = [{bounds}];\n"),
     );
-    numbers(
-        &mut out,
-        "closePolicies",
-        table.closes.iter().map(|row| {
-            let policy = policy(row.fault, row.reconnect());
-            (row.number.to_string(), policy)
-        }),
-    );
-    out.push_str("/** The last code of each range, from 1000 on, and whether to reconnect. */\n");
-    out.push_str("const closeRanges: readonly number[] = [\n  ");
-    let ranges = table.ranges.iter();
-    let pairs = ranges.map(|row| format!("{}, {}", row.last, retry(row.reconnect())));
-    out.push_str(&pairs.collect::<Vec<_>>().join(", "));
-    out.push_str(",\n];\n\n");
     out.push_str(FUNCTIONS);
     out
 }
@@ -75,37 +82,22 @@ fn names<'a>(
     );
 }
 
-fn numbers(out: &mut String, name: &str, rows: impl Iterator<Item = (String, u32)>) {
-    line(
-        out,
-        &format!("const {name}: Readonly<Record<string, number>> = {{"),
-    );
-    for (member, value) in rows {
-        line(out, &format!("  {member}: {value},"));
-    }
-    line(out, "};\n");
-}
-
-/// Fault and retry in one number, as the functions below decode it.
-fn policy(fault: Fault, retry: Retry) -> u32 {
-    let fault = match fault {
-        Fault::None => 0,
-        Fault::Peer => 1,
-        Fault::Caller => 2,
-        Fault::Server => 3,
+/// What the client does after a close code: 0 ends it, 1 connects again, 2 connects with another token; 3 more if the
+/// server is at fault. There is no key that a page could change, so that a wait for one ends it, too.
+fn policy(fault: Fault, reconnect: Retry) -> u32 {
+    let reconnect = match reconnect {
+        Retry::No | Retry::After(Condition::KeyExchange) => 0,
+        Retry::Yes | Retry::After(Condition::Delay) => 1,
+        Retry::After(Condition::NewToken) => 2,
     };
-    fault * 5 + self::retry(retry)
+    reconnect + if fault == Fault::Server { 3 } else { 0 }
 }
 
-/// The index in `retries`.
-fn retry(retry: Retry) -> u32 {
-    match retry {
-        Retry::No => 0,
-        Retry::Yes => 1,
-        Retry::After(Condition::Delay) => 2,
-        Retry::After(Condition::NewToken) => 3,
-        Retry::After(Condition::KeyExchange) => 4,
-    }
+/// The same for a code that only its range is known of.
+fn of_range(table: &Table, number: u16) -> u32 {
+    let mut ranges = table.ranges.iter();
+    let range = ranges.find(|row| (row.first..=row.last).contains(&number));
+    range.map_or(1, |row| policy(Fault::None, row.reconnect()))
 }
 
 fn line(out: &mut String, text: &str) {
@@ -115,57 +107,41 @@ fn line(out: &mut String, text: &str) {
 const HEADER: &str =
     "// Generated from protocol/codes.toml by `cargo xtask codes`. Do not edit.\n\n";
 
-const TYPES: &str = r#"/** Who is at fault: who receives the code, the application that embeds the server, the server, or nobody. */
-export type Fault = "none" | "peer" | "caller" | "server";
+const FAULTS: &str = "\
+/** Errors by who is to blame, as this client sees it: the server's part is also that of its application. */
+const faults = {";
 
+const CLOSES: &str = "\
 /**
- * Whether to send the refused message again, or to open a new connection: no; yes, soon; or once a delay is over, the
- * application has given another token, or the next hello offers a public key.
+ * What follows a close code, where it is not what follows its range: 0 nothing, 1 a new connection, 2 one with another
+ * token; 3 more if the server is to blame.
  */
-export type Retry = "no" | "yes" | "delay" | "new_token" | "key_exchange";
+const closes: Readonly<Record<number, number>> = {";
 
-/** What `codes.toml` says of an error code. */
-export interface ErrorPolicy {
-  readonly fault: Fault;
-  /** Whether the session goes on after it. */
-  readonly recoverable: boolean;
-  readonly retry: Retry;
+const RANGES: &str = "\
+/** The first and the last code of each range after which there is no new connection. */";
+
+const FUNCTIONS: &str = r#"/** Who caused an error of the server; `application` for a code that the protocol does not have. */
+export function faultOf(code: string): "client" | "server" | "application" {
+  if (faults.client.includes(code)) return "client";
+  return faults.server.includes(code) ? "server" : "application";
 }
 
-/** What `codes.toml` says of a close code. */
-export interface ClosePolicy {
-  /** Whose fault the end was; `none` for a code that is not known. */
-  readonly fault: Fault;
-  readonly reconnect: Retry;
+/** What follows a close code: see {@link closes}. */
+function policyOf(code: number): number {
+  const isClosed = closedRanges.some((from, at) => at % 2 < 1 && from <= code && code <= closedRanges[at + 1]!);
+  return closes[code] ?? (isClosed ? 0 : 1);
 }
 
-const faults: readonly Fault[] = ["none", "peer", "caller", "server"];
-const retries: readonly Retry[] = ["no", "yes", "delay", "new_token", "key_exchange"];
-
-/** Retry plus 5 times fault, twice, plus 1 if recoverable. */
-"#;
-
-const FUNCTIONS: &str = r#"/** The policy of an error code; `undefined` for one that is not known, which counts as recoverable. */
-export function errorPolicy(code: string): ErrorPolicy | undefined {
-  const policy = errorPolicies[code];
-  if (typeof policy !== "number") return undefined;
-  const half = policy >> 1;
-  return {
-    fault: faults[(half / 5) | 0] as Fault,
-    recoverable: policy % 2 === 1,
-    retry: retries[half % 5] as Retry,
-  };
+/** Whether a new connection may follow a close code; `new_token` if it needs another token. */
+export function reconnectAfter(code: number): boolean | "new_token" {
+  const policy = policyOf(code) % 3;
+  return policy > 1 ? "new_token" : policy > 0;
 }
 
-/** The policy of a close code: its own, or that of its range. A number outside 1000 to 4999 reconnects after a delay. */
-export function closePolicy(code: number): ClosePolicy {
-  const own = closePolicies[code];
-  if (typeof own === "number") {
-    return { fault: faults[(own / 5) | 0] as Fault, reconnect: retries[own % 5] as Retry };
-  }
-  let at = 0;
-  while (at < closeRanges.length - 2 && code > (closeRanges[at] as number)) at += 2;
-  return { fault: "none", reconnect: retries[closeRanges[at + 1] as number] as Retry };
+/** Whether the server is to blame for the end of a connection. */
+export function isServersFault(code: number): boolean {
+  return policyOf(code) > 2;
 }
 "#;
 
@@ -181,32 +157,10 @@ mod tests {
             "  /** no token. */\n  AUTH_FAILED: \"AUTH_FAILED\",\n",
             "  /** 1000: over and out. */\n  NORMAL: 1000,\n",
             "  ABNORMAL: 1006,\n",
-            // Peer, new token, not recoverable; server, no retry, recoverable.
-            "  AUTH_FAILED: 16,\n",
-            "  4300: 16,\n",
-            "const closeRanges: readonly number[] = [\n  3999, 2, 4999, 1,\n];\n",
+            "  4300: 4,\n",
             "export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];\n",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
-    }
-
-    #[test]
-    fn every_pair_of_fault_and_retry_has_its_number() {
-        let faults = [Fault::None, Fault::Peer, Fault::Caller, Fault::Server];
-        let retries = [
-            Retry::No,
-            Retry::Yes,
-            Retry::After(Condition::Delay),
-            Retry::After(Condition::NewToken),
-            Retry::After(Condition::KeyExchange),
-        ];
-        let mut seen = std::collections::BTreeSet::new();
-        for fault in faults {
-            for retry in retries {
-                assert!(seen.insert(policy(fault, retry)));
-            }
-        }
-        assert_eq!(seen.len(), 20);
     }
 }

@@ -1,5 +1,6 @@
 /** The parts of WebCrypto that signatures and encryption share. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import type { Bytes } from "./bytes.js";
 
@@ -12,7 +13,7 @@ export function subtle(purpose: string): SubtleCrypto {
   if (found) return found;
   throw new TidewireError(
     "NOT_SUPPORTED",
-    `${purpose} needs crypto.subtle: serve the page by https or from localhost`,
+    DEVELOPMENT && `${purpose} needs crypto.subtle: serve the page by https or from localhost`,
   );
 }
 

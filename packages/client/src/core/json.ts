@@ -1,5 +1,6 @@
 /** The JSON format, and a fast reader of publications that leaves payloads undecoded. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import { Message, type Position } from "../message.js";
 import { isObject, unreadable } from "./envelope.js";
@@ -11,7 +12,9 @@ function encodeJson(value: unknown): string {
   try {
     text = JSON.stringify(value);
   } catch (cause) {
-    throw new TidewireError("INVALID_ARGUMENT", `the payload is not JSON: ${String(cause)}`, { cause });
+    throw new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && `the payload is not JSON: ${String(cause)}`, {
+      cause,
+    });
   }
   return text ?? "null";
 }
@@ -44,7 +47,7 @@ export const json: Format = {
   read(): Envelope {
     throw new TidewireError(
       "NOT_SUPPORTED",
-      "the server sent MessagePack; import it from @tidewire/client/msgpack",
+      DEVELOPMENT && "the server sent MessagePack; import it from @tidewire/client/msgpack",
       {
         fault: "server",
       },
@@ -64,9 +67,9 @@ export function readJson(text: string): Envelope {
   try {
     value = JSON.parse(start ? text.slice(start) : text);
   } catch (cause) {
-    throw unreadable("it is not JSON", cause);
+    throw unreadable(DEVELOPMENT && "it is not JSON", cause);
   }
-  if (!isObject(value)) throw unreadable("it is not an object");
+  if (!isObject(value)) throw unreadable(DEVELOPMENT && "it is not an object");
   if (category && value.c == null) value.c = category;
   return value;
 }

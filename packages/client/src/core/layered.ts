@@ -3,6 +3,7 @@
  * promises; messages keep their order all the same.
  */
 
+import { DEVELOPMENT } from "#development";
 import type { Message } from "../message.js";
 import type { Frame } from "../transport.js";
 import { unreadable } from "./envelope.js";
@@ -90,12 +91,13 @@ class LayeredPipeline implements Pipeline {
       return readText(frame);
     }
     if (frame[0] === 0x45 && frame[1] === 0x3a) {
-      if (!exchange || !this.isSealed) throw unreadable("it is encrypted, and no key is agreed");
+      if (!exchange || !this.isSealed)
+        throw unreadable(DEVELOPMENT && "it is encrypted, and no key is agreed");
       return exchange.open(new Uint8Array(frame.subarray(2))).then(
         (bytes) => this.#readInner(bytes),
         (cause) => {
           if (exchange.version === 2) throw new Refused("a message that cannot be opened");
-          throw unreadable("it cannot be opened", cause);
+          throw unreadable(DEVELOPMENT && "it cannot be opened", cause);
         },
       );
     }

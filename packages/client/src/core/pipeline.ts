@@ -1,5 +1,6 @@
 /** The pipeline of one connection: from messages to frames and back. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import type { Message } from "../message.js";
 import type { Frame, OutgoingFrame } from "../transport.js";
@@ -63,7 +64,7 @@ export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope
     const option = first === 0x45 ? "encrypt" : "compress";
     throw new TidewireError(
       "NOT_SUPPORTED",
-      `the server's message needs ${option}() of @tidewire/client/${option}`,
+      DEVELOPMENT && `the server's message needs ${option}() of @tidewire/client/${option}`,
       {
         fault: "server",
       },
@@ -73,7 +74,7 @@ export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope
   try {
     text = decoder.decode(bytes);
   } catch (cause) {
-    throw unreadable("it is not UTF-8", cause);
+    throw unreadable(DEVELOPMENT && "it is not UTF-8", cause);
   }
   return readText(text);
 }

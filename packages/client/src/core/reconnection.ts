@@ -1,6 +1,6 @@
 /** What follows the end of a connection (PROTOCOL 16.3). */
 
-import { closePolicy } from "../codes.js";
+import { reconnectAfter } from "../codes.js";
 import type { CloseInfo } from "../transport.js";
 import type { Backoff } from "./backoff.js";
 import type { Hints } from "./session.js";
@@ -23,8 +23,8 @@ export function retryDelay(backoff: Backoff, end: End, nowMs: number, random: nu
   if (info.status === 401) {
     if (!hasTokens) return undefined;
   } else if (!isOurs && !info.isRefusal && info.status === undefined) {
-    const { reconnect } = closePolicy(info.code);
-    if (reconnect === "no" || reconnect === "key_exchange") return undefined;
+    const reconnect = reconnectAfter(info.code);
+    if (!reconnect) return undefined;
     if (reconnect === "new_token") {
       if (!hasTokens) return undefined;
       hintMs = undefined;

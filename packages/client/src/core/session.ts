@@ -4,11 +4,11 @@
  */
 
 import { DEVELOPMENT } from "#development";
+import { faultOf } from "../codes.js";
 import { TidewireError } from "../errors.js";
 import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
-import { errorOf } from "./codes.js";
 import { isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
@@ -350,7 +350,9 @@ export class Session {
         const { error } = p;
         if (error == null) return settle(p, envelope);
         if (!isObject(error) || typeof error.code !== "string") return undefined;
-        return this.#answered(p, envelope, errorOf(error.code, String(error.message ?? "")));
+        const { code, message } = error;
+        const failure = new TidewireError(code, String(message ?? ""), faultOf(code));
+        return this.#answered(p, envelope, failure);
       },
       call_request: (p, envelope) => this.#call(p, envelope),
       error: (p, envelope, now) => this.#error(p, envelope, now),
@@ -502,7 +504,9 @@ export class Session {
     const link = this.#link!;
     const retryAfterMs =
       typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
-    const error = errorOf(String(p.code ?? ""), String(p.message ?? ""), retryAfterMs);
+    const code = String(p.code ?? "");
+    const fault = faultOf(code);
+    const error = new TidewireError(code, String(p.message ?? ""), { fault, retryAfterMs });
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
       this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);

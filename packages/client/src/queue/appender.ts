@@ -3,6 +3,7 @@
  * one together.
  */
 
+import { DEVELOPMENT } from "#development";
 import { utf8 } from "../core/bytes.js";
 import type { AddedEntry, QueueEntry } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
@@ -56,7 +57,12 @@ export class Appender {
           const acknowledged = receipts[index];
           if (acknowledged) resolve({ acknowledged });
           else
-            reject(new TidewireError("BUSY", "the queue is full; try again when some of it is acknowledged"));
+            reject(
+              new TidewireError(
+                "BUSY",
+                DEVELOPMENT && "the queue is full; try again when some of it is acknowledged",
+              ),
+            );
         }
       } catch (error) {
         for (const { reject } of adding) reject(error);

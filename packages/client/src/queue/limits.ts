@@ -1,5 +1,6 @@
 /** Limits of a queue. */
 
+import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 
 export interface QueueLimits {
@@ -23,8 +24,10 @@ export interface QueueLimits {
 export function limitsOf(limits: Partial<QueueLimits>): QueueLimits {
   const unknown = Object.keys(limits).find((name) => !(name in DEFAULTS));
   if (unknown === undefined) return { ...DEFAULTS, ...limits };
-  const known = Object.keys(DEFAULTS).join(", ");
-  throw new TidewireError("INVALID_OPTION", `queue() has no option ${unknown}; it has name, path, ${known}`);
+  throw new TidewireError(
+    "INVALID_OPTION",
+    DEVELOPMENT && `queue() has no option ${unknown}; it has name, path, ${Object.keys(DEFAULTS).join(", ")}`,
+  );
 }
 
 const DEFAULTS: QueueLimits = {

@@ -1,5 +1,6 @@
 /** Queue of numbered messages: each is kept until the server has acknowledged it (PROTOCOL 20). */
 
+import { DEVELOPMENT } from "#development";
 import { hex, utf8 } from "../core/bytes.js";
 import { makeProducer } from "../core/producer.js";
 import type {
@@ -97,7 +98,7 @@ export class Queue implements QueuePort {
 
   open(host: QueueHost): Promise<void> {
     if (this.#host) {
-      const words = "this queue belongs to another client already; make one for each";
+      const words = DEVELOPMENT && "this queue belongs to another client already; make one for each";
       return Promise.reject(new TidewireError("INVALID_ARGUMENT", words));
     }
     this.#host = host;
@@ -152,7 +153,7 @@ export class Queue implements QueuePort {
 
   async add(entry: QueueEntry): Promise<AddedEntry> {
     await this.#opened;
-    if (!this.#host) throw new TidewireError("CLOSED", "the queue is closed");
+    if (!this.#host) throw new TidewireError("CLOSED", DEVELOPMENT && "the queue is closed");
     return this.#appender.add(entry);
   }
 

@@ -1,5 +1,6 @@
 /** Storage of a queue: rows, one for each message, and what is known beside them. */
 
+import { DEVELOPMENT } from "#development";
 import type { QueueEntry } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
 
@@ -107,7 +108,9 @@ export function pageOf(rows: readonly Row[]): Row[] {
 export function failure(cause: unknown): TidewireError {
   if (cause instanceof TidewireError) return cause;
   const { name, message } = cause as Error;
-  return new TidewireError("QUEUE_FAILED", `the queue cannot be used: ${message || name}`, { cause });
+  return new TidewireError("QUEUE_FAILED", DEVELOPMENT && `the queue cannot be used: ${message || name}`, {
+    cause,
+  });
 }
 
 /** Messages that are stored, expired or reported together. */
