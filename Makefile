@@ -70,7 +70,7 @@ dist: ## The static program, the Python wheel and the npm packages in target/dis
 docs: ## One site of the documentation and the references of Rust, Python and TypeScript, in target/docs
 	scripts/docs/run
 
-fault-check: ## Three servers and Redis under faults, 30 rounds, 15 minutes; no guarantee may break
+fault-check: ## Three servers and Redis under faults, 50 rounds, 25 minutes; no guarantee may break
 	conformance/faults/run --rounds 10
 
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
@@ -110,7 +110,7 @@ test: ## Every test, and the dialogues with other implementations
 	python3 deploy/check.py $(TARGET)/release/tidewire
 	python3 deploy/watch.py $(TARGET)/release/tidewire
 	conformance/interop/run
-	conformance/faults/run --seconds 15
+	conformance/faults/run --seconds 8
 	bindings/python/run test
 	bindings/node/run test
 	packages/run test
