@@ -85,7 +85,7 @@ dist: ## The static program, the Python wheel and the npm packages in target/dis
 docs: ## One site of the documentation and the references of Rust, Python and TypeScript, in target/docs
 	scripts/docs/run
 
-fault-check: ## Three servers and Redis under faults, 30 rounds, 15 minutes; no guarantee may break
+fault-check: ## Three servers and Redis under faults, 50 rounds, 25 minutes; no guarantee may break
 	conformance/faults/run --rounds 10
 
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
@@ -128,7 +128,7 @@ test-suites: built ## The tests in other languages, and those that start the pro
 	python3 deploy/check.py $(BUILT)/tidewire
 	python3 deploy/watch.py $(BUILT)/tidewire
 	$(PROGRAM) conformance/interop/run
-	TIDEWIRE_PROGRAM=$(BUILT)/tidewire conformance/faults/run --seconds 15
+	TIDEWIRE_PROGRAM=$(BUILT)/tidewire conformance/faults/run --seconds 8
 	TIDEWIRE_NATIVE=$(BUILT) bindings/python/run test
 	TIDEWIRE_NATIVE=$(BUILT) bindings/node/run test
 	TIDEWIRE_PROGRAM=$(BUILT)/tidewire packages/run test

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Breaks a cluster of three servers and a Redis on purpose, and checks that its guarantees hold.
 
-    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--durability MODE]
+    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND]
 
 Each round starts Redis, three servers with a proxy before Redis each, publishers, and subscribers that connect again
-and recover. The clocks of two servers are wrong by an hour. Faults come one after the other for T seconds. Then
+and recover; members of a queue group share work. In the rounds `sentinel` and `slot` the servers find Redis by a sentinel
+whose master is replaced by a replica that lags, or in a cluster whose slot moves. The clocks of two servers are wrong by an hour. Faults come one after the other for T seconds. Then
 everything is healed, each topic gets one more publication, and the records of all clients are compared with each
 other and with the stream in Redis, which a client reads that this project did not write. The seed draws the faults;
 the timing is that of real processes.
@@ -24,33 +25,42 @@ import time
 
 import faults
 import invariants
-from clients import Publisher, Subscriber
+from clients import WORK, Member, Publisher, Subscriber
+from places import Replicated, Slotted
 from processes import Proxy, Redis, Server, folder_for_logs, until, wrong_clock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("TIDEWIRE", ROOT / "target/release/tidewire")
 TOPICS = [f"t.{name}" for name in ("tide", "wind", "ship", "port")]
+PLACES = {"sentinel": Replicated, "slot": Slotted}
+KINDS = ["none", "everysec", "always", *PLACES]
+MEMORY_MIB_MAX = 200
 TOKEN = re.compile(rb'"n": "([^"]+)"')
 
 
 class Cluster:
     """Redis, three servers, and the clients of a round."""
 
-    def __init__(self, durability, draw):
+    def __init__(self, kind, draw):
         self.folder = folder_for_logs()
-        self.redis = Redis(self.folder, durability)
+        self.place = PLACES[kind](self.folder, "everysec") if kind in PLACES else None
+        self.redis = self.place or Redis(self.folder, kind)
         self.draw = draw
-        self.is_durable = durability == "always"
+        self.is_durable = kind == "always"
+        self.wrong = []
         flags = ["--broker-wait-ms", 3000, *(["--broker-is-durable"] if self.is_durable else [])]
-        self.proxies = [Proxy(self.redis.port) for _ in range(3)]
+        self.proxies = [] if self.place else [Proxy(self.redis.port) for _ in range(3)]
+        brokers = self.proxies or [self.place] * 3
         # One clock is right, one is an hour ahead, one an hour behind.
         clocks = [None, wrong_clock(1), wrong_clock(-1)]
         self.servers = [
-            Server(n, PROGRAM, proxy, self.folder, flags, clock)
-            for n, (proxy, clock) in enumerate(zip(self.proxies, clocks, strict=True))
+            Server(n, PROGRAM, broker, self.folder, flags, clock)
+            for n, (broker, clock) in enumerate(zip(brokers, clocks, strict=True))
         ]
         self.publishers = [Publisher(f"p{n}", self.servers, self.source(), TOPICS, 0.005) for n in range(6)]
         self.subscribers = [Subscriber(f"s{n}", self.servers, self.source(), TOPICS) for n in range(6)]
+        self.members = [Member(f"m{n}", self.servers, self.source()) for n in range(3)]
+        self.employer = Publisher("work", self.servers, self.source(), [WORK], 0.01)
         self.tasks = []
 
     def source(self):
@@ -58,14 +68,18 @@ class Cluster:
 
     @property
     def clients(self):
-        return [*self.publishers, *self.subscribers]
+        return [*self.publishers, *self.subscribers, *self.members, self.employer]
 
     async def start(self):
         await self.redis.start()
         for part in (*self.proxies, *self.servers):
             await part.start()
         await self.all_ready()
-        self.tasks = [asyncio.create_task(client.run()) for client in self.clients]
+        self.tasks = [asyncio.create_task(member.run()) for member in self.members]
+        # The group begins with its first member.
+        await until(self.has_members, "the members of the group")
+        others = [client for client in self.clients if client not in self.members]
+        self.tasks += [asyncio.create_task(client.run()) for client in others]
         self.tasks.append(asyncio.create_task(self.watch_memory()))
 
     async def all_ready(self):
@@ -78,13 +92,16 @@ class Cluster:
                 server.memory_max_mib = max(server.memory_max_mib, server.memory_mib())
             await asyncio.sleep(0.2)
 
+    async def has_members(self):
+        return all(member.is_in for member in self.members)
+
     async def ask_redis(self, *command):
         async with contextlib.aclosing(self.redis.client()) as client:
             return await client.execute_command(*command)
 
     async def come_to_rest(self):
         """Lets the publishers end, publishes once more to each topic, and waits until all subscribers have it."""
-        for publisher in self.publishers:
+        for publisher in (*self.publishers, self.employer):
             publisher.is_publishing = False
         await until(self.is_answered, "the answers to the publishers")
         for publisher in self.publishers:
@@ -103,10 +120,23 @@ class Cluster:
         log = await self.log()
         with contextlib.suppress(SystemExit):  # The checks name those who are not there.
             await until(lambda: is_at_rest(self.subscribers, log), "the subscribers")
+        with contextlib.suppress(SystemExit):
+            await until(self.is_work_done, "the work of the group")
+        with contextlib.suppress(SystemExit):
+            await until(self.is_presence_right, "presence")
         return log
 
+    async def is_work_done(self):
+        return not invariants.work_is_done(self.employer.publications, self.members, self.is_durable)
+
+    async def is_presence_right(self):
+        for subscriber in self.subscribers:
+            await subscriber.ask_who()
+        await asyncio.sleep(0.5)
+        return not invariants.presence_is_right([subscriber.room for subscriber in self.subscribers])
+
     async def is_answered(self):
-        return all([await is_answered(publisher) for publisher in self.publishers])
+        return all([await is_answered(publisher) for publisher in (*self.publishers, self.employer)])
 
     async def log(self):
         """The streams of all topics, read by a client that knows nothing of this project."""
@@ -145,12 +175,14 @@ def entry_of(place, fields):
     return f"{int(epoch):08x}", int(offset), token
 
 
-async def round_of_faults(durability, seed, seconds):
+async def round_of_faults(kind, seed, seconds):
     """One round: what was found wrong, and what happened, as a line."""
-    draw = random.Random(f"{seed}-{durability}")
-    cluster = Cluster(durability, draw)
-    kinds = [*faults.GENTLE, faults.kill_redis, faults.kill_redis]
-    if not cluster.is_durable:
+    draw = random.Random(f"{seed}-{kind}")
+    cluster = Cluster(kind, draw)
+    kinds = [*faults.OF_SERVERS, *([] if cluster.place else faults.GENTLE)]
+    if cluster.place:
+        kinds += [faults.move_broker, faults.move_broker]
+    elif not cluster.is_durable:
         kinds += faults.HARSH
     done = collections.Counter()
     try:
@@ -169,7 +201,7 @@ async def round_of_faults(durability, seed, seconds):
     finally:
         await cluster.stop()
     found = check(cluster, log)
-    print(line(durability, seed, done, cluster, log, rest_s), flush=True)
+    print(line(kind, seed, done, cluster, log, rest_s), flush=True)
     if found:
         print(f"  logs: {cluster.folder}", flush=True)
     else:
@@ -180,6 +212,7 @@ async def round_of_faults(durability, seed, seconds):
 def check(cluster, log):
     received = [r for subscriber in cluster.subscribers for r in subscriber.received.values()]
     publications = [p for publisher in cluster.publishers for p in publisher.publications]
+    rooms = [subscriber.room for subscriber in cluster.subscribers]
     return [
         *invariants.one_content(received, publications, log),
         *invariants.no_gap_without_report(received),
@@ -188,10 +221,16 @@ def check(cluster, log):
         *invariants.once(received, log, cluster.is_durable),
         *invariants.in_the_publishers_order(publications, log),
         *invariants.at_the_head(received, log),
+        *invariants.presence_alternates(rooms),
+        *invariants.presence_is_right(rooms),
+        *invariants.work_is_done(cluster.employer.publications, cluster.members, cluster.is_durable),
+        *invariants.work_is_told_to_repeat(cluster.members),
+        *invariants.memory_is_bounded(cluster.servers, MEMORY_MIB_MAX),
+        *cluster.wrong,
     ]
 
 
-def line(durability, seed, done, cluster, log, rest_s):
+def line(kind, seed, done, cluster, log, rest_s):
     outcomes = collections.Counter(
         p.outcome for publisher in cluster.publishers for p in publisher.publications
     )
@@ -200,9 +239,10 @@ def line(durability, seed, done, cluster, log, rest_s):
     epochs = sum(len({epoch for epoch, _, _ in entries}) for entries in log.values())
     memory = max(server.memory_max_mib for server in cluster.servers)
     return (
-        f"appendfsync {durability}, seed {seed}: {dict(done)}\n"
+        f"{kind}, seed {seed}: {dict(done)}\n"
         f"  publications {dict(outcomes)}, in Redis {sum(map(len, log.values()))} in {epochs} epochs, gaps {gaps}, "
-        f"connections {connections}, at rest after {rest_s:.1f} s, memory at most {memory:.0f} MiB"
+        f"connections {connections}, work {len(cluster.employer.publications)}, "
+        f"at rest after {rest_s:.1f} s, memory at most {memory:.0f} MiB"
     )
 
 
@@ -210,24 +250,24 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=1, help="rounds for each durability")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of each kind")
     parser.add_argument(
         "--seed", type=int, default=1, help="of the first round; the next has the next number"
     )
     parser.add_argument("--seconds", type=float, default=20, help="how long faults come in each round")
     parser.add_argument(
-        "--durability", choices=["none", "everysec", "always"], help="one of them instead of all"
+        "--only", choices=KINDS, help="one kind of rounds instead of all: what appendfsync is, or where Redis is"
     )
     options = parser.parse_args()
-    modes = [options.durability] if options.durability else ["none", "everysec", "always"]
+    kinds = [options.only] if options.only else KINDS
     count = 0
     for seed in range(options.seed, options.seed + options.rounds):
-        for durability in modes:
-            found = asyncio.run(round_of_faults(durability, seed, options.seconds))
+        for kind in kinds:
+            found = asyncio.run(round_of_faults(kind, seed, options.seconds))
             count += len(found)
             for fault in found[:20]:
                 print(f"  WRONG: {fault}", flush=True)
-    print(f"{options.rounds * len(modes)} rounds, {count} faults found")
+    print(f"{options.rounds * len(kinds)} rounds, {count} faults found")
     sys.exit(1 if count else 0)
 
 

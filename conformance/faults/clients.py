@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import time
 
 import websockets
 
+ROOM = "p.room"  # a topic with presence
+WORK = "q.work"  # a topic of a queue group
 Position = tuple[str, int]  # epoch (8 hex digits), offset
 
 
@@ -40,6 +43,37 @@ class Received:
             if entry[0] == "publication" or (entry[0] == "subscribed" and not entry[3]):
                 return entry[1], entry[2]
         return None
+
+
+class Room:
+    """What one subscriber sees of the presence of a topic, connection by connection."""
+
+    def __init__(self, subscriber):
+        self.subscriber = subscriber
+        self.events = []  # of each connection: (kind, user) in their order
+        self.members = None
+        self.begin()
+
+    def begin(self):
+        self.user = None  # without authentication the id of the connection
+        self.is_in = self.is_asked = False
+        self.events.append([])
+
+    def take(self, message):
+        """Whether a message belongs to the room."""
+        kind, payload = message["t"], message.get("p")
+        if kind == "server_ready":
+            self.user = payload["details"]["connection_id"]
+        elif kind in ("presence_join", "presence_leave"):
+            self.events[-1].append((kind, payload["user_id"]))
+        elif message.get("cid") == "room":
+            self.is_in, self.is_asked = ROOM in payload.get("success_topics", []), False
+        elif message.get("cid") == "who":
+            self.members = set(payload.get("topics", {}).get(ROOM, {}).get("members", {}))
+        elif message.get("tp") != ROOM:
+            gap = kind == "publication_gap" and payload["topic"] == ROOM
+            return gap or kind == "presence_update"
+        return True
 
 
 class Client:
@@ -127,7 +161,8 @@ class Publisher(Client):
         payload = message["p"]
         if message["t"] == "publish_response":
             publication.outcome = "acknowledged"
-            publication.position = (payload["epoch"], payload["offset"])
+            if "epoch" in payload:
+                publication.position = (payload["epoch"], payload["offset"])
         else:
             publication.outcome = "unknown" if payload["code"] == "PUBLISH_UNKNOWN" else payload["code"]
 
@@ -139,14 +174,19 @@ class Subscriber(Client):
         super().__init__(name, servers, draw)
         self.received = {topic: Received(name, topic) for topic in topics}
         self.subscribed: set[str] = set()
+        self.room = Room(name)
 
     async def talk(self):
         self.subscribed = set()
+        self.room.begin()
         wanted = {topic: log.position() for topic, log in self.received.items()}
         await self.subscribe(wanted)
         async for text in self.socket:
             message = json.loads(text)
-            if message["t"] == "subscription_update":
+            if self.room.take(message):
+                if not self.room.is_in and not self.room.is_asked:
+                    await self.enter_room()
+            elif message["t"] == "subscription_update":
                 self.take_answer(message["p"], wanted)
                 if missing := set(self.received) - self.subscribed:
                     await asyncio.sleep(0.1)
@@ -160,6 +200,18 @@ class Subscriber(Client):
                 place = ("publication", message["e"], message["o"], message["p"]["n"])
                 self.received[message["tp"]].entries.append(place)
 
+    async def enter_room(self):
+        self.room.is_asked = True
+        await asyncio.sleep(0.1)
+        await self.send("subscription_update", {"action": "subscribe", "topics": [ROOM]}, "room")
+
+    async def ask_who(self):
+        """Asks who is in the room; the answer is in `room.members` later."""
+        self.room.members = None
+        if self.socket:
+            with contextlib.suppress(websockets.WebSocketException):
+                await self.send("presence_request", {"topics": [ROOM]}, "who")
+
     async def subscribe(self, wanted):
         recovery = {topic: {"epoch": at[0], "offset": at[1]} for topic, at in wanted.items() if at}
         request = {"action": "subscribe", "topics": list(wanted), "recover": True, "recovery": recovery}
@@ -171,3 +223,37 @@ class Subscriber(Client):
             at = answer["recovery"][topic]
             entry = ("subscribed", at["epoch"], at["offset"], at["recovered"], at["count"], wanted[topic])
             self.received[topic].entries.append(entry)
+
+
+class Member(Client):
+    """A member of a queue group: acknowledges each publication a moment after it has come."""
+
+    def __init__(self, name, servers, draw):
+        super().__init__(name, servers, draw)
+        self.is_in = False
+        self.seen = []  # (time, token, whether it may have been seen before)
+        self.done = set()
+        self.gaps = 0
+
+    async def talk(self):
+        self.is_in = False
+        await self.join()
+        async for text in self.socket:
+            message = json.loads(text)
+            if message["t"] == "subscription_update":
+                self.is_in = WORK in message["p"]["success_topics"]
+                if not self.is_in:
+                    await asyncio.sleep(0.1)
+                    await self.join()
+            elif message["t"] == "publication_gap":
+                self.gaps += 1
+            elif message.get("tp") == WORK:
+                token = message["p"]["n"]
+                self.seen.append((time.monotonic(), token, message.get("rd", False)))
+                await asyncio.sleep(self.draw.uniform(0, 0.01))
+                await self.send("publication_ack", {"deliveries": [message["d"]]})
+                self.done.add(token)
+
+    async def join(self):
+        request = {"action": "subscribe", "topics": [WORK], "queue_group": "g", "acknowledge": True, "window": 8}
+        await self.send("subscription_update", request)

@@ -47,9 +47,13 @@ async def cut(cluster, draw):
 
 async def partition(cluster, draw):
     """One server talks to Redis and hears nothing, and Redis hears nothing of it."""
-    proxy = draw.choice(cluster.proxies)
+    number = draw.randrange(len(cluster.proxies))
+    proxy, server, seconds = cluster.proxies[number], cluster.servers[number], draw.uniform(0.5, 6)
     proxy.is_deaf = True
-    await asyncio.sleep(draw.uniform(0.5, 6))
+    await asyncio.sleep(seconds)
+    # The probe of each second has 3 s to come back.
+    if seconds > 5 and await server.is_ready():
+        cluster.wrong.append(f"server {number} is ready, cut off for {seconds:.1f} s")
     proxy.heal()
 
 
@@ -108,15 +112,21 @@ async def fail_over(cluster, draw):
         proxy.cut()
 
 
+async def move_broker(cluster, draw):
+    """The broker goes to another process: by a failover, or by a move of the slot."""
+    await cluster.place.break_it(draw)
+
+
 async def move_clients(cluster, draw):
     for client in draw.sample(cluster.clients, len(cluster.clients) // 2):
         client.hop()
 
 
+# What concerns the servers and their clients alone.
+OF_SERVERS = [kill_server, kill_server, restart_server, pause_server, move_clients]
 # What Redis survives with all its data, if it writes to disk before it answers.
 GENTLE = [
-    kill_server, kill_server, restart_server, pause_server, pause_redis, delay, cut, partition, refuse, command,
-    out_of_memory, move_clients,
+    kill_redis, kill_redis, pause_redis, delay, cut, partition, refuse, command, out_of_memory,
 ]  # fmt: skip
 # What makes it lose data.
 HARSH = [flush, fail_over]

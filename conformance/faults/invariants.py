@@ -1,6 +1,6 @@
 """What must be true of the records of a run. Each function gives a list of sentences: one for each fault it found."""
 
-from clients import Publication, Received
+from clients import Member, Publication, Received, Room
 
 Log = dict[
     str, list[tuple[str, int, str]]
@@ -122,3 +122,57 @@ def at_the_head(received: list[Received], log: Log):
         if head and seen != [head[0][:2]]:
             faults.append(f"{one.subscriber} on {one.topic} ends at {seen}, the topic at {head[0][:2]}")
     return faults
+
+
+def presence_alternates(rooms: list[Room]):
+    """One connection sees joins and leaves of a user in turn."""
+    faults = []
+    for room in rooms:
+        for events in room.events:
+            last = {}
+            for kind, user in events:
+                if last.get(user) == kind:
+                    faults.append(f"{room.subscriber}: {kind} of {user} twice")
+                last[user] = kind
+    return faults
+
+
+def presence_is_right(rooms: list[Room]):
+    """At rest every subscriber of the room is told exactly those who are in it."""
+    present = {room.user for room in rooms if room.is_in}
+    return [
+        f"{room.subscriber} is told {room.members} of the room, {present} are in it"
+        for room in rooms
+        if room.members != present
+    ]
+
+
+def work_is_done(publications: list[Publication], members: list[Member], never_loses: bool):
+    """Work that was acknowledged to its publisher was done by a member, unless Redis has lost it and that was told."""
+    if not never_loses and any(member.gaps for member in members):
+        return []
+    done = set().union(*(member.done for member in members))
+    return [
+        f"{p.token} was acknowledged and no member has done it"
+        for p in publications
+        if p.outcome == "acknowledged" and p.token not in done
+    ]
+
+
+def work_is_told_to_repeat(members: list[Member]):
+    """What comes to a member a second time says so."""
+    faults, known = [], set()
+    for _, token, is_repeated in sorted(entry for member in members for entry in member.seen):
+        if token in known and not is_repeated:
+            faults.append(f"{token} comes again as if it were new")
+        known.add(token)
+    return faults
+
+
+def memory_is_bounded(servers, mib_max: float):
+    """No server takes more memory than this."""
+    return [
+        f"server {server.number} had {server.memory_max_mib:.0f} MiB, {mib_max} at most"
+        for server in servers
+        if server.memory_max_mib > mib_max
+    ]

@@ -89,8 +89,9 @@ class Redis(Program):
     `durability` is what happens to writes: `none`, `everysec` or `always` (see `appendfsync`).
     """
 
-    def __init__(self, folder, durability):
+    def __init__(self, folder, durability, flags=()):
         super().__init__(folder / "redis.log")
+        self.flags = list(flags)
         self.durability = durability
         self.port = free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
@@ -101,7 +102,7 @@ class Redis(Program):
             flags = ["--appendonly", "yes", "--appendfsync", self.durability]
         await self.spawn(
             "redis-server", "--port", self.port, "--save", "", "--dir", self.folder,
-            "--enable-debug-command", "yes", "--repl-diskless-sync-delay", 0, *flags,
+            "--enable-debug-command", "yes", "--repl-diskless-sync-delay", 0, *flags, *self.flags,
         )  # fmt: skip
         await until(self.answers, "redis-server")
 
@@ -183,13 +184,14 @@ def wrong_clock(hours):
 
 
 class Server(Program):
-    """One `tidewire serve` with fixed ports, so that clients find it again after a restart."""
+    """One `tidewire serve` with fixed ports, so that clients find it again after a restart. `broker` is the port of a
+    proxy before Redis, or a URL."""
 
-    def __init__(self, number, program, proxy, folder, flags, environment=None):
+    def __init__(self, number, program, broker, folder, flags, environment=None):
         super().__init__(folder / f"server-{number}.log")
         self.number = number
         self.program = program
-        self.proxy = proxy
+        self.broker = broker.url if hasattr(broker, "url") else f"redis://127.0.0.1:{broker.port}"
         self.flags = flags
         self.environment = environment
         self.port, self.ops_port = free_port(), free_port()
@@ -202,9 +204,9 @@ class Server(Program):
     async def start(self):
         await self.spawn(
             self.program, "serve", "--no-auth", "--topics-open", "--shards", 2, "--app", "sink",
-            "--rate-limit-capacity", 0, "--history", "t.>=1000000", "--log-level", "warn",
+            "--rate-limit-capacity", 0, "--history", "t.>=1000000", "--presence", "p.>", "--log-level", "warn",
             "--listen", f"127.0.0.1:{self.port}", "--ops-listen", f"127.0.0.1:{self.ops_port}",
-            "--broker", f"redis://127.0.0.1:{self.proxy.port}", *self.flags, environment=self.environment,
+            "--broker", self.broker, *self.flags, environment=self.environment,
         )  # fmt: skip
         await until(lambda: accepts(self.port), f"server {self.number}")
 

@@ -1,8 +1,10 @@
 """The checker itself: records that are right are accepted, and each kind of wrong record is found."""
 
+import types
+
 import invariants
 import pytest
-from clients import Publication, Received
+from clients import Member, Publication, Received, Room
 
 A, B = "0000000a", "0000000b"
 LOG = {"t": [(A, 1, "p.0"), (A, 2, "p.1"), (A, 3, "p.2")]}
@@ -105,3 +107,49 @@ def test_another_order_than_the_publishers_is_found():
 def test_a_subscriber_that_stays_behind_is_found():
     assert len(invariants.at_the_head(seen(ALL[0]), LOG)) == 1
     assert len(invariants.at_the_head(seen(), LOG)) == 1
+
+
+def room(*events, user="u1", is_in=True, members=None):
+    one = Room("s")
+    one.user, one.is_in, one.members = user, is_in, members
+    one.events = [list(events)]
+    return one
+
+
+def test_presence_that_is_right_is_accepted():
+    join, leave = ("presence_join", "u2"), ("presence_leave", "u2")
+    assert invariants.presence_alternates([room(leave, join, leave)]) == []
+    rooms = [room(members={"u1", "u2"}), room(user="u2", members={"u1", "u2"})]
+    assert invariants.presence_is_right(rooms) == []
+
+
+def test_wrong_presence_is_found():
+    join = ("presence_join", "u2")
+    assert len(invariants.presence_alternates([room(join, join)])) == 1
+    assert len(invariants.presence_is_right([room(members={"u1", "gone"})])) == 1
+    assert len(invariants.presence_is_right([room(members=None)])) == 1
+    rooms = [room(members={"u1", "u2"}), room(user="u2", is_in=False, members={"u1", "u2"})]
+    assert len(invariants.presence_is_right(rooms)) == 2
+
+
+def member(*seen, done=(), gaps=0):
+    one = Member("m", [], None)
+    one.seen, one.done, one.gaps = list(seen), set(done), gaps
+    return one
+
+
+def test_work_that_is_lost_or_comes_again_as_new_is_found():
+    work = [published("w.0", position=None), published("w.1", position=None), published("w.2", "BUSY", None)]
+    assert invariants.work_is_done(work, [member(done=["w.0"]), member(done=["w.1"])], True) == []
+    assert len(invariants.work_is_done(work, [member(done=["w.0"])], False)) == 1
+    assert invariants.work_is_done(work, [member(done=["w.0"], gaps=1)], False) == []
+    assert len(invariants.work_is_done(work, [member(done=["w.0"], gaps=1)], True)) == 1
+    first, again = (1.0, "w.0", False), (2.0, "w.0", True)
+    assert invariants.work_is_told_to_repeat([member(first), member(again)]) == []
+    assert len(invariants.work_is_told_to_repeat([member(first), member((2.0, "w.0", False))])) == 1
+
+
+def test_memory_beyond_the_bound_is_found():
+    server = types.SimpleNamespace(number=1, memory_max_mib=201)
+    assert invariants.memory_is_bounded([server], 201) == []
+    assert len(invariants.memory_is_bounded([server], 200)) == 1

@@ -134,6 +134,10 @@ pub enum SendError {
     /// The shard has not caught up; try again.
     #[error("the server has not caught up with what was sent before")]
     Busy,
+    /// The broker behind the servers did not answer: the other servers may not be told. This server has done its
+    /// part. It does no harm to try again.
+    #[error("the broker behind the servers does not answer, so other servers may not be told")]
+    Unavailable,
     /// The server has stopped.
     #[error("the server has stopped")]
     Stopped,

@@ -1,7 +1,7 @@
 //! The real engine on a simulated network, for tests.
 
-use crate::cluster::Cluster;
 use crate::cluster::exchange::Exchange;
+use crate::cluster::{Cluster, LinkLimits};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::server::neighbour::ThisServer;
@@ -68,7 +68,7 @@ pub fn shards_with_link<A: Application>(
     seed: u64,
 ) -> Result<(Vec<Shard<impl Handler>>, Handle, SimulatedLink), StartError> {
     let broker = config.broker.as_ref().expect("a broker");
-    let (broker, mut exchange) = Cluster::simulated(broker, &config.topics.limits, seed);
+    let (broker, mut exchange) = Cluster::simulated(broker, &LinkLimits::of(&config), seed);
     let shared = broker as Arc<dyn Broker>;
     let (shards, handle) = assemble(config, application, seeded(seed), Some(shared))?;
     let this = ThisServer {

@@ -228,6 +228,16 @@ impl Layout {
         format!("{}ng:{node}", self.lane).into_bytes()
     }
 
+    /// The hash of a user's producer.
+    #[must_use]
+    pub fn producer(&self, user: &str, producer: &str) -> Vec<u8> {
+        let mut hash = sha1_smol::Sha1::new();
+        hash.update(user.as_bytes());
+        hash.update(&[0]);
+        hash.update(producer.as_bytes());
+        format!("{}a:{}", self.lane, hash.digest()).into_bytes()
+    }
+
     /// The channel of a user.
     #[must_use]
     pub fn user(&self, user: &str) -> Vec<u8> {
@@ -304,6 +314,11 @@ mod tests {
         for garbage in ["", "9f3c", "+000000000009f3c", "000000000000zz3c"] {
             assert_eq!(NodeId::read(garbage.as_bytes()), None, "{garbage}");
         }
+        assert_eq!(
+            text(layout.producer("ann", "x")),
+            "tw:{0}:a:d35d237c20cc29c79a9079410445d95fbf0c8147"
+        );
+        assert_ne!(layout.producer("a", "nn"), layout.producer("an", "n"));
         assert_eq!(text(layout.members("a")), "tw:{0}:p:a");
         assert_eq!(
             text(layout.node_members(node)),

@@ -24,6 +24,7 @@ mod lineage;
 mod options;
 mod patterns;
 mod presence;
+mod producers;
 mod publishing;
 mod random;
 mod reading;
@@ -41,9 +42,10 @@ use crate::layout::{Layout, NodeId, Position};
 use crate::link::groups::Groups;
 use crate::link::lease::Lease;
 use crate::link::presence::Presence;
+use crate::link::producers::Producers;
 use crate::link::random::Random;
 use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
-use crate::script::Hashes;
+use crate::script::{Hashes, OpenReply};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -66,6 +68,7 @@ pub struct Link {
     lease: Lease,
     presence: Presence,
     groups: Groups,
+    producers: Producers,
     events: VecDeque<Event>,
     counters: Counters,
     health: Health,
@@ -111,6 +114,7 @@ impl Link {
             lease: Lease::default(),
             presence: Presence::default(),
             groups: Groups::default(),
+            producers: Producers::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             health: Health::default(),
@@ -155,6 +159,7 @@ impl Link {
         self.tick_lease(now);
         self.tick_presence(now);
         self.tick_groups(now);
+        self.tick_producers(now);
         self.tick_reading(now);
         self.tick_health();
     }
@@ -172,6 +177,7 @@ impl Link {
             self.lease_deadline_ms(),
             self.presence_deadline_ms(),
             self.groups_deadline_ms(),
+            self.producers_deadline_ms(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -309,6 +315,19 @@ impl Link {
         handed_back: &[Position],
     ) {
         self.end_work(topic, group, done, handed_back);
+    }
+
+    /// Opens a user's producer for a connection. [`Event::ProducerOpened`] with this number follows exactly once.
+    /// `epoch`, a random number, is the epoch of its numbers if Redis does not know it.
+    pub fn open_producer(&mut self, number: u64, name: (&str, &str), epoch: u32, now: Now) {
+        self.enqueue_opening(number, name, epoch, now);
+    }
+
+    /// Keeps the number of the last accepted message of a producer that was opened: `opened` with another `last`.
+    /// [`Event::ProducerKept`] with this number follows exactly once, however long Redis is away. Keep the next number
+    /// of the same opening only after that.
+    pub fn keep_producer(&mut self, number: u64, name: (&str, &str), opened: OpenReply) {
+        self.enqueue_keeping(number, name, opened);
     }
 
     /// Ends the lease and takes out what this node has in Redis, as far as Redis can be reached. Nothing else is to be

@@ -6,6 +6,7 @@
 mod commands;
 mod groups;
 mod nodes;
+mod producers;
 mod publishing;
 mod scripts;
 mod store;

@@ -6,6 +6,7 @@
 mod control;
 mod groups;
 mod presence;
+mod producers;
 mod publish;
 mod read;
 
@@ -17,6 +18,7 @@ pub use presence::{
     Change, Member, NodesCall, NodesReply, PRESENCE_MAX, PresenceCall, PresenceReply, RosterCall,
     RosterReply, Seen, SweepCall, SweepReply,
 };
+pub use producers::{KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
 pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
 pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};
 
@@ -51,11 +53,15 @@ pub enum Script {
     Work,
     /// Takes a node out of a queue group.
     Leave,
+    /// Opens a producer.
+    Open,
+    /// Keeps the numbers of producers.
+    Keep,
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Publish,
         Self::Fence,
         Self::Tails,
@@ -69,6 +75,8 @@ impl Script {
         Self::Join,
         Self::Work,
         Self::Leave,
+        Self::Open,
+        Self::Keep,
     ];
 
     /// Its text, as it is loaded.
@@ -105,6 +113,8 @@ pub const SOURCES: &[&str] = &[
     source!("groups.lua", "join.lua"),
     source!("groups.lua", "work.lua"),
     source!("groups.lua", "leave.lua"),
+    source!("epoch.lua", "open.lua"),
+    source!("epoch.lua", "keep.lua"),
 ];
 
 /// The names of the scripts, computed once.

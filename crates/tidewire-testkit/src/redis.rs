@@ -72,6 +72,28 @@ impl RedisServer {
         self.child.as_ref().map(Child::id)
     }
 
+    /// Stops it (SIGSTOP): it takes connections and bytes, and answers nothing.
+    ///
+    /// # Panics
+    /// It does not run.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    ///
+    /// # Panics
+    /// It does not run.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process_id().expect("it runs").to_string();
+        let status = Command::new("kill").args([name, &id]).status();
+        assert!(status.expect("kill").success());
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -18,6 +18,14 @@ pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> Uuid {
 }
 
 impl Uuid {
+    /// The time of a version 7 id, in milliseconds since 1970.
+    #[must_use]
+    pub fn unix_ms(self) -> u64 {
+        self.0[..6]
+            .iter()
+            .fold(0, |ms, byte| ms << 8 | u64::from(*byte))
+    }
+
     /// Appends the 36 characters: lower-case hex with hyphens.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.encode());

@@ -25,6 +25,7 @@ impl From<SendError> for Failure {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Busy => Self::busy(error),
+            SendError::Unavailable => Self::broker_unavailable(error),
             SendError::Stopped => Self::stopped(error),
         }
     }

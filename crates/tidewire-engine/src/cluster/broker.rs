@@ -8,7 +8,8 @@ use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
     Audience, Broker, BrokerAnswer, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order,
-    PageQuery, Prepare, PresenceView, Refusal, Sending, Sink, Tickets,
+    PageQuery, Prepare, PresenceView, ProducerName, ProducerPlace, Refusal, Sending, Sink, Ticket,
+    Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
@@ -277,6 +278,20 @@ impl Broker for ClusterBroker {
         if let Some(parcel) = parcel::write(self.node, connection, sending) {
             self.commands.push(Command::Send(receiver, parcel));
         }
+    }
+
+    fn shares_producers(&self) -> bool {
+        true
+    }
+
+    fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
+        self.commands
+            .push(Command::OpenProducer(name, epoch, ticket));
+    }
+
+    fn keep_producer(&self, name: ProducerName, place: ProducerPlace, ticket: Option<Ticket>) {
+        self.commands
+            .push(Command::KeepProducer(name, place, ticket));
     }
 
     fn server(&self) -> u64 {

@@ -7,6 +7,7 @@ mod groups;
 mod nodes;
 mod parcels;
 mod presence;
+mod producers;
 
 use self::calls::OpenCalls;
 use self::groups::GroupsInUse;
@@ -52,6 +53,8 @@ pub(crate) struct Exchange {
     number: u64,
     publications: HashMap<u64, (Ticket, usize)>,
     forgotten: HashMap<u64, Ticket>,
+    /// Producers that are opened, or whose numbers are remembered.
+    producers: HashMap<u64, Ticket>,
     /// The topic of each read, and which reading of its stream it is part of.
     reads: HashMap<u64, (Arc<str>, u64)>,
     /// The topics that somebody waits for, in the order of their time.
@@ -81,6 +84,7 @@ impl Exchange {
             number: 0,
             publications: HashMap::new(),
             forgotten: HashMap::new(),
+            producers: HashMap::new(),
             reads: HashMap::new(),
             awaited: VecDeque::new(),
             idle: VecDeque::new(),
@@ -191,6 +195,10 @@ impl Exchange {
             Command::Send(receiver, parcel) => self.send(&receiver, &parcel, now),
             Command::Call(connection, call, outcome) => self.ask(connection, call, outcome, now),
             Command::Tell(json, ticket) => self.tell(&json, ticket, now),
+            Command::OpenProducer(name, epoch, ticket) => {
+                self.open_producer(&name, epoch, ticket, now);
+            }
+            Command::KeepProducer(name, place, ticket) => self.keep_producer(&name, place, ticket),
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();
                 self.forgotten.insert(number, ticket);
@@ -384,6 +392,8 @@ impl Exchange {
                     ticket.settle(done.map_err(convert::refusal));
                 }
             }
+            Event::ProducerOpened { number, outcome } => self.note_opened(number, outcome),
+            Event::ProducerKept { number, is_held } => self.note_kept(number, is_held),
             Event::Health(health) => self.note_health(health),
             event => self.handle_event_of_others(event, now),
         }
@@ -505,8 +515,11 @@ impl Exchange {
         if let Some(head) = head {
             mirrors.stand(topic, convert::position(head));
         }
-        let gap = Publication::event(Some(Arc::clone(topic)), json);
-        hub.deliver(topic, Arc::new(gap));
+        let gap = Arc::new(Publication::event(Some(Arc::clone(topic)), json));
+        match is_pattern(topic) {
+            true => hub.announce_to_pattern(topic, &gap),
+            false => hub.deliver(topic, gap),
+        }
     }
 }
 

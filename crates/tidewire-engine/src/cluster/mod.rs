@@ -15,6 +15,7 @@ use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::broker::BrokerConfig;
+use crate::config::{Config, Intake};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, NewCall};
 use crate::topics::broker::{Broker, ClusterNode, Control};
@@ -36,14 +37,29 @@ pub(crate) struct Cluster {
 
 /// The calls of the link into this server, on behalf of the others. No call blocks.
 pub(crate) trait Neighbour: Send {
-    /// Does what another server tells all to do.
-    fn obey(&self, control: Control);
+    /// Does what another server told all to do, and when, in milliseconds since 1970.
+    fn obey(&self, control: Control, told_unix_ms: Option<u64>);
 
     /// Asks a client of this server. `done` is called with the outcome, once, maybe at once.
     fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone);
 
     /// The figures of this server that the others see.
     fn describe(&self) -> ClusterNode;
+}
+
+/// Limits of the server that hold for the link as well.
+pub(crate) struct LinkLimits<'a> {
+    pub(crate) topics: &'a TopicLimits,
+    pub(crate) intake: &'a Intake,
+}
+
+impl<'a> LinkLimits<'a> {
+    pub(crate) fn of(config: &'a Config) -> Self {
+        Self {
+            topics: &config.topics.limits,
+            intake: &config.intake,
+        }
+    }
 }
 
 /// Receives the outcome of a call.
@@ -59,7 +75,10 @@ pub(crate) enum ClusterError {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: &BrokerConfig, limits: &TopicLimits) -> Result<Self, ClusterError> {
+    pub(crate) fn new(
+        config: &BrokerConfig,
+        limits: &LinkLimits<'_>,
+    ) -> Result<Self, ClusterError> {
         let (broker, exchange) = exchange(config, limits, &mut StdRng::from_os_rng());
         let route = Route {
             address: config.address.clone(),
@@ -94,7 +113,7 @@ impl Cluster {
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(
         config: &BrokerConfig,
-        limits: &TopicLimits,
+        limits: &LinkLimits<'_>,
         seed: u64,
     ) -> (Arc<ClusterBroker>, Exchange) {
         exchange(config, limits, &mut StdRng::seed_from_u64(seed))
@@ -116,20 +135,21 @@ impl Cluster {
 /// Both sides of a server's part of a cluster; `random` draws its name.
 fn exchange(
     config: &BrokerConfig,
-    limits: &TopicLimits,
+    LinkLimits { topics, intake }: &LinkLimits<'_>,
     random: &mut StdRng,
 ) -> (Arc<ClusterBroker>, Exchange) {
     // A connection's key contains this many bits of it.
     let node = NodeId(random.random_range(1..1 << 48));
     let broker = Arc::new(ClusterBroker::new(
         node,
-        limits.history_bytes_max,
-        limits.history_topics_max,
+        topics.history_bytes_max,
+        topics.history_topics_max,
     ));
     let options = LinkOptions {
-        group_waiting_max: limits.group_waiting_max as u64,
-        group_waiting_bytes_max: limits.group_waiting_bytes_max as u64,
-        groups_per_topic_max: limits.groups_per_topic_max as u64,
+        group_waiting_max: topics.group_waiting_max as u64,
+        group_waiting_bytes_max: topics.group_waiting_bytes_max as u64,
+        groups_per_topic_max: topics.groups_per_topic_max as u64,
+        producer_ttl_ms: intake.producer_ttl_ms,
         prefix: config.prefix.clone(),
         user: config.address.user.clone(),
         password: config.address.password.clone(),

@@ -58,7 +58,7 @@ impl Handle {
     pub fn subscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
-        self.change_user(user, &what)?;
+        self.change_user(user, &what, None)?;
         Ok(self.tell(&Control::Subscribe {
             user: user.to_owned(),
             topic: topic.to_owned(),
@@ -72,7 +72,7 @@ impl Handle {
     pub fn unsubscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
-        self.change_user(user, &what)?;
+        self.change_user(user, &what, None)?;
         Ok(self.tell(&Control::Unsubscribe {
             user: user.to_owned(),
             topic: topic.to_owned(),
@@ -84,7 +84,7 @@ impl Handle {
     /// # Errors
     /// [`SendError`]; the sessions of some shards may have been ended.
     pub fn close_user(&self, user: &str, code: CloseCode, reason: &str) -> Result<(), SendError> {
-        self.change_user(user, &ChangeKind::End(code, reason.into()))?;
+        self.change_user(user, &ChangeKind::End(code, reason.into()), None)?;
         self.tell(&Control::Close {
             user: user.to_owned(),
             code: code.value(),
@@ -95,23 +95,29 @@ impl Handle {
     /// Has the other servers do what was done here, and waits until their broker has it.
     fn tell(&self, control: &Control) -> Result<(), SendError> {
         let hub = &self.shared.hub;
-        wait(|tickets| hub.tell(control, tickets)).map_err(|_: Refusal| SendError::Busy)
+        wait(|tickets| hub.tell(control, tickets)).map_err(|refusal| match refusal {
+            Refusal::Busy => SendError::Busy,
+            Refusal::Unavailable | Refusal::Unknown => SendError::Unavailable,
+        })
     }
 
-    /// Does what another server tells all to do.
-    pub(crate) fn obey(&self, control: Control) {
+    /// Does what another server told all to do at a time. Sessions of a user that began later are not concerned.
+    pub(crate) fn obey(&self, control: Control, told_unix_ms: Option<u64>) {
+        let until = told_unix_ms.map(|at| at.saturating_add(CLOCK_ERROR_MS));
         let end = |code, reason: String| {
             let code = CloseCode::from_wire(code).unwrap_or(CloseCode::POLICY_VIOLATION);
             ChangeKind::End(code, reason.into())
         };
         let subscription = |action, topic: String| ChangeKind::Subscription(action, topic.into());
         let done = match control {
-            Control::Close { user, code, reason } => self.change_user(&user, &end(code, reason)),
+            Control::Close { user, code, reason } => {
+                self.change_user(&user, &end(code, reason), until)
+            }
             Control::Subscribe { user, topic } => {
-                self.change_user(&user, &subscription(Action::Subscribe, topic))
+                self.change_user(&user, &subscription(Action::Subscribe, topic), until)
             }
             Control::Unsubscribe { user, topic } => {
-                self.change_user(&user, &subscription(Action::Unsubscribe, topic))
+                self.change_user(&user, &subscription(Action::Unsubscribe, topic), until)
             }
             Control::CloseConnection {
                 connection,
@@ -232,22 +238,36 @@ impl Handle {
             return self.tell(&control_of(connection, what));
         }
         let whose = ChangedSessions::Connection(connection.id);
-        let change = SessionChange { whose, what };
+        let change = SessionChange {
+            whose,
+            what,
+            until_unix_ms: None,
+        };
         self.post(connection.shard(), Mail::Change(change))
     }
 
-    fn change_user(&self, user: &str, what: &ChangeKind) -> Result<(), SendError> {
+    fn change_user(
+        &self,
+        user: &str,
+        what: &ChangeKind,
+        until_unix_ms: Option<u64>,
+    ) -> Result<(), SendError> {
         let user: Arc<str> = user.into();
         for shard in 0..self.shared.config.shards as u32 {
             let change = SessionChange {
                 whose: ChangedSessions::User(Arc::clone(&user)),
                 what: what.clone(),
+                until_unix_ms,
             };
             self.post(shard, Mail::Change(change))?;
         }
         Ok(())
     }
 }
+
+/// How much later than a command to all servers a session may have begun that it still concerns, in
+/// milliseconds: the clocks of two servers are compared with that of the broker, and not exactly.
+const CLOCK_ERROR_MS: u64 = 1_000;
 
 /// A command to the server of a connection.
 fn control_of(connection: ConnectionKey, what: ChangeKind) -> Control {

@@ -79,6 +79,7 @@ impl From<SendError> for ApiError {
     fn from(error: SendError) -> Self {
         let code = match error {
             SendError::Busy => "busy",
+            SendError::Unavailable => "broker_unavailable",
             SendError::Stopped => "stopped",
         };
         Self::new(503, code, error.to_string())

@@ -9,7 +9,7 @@ mod threads;
 use self::neighbour::ThisServer;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::backend::{self, BackendError};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::{Cluster, ClusterError, LinkLimits};
 use crate::config::{Config, Encryption, Protocol};
 use crate::handle::Handle;
 use crate::keys::{self, KeysError};
@@ -451,7 +451,7 @@ fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
             return Err(StartError::Unshared { pattern, what });
         }
     }
-    match Cluster::new(broker, &config.topics.limits) {
+    match Cluster::new(broker, &LinkLimits::of(config)) {
         Ok(cluster) => Ok(Some(cluster)),
         Err(ClusterError::Tls(error)) => Err(error.into()),
         Err(ClusterError::System(error)) => Err(error.into()),

@@ -4,7 +4,8 @@ use crate::session::Session;
 use crate::session::permit::Decided;
 use crate::session::publish::Handled;
 use crate::state::connection::ConnectionState;
-use crate::state::producers::OpenProducer;
+use crate::state::producers::{OpenProducer, SharedProducer};
+use crate::topics::broker::ProducerPlace;
 use crate::topics::producer::{ProducerHandle, ProducerVerdict};
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
@@ -96,7 +97,7 @@ impl Session<'_> {
     }
 
     /// Another connection goes on as this one's producer.
-    fn end_superseded(&mut self) {
+    pub(super) fn end_superseded(&mut self) {
         if !self.state.is_open() {
             return;
         }
@@ -106,19 +107,31 @@ impl Session<'_> {
         self.start_close(CloseCode::PRODUCER_SUPERSEDED, words);
     }
 
-    /// The producer's part of `server_hello`, for a client that names its producer.
-    pub(crate) fn open_producer(&mut self, id: String) -> Option<ProducerState> {
+    /// The producer's part of `server_hello`, for a client that names its producer. `place` is the
+    /// state of a shared producer at the broker.
+    pub(crate) fn open_producer(
+        &mut self,
+        id: String,
+        place: Option<ProducerPlace>,
+    ) -> Option<ProducerState> {
         if !self.state.is_open() {
             return None;
         }
         let shared = &self.core.shared;
         let user = self.state.user.clone().unwrap_or_default();
-        let opened = shared.producers.locked().open(
-            (&user, self.state.owner),
-            &id.as_str().into(),
-            self.now().unix_ms,
-            shared.hub.random_epoch(),
-        );
+        let opened = {
+            let mut producers = shared.producers.locked();
+            let opened = producers.open(
+                (&user, self.state.owner),
+                &id.as_str().into(),
+                self.now().unix_ms,
+                shared.hub.random_epoch(),
+            );
+            match place {
+                Some(place) => opened.map(|opened| producers.adopt(opened, place)),
+                None => opened,
+            }
+        };
         let Ok(opened) = opened else {
             // Without a place nothing is told: its messages are taken as those of anybody.
             self.core.counters.producers_refused.add(1);
@@ -129,6 +142,7 @@ impl Session<'_> {
             id: id.clone(),
             epoch: opened.epoch,
             handle: opened.handle,
+            shared: place.map(SharedProducer::new),
             owes_ack: false,
             gap: None,
         });
@@ -157,12 +171,23 @@ impl Session<'_> {
         let Some(producer) = producer_of(self.state) else {
             return;
         };
+        if producer.shared.as_ref().is_some_and(|it| it.is_keeping) {
+            // It goes on with the broker's answer.
+            return;
+        }
         let gap = producer.gap.take();
         let owes_ack = std::mem::take(&mut producer.owes_ack) || gap.is_some();
         if !owes_ack {
             return;
         }
         let last = self.core.shared.producers.locked().last(producer.handle);
+        if let (Some(last), Some(shared)) = (last, &mut producer.shared)
+            && last > shared.kept
+        {
+            shared.is_keeping = true;
+            producer.gap = gap;
+            return self.keep_number(last);
+        }
         if let Some(last) = last {
             self.reply(&Reply::MessageAck { last });
         }

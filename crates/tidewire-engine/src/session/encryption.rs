@@ -6,12 +6,13 @@ use crate::session::Session;
 use crate::state::connection::Unannounced;
 use crate::state::core::emptied;
 use crate::state::layers::EncryptionLayer;
+use crate::state::operations::Greeting;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, Framing, MESSAGEPACK_PREFIX, identify};
 use tidewire_wire::secure::OpenError;
-use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, Reply, SystemEvent};
+use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, ProducerState, Reply, SystemEvent};
 
 impl Session<'_> {
     /// Whether this frame may be read as it is. Those that have to be encrypted and are not are
@@ -52,16 +53,24 @@ impl Session<'_> {
         self.start_close(CloseCode::POLICY_VIOLATION, "encryption is required");
     }
 
+    /// Whether a hello is answered and does not end the session for lack of a key.
+    pub(crate) fn may_greet(&mut self, greeting: &Greeting) -> bool {
+        let has_key = greeting.offer.is_some() || self.state.encryption().is_some();
+        let needs_key = self.core.shared.config.encryption == Encryption::Required;
+        self.state.is_open() && (has_key || !needs_key)
+    }
+
     /// The answer to a hello without a key, or to one after the first.
-    pub(crate) fn reply_hello(&mut self, correlation_id: Option<String>, producer: Option<String>) {
+    pub(crate) fn reply_hello(
+        &mut self,
+        correlation_id: Option<String>,
+        producer: Option<ProducerState>,
+    ) {
         let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
         if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
             return self.require_encryption();
         }
-        let producer = match producer {
-            Some(id) => self.open_producer(id),
-            None => self.known_producer(),
-        };
+        let producer = producer.or_else(|| self.known_producer());
         let hello = Reply::Hello {
             correlation_id,
             encryption,
@@ -176,7 +185,7 @@ impl Session<'_> {
         &mut self,
         offer: &KeyOffer,
         correlation_id: Option<String>,
-        producer: Option<String>,
+        producer: Option<ProducerState>,
     ) -> Option<Box<Unannounced>> {
         if !self.state.is_open() {
             return None;
@@ -193,7 +202,7 @@ impl Session<'_> {
         let reply = Reply::Hello {
             correlation_id,
             encryption: Some(Box::new(hello)),
-            producer: producer.and_then(|id| self.open_producer(id)),
+            producer,
         };
         self.reply(&reply);
         let layers = self.state.layers.get_or_insert_default();

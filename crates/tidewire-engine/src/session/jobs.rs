@@ -95,6 +95,7 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_presence(job);
                 rest.map(Job::Presence)
             }
+            Job::Sync(job) => self.step_sync(job).map(Job::Sync),
             Job::Announcement(announcement) => {
                 let rest = self.session.step_announcement(announcement);
                 rest.map(Job::Announcement)

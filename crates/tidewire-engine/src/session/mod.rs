@@ -26,6 +26,7 @@ pub(crate) mod membership;
 pub(crate) mod permit;
 mod prepare;
 pub(crate) mod presence;
+pub(crate) mod producers;
 pub(crate) mod publish;
 pub(crate) mod receive;
 pub(crate) mod reply;

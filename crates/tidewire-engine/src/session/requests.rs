@@ -5,6 +5,7 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::session::server_requests::answer;
 use crate::state::jobs::{BatchJob, Job, Refresh};
+use crate::state::operations::Greeting;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::SystemType;
 use tidewire_wire::format::Format;
@@ -24,7 +25,11 @@ impl<A: Application> Inbound<'_, A> {
             SystemEvent::Hello {
                 correlation_id,
                 producer,
-            } => session.reply_hello(correlation_id, producer),
+            } => self.handle_hello(Greeting {
+                offer: None,
+                correlation_id,
+                producer,
+            }),
             SystemEvent::Reply(reply) => {
                 session.reply(&reply);
                 if matches!(reply, Reply::Error { code, .. } if !code.recoverable()) {
@@ -35,11 +40,11 @@ impl<A: Application> Inbound<'_, A> {
                 offer,
                 correlation_id,
                 producer,
-            } => {
-                if let Some(waiting) = session.exchange_keys(&offer, correlation_id, producer) {
-                    self.announce(&waiting.peer);
-                }
-            }
+            } => self.handle_hello(Greeting {
+                offer: Some(offer),
+                correlation_id,
+                producer,
+            }),
             SystemEvent::KeyUpdate { request } => session.update_keys(request),
             SystemEvent::Publish if session.backend(BackendEvent::Publish).is_some() => {
                 session.ask_publish(format, bytes);
@@ -76,7 +81,7 @@ impl<A: Application> Inbound<'_, A> {
             RequestKind::CallResponse(result) => {
                 session.handle_call_response(result, &correlation_id.unwrap_or_default());
             }
-            RequestKind::Sync(request) => self.handle_sync(request, correlation_id),
+            RequestKind::Sync(request) => self.handle_sync_request(request, correlation_id),
             RequestKind::Acknowledge(deliveries) => session.acknowledge(&deliveries),
             RequestKind::AuthRefresh(token) => {
                 let refresh = Refresh::new(token, correlation_id);

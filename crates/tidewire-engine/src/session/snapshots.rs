@@ -6,9 +6,10 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::topics::broker::PageQuery;
+use crate::state::jobs::{Job, SyncJob};
+use crate::topics::broker::{PageQuery, Prepare, Refusal};
 use crate::topics::error::PublishError;
-use crate::topics::name::{check_topic, check_topic_or_pattern};
+use crate::topics::name::{check_topic, check_topic_or_pattern, is_pattern};
 use crate::topics::publication::Payload;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -20,12 +21,39 @@ use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{Reply, Sync};
 
 impl<A: Application> Inbound<'_, A> {
-    /// `sync_request` from a client.
-    pub(crate) fn handle_sync(&mut self, request: Sync, correlation_id: Option<String>) {
+    /// `sync_request` from a client: answered at once, or when the broker has made its topics ready.
+    pub(crate) fn handle_sync_request(&mut self, request: Sync, correlation_id: Option<String>) {
         if !self.session.state.is_open() {
             return;
         }
         self.session.core.counters.sync_requests.add(1);
+        if !self.session.core.shared.hub.has_cluster() {
+            return self.answer_sync(request, correlation_id, None);
+        }
+        let job = SyncJob {
+            request,
+            correlation_id,
+            refused: Vec::new(),
+        };
+        self.session.state.jobs.push(Job::Sync(Box::new(job)));
+    }
+
+    /// Answers a request whose topics are ready; what is left of it.
+    pub(crate) fn step_sync(&mut self, mut job: Box<SyncJob>) -> Option<Box<SyncJob>> {
+        if !self.session.is_sync_ready(&mut job) {
+            return Some(job);
+        }
+        let refusal = job.refused.first().map(|(_, refusal)| *refusal);
+        self.answer_sync(job.request, job.correlation_id, refusal);
+        None
+    }
+
+    fn answer_sync(
+        &mut self,
+        request: Sync,
+        correlation_id: Option<String>,
+        refusal: Option<Refusal>,
+    ) {
         let topics = self.session.topics_to_sync(request.topics);
         let mut is_answered = false;
         if !topics.is_empty() {
@@ -46,9 +74,14 @@ impl<A: Application> Inbound<'_, A> {
             }
         }
         if !is_answered {
+            let words = "this server keeps no snapshots of these topics";
+            let (code, message) = match refusal.map(PublishError::from) {
+                Some(error) => (error.code(), error.to_string().into()),
+                None => (ErrorCode::InvalidAction, words.into()),
+            };
             let reply = Reply::Error {
-                code: ErrorCode::InvalidAction,
-                message: "this server keeps no snapshots of these topics".into(),
+                code,
+                message,
                 retry_after_s: None,
                 refused: None,
                 correlation_id,
@@ -123,6 +156,33 @@ impl Context<'_> {
 }
 
 impl Session<'_> {
+    /// Whether the shared topics of a request can be read now; if not, the job has to wait.
+    fn is_sync_ready(&mut self, job: &mut SyncJob) -> bool {
+        job.refused.extend(self.take_refused());
+        if !job.request.include_snapshots {
+            return true;
+        }
+        let wanted = Prepare {
+            since: None,
+            newest: 1,
+        };
+        let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
+        let topics = self.topics_to_sync(job.request.topics.clone());
+        for topic in topics.iter().take(at_most) {
+            let hub = &self.core.shared.hub;
+            let is_asked = hub.is_shared(topic) && !is_pattern(topic);
+            let is_refused = job.refused.iter().any(|(refused, _)| **refused == **topic);
+            if is_asked && hub.rules.of(topic).last_value && !is_refused {
+                self.ask_for(&topic.as_str().into(), wanted);
+            }
+        }
+        if self.state.awaits_broker() {
+            return false;
+        }
+        job.refused.extend(self.take_refused());
+        true
+    }
+
     /// The topics of a `sync_request` that the session may have, each once.
     fn topics_to_sync(&self, asked: Vec<String>) -> Vec<String> {
         let slots = self

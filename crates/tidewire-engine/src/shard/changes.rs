@@ -1,10 +1,17 @@
 //! Changes to sessions that other threads ask for.
 
+use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::shard::mailbox::{ChangeKind, ChangedSessions, SessionChange};
 use tidewire_net::Io;
 use tidewire_wire::session::Action;
+
+/// The id of a connection has the time of its beginning.
+fn began_after(session: &Session<'_>, unix_ms: Option<u64>) -> bool {
+    let began = session.state.session.connection_id().unix_ms();
+    unix_ms.is_some_and(|unix_ms| began > unix_ms)
+}
 
 impl<A: Application> EngineShard<A> {
     /// Does to one session or to those of a user what another thread asked for.
@@ -15,6 +22,7 @@ impl<A: Application> EngineShard<A> {
         };
         for id in sessions {
             self.with_session(io, id, |session| match &change.what {
+                _ if began_after(session, change.until_unix_ms) => {}
                 ChangeKind::Subscription(Action::Subscribe, topic) => {
                     // The client has been told of a limit.
                     let _ = session.subscribe_for(topic);

@@ -79,8 +79,9 @@ impl<A: Application> EngineShard<A> {
             publication,
         } = delivery;
         match target {
-            Target::Topic => self.gather(io, seq, publication, budget, true),
-            Target::Patterns => self.gather(io, seq, publication, budget, false),
+            Target::Topic | Target::Patterns | Target::Pattern => {
+                self.gather(io, seq, publication, budget, &target)
+            }
             Target::Everyone => {
                 for index in 0..self.connections.len() {
                     let session = self.connections[index].as_ref();
@@ -111,22 +112,28 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Puts a publication into the batches of those who subscribe to its topic, by name or only by
-    /// pattern.
+    /// Puts a publication into the batches of those who subscribe to its topic: by name, by pattern,
+    /// or both.
     fn gather(
         &mut self,
         io: &mut Io,
         seq: u64,
         publication: Arc<Publication>,
         budget: &mut Budget,
-        by_name: bool,
+        target: &Target,
     ) -> usize {
         let Some(topic) = &publication.topic else {
             return 0;
         };
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
-        self.core.topics.find(topic, by_name, &mut slots);
+        match target {
+            Target::Pattern => slots.extend(self.core.topics.slot(topic)),
+            target => {
+                let by_name = matches!(target, Target::Topic);
+                self.core.topics.find(topic, by_name, &mut slots);
+            }
+        }
         slots.retain(|slot| self.core.topics.is_due(*slot, seq));
         budget.spend(slots.len() as u64 * cost::MATCH);
         let mark = (slots.len() > 1).then(|| self.core.topics.mark(&slots));

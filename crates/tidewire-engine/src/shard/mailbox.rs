@@ -24,6 +24,8 @@ pub(crate) enum Mail {
 /// A change that another thread asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionChange {
+    /// Those that began later than this are not changed, in milliseconds since 1970.
+    pub(crate) until_unix_ms: Option<u64>,
     pub(crate) whose: ChangedSessions,
     pub(crate) what: ChangeKind,
 }

@@ -339,12 +339,11 @@ impl<A: Application> Handler for EngineShard<A> {
         };
         session.leave_topics();
         session.end_calls();
+        session.close_producer();
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
             self.core.shared.hub.remove_user(user);
         }
-        let producer = connection.state.producer.as_deref();
-        self.core.shared.producers.close(producer, io.now().unix_ms);
         let counters = &self.core.counters;
         match closed {
             Closed::OutboxOverflow => {

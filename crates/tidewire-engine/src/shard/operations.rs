@@ -24,6 +24,13 @@ impl<A: Application> EngineShard<A> {
                     });
                     self.end_broker_pause(io, id);
                 }
+                Some(Operation::ProducerOpening(id)) => {
+                    self.with_inbound(io, id, |inbound| inbound.finish_opening(outcome));
+                    self.end_broker_pause(io, id);
+                }
+                Some(Operation::ProducerKeeping(id, last)) => {
+                    self.with_session(io, id, |session| session.finish_keeping(last, outcome));
+                }
                 Some(Operation::Preparation(id, topic)) => {
                     self.note_prepared(id, topic, outcome);
                     self.end_broker_pause(io, id);

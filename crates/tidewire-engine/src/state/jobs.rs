@@ -2,6 +2,7 @@
 
 use crate::model::Position;
 use crate::state::topics::Wanted;
+use crate::topics::broker::Refusal;
 use crate::topics::history::Page;
 use crate::topics::local::Slot;
 use crate::topics::name::{Kind, is_pattern};
@@ -15,7 +16,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, HistoryPage, HistoryPosition, PresenceQuery, RecoveryPosition, Reply, Subscription,
-    Token, TopicFailure, TopicRecovery,
+    Sync, Token, TopicFailure, TopicRecovery,
 };
 
 /// The unfinished jobs of a connection, the one to go on with last.
@@ -40,6 +41,8 @@ pub(crate) enum Job {
     History(Box<HistoryJob>),
     /// A `presence_request`.
     Presence(Box<PresenceJob>),
+    /// A `sync_request`.
+    Sync(Box<SyncJob>),
     /// The topics that a session is present on from now on.
     Announcement(Announcement),
     /// The subscriptions of a session whose rights have changed.
@@ -57,6 +60,15 @@ pub(crate) enum Job {
 pub(crate) struct PresenceJob {
     pub(crate) request: PresenceQuery,
     pub(crate) correlation_id: Option<String>,
+}
+
+/// A `sync_request` that waits for the broker.
+#[derive(Debug)]
+pub(crate) struct SyncJob {
+    pub(crate) request: Sync,
+    pub(crate) correlation_id: Option<String>,
+    /// Why the broker did not make a topic ready, if it did not, and which ones.
+    pub(crate) refused: Vec<(Arc<str>, Refusal)>,
 }
 
 /// The messages of a batch that have not been handled.

@@ -7,6 +7,7 @@ use crate::trace::OpenSpan;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
+use tidewire_wire::session::KeyOffer;
 
 /// The open operations of all connections of a shard.
 #[derive(Debug, Default)]
@@ -23,6 +24,10 @@ pub(crate) struct Operations {
 pub(crate) enum Operation {
     /// A publication of a client.
     Publication(ConnectionId, OpenPublication),
+    /// The producer of a connection, which waits for it.
+    ProducerOpening(ConnectionId),
+    /// The number of the last accepted message of a connection's producer.
+    ProducerKeeping(ConnectionId, u64),
     /// A topic that a job of a connection waits for.
     Preparation(ConnectionId, Arc<str>),
     /// A publication of the application on the shard, which nobody waits for.
@@ -43,6 +48,16 @@ pub(crate) struct OpenPublication {
     pub(crate) span: Option<Box<OpenSpan>>,
 }
 
+/// What a client's hello asks for.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    /// Its key, if it offers one.
+    pub(crate) offer: Option<Box<KeyOffer>>,
+    pub(crate) correlation_id: Option<String>,
+    /// The id of its producer.
+    pub(crate) producer: Option<String>,
+}
+
 /// The open operations of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct SessionOperations {
@@ -52,6 +67,8 @@ pub(crate) struct SessionOperations {
     pub(crate) bytes: usize,
     /// One of them is numbered: nothing is read before it is answered.
     pub(crate) is_numbered: bool,
+    /// A hello whose producer the broker opens: nothing is read before it is answered.
+    pub(crate) greeting: Option<Box<Greeting>>,
     /// Topics that its job waits for.
     pub(crate) preparing: usize,
     /// Those that the broker did not make ready.
@@ -84,6 +101,7 @@ impl SessionOperations {
     /// Whether the connection has to wait for answers before more of it is read.
     pub(crate) fn is_full(&self) -> bool {
         self.is_numbered
+            || self.greeting.is_some()
             || self.preparing > 0
             || self.publications >= PUBLICATIONS_MAX
             || self.bytes >= BYTES_MAX

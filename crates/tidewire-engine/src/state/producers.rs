@@ -34,11 +34,24 @@ pub(crate) struct OpenProducer {
     pub(crate) id: String,
     pub(crate) epoch: u32,
     pub(crate) handle: ProducerHandle,
+    /// What the broker knows of it, if several servers share it.
+    pub(crate) shared: Option<SharedProducer>,
     /// Something was taken, or was taken before, since it was acknowledged last.
     pub(crate) owes_ack: bool,
     /// The gap to be reported: the number that is missing, and how many messages were refused
     /// for it.
     pub(crate) gap: Option<(u64, u64)>,
+}
+
+/// What the broker knows of a producer of a connection.
+#[derive(Debug)]
+pub(crate) struct SharedProducer {
+    /// The opening; the broker refuses what earlier ones say.
+    pub(crate) opening: u64,
+    /// The number that it has; larger ones are not acknowledged.
+    pub(crate) kept: u64,
+    /// It was told a larger one and has not answered.
+    pub(crate) is_keeping: bool,
 }
 
 impl SharedProducers {

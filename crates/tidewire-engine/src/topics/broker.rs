@@ -150,6 +150,22 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         let _ = user;
     }
 
+    /// Whether it remembers producers for several servers.
+    fn shares_producers(&self) -> bool {
+        false
+    }
+
+    /// Opens a producer for a connection. `epoch` is that of its numbers if the broker does not know
+    /// the producer.
+    fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
+        let (_, _, _) = (name, epoch, ticket);
+    }
+
+    /// Remembers the number of a producer's last accepted message, however long the broker is away.
+    fn keep_producer(&self, name: ProducerName, place: ProducerPlace, ticket: Option<Ticket>) {
+        let (_, _, _) = (name, place, ticket);
+    }
+
     /// This server in the keys of its connections: 48 bits, 0 if no other server shares the broker.
     fn server(&self) -> u64 {
         0
@@ -185,6 +201,24 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
 
     /// Its present usage.
     fn usage(&self) -> BrokerUsage;
+}
+
+/// A producer: a user, and the id that the user chose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProducerName {
+    pub(crate) user: Arc<str>,
+    pub(crate) id: Box<str>,
+}
+
+/// Where a producer stands that several servers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProducerPlace {
+    /// Of its numbers.
+    pub(crate) epoch: u32,
+    /// The number of its last accepted message.
+    pub(crate) last: u64,
+    /// Which opening it is: a later one is greater.
+    pub(crate) opening: u64,
 }
 
 /// The receivers on the other servers.

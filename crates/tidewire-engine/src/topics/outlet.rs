@@ -24,6 +24,8 @@ pub(crate) enum Target {
     Topic,
     /// Only the subscribers of the patterns that match its topic.
     Patterns,
+    /// Only the subscribers of one pattern, which is its topic.
+    Pattern,
     /// Every session.
     Everyone,
     /// The sessions of a user.

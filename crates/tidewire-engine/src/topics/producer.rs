@@ -23,6 +23,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::broker::ProducerPlace;
 use super::lru::{ENTRIES_MAX, List, Slots};
 use crate::limits::fair::Shares;
 use crate::limits::owner::OwnerId;
@@ -159,6 +160,22 @@ impl Producers {
             epoch: producer.epoch,
             last: producer.last,
         })
+    }
+
+    /// Where the broker says that a producer stands that was just opened. The same epoch may have gone
+    /// further here than the broker knows.
+    pub(crate) fn adopt(&mut self, opened: Opened, place: ProducerPlace) -> Opened {
+        let producer = &mut self.producers[opened.handle.at];
+        producer.last = match producer.epoch == place.epoch {
+            true => producer.last.max(place.last),
+            false => place.last,
+        };
+        producer.epoch = place.epoch;
+        Opened {
+            epoch: producer.epoch,
+            last: producer.last,
+            ..opened
+        }
     }
 
     /// The decision of [`Producers::accept`], without taking the number: for a message that may yet
@@ -343,6 +360,27 @@ mod tests {
             producers.accept(second.handle, 3),
             ProducerVerdict::Superseded
         );
+    }
+
+    #[test]
+    fn the_broker_says_where_a_shared_producer_stands() {
+        let mut producers = Producers::new(10, 1_000);
+        let place = |epoch, last| ProducerPlace {
+            epoch,
+            last,
+            opening: 1,
+        };
+        let first = open(&mut producers, "a", 0, 7);
+        let first = producers.adopt(first, place(3, 5));
+        assert_eq!((first.epoch, first.last), (3, 5));
+        assert_eq!(producers.accept(first.handle, 6), ProducerVerdict::Take);
+        let again = open(&mut producers, "a", 1, 8);
+        let again = producers.adopt(again, place(3, 5));
+        assert_eq!((again.epoch, again.last), (3, 6), "6 was accepted here");
+        let forgotten = open(&mut producers, "a", 2, 9);
+        let forgotten = producers.adopt(forgotten, place(4, 0));
+        assert_eq!((forgotten.epoch, forgotten.last), (4, 0));
+        assert_eq!(producers.accept(forgotten.handle, 1), ProducerVerdict::Take);
     }
 
     #[test]

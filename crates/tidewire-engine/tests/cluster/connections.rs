@@ -164,7 +164,7 @@ fn without_redis_a_call_fails_and_a_close_is_refused() {
     let call = NewCall::new("sum", "1");
     assert_eq!(handle.call_wait(key, call.clone()), Err(CallFailure::Busy));
     let closed = handle.close(key, CloseCode::NORMAL, "");
-    assert_eq!(closed, Err(SendError::Busy), "nobody was told");
+    assert_eq!(closed, Err(SendError::Unavailable), "nobody was told");
     redis.run();
     wait_until("a broker", || is_connected(&here) && is_connected(&there));
     let text = Outgoing::Text(r#"{"t":"back","p":1}"#.into());

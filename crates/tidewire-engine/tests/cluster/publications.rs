@@ -452,37 +452,28 @@ fn a_numbered_publication_is_placed_once_though_its_connection_broke() {
     let server = start_connected(config(&redis));
     let mut subscriber = connect_v1(&server);
     subscribe(&mut subscriber, json!(["h.a"]));
-    let signal = |name: &str| {
-        let id = redis.process_id().expect("it runs").to_string();
-        let status = std::process::Command::new("kill")
-            .args([name, &id])
-            .status();
-        assert!(status.expect("kill").success());
-    };
-    let produce = || {
-        let mut client = connect_v1(&server);
-        let hello = client.ask(&json!({"t": "client_hello", "p": {"producer": {"id": "p"}}}));
-        assert_eq!(hello["p"]["producer"]["last"], 0, "{hello}");
-        let payload = json!({"topic": "h.a", "type": "count", "payload": {"n": 1}});
-        client.send_text(
-            &json!({"t": "publish_request", "n": 1, "cid": "1", "p": payload}).to_string(),
-        );
-        client
-    };
-    signal("-STOP");
+    let hello = json!({"t": "client_hello", "p": {"producer": {"id": "p"}}});
+    let payload = json!({"topic": "h.a", "type": "count", "payload": {"n": 1}});
+    let publication = json!({"t": "publish_request", "n": 1, "cid": "1", "p": payload});
+    let mut first = connect_v1(&server);
+    let answer = first.ask(&hello);
+    assert_eq!(answer["p"]["producer"]["last"], 0, "{answer}");
+    redis.pause();
     let handle = server.handle();
     let pauses = handle.counters().broker_pauses;
-    let first = produce();
+    first.send_text(&publication.to_string());
     wait_until("the broker is asked", || {
         handle.counters().broker_pauses == pauses + 1
     });
     drop(first);
     wait_until("the connection is gone", || handle.connections() == 1);
-    let mut second = produce();
+    let mut second = connect_v1(&server);
+    second.send_text(&hello.to_string());
+    second.send_text(&publication.to_string());
     wait_until("the broker is asked again", || {
         handle.counters().broker_pauses == pauses + 2
     });
-    signal("-CONT");
+    redis.go_on();
     let answer = loop {
         let answer = second.next_json();
         if answer["t"] == "publish_response" {

@@ -3,7 +3,7 @@
 use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
 use crate::record::{Category, Excluded, Priority};
-use crate::script::{Member, Seen, Work};
+use crate::script::{Member, OpenReply, Seen, Work};
 use std::sync::Arc;
 
 /// A publication, without the position and the mark that it receives.
@@ -33,7 +33,7 @@ pub struct Keep {
     /// The newest publications; 0 keeps none, but they are counted still.
     pub publications_max: u64,
     /// How long the topic outlives its last use, in milliseconds; 0 is for ever. When it ends, so does the epoch.
-    /// Less than a minute counts as a minute.
+    /// Less than a minute counts as a minute. A topic that nobody has published to outlives it by ten minutes at most.
     pub idle_ms: u64,
 }
 
@@ -185,6 +185,20 @@ pub enum Event {
         lost: Option<u64>,
         /// The publications.
         works: Vec<Work>,
+    },
+    /// The end of [`Link::open_producer`](super::Link::open_producer), once for each number.
+    ProducerOpened {
+        /// The caller's number.
+        number: u64,
+        /// Where the producer stands.
+        outcome: Result<OpenReply, Refusal>,
+    },
+    /// The end of [`Link::keep_producer`](super::Link::keep_producer), once for each number.
+    ProducerKept {
+        /// The caller's number.
+        number: u64,
+        /// Redis has the number; if not, the producer was opened again.
+        is_held: bool,
     },
     /// The lease of this node had ended, or Redis has lost its memory: what the node has there of its own is told again.
     /// The link does that for presence itself.

@@ -38,6 +38,8 @@ pub struct LinkOptions {
     pub group_waiting_bytes_max: u64,
     /// Queue groups of one topic. Default 64.
     pub groups_per_topic_max: u64,
+    /// How long a producer is remembered after the last number that was kept, in milliseconds. Default an hour.
+    pub producer_ttl_ms: u64,
 }
 
 impl Default for LinkOptions {
@@ -60,6 +62,7 @@ impl Default for LinkOptions {
             group_waiting_max: 100_000,
             group_waiting_bytes_max: 16 * 1024 * 1024,
             groups_per_topic_max: 64,
+            producer_ttl_ms: 3_600_000,
         }
     }
 }

@@ -162,6 +162,11 @@ impl Link {
                 keep_ms: *keep_ms,
             });
         let items = items.collect::<Vec<_>>();
+        let idle = |item: &Item| Some(item.history?.idle_ms);
+        let begun_ms = match batch.items.iter().filter_map(idle).min() {
+            None | Some(0) => 0,
+            Some(idle_ms) => idle_ms.max(KEPT_MS_MIN),
+        };
         let Some(fence) = &self.fencing.fence else {
             return;
         };
@@ -178,6 +183,7 @@ impl Link {
             groups_key: &self.names.layout.groups(),
             work_max: self.options.group_waiting_max,
             work_bytes_max: self.options.group_waiting_bytes_max,
+            begun_ms,
             items: &items,
         };
         let tag = Tag::Publish(batch.number);
@@ -312,8 +318,9 @@ impl Link {
         let idle_ms = item.history.map_or(0, |keep| keep.idle_ms).max(KEPT_MS_MIN);
         let epochs = &mut self.publishing.epochs;
         if let Some(known) = epochs.get_mut(&item.topic) {
-            known.epoch = position.epoch;
-            if now.ms - known.kept_ms >= idle_ms / 4 {
+            // Another epoch: the script has set how long the stream is kept.
+            let is_other = std::mem::replace(&mut known.epoch, position.epoch) != position.epoch;
+            if is_other || now.ms - known.kept_ms >= idle_ms / 4 {
                 known.kept_ms = now.ms;
             }
             return;

@@ -338,6 +338,7 @@ impl Link {
                 Tag::Nodes => self.lose_nodes(),
                 Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
                 Tag::Presence(_) | Tag::Sweep(_) | Tag::Group(_) => {}
+                Tag::OpenProducer(_) | Tag::KeepProducers(_) => {}
             }
         }
     }

@@ -98,6 +98,8 @@ impl Link {
             Tag::Presence(number) => self.handle_presence(number, result, now),
             Tag::Roster(topic, round) => self.handle_roster(topic, round, result, now),
             Tag::Group(key) => self.handle_group(key, result, now),
+            Tag::OpenProducer(opening) => self.handle_opened(opening, result, now),
+            Tag::KeepProducers(keeps) => self.handle_kept(keeps, result, now),
             Tag::OwnScan => self.handle_scan(result, now),
             Tag::Sweep(node) => self.handle_swept(node, result, now),
             Tag::Nodes => self.handle_nodes(result, now),
@@ -182,6 +184,7 @@ impl Link {
                 self.lose_presence_calls();
                 self.lose_groups();
                 self.lose_lease();
+                self.lose_producers(tags);
             }
             Slot::Subscribe => self.lose_subscriptions(),
             Slot::Read => self.lose_reads(tags),

@@ -4,6 +4,7 @@ use crate::connection::Connection;
 use crate::layout::{NodeId, Position};
 use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
+use crate::link::producers::{Keeping, Opening};
 use crate::record::Mark;
 use crate::resp::{Frames, Limits};
 use crate::script::Fence;
@@ -33,6 +34,10 @@ pub(super) enum Tag {
     Presence(u64),
     /// Who is on a topic, and in which round it was asked.
     Roster(Arc<str>, u64),
+    /// A producer to be opened.
+    OpenProducer(Opening),
+    /// Numbers of producers.
+    KeepProducers(Vec<Keeping>),
     /// A call about a queue group.
     Group((Arc<str>, Arc<str>)),
     /// What Redis has of this node.

@@ -20,6 +20,7 @@ struct Head<'a> {
     groups: &'a [u8],
     work_max: u64,
     work_bytes_max: u64,
+    begun_ms: u64,
 }
 
 impl<'a> Head<'a> {
@@ -37,6 +38,7 @@ impl<'a> Head<'a> {
             kept,
             work_max,
             work_bytes_max,
+            begun_ms,
         ] = *arguments
         else {
             return None;
@@ -56,6 +58,7 @@ impl<'a> Head<'a> {
             groups,
             work_max: number(work_max)?,
             work_bytes_max: number(work_bytes_max)?,
+            begun_ms: number(begun_ms)?,
         })
     }
 
@@ -67,7 +70,7 @@ impl<'a> Head<'a> {
 
 impl Redis {
     pub(super) fn publish(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) -> Option<String> {
-        let (head, items) = arguments.split_at_checked(12)?;
+        let (head, items) = arguments.split_at_checked(13)?;
         let ([fence, writer, groups], streams) = keys.split_at_checked(3)? else {
             return None;
         };
@@ -156,13 +159,14 @@ impl Redis {
                     .valid_position(stream, least, expected)
                     .map(|position| position.epoch),
             };
-            match epoch {
-                Ok(epoch) => self
-                    .store
-                    .append(stream, epoch, most, Some(record))
-                    .to_string(),
-                Err(()) => return Some("!".to_owned()),
+            let Ok(epoch) = epoch else {
+                return Some("!".to_owned());
+            };
+            let place = self.store.append(stream, epoch, most, Some(record));
+            if head.begun_ms != 0 && last.is_none_or(|last| expected < last.epoch) {
+                self.store.keep(stream, head.begun_ms);
             }
+            place.to_string()
         };
         if let Some(topic) = stream.get(head.groups.len() + 1..) {
             let least = u32::try_from(number(head.least)?).ok()?;

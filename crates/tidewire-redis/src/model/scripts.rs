@@ -33,6 +33,8 @@ impl Redis {
             Script::Join => self.join(keys, arguments, out),
             Script::Work => self.work(keys, arguments, out),
             Script::Leave => self.leave(keys, arguments, out),
+            Script::Open => self.open_producer(keys, arguments, out),
+            Script::Keep => self.keep_producers(keys, arguments, out),
         }
     }
 
@@ -62,6 +64,18 @@ impl Redis {
                 let before = last.map_or(0, |last| last.epoch).max(greater_than);
                 Ok(self.begin_epoch(key, least, before))
             }
+        }
+    }
+
+    /// Has a stream end; one that nobody has published to ends sooner.
+    fn keep_for(&mut self, key: &[u8], keep_ms: u64, is_unused: bool) {
+        let keep_ms = if is_unused {
+            keep_ms.min(UNUSED_MS)
+        } else {
+            keep_ms
+        };
+        if keep_ms != 0 {
+            self.store.keep(key, keep_ms);
         }
     }
 
@@ -140,9 +154,8 @@ impl Redis {
                     Vec::new(),
                 ),
             };
-            let keep_ms = number(keep)?;
-            if keep_ms != 0 && id != "!" {
-                self.store.keep(key, keep_ms);
+            if id != "!" {
+                self.keep_for(key, number(keep)?, mark.is_empty() && id.ends_with("-0"));
             }
             reply::text(out, id.as_bytes());
             reply::text(out, &mark);
@@ -186,10 +199,7 @@ impl Redis {
                 let place = if **creates == *b"1" {
                     let before = stream.map_or(0, |stream| stream.last.epoch);
                     let place = self.begin_epoch(key, least, before);
-                    let keep_ms = number(keep)?;
-                    if keep_ms != 0 {
-                        self.store.keep(key, keep_ms);
-                    }
+                    self.keep_for(key, number(keep)?, true);
                     place.to_string()
                 } else {
                     String::new()
@@ -282,5 +292,8 @@ fn write_entries(
 
 /// How long Redis remembers a writer.
 pub(super) const WRITER_MS: u64 = 3_600_000;
+
+/// How long a stream is kept that nobody has published to in its epoch.
+const UNUSED_MS: u64 = 600_000;
 
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;

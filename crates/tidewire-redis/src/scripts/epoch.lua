@@ -37,6 +37,14 @@ local function valid_epoch(key, least, greater_than)
   return begin_epoch(key, least, math.max(epoch or 0, greater_than)), '0'
 end
 
+-- Has a stream end after some milliseconds, or never with '0'. One that nobody has published to in its epoch ends after
+-- ten minutes.
+local function keep_for(key, ms, is_unused)
+  if ms == '0' then return end
+  if is_unused and tonumber(ms) > 600000 then ms = '600000' end
+  redis.call('PEXPIRE', key, ms)
+end
+
 -- Whether the fence says what the caller was told.
 local function is_fenced(key, run, least)
   local fence = redis.call('HMGET', key, 'run', 'least')

@@ -11,7 +11,7 @@ if err then return { '!', {} } end
 if not epoch or epoch < least then
   if ARGV[7] ~= '1' then return { '', {} } end
   local new = begin_epoch(key, least, epoch or 0)
-  if ARGV[8] ~= '0' then redis.call('PEXPIRE', key, ARGV[8]) end
+  keep_for(key, ARGV[8], true)
   return { new .. '-0', {} }
 end
 local entries, bytes, left, first = {}, 0, tonumber(ARGV[6]), ARGV[4]

@@ -4,8 +4,8 @@
 --   stream again if it has none.
 -- ARGV: run id, least epoch, generation of the connection, number of the batch, least number that the writer's last
 --   batch must have, '1' if the writer may be new, publications, stride, milliseconds that an id is remembered, number
---   of streams to be kept longer, entries and bytes that the work of a topic's queue groups may have; then for each
---   publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
+--   of streams to be kept longer, entries and bytes that the work of a topic's queue groups may have, milliseconds to
+--   keep a stream whose epoch is another than expected, or '0' for ever; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
 -- Reply: the places, separated by spaces: '<epoch>-<offset>', '-' without history, both with '=' in front for a
 --   duplicate, or '!' for a stream that cannot be used. Or one of the words stale, forgotten, gap, begin, fenced;
 --   then nothing was done.
@@ -32,7 +32,7 @@ redis.call('HSET', KEYS[2], 'n', ARGV[4], 'c', ARGV[3])
 
 local count, stride, kept = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local places = {}
-local k, a = 4, 13
+local k, a = 4, 14
 local has_groups = redis.call('EXISTS', KEYS[3]) == 1
 for i = 1, count do
   local key, id, record = KEYS[k], ARGV[a], ARGV[a + 2]
@@ -50,6 +50,7 @@ for i = 1, count do
         local expected = tonumber(string.match(id, '^%d+'))
         local epoch = valid_epoch(key, tonumber(ARGV[2]), expected)
         place = epoch and redis.call('XADD', key, 'MAXLEN', ARGV[a + 1], epoch .. '-*', 'd', record) or '!'
+        if epoch and ARGV[13] ~= '0' then redis.call('PEXPIRE', key, ARGV[13]) end
       end
     end
     if place ~= '!' then

@@ -19,7 +19,7 @@ for i = 2, #KEYS do
       local epoch, offset = valid_epoch(key, least, 0)
       id = epoch .. '-' .. offset
     end
-    if ARGV[i + 1] ~= '0' then redis.call('PEXPIRE', key, ARGV[i + 1]) end
+    keep_for(key, ARGV[i + 1], not entry and string.sub(id, -2) == '-0')
   end
   reply[#reply + 1] = id
   reply[#reply + 1] = mark

@@ -1,6 +1,7 @@
 //! The model and a real server give the same replies to the same scripts.
 
 use crate::groups::{GroupStep, group_step};
+use crate::producers::{ProducerStep, producer_step};
 use crate::server::Server;
 use proptest::prelude::*;
 use std::io::{Read, Write};
@@ -60,6 +61,7 @@ enum Step {
     },
     Nodes,
     Group(GroupStep),
+    Producer(ProducerStep),
 }
 
 #[derive(Debug, Clone)]
@@ -119,6 +121,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_u8, any::<bool>()).prop_map(|(node, ends_lease)| Step::Sweep { node, ends_lease }),
         1 => Just(Step::Nodes),
         6 => group_step().prop_map(Step::Group),
+        3 => producer_step().prop_map(Step::Producer),
     ]
 }
 
@@ -210,6 +213,7 @@ impl Step {
             }
             Self::Presence { .. } => self.write_presence(hashes, out),
             Self::Group(step) => step.write(hashes, fence, out),
+            Self::Producer(step) => step.write(hashes, fence, out),
             Self::Roster(_) | Self::Sweep { .. } | Self::Nodes => self.write_nodes(hashes, out),
         }
     }
@@ -324,6 +328,7 @@ impl Step {
             groups_key: b"q",
             work_max: 5,
             work_bytes_max: 90,
+            begun_ms: 100_000,
             items: &items.collect::<Vec<_>>(),
         };
         call.write(hashes, out);
@@ -369,6 +374,7 @@ impl Step {
             Self::Fence { .. } => &[2, 3],
             Self::Lease(_) => &[1, 2],
             Self::Roster(_) => &[3],
+            Self::Producer(ProducerStep::Open(_)) => &[2],
             _ => &[],
         }
     }
@@ -461,6 +467,7 @@ impl Replies {
                 shown(value, &[2, 3]),
                 shown(value, &[1, 2]),
                 sorted(value),
+                shown(value, &[2]),
             ]);
             ControlFlow::Continue(())
         });
@@ -549,6 +556,7 @@ fn compare(server: &Server, steps: &[Step]) {
             [2, 3] => 1,
             [1, 2] => 2,
             [3] => 3,
+            [2] => 4,
             _ => 0,
         };
         assert_eq!(

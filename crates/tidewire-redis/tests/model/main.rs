@@ -5,6 +5,7 @@ mod garbage;
 mod groups;
 mod log;
 mod presence;
+mod producers;
 #[path = "../real/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod server;

@@ -30,7 +30,8 @@ impl Exchange {
         let draft = Draft {
             category: redis::Category::Update,
             priority: redis::Priority::Normal,
-            ttl_ms: None,
+            // What is read of it is when it was told, by the clock of Redis.
+            ttl_ms: Some(TOLD_TTL_MS),
             excluded: None,
             t: "control",
             id: None,
@@ -49,8 +50,12 @@ impl Exchange {
         if record.mark.node == self.link.node() {
             return;
         }
+        let told_redis_ms = record
+            .expires_redis_ms
+            .map(|at| at.saturating_sub(TOLD_TTL_MS));
+        let told_unix_ms = told_redis_ms.map(|at| self.link.to_unix_ms(at));
         match (serde_json::from_slice(record.payload), &self.server) {
-            (Ok(control), Some(server)) => server.0.obey(control),
+            (Ok(control), Some(server)) => server.0.obey(control, told_unix_ms),
             (Ok(_), None) => {}
             (Err(error), _) => {
                 tracing::error!(%error, "a command of another server cannot be read");
@@ -86,3 +91,6 @@ impl Exchange {
         }
     }
 }
+
+/// The time to live of a command to all servers, in milliseconds, which nobody heeds.
+const TOLD_TTL_MS: u64 = 1;

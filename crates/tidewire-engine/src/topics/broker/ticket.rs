@@ -1,6 +1,7 @@
 //! Answers that come later: tickets, and what settles them.
 
 use crate::model::inbox::Inbox;
+use crate::topics::broker::ProducerPlace;
 use crate::topics::error::PublishError;
 use crate::topics::publication::Published;
 use std::fmt;
@@ -38,6 +39,10 @@ pub(crate) enum Done {
     Told,
     /// Whether there was anything to forget.
     Forgotten(bool),
+    /// A producer is this connection's.
+    ProducerOpened(ProducerPlace),
+    /// Whether the number is remembered; if not, the producer was opened again.
+    ProducerKept(bool),
 }
 
 /// Makes the ticket of a question, if the answer comes later.

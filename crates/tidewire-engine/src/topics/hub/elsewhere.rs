@@ -4,11 +4,12 @@ use super::Hub;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
-    Audience, BrokerAnswer, BrokerHealth, Control, Refusal, Sending, Tickets,
+    Audience, BrokerAnswer, BrokerHealth, Control, ProducerName, ProducerPlace, Refusal, Sending,
+    Ticket, Tickets,
 };
 use crate::topics::error::PublishError;
-use crate::topics::outlet::{Origin, Target};
-use crate::topics::publication::Draft;
+use crate::topics::outlet::{Delivery, Origin, Target};
+use crate::topics::publication::{Draft, Publication};
 use std::sync::Arc;
 
 impl Hub {
@@ -18,7 +19,8 @@ impl Hub {
         match target {
             Target::User(user) => cluster.send(Audience::User(user), sending),
             Target::Everyone => cluster.send(Audience::Everyone, sending),
-            Target::Topic | Target::Patterns | Target::Connection(_) | Target::Member(..) => {}
+            Target::Topic | Target::Patterns | Target::Pattern => {}
+            Target::Connection(_) | Target::Member(..) => {}
         }
     }
 
@@ -87,6 +89,45 @@ impl Hub {
     pub(crate) fn remove_user(&self, user: &Arc<str>) {
         if let Some(cluster) = &self.cluster {
             cluster.remove_user(user);
+        }
+    }
+
+    /// Whether producers are those of several servers.
+    pub(crate) fn shares_producers(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.shares_producers())
+    }
+
+    /// Opens a producer of all servers for a connection.
+    pub(crate) fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
+        if let Some(cluster) = &self.cluster {
+            cluster.open_producer(name, epoch, ticket);
+        }
+    }
+
+    /// Has the broker remember the number of a producer's last accepted message.
+    pub(crate) fn keep_producer(
+        &self,
+        name: ProducerName,
+        place: ProducerPlace,
+        ticket: Option<Ticket>,
+    ) {
+        if let Some(cluster) = &self.cluster {
+            cluster.keep_producer(name, place, ticket);
+        }
+    }
+
+    /// Hands an event to the subscribers of one pattern, and to no others: its text may match other patterns, too.
+    pub(crate) fn announce_to_pattern(&self, pattern: &Arc<str>, event: &Arc<Publication>) {
+        let mut stripe = self.stripe(pattern);
+        stripe.seq += 1;
+        for outlet in &self.outlets {
+            let delivery = Delivery {
+                seq: stripe.seq,
+                target: Target::Pattern,
+                publication: Arc::clone(event),
+            };
+            outlet.push(delivery, false);
         }
     }
 

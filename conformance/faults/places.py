@@ -1,0 +1,163 @@
+"""Where the broker is behind something: sentinels that name the master, or a cluster whose slot moves.
+
+Each has what a run needs of a Redis: `url`, `client()` of the master of the moment, `start()`, `kill()`, and `break_it()`,
+the fault that only it can have.
+"""
+
+import asyncio
+
+import redis.asyncio
+import redis.exceptions
+from processes import Program, Redis, free_port, until
+
+MASTER = "main"
+# That of `{0}`, in which all keys are.
+SLOT = 13907
+
+
+class Sentinel(Program):
+    """A sentinel that replaces a master after half a second of silence."""
+
+    def __init__(self, folder, master_port):
+        super().__init__(folder / "sentinel.log")
+        self.port = free_port()
+        self.file = folder / "sentinel.conf"
+        self.file.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {folder}\n"
+            f"sentinel monitor {MASTER} 127.0.0.1 {master_port} 1\n"
+            f"sentinel down-after-milliseconds {MASTER} 500\n"
+            f"sentinel failover-timeout {MASTER} 2000\n"
+        )
+
+    async def start(self):
+        await self.spawn("redis-server", self.file, "--sentinel")
+        await until(self.knows_replica, "the sentinel to find the replica")
+
+    async def ask(self, *command):
+        client = redis.asyncio.Redis(port=self.port, socket_timeout=5)
+        try:
+            return await client.execute_command(*command)
+        except (redis.exceptions.RedisError, OSError):
+            return None
+        finally:
+            await client.aclose()
+
+    async def knows_replica(self):
+        return bool(await self.ask("SENTINEL", "REPLICAS", MASTER))
+
+    async def master_port(self):
+        address = await self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+        return int(address[1]) if address else None
+
+
+class Replicated:
+    """A master, its replica, and a sentinel. The replica lags when it takes the master's place."""
+
+    def __init__(self, folder, durability):
+        self.nodes = [Redis(folder, durability), Redis(folder, durability)]
+        self.sentinel = Sentinel(folder, self.nodes[0].port)
+        self.master = 0
+
+    @property
+    def url(self):
+        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{MASTER}"
+
+    def client(self):
+        return self.nodes[self.master].client()
+
+    async def start(self):
+        for node in self.nodes:
+            await node.start()
+        await self.follow(1)
+        await self.sentinel.start()
+
+    async def follow(self, replica):
+        """Makes a node the replica of the other one, and waits until it has all data."""
+        client = self.nodes[replica].client()
+        await client.execute_command("REPLICAOF", "127.0.0.1", self.nodes[1 - replica].port)
+        await until(lambda: self.is_in_step(client), "the replica")
+        await client.aclose()
+
+    async def is_in_step(self, client):
+        try:
+            return (await client.info("replication")).get("master_link_status") == "up"
+        except (redis.exceptions.RedisError, OSError):
+            return False
+
+    async def break_it(self, draw):
+        """Kills the master while the replica lags; the sentinel names the replica. The old master comes back as replica."""
+        old, new = self.nodes[self.master], self.nodes[1 - self.master]
+        await new.pause_while(asyncio.sleep(draw.uniform(0, 0.3)), old.kill)
+
+        async def is_promoted():
+            return await self.sentinel.master_port() == new.port
+
+        await until(is_promoted, "the sentinel to name the replica")
+        self.master = 1 - self.master
+        await old.start()
+        await self.follow(1 - self.master)
+        await until(self.sentinel.knows_replica, "the sentinel to find the replica")
+
+    async def kill(self):
+        for program in (self.sentinel, *self.nodes):
+            await program.kill()
+
+
+class Slotted:
+    """Two masters of a Redis Cluster; the slot of all keys moves from one to the other and back."""
+
+    def __init__(self, folder, durability):
+        self.nodes = [Redis(folder, durability, self.flags()), Redis(folder, durability, self.flags())]
+        self.owner = 1
+
+    @staticmethod
+    def flags():
+        return ["--cluster-enabled", "yes", "--cluster-node-timeout", 2000, "--cluster-port", free_port()]
+
+    @property
+    def url(self):
+        ports = [node.port for node in self.nodes]
+        return f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
+
+    def client(self):
+        return self.nodes[self.owner].client()
+
+    async def tell(self, node, *command):
+        client = self.nodes[node].client()
+        try:
+            return await client.execute_command(*command)
+        finally:
+            await client.aclose()
+
+    async def start(self):
+        for node in self.nodes:
+            await node.start()
+        await self.tell(0, "CLUSTER", "ADDSLOTSRANGE", 0, SLOT - 1)
+        await self.tell(1, "CLUSTER", "ADDSLOTSRANGE", SLOT, 16383)
+        other = self.nodes[1]
+        await self.tell(0, "CLUSTER", "MEET", "127.0.0.1", other.port, other.flags[-1])
+        for node in range(2):
+            await until(lambda n=node: self.serves(n), "the cluster")
+
+    async def serves(self, node):
+        info = await self.tell(node, "CLUSTER", "INFO")
+        return b"cluster_state:ok" in (info if isinstance(info, bytes) else str(info).encode())
+
+    async def break_it(self, draw):
+        """Moves the slot with all its keys, some at a time."""
+        old, new = self.owner, 1 - self.owner
+        ids = [(await self.tell(node, "CLUSTER", "MYID")).decode() for node in range(2)]
+        await self.tell(new, "CLUSTER", "SETSLOT", SLOT, "IMPORTING", ids[old])
+        await self.tell(old, "CLUSTER", "SETSLOT", SLOT, "MIGRATING", ids[new])
+        while keys := await self.tell(old, "CLUSTER", "GETKEYSINSLOT", SLOT, 3):
+            port = self.nodes[new].port
+            await self.tell(old, "MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
+            await asyncio.sleep(draw.uniform(0, 0.01))
+        # The new owner first: it then tells the other one.
+        for node in (new, old):
+            await self.tell(node, "CLUSTER", "SETSLOT", SLOT, "NODE", ids[new])
+        self.owner = new
+
+    async def kill(self):
+        for node in self.nodes:
+            await node.kill()

@@ -1,0 +1,59 @@
+//! Producers of all servers, which the broker remembers.
+
+use super::Exchange;
+use crate::cluster::convert;
+use crate::topics::broker::{Done, ProducerName, ProducerPlace, Ticket};
+use tidewire_redis::{Now, OpenReply, Refusal};
+
+impl Exchange {
+    pub(super) fn open_producer(
+        &mut self,
+        name: &ProducerName,
+        epoch: u32,
+        ticket: Ticket,
+        now: Now,
+    ) {
+        let number = self.next_number();
+        self.producers.insert(number, ticket);
+        let name = (&*name.user, &*name.id);
+        self.link.open_producer(number, name, epoch, now);
+    }
+
+    pub(super) fn keep_producer(
+        &mut self,
+        name: &ProducerName,
+        place: ProducerPlace,
+        ticket: Option<Ticket>,
+    ) {
+        let number = self.next_number();
+        if let Some(ticket) = ticket {
+            self.producers.insert(number, ticket);
+        }
+        let opened = OpenReply {
+            epoch: place.epoch,
+            last: place.last,
+            opening: place.opening,
+        };
+        let name = (&*name.user, &*name.id);
+        self.link.keep_producer(number, name, opened);
+    }
+
+    pub(super) fn note_opened(&mut self, number: u64, outcome: Result<OpenReply, Refusal>) {
+        if let Some(ticket) = self.producers.remove(&number) {
+            let opened = outcome.map(|opened| {
+                Done::ProducerOpened(ProducerPlace {
+                    epoch: opened.epoch,
+                    last: opened.last,
+                    opening: opened.opening,
+                })
+            });
+            ticket.settle(opened.map_err(convert::refusal));
+        }
+    }
+
+    pub(super) fn note_kept(&mut self, number: u64, is_held: bool) {
+        if let Some(ticket) = self.producers.remove(&number) {
+            ticket.settle(Ok(Done::ProducerKept(is_held)));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What several servers do behind an outage of their broker, and of what nobody subscribes to. Each test starts a
+//! `redis-server` of its own.
+
+mod common;
+
+use common::cluster::{is_connected, shared_topics, start_connected};
+use common::topics::{publish, subscribe};
+use common::{Client, Opening, SECRET, connect_v1, token, wait_until};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
+use tidewire_engine::{BrokerAddress, Config, HistoryLimits, Server, TopicRule};
+use tidewire_testkit::redis::RedisServer;
+use tidewire_wire::close::CloseCode;
+
+/// `last.>` gives the newest publication.
+fn config(redis: &RedisServer) -> Config {
+    let mut config = shared_topics(&redis.url());
+    config.broker.as_mut().expect("a broker").wait_ms = 300;
+    config.topics.rules = vec![TopicRule {
+        history: Some(HistoryLimits::of(1)),
+        last_value: true,
+        ..TopicRule::new("last.>")
+    }];
+    config
+}
+
+/// What Redis says to a command.
+fn ask(redis: &RedisServer, command: &str) -> String {
+    let mut socket = UnixStream::connect(redis.socket()).expect("a connection");
+    write!(socket, "{command}\r\n").expect("sent");
+    let mut bytes = [0; 256];
+    let read = socket.read(&mut bytes).expect("an answer");
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+#[test]
+fn the_newest_publication_is_found_at_a_server_without_subscribers() {
+    let mut redis = RedisServer::start("");
+    let servers = [(); 2].map(|()| start_connected(config(&redis)));
+    let mut publisher = connect_v1(&servers[0]);
+    let payload = json!({"topic": "last.a", "type": "count", "payload": {"n": 7}});
+    let request = json!({"t": "publish_request", "cid": "1", "p": payload});
+    assert_eq!(publisher.ask(&request)["t"], "publish_response");
+    let mut reader = connect_v1(&servers[1]);
+    let sync = |topic: &str| json!({"t": "sync_request", "p": {"topics": [topic], "include_snapshots": true}});
+    let snapshot = reader.ask(&sync("last.a"));
+    assert_eq!(
+        (&snapshot["c"], &snapshot["tp"], &snapshot["p"]),
+        (&json!("S"), &json!("last.a"), &json!({"n": 7})),
+        "{snapshot}"
+    );
+    assert_eq!(reader.ask(&sync("last.b"))["p"]["code"], "INVALID_ACTION");
+    redis.kill();
+    wait_until("no broker", || !is_connected(&servers[1]));
+    let refused = reader.ask(&sync("last.c"));
+    assert_eq!(refused["p"]["code"], "BROKER_UNAVAILABLE", "{refused}");
+}
+
+#[test]
+fn a_gap_of_a_pattern_is_told_to_its_own_subscribers() {
+    let mut redis = RedisServer::start("");
+    let server = start_connected(config(&redis));
+    let mut clients = ["a.*", "a.>"].map(|pattern| {
+        let mut client = connect_v1(&server);
+        subscribe(&mut client, json!([pattern]));
+        (client, pattern)
+    });
+    redis.kill();
+    wait_until("no broker", || !is_connected(&server));
+    redis.run();
+    wait_until("a broker", || is_connected(&server));
+    let mut publisher = connect_v1(&server);
+    publish(&mut publisher, "a.b", 1);
+    for (client, pattern) in &mut clients {
+        let gap = client.next_json();
+        assert_eq!(gap["t"], "publication_gap", "{gap}");
+        assert_eq!(gap["p"]["topic"], *pattern, "{gap}");
+        let publication = client.next_json();
+        assert_eq!(publication["tp"], "a.b", "only its own gap: {publication}");
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn ada(server: &Server) -> Client {
+    let bearer = format!("Bearer {}", token(json!({"sub": "ada"})));
+    let mut client = Opening::new(server.address())
+        .header("Authorization", bearer)
+        .open();
+    assert_eq!(client.next_json()["t"], "server_ready");
+    client
+}
+
+#[test]
+fn a_late_revocation_spares_sessions_that_began_after_it() {
+    let port = free_port();
+    let redis = RedisServer::start(&format!("--port {port}"));
+    assert_eq!(
+        ask(&redis, "ACL SETUSER far on >secret ~* &* +@all"),
+        "+OK\r\n"
+    );
+    let secured = |url: &str| {
+        let mut config = config(&redis);
+        config.auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
+        config.broker.as_mut().expect("a broker").address =
+            BrokerAddress::parse(url).expect("a URL");
+        start_connected(config)
+    };
+    let near = secured(&redis.url());
+    let far = secured(&format!("redis://far:secret@127.0.0.1:{port}"));
+    let mut before = ada(&far);
+    // The other server is cut off, and a user is revoked.
+    ask(&redis, "ACL SETUSER far off");
+    ask(&redis, "CLIENT KILL USER far");
+    wait_until("the server is cut off", || !is_connected(&far));
+    let gone = CloseCode::POLICY_VIOLATION;
+    near.handle()
+        .close_user("ada", gone, "gone")
+        .expect("a broker");
+    // The clocks of the servers may differ by a second for all they know.
+    let told = Instant::now();
+    wait_until("a later session", || {
+        told.elapsed() > Duration::from_millis(1_200)
+    });
+    let mut after = ada(&far);
+    ask(&redis, "ACL SETUSER far on");
+    before.assert_closed(gone);
+    let answer: Value = after
+        .ask(&json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": ["b"]}}));
+    assert_eq!(answer["t"], "subscription_update", "{answer}");
+}

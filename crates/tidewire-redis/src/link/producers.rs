@@ -1,0 +1,246 @@
+//! Producers: Redis knows which opening holds each, and the number of its last accepted message.
+//!
+//! An opening may be repeated: the next one is greater. Numbers are told until Redis has them, in one call at a time, so
+//! that an older number of a producer never replaces a newer one.
+
+use crate::connection::{ErrorKind, ServerError};
+use crate::link::Link;
+use crate::link::event::{Event, Refusal};
+use crate::link::options::{Now, Slot};
+use crate::link::state::Tag;
+use crate::resp::Value;
+use crate::script::{Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
+use std::collections::VecDeque;
+
+/// What waits to be told.
+#[derive(Debug, Default)]
+pub(super) struct Producers {
+    openings: VecDeque<Opening>,
+    keeps: VecDeque<Keeping>,
+    /// Numbers are on their way.
+    is_keeping: bool,
+    /// Openings without a reply.
+    flights: usize,
+    hold_until_ms: u64,
+}
+
+/// A producer that is to be opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    number: u64,
+    key: Vec<u8>,
+    epoch: u32,
+    give_up_ms: u64,
+}
+
+/// A number that is to be kept.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    number: u64,
+    key: Vec<u8>,
+    opened: OpenReply,
+}
+
+impl Link {
+    pub(super) fn enqueue_opening(
+        &mut self,
+        number: u64,
+        (user, producer): (&str, &str),
+        epoch: u32,
+        now: Now,
+    ) {
+        if self.producers.openings.len() >= OPENINGS_MAX {
+            let outcome = Err(Refusal::Busy);
+            self.events
+                .push_back(Event::ProducerOpened { number, outcome });
+            return;
+        }
+        self.producers.openings.push_back(Opening {
+            number,
+            key: self.names.layout.producer(user, producer),
+            epoch,
+            give_up_ms: now.ms + self.options.broker_wait_ms,
+        });
+    }
+
+    pub(super) fn enqueue_keeping(
+        &mut self,
+        number: u64,
+        (user, producer): (&str, &str),
+        opened: OpenReply,
+    ) {
+        self.producers.keeps.push_back(Keeping {
+            number,
+            key: self.names.layout.producer(user, producer),
+            opened,
+        });
+    }
+
+    pub(super) fn tick_producers(&mut self, now: Now) {
+        if self.producers.hold_until_ms <= now.ms {
+            self.producers.hold_until_ms = 0;
+        }
+        self.expire_openings(now);
+        let is_held = self.producers.hold_until_ms != 0 || !self.fencing.is_fenced;
+        let Some(fence) = self.fencing.fence.clone().filter(|_| !is_held) else {
+            return;
+        };
+        let deadline_ms = now.ms + self.options.command_ms;
+        let (hashes, keep_ms) = (&self.hashes, self.options.producer_ttl_ms.max(1));
+        let (producers, fence_key) = (&mut self.producers, &*self.names.fence);
+        let Some(connection) = self.slots.ready(Slot::Command) else {
+            return;
+        };
+        if !producers.is_keeping && !producers.keeps.is_empty() {
+            let count = producers.keeps.len().min(KEPT_AT_A_TIME);
+            let keeps: Vec<_> = producers.keeps.drain(..count).collect();
+            let items: Vec<_> = keeps.iter().map(Keeping::item).collect();
+            let mut command = Vec::new();
+            let call = KeepCall {
+                fence_key,
+                fence: &fence,
+                keep_ms,
+                producers: &items,
+            };
+            call.write(hashes, &mut command);
+            producers.is_keeping = true;
+            connection.send(Tag::KeepProducers(keeps), deadline_ms, |out| {
+                out.append(&mut command);
+            });
+        }
+        while producers.flights < OPENINGS_IN_FLIGHT
+            && let Some(opening) = producers.openings.pop_front()
+        {
+            let mut command = Vec::new();
+            let call = OpenCall {
+                fence_key,
+                fence: &fence,
+                producer_key: &opening.key,
+                epoch: opening.epoch,
+                keep_ms,
+            };
+            call.write(hashes, &mut command);
+            producers.flights += 1;
+            connection.send(Tag::OpenProducer(opening), deadline_ms, |out| {
+                out.append(&mut command);
+            });
+        }
+    }
+
+    fn expire_openings(&mut self, now: Now) {
+        while let Some(opening) = self.producers.openings.pop_front() {
+            if opening.give_up_ms > now.ms {
+                self.producers.openings.push_front(opening);
+                break;
+            }
+            self.events.push_back(Event::ProducerOpened {
+                number: opening.number,
+                outcome: Err(Refusal::Unavailable),
+            });
+        }
+    }
+
+    pub(super) fn handle_opened(
+        &mut self,
+        opening: Opening,
+        result: Result<Value<'_>, ServerError>,
+        now: Now,
+    ) {
+        self.producers.flights = self.producers.flights.saturating_sub(1);
+        match result.map(OpenReply::read) {
+            Ok(Ok(Fenced::Done(reply))) => {
+                let (number, outcome) = (opening.number, Ok(reply));
+                self.events
+                    .push_back(Event::ProducerOpened { number, outcome });
+            }
+            undone => {
+                self.producers.openings.push_front(opening);
+                self.hold_producers(undone.map(|reply| reply.map(|_| ())), now);
+            }
+        }
+    }
+
+    pub(super) fn handle_kept(
+        &mut self,
+        keeps: Vec<Keeping>,
+        result: Result<Value<'_>, ServerError>,
+        now: Now,
+    ) {
+        self.producers.is_keeping = false;
+        match result.map(KeepReply::read) {
+            Ok(Ok(Fenced::Done(KeepReply(held)))) if held.len() == keeps.len() => {
+                for (Keeping { number, .. }, is_held) in keeps.into_iter().zip(held) {
+                    self.events
+                        .push_back(Event::ProducerKept { number, is_held });
+                }
+            }
+            undone => {
+                self.keep_again(keeps);
+                self.hold_producers(undone.map(|reply| reply.map(|_| ())), now);
+            }
+        }
+    }
+
+    /// Nothing was done: it is tried again after a short time.
+    fn hold_producers<E>(&mut self, undone: Result<Result<(), E>, ServerError>, now: Now) {
+        match undone {
+            // Another process, or another least epoch.
+            Ok(Ok(())) => self.lose_fence(),
+            Ok(Err(_)) => self.counters.malformed += 1,
+            Err(error) if error.kind == ErrorKind::NoScript => {
+                self.load_scripts(Slot::Command, now);
+            }
+            Err(error) if error.is_wrong_server() => self.give_up_all(&error.to_string(), now),
+            Err(error) => self.health.reason = Some(error.to_string()),
+        }
+        self.producers.hold_until_ms = now.ms + HOLD_MS;
+    }
+
+    fn keep_again(&mut self, keeps: Vec<Keeping>) {
+        for keeping in keeps.into_iter().rev() {
+            self.producers.keeps.push_front(keeping);
+        }
+    }
+
+    /// The connection for commands is gone: what was told on it is told again.
+    pub(super) fn lose_producers(&mut self, tags: Vec<Tag>) {
+        self.producers.is_keeping = false;
+        self.producers.flights = 0;
+        self.producers.hold_until_ms = 0;
+        for tag in tags.into_iter().rev() {
+            match tag {
+                Tag::OpenProducer(opening) => self.producers.openings.push_front(opening),
+                Tag::KeepProducers(keeps) => self.keep_again(keeps),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn producers_deadline_ms(&self) -> Option<u64> {
+        let opening = self.producers.openings.front();
+        let give_up = opening.map(|opening| opening.give_up_ms);
+        let hold = Some(self.producers.hold_until_ms).filter(|at| *at != 0);
+        give_up.into_iter().chain(hold).min()
+    }
+}
+
+impl Keeping {
+    fn item(&self) -> KeepItem<'_> {
+        KeepItem {
+            key: &self.key,
+            opened: self.opened,
+        }
+    }
+}
+
+/// Openings that may wait.
+const OPENINGS_MAX: usize = 10_000;
+
+/// Openings without a reply, so that they leave room for batches.
+const OPENINGS_IN_FLIGHT: usize = 64;
+
+/// Producers of one call.
+const KEPT_AT_A_TIME: usize = 64;
+
+/// The pause after a refusal, in milliseconds.
+const HOLD_MS: u64 = 100;
