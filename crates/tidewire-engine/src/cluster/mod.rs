@@ -15,7 +15,7 @@ use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::broker::BrokerConfig;
-use crate::config::{Config, Intake};
+use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, NewCall};
 use crate::topics::broker::{Broker, ClusterNode, Control};
@@ -50,14 +50,14 @@ pub(crate) trait Neighbour: Send {
 /// Limits of the server that hold for the link as well.
 pub(crate) struct LinkLimits<'a> {
     pub(crate) topics: &'a TopicLimits,
-    pub(crate) intake: &'a Intake,
+    pub(crate) producers: &'a ProducerConfig,
 }
 
 impl<'a> LinkLimits<'a> {
     pub(crate) fn of(config: &'a Config) -> Self {
         Self {
             topics: &config.topics.limits,
-            intake: &config.intake,
+            producers: &config.producers,
         }
     }
 }
@@ -135,7 +135,7 @@ impl Cluster {
 /// Both sides of a server's part of a cluster; `random` draws its name.
 fn exchange(
     config: &BrokerConfig,
-    LinkLimits { topics, intake }: &LinkLimits<'_>,
+    LinkLimits { topics, producers }: &LinkLimits<'_>,
     random: &mut StdRng,
 ) -> (Arc<ClusterBroker>, Exchange) {
     // A connection's key contains this many bits of it.
@@ -149,7 +149,7 @@ fn exchange(
         group_waiting_max: topics.group_waiting_max as u64,
         group_waiting_bytes_max: topics.group_waiting_bytes_max as u64,
         groups_per_topic_max: topics.groups_per_topic_max as u64,
-        producer_ttl_ms: intake.producer_ttl_ms,
+        producer_ttl_ms: producers.producer_ttl_ms,
         prefix: config.prefix.clone(),
         user: config.address.user.clone(),
         password: config.address.password.clone(),

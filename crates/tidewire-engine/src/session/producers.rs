@@ -5,7 +5,7 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::operations::{Greeting, Operation};
 use crate::state::producers::{OpenProducer, SharedProducer};
-use crate::topics::broker::{Done, Outcome, ProducerName, ProducerPlace};
+use crate::topics::broker::{Done, ProducerName, ProducerPlace, TicketOutcome};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{ProducerState, Reply};
@@ -26,7 +26,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     /// The broker has opened a producer, or has not.
-    pub(crate) fn finish_opening(&mut self, outcome: Outcome) {
+    pub(crate) fn finish_opening(&mut self, outcome: TicketOutcome) {
         let operations = self.session.state.operations.as_deref_mut();
         let greeting = operations.and_then(|operations| operations.greeting.take());
         let Some(mut greeting) = greeting else {
@@ -117,7 +117,7 @@ impl Session<'_> {
     }
 
     /// The broker has remembered a number, or another connection goes on as this producer.
-    pub(crate) fn finish_keeping(&mut self, last: u64, outcome: Outcome) {
+    pub(crate) fn finish_keeping(&mut self, last: u64, outcome: TicketOutcome) {
         let Some(producer) = self.open_shared_producer() else {
             return;
         };
