@@ -129,7 +129,9 @@ export function faultOf(code: string): "client" | "server" | "application" {
 
 /** What follows a close code: see {@link closes}. */
 function policyOf(code: number): number {
-  const isClosed = closedRanges.some((from, at) => at % 2 < 1 && from <= code && code <= closedRanges[at + 1]!);
+  const isClosed = closedRanges.some(
+    (from, at) => at % 2 < 1 && from <= code && code <= closedRanges[at + 1]!,
+  );
   return closes[code] ?? (isClosed ? 0 : 1);
 }
 

@@ -1,7 +1,7 @@
 /** A page with a client that has a queue, which a test drives from outside. */
 
-import { type Client, connect } from "../../src/index.js";
-import { queue } from "../../src/queue.js";
+import { type Client, connect } from "@tidewire/client";
+import { queue } from "@tidewire/client/queue";
 
 let client: Client;
 

@@ -1,7 +1,7 @@
 /** A page whose clients share a connection, or have one each, which a test drives from outside. */
 
-import { type Client, connect, type Message } from "../../src/index.js";
-import { shared } from "../../src/shared.js";
+import { type Client, connect, type Message } from "@tidewire/client";
+import { shared } from "@tidewire/client/shared";
 
 interface Options {
   isShared?: boolean;
