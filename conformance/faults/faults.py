@@ -113,12 +113,12 @@ async def move_clients(cluster, draw):
         client.hop()
 
 
-# What Redis survives with all its data, if it writes to disk before it answers.
+# Faults that Redis survives with all its data, if it writes to disk before it answers.
 GENTLE = [
     kill_server, kill_server, restart_server, pause_server, pause_redis, delay, cut, partition, refuse, command,
     out_of_memory, move_clients,
 ]  # fmt: skip
-# What makes it lose data.
+# Faults that make it lose data.
 HARSH = [flush, fail_over]
 
 IGNORED = (redis.exceptions.RedisError, OSError)

@@ -1,4 +1,4 @@
-/** What the connections of a process do in a test. Each function runs for all of them at once. */
+/** Activities of the connections of a process in a test. Each function runs for all of them at once. */
 
 import type { Account } from "./account.js";
 import { tally } from "./account.js";
@@ -69,7 +69,7 @@ export async function runActivity(activity: Activity, sessions: Session[], accou
   if (messages !== undefined) account.counts.wireBytes = messages.wireBytes * account.counts.offered;
 }
 
-/** What happens to a connection in any test. */
+/** The events of a connection in any test. */
 export function eventsOf(account: Account): Session["events"] {
   const { counts } = account;
   return {

@@ -260,7 +260,7 @@ async function sendEach(
   }
 }
 
-/** What one process does with its share of the connections, for each kind of message. */
+/** The work of one process with its share of the connections, for each kind of message. */
 async function ratesAlone(run: Run, connections: number, works: readonly Work[]): Promise<number[]> {
   await open(run, share(connections, run.plan.processes, 0), 1);
   const rates: number[] = [];
@@ -337,7 +337,7 @@ async function connectionLimit(run: Run, connections: number): Promise<void> {
   });
 }
 
-/** What stopped the search, by the reasons that connections gave. */
+/** The reasons that stopped the search, as connections gave them. */
 function stopping(opened: Opened): string {
   const text = Object.keys(opened.failures).join(" ");
   if (/EMFILE|ENFILE/.test(text)) return "open_files";

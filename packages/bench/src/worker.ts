@@ -160,7 +160,7 @@ async function closeAll(): Promise<void> {
   await Promise.race([Promise.all(all.map((session) => session.closed)), patience]);
 }
 
-/** What this process has used of the processor from now until the function that is returned is called. */
+/** The processor time of this process from now until the function that is returned is called. */
 function watch(): () => Used {
   const cpu = process.cpuUsage();
   const threads = threadTimes(process.pid);

@@ -103,7 +103,7 @@ async function leave(): Promise<void> {
   showLogin();
 }
 
-/** What an address names, `undefined` if it cannot be read. */
+/** The page that an address names, `undefined` if it cannot be read. */
 function decoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text);

@@ -1,6 +1,6 @@
 "use strict";
 
-// A server to load: it answers every request, later or with errors if it is told so, and echoes WebSocket messages.
+// A server to load: it answers every request, later or with errors if it is configured so, and echoes WebSocket messages.
 
 const { createHash } = require("node:crypto");
 const fs = require("node:fs");

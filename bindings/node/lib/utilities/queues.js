@@ -125,7 +125,7 @@ class PriorityQueue {
     return { priority: joined % 16, item: this.#slots.take(Math.floor(joined / 16)) };
   }
 
-  /** What the items count for. */
+  /** The total weight of the items. */
   get bytes() {
     return this.#queue.bytes;
   }

@@ -128,7 +128,7 @@ class BaseClient(PublicNames):
         return register
 
     def _handler(self, message: ClientMessage) -> Handler | None:
-        """Whose business a message is; `None` if it is for who iterates."""
+        """The consumer of a message; `None` if it is for the iterator."""
         kind = message.kind
         if kind == "message":
             if not self._messages:

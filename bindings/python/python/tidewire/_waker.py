@@ -66,7 +66,7 @@ class Waker:
         if self._loop is not None:
             if not self._loop.is_closed():
                 raise TidewireError("the client was opened on another event loop", code="ANOTHER_LOOP")
-            # Who waited there will never be woken, and is nobody to wait for.
+            # A task that waited there will never be woken, and there is nobody to wait for.
             self._calls.clear()
             self._receivers.clear()
         self._loop = loop

@@ -120,7 +120,7 @@ impl Session<'_> {
             shared.hub.random_epoch(),
         );
         let Ok(opened) = opened else {
-            // Without a place nothing is told: its messages are taken as those of anybody.
+            // Without a place it receives no number: its messages are accepted as those of any client.
             self.core.counters.producers_refused.add(1);
             return None;
         };
@@ -139,7 +139,7 @@ impl Session<'_> {
         })
     }
 
-    /// The producer of this connection, as a hello after the first is told of it.
+    /// The producer of this connection, for a hello after the first.
     pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
         let producer = producer_of(self.state)?;
         let last = self.core.shared.producers.locked().last(producer.handle)?;

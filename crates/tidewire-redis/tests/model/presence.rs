@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidewire_redis::{Event, Layout, Member, NodeId, Present};
 
-/// What nodes know of others, and what they have.
+/// The views of nodes of others, and their own entries.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceLog {
     /// By the node that knows it, topic, user, and the node that has the user.

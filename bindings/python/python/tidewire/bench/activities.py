@@ -1,4 +1,4 @@
-"""What the connections of a process do in a test. Each function runs for all of them at once."""
+"""Activities of the connections of a process in a test. Each function runs for all of them at once."""
 
 from __future__ import annotations
 

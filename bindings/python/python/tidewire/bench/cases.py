@@ -326,7 +326,7 @@ def connection_limit(bench: Bench, connections: int) -> None:
 
 
 def stopping(opened: Opened) -> str:
-    """What stopped the search, by the reasons that connections gave."""
+    """The reasons that stopped the search, as connections gave them."""
     text = " ".join(opened.failures).lower()
     if "too many open files" in text or "emfile" in text:
         return "open_files"

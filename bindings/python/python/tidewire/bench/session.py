@@ -35,7 +35,7 @@ class Session:
         self._publishing: set[asyncio.Task[Any]] = set()
 
     async def server_version(self) -> str | None:
-        """What the server says of its version when a connection begins."""
+        """The version that the server names when a connection begins."""
         version = None
         with contextlib.suppress(asyncio.TimeoutError):
             for message in await asyncio.wait_for(anext(self._batches), FIRST_S):
@@ -54,7 +54,7 @@ class Session:
         await self._client.ping()
 
     async def receive(self) -> list[Received]:
-        """What has come for the application, at least one message."""
+        """The received messages of the application, at least one."""
         received, self._held = self._held, []
         while not received:
             for message in await anext(self._batches):

@@ -23,7 +23,7 @@ from .session import Session, open_session
 
 @dataclass
 class Shared:
-    """What all processes see of a fan-out."""
+    """The progress of a fan-out that all processes see."""
 
     received: Any
     total: Any
