@@ -28,7 +28,7 @@ LOADS = {
 
 def serve(program, app, *further):
     command = [program, "serve", "--listen", "127.0.0.1:0", "--shards", "1", *LIMITS]
-    command += ["--ops-listen", "127.0.0.1:0", "--app", app, *further]
+    command += ["--ops-listen", "127.0.0.1:0", "--log-level", "error", "--app", app, *further]
     return Server(str(program), command, ["--profile", "v1", "--jwt-secret", SECRET])
 
 
