@@ -82,7 +82,7 @@ export class PriorityQueue<T = unknown> {
   constructor(options?: { itemsMax?: number; bytesMax?: number });
   /** Puts an item behind those of its priority, 5 by default. Throws a `BusyError` if there is no room. */
   push(item: T, priority?: Priority, options?: PushOptions): void;
-  /** `push` for which less urgent items give way; those come back. */
+  /** `push` for which less urgent items give way; returns them. */
   pushDisplacing(item: T, priority?: Priority, options?: PushOptions): Queued<T>[];
   /** Takes the next item, with its priority. */
   pop(): Queued<T> | undefined;
@@ -118,7 +118,7 @@ export interface At {
 }
 
 /**
- * Puts the messages of many topics in order by their positions, drops duplicates, and tells gaps. A message that comes
+ * Puts the messages of many topics in order by their positions, drops duplicates, and reports gaps. A message that comes
  * before its turn is held for up to `windowMs` until those before it have come.
  */
 export class Sequencer<T = unknown> {
@@ -252,7 +252,7 @@ export class SessionCipher {
   get proof(): Buffer | undefined;
   /** Whether it is time for another key; never in version 1. */
   get wantsKeyUpdate(): boolean;
-  /** Changes the key of this side, when the other side has been told. */
+  /** Changes the key of this side, when the other side has been notified. */
   updateSealingKey(): void;
   /** Changes the key of the other side, when it has said so. */
   updateOpeningKey(): void;

@@ -199,7 +199,7 @@ class Handlers {
         message.connection.sendRaw(errorText(message, code, text));
       }
     } catch (error) {
-      // A client that cannot be told is no reason to end, whatever it has sent.
+      // A client that cannot receive the error is no reason to end, whatever it has sent.
       this.#log("debug", `the client was not told of ${code}`, error);
     }
   }

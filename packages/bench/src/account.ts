@@ -50,7 +50,7 @@ export interface Counts {
   pings: number;
   pongsLost: number;
   pongsStrange: number;
-  /** Messages that the server told the connections it refused, by code. */
+  /** Messages that the server refused, by the code of its error. */
   errors: Tally;
   /** Connections that broke, by reason. */
   broken: Tally;

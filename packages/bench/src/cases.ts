@@ -29,7 +29,7 @@ const FORMATS: readonly Format[] = ["json", "msgpack"];
 const SETTLE_S = 0.25;
 /** Ticks of 10 ms say nothing about a shorter test. */
 const SHARE_MEANINGFUL_S = 0.2;
-/** Publications on their way hold no more than this. */
+/** Publications in flight hold at most this. */
 const FAN_OUT_AHEAD_BYTES = 64 * 1024;
 /** From this many subscribers on there is a run at a fixed rate too. */
 const FAN_OUT_RATES: readonly (readonly [subscribers: number, perS: number])[] = [

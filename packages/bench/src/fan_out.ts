@@ -7,7 +7,7 @@ import { padOf, publication } from "./payload.js";
 import type { Envelope, Session } from "./session.js";
 
 export const TOPIC = "fan-out";
-/** Of this many publications one tells the skew. */
+/** One of this many publications measures the skew. */
 const SKEW_EVERY = 64;
 const LOOK_MS = 20;
 

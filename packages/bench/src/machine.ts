@@ -1,4 +1,4 @@
-/** Processor time and memory of processes, and limits of this machine, as Linux tells them; nothing elsewhere. */
+/** Processor time and memory of processes, and limits of this machine, as Linux reports them; nothing elsewhere. */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { cpus, release, totalmem, type } from "node:os";

@@ -1,4 +1,4 @@
-/** A process of the generator: holds connections and does what the leading process tells it. */
+/** A process of the generator: holds connections and executes the commands of the leading process. */
 
 import { Account, type Opened, type Used } from "./account.js";
 import { runActivity } from "./activities.js";

@@ -156,7 +156,7 @@ function frameOf(bytes) {
 function answer(socket, { head, payload }) {
   const opcode = head & 0x0f;
   if (opcode === 0xa) return;
-  // A ping is answered with a pong; a close with a close, and the end; all else comes back as it is.
+  // A ping is answered with a pong; a close with a close, and the end; all else is sent back as it is.
   write(socket, opcode === 0x9 ? 0x8a : head & 0x8f, payload);
   if (opcode === 0x8) socket.end();
 }

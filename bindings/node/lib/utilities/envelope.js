@@ -26,7 +26,7 @@ class Envelope {
     return this.#fields[index] ?? undefined;
   }
 
-  /** A number of the message; those past 2^53 - 1 cannot be told apart in JavaScript. */
+  /** A number of the message; JavaScript cannot distinguish those past 2^53 - 1. */
   #number(index, what) {
     const value = this.#at(index);
     if (value !== undefined && !Number.isSafeInteger(value)) {

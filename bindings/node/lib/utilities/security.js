@@ -182,7 +182,7 @@ class SessionCipher {
     return this.#cipher.wantsKeyUpdate;
   }
 
-  /** Changes the key of this side, when the other side has been told. */
+  /** Changes the key of this side, when the other side has been notified. */
   updateSealingKey() {
     run(() => this.#cipher.updateSealingKey());
   }

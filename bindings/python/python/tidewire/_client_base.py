@@ -48,7 +48,7 @@ HAPPENINGS = (
     "expired",
     "queue_failed",
 )
-"""Kinds of messages that tell what happened to the client."""
+"""Kinds of messages that report events of the client."""
 
 QUIET = ("connected", "presence_join", "presence_leave", "presence_update", "rate_limit_warning")
 """Those that are no reason for a warning if nobody handles them."""

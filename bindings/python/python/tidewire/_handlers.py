@@ -215,7 +215,7 @@ def _tell(message: Message, code: str, text: str) -> None:
         elif message.kind == "message" and type_of(message):
             message.connection.send_raw(_error(message, code, text), wait_ms=0)
     except Exception as error:
-        # A client that cannot be told is no reason to end, whatever it has sent.
+        # A client that cannot receive the error is no reason to end, whatever it has sent.
         logger.debug("the client was not told of %s: %r", code, error)
 
 

@@ -77,7 +77,7 @@ class Waker:
         return asyncio.get_running_loop()
 
     def _wake(self) -> None:
-        """Something has happened: tells everybody whom it may concern."""
+        """Something has happened: wakes all who wait for it."""
         for number in self._signal.clear():
             ticket, future = self._calls.pop(number, (None, None))
             if ticket is None or future is None or future.done():

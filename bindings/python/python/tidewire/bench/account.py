@@ -23,7 +23,7 @@ class Opened:
     ended: float = 0.0
     cpu_s: float = 0.0
     busiest_s: float = 0.0
-    #: Of the thread that waited longest for a core, if the system tells.
+    #: Of the thread that waited longest for a core, if the system reports it.
     waited_s: float = 0.0
     server: str | None = None
 

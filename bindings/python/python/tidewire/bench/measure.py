@@ -83,7 +83,7 @@ class Moment:
         return cls(cores, processes.cores_busy(cores), usage[0] if usage else 0.0)
 
     def health(self, before: Moment, waited_s: float, busiest_s: float, server_s: float) -> dict[str, Any]:
-        """Whether the generator had the processor since: whoever works on its cores makes it wait."""
+        """Whether the generator had the processor since then: other programs on its cores make it wait."""
         health: dict[str, Any] = {"stopped_s": 0.0, "waited_s": waited_s}
         if self.busy_s is not None and before.busy_s is not None:
             own_s = self.own_s - before.own_s
@@ -307,7 +307,7 @@ class Measured:
         }
 
     def refused_by(self) -> dict[str, int]:
-        """Messages refused, by the names of the server's counters and by the codes that it told."""
+        """Messages refused, by the names of the server's counters and by its error codes."""
         counts = self.counts
         if not counts.offered or self.activity.kind == "fan-out":
             return {}

@@ -1,4 +1,4 @@
-"""Processor time and memory of processes, as the system tells."""
+"""Processor time and memory of processes, as the system reports them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ BEHIND = 512
 
 @dataclass(slots=True)
 class Sent:
-    """A message on its way, with the times at which it was due and sent, in nanoseconds."""
+    """A message in flight, with the times at which it was due and sent, in nanoseconds."""
 
     payload: Any
     due_ns: int
