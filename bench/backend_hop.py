@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs to ask a backend: CPU of the engine for each publication, with the event `publish` and without.
+"""Cost of a question to a backend: CPU of the engine for each publication, with the event `publish` and without.
 
     bench/backend_hop.py [--rounds N] [--seconds S]
 

@@ -170,7 +170,7 @@ def filters(page, _rounds, _seconds):
 
 
 def figures(example, *arguments):
-    """What an example prints as lines of a name and a number."""
+    """The output of an example, lines of a name and a number."""
     lines = run_example(example, *arguments).splitlines()
     return {name: float(value) for name, value in map(str.split, lines)}
 

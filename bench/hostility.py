@@ -113,7 +113,7 @@ def flood(client, messages):
 # The attacks. Each is called in a process of its own, and ends by itself.
 
 REGEXES = ["(?:a[ab]{10}|b[ab]{12}){2}c", "(?:b[ab]{9}|a[ab]{11}){2}c", "(?:a[ab]{8}|b[ab]{9}){3}c", "(a|b)*a[ab]{9}c"]
-# What the server takes of that kind.
+# The messages of that kind that the server accepts.
 SMALL_REGEXES = ["(a|b)*a[ab]{4}c", "(b|a)*b[ab]{4}c", "(a|aa)+b$", "^(([a-z])+.)+[A-Z]"]
 
 

@@ -174,7 +174,7 @@ def scenario(page, _tools, rounds, seconds):
 
 
 def receive(page, _tools, rounds, seconds):
-    """What the engine receives from `tidewire bench` and from a client that never waits, each in turn."""
+    """The rate that the engine receives from `tidewire bench` and from a client that never waits, each in turn."""
     client = servers.PEERS / "peer-saturate"
     if not client.exists():
         page.add("No section about WebSocket: peer-saturate is not built here.", "")

@@ -30,7 +30,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclasses.dataclass
 class Load:
-    """What a tool is asked to do."""
+    """A load that a tool is asked for."""
 
     url: str
     seconds: int
@@ -49,7 +49,7 @@ class Load:
 
 @dataclasses.dataclass
 class Run:
-    """What came of it."""
+    """The result of a load."""
 
     requests: int
     elapsed_s: float
@@ -231,7 +231,7 @@ def measure(tool, load, server, *further):
 
 
 def run(words):
-    """What a program printed, its processor time with that of the children it waited for, and its exit code."""
+    """The output of a program, its processor time with that of the children it waited for, and its exit code."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
         output = process.stdout.read()

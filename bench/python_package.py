@@ -86,7 +86,7 @@ def python_echo(page, rounds, seconds):
 
 
 def python_asgi(page, rounds, seconds):
-    """What an application's own port costs."""
+    """The cost of an application's own port."""
     by_endpoint, plain = "tidewire.asgi under uvicorn", "a plain application under uvicorn"
     for in_flight in (1, 64):
         flags = ["--test", "echo", "--in-flight", in_flight, "--connections", 100, "--duration-s", seconds]
@@ -167,7 +167,7 @@ def client(measured, library, mode, seconds):
 
 
 def run_for(seconds, command):
-    """What a program printed that is to run for so long; one that does not end ends the comparison."""
+    """The output of a program that runs for this long; one that does not end ends the comparison."""
     command = [*map(str, command)]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=10 * seconds + 30)
     return json.loads(run.stdout)

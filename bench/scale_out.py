@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What topics that servers share cost: CPU of the engine, its link and Redis for each acknowledged publication.
+"""Cost of topics that servers share: CPU of the engine, its link and Redis for each acknowledged publication.
 
     bench/scale_out.py [--rounds N] [--seconds S] [--write FILE]
 
@@ -134,7 +134,7 @@ def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=No
 
 
 def redis_alone(port, *flags):
-    """What `redis-benchmark` gives: operations per second, and the median latency in microseconds."""
+    """The figures of `redis-benchmark`: operations per second, and the median latency in microseconds."""
     command = ["redis-benchmark", "-p", port, "--csv", *flags]
     run = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
     row = run.stdout.strip().splitlines()[-1].replace('"', "").split(",")
@@ -142,7 +142,7 @@ def redis_alone(port, *flags):
 
 
 def socket_io(port, kind, seconds, broker):
-    """What a Socket.IO server hands to Redis, unacknowledged; see `emit.mjs`."""
+    """The rate at which a Socket.IO server sends to Redis, unacknowledged; see `emit.mjs`."""
     before = broker.cpu_s()
     run = subprocess.run(
         ["node", "emit.mjs", str(port), kind, str(seconds)], cwd=SOCKET_IO, capture_output=True, text=True, check=True

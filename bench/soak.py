@@ -204,7 +204,7 @@ async def run(options, server):
 
 
 def settled(server):
-    """What is left when everybody has gone."""
+    """The memory and the files that are left when all clients have gone."""
     for _ in range(150):
         total = server.total()
         if not total["connections_open"] and not total["topics"]:

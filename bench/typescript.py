@@ -12,7 +12,7 @@ def is_installed():
 
 
 def run(*command):
-    """What a program prints, or why it failed."""
+    """The output of a program, or the reason why it failed."""
     environment = {**os.environ, "TIDEWIRE_PROGRAM": str(TIDEWIRE)}
     done = subprocess.run(
         ["node", *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900

@@ -65,7 +65,7 @@ def make_certificate(folder: Path) -> None:
 
 
 def upgrade(stream: socket.socket, host: str = "localhost") -> bytes:
-    """What the server says to a WebSocket client, up to `server_ready`, a refusal or its end."""
+    """The answer of the server to a WebSocket client, up to `server_ready`, a refusal or its end."""
     stream.settimeout(WAIT_S)
     stream.sendall(
         f"GET /ws HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -127,7 +127,7 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def prepare(folder: Path, program: str) -> dict[str, str]:
-    """What a reader has before the first line: the program, some files, a report of an earlier run."""
+    """The files of a reader before the first line: the program, some files, a report of an earlier run."""
     programs, state = folder / ".programs", folder / ".state"
     for made in (programs, state, folder / "target/release"):
         made.mkdir(parents=True)
@@ -139,7 +139,7 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
         place = programs / name
         place.write_text(LOOK_UP.format(python=sys.executable, root=str(ROOT)))
         place.chmod(0o755)
-    # What `npm run build` makes.
+    # The outputs of `npm run build`.
     built = folder / "packages/client/dist/tidewire.min.js"
     built.parent.mkdir(parents=True)
     built.touch()
@@ -193,7 +193,7 @@ def run_shell(page: Path, blocks: list[Snippet], program: str) -> list[str]:
 
 
 def in_shells(text: str, known: set[str]) -> str:
-    """What follows a server in the foreground is typed in another shell, which does not have the variables of the first."""
+    """Commands after a server in the foreground are typed in another shell, without the variables of the first."""
     lines = []
     for command in re.findall(r"(?:[^\n]*\\\n)*[^\n]*\n?", text):
         is_server = re.search(r"(?:^|[ /])tidewire (?:serve|test-server)\b", command) and "--check" not in command

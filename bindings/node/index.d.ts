@@ -11,7 +11,7 @@ export { jwt };
 /** The version of the package. */
 export const version: string;
 
-/** Who has to act on an error: this program, the other end, the server, or nobody (try later). */
+/** The party that has to act on an error: this program, the other end, the server, or nobody (try later). */
 export type Fault = "caller" | "peer" | "server" | "nobody";
 
 export interface ErrorFields {
@@ -128,9 +128,9 @@ export class Message {
   get encoding(): "text" | "binary" | "msgpack";
   /** The whole message, decoded once. Throws an `InvalidMessageError` if it is no JSON. */
   json(): any;
-  /** What it carries. */
+  /** The payload. */
   get payload(): any;
-  /** What it is about, such as `chat`. */
+  /** The type, such as `chat`. */
   get type(): string | undefined;
   get topic(): string | undefined;
   /** The topics that a `snapshotRequest` asks for. */
@@ -165,11 +165,11 @@ export interface HandlerOptions {
   waitingMax?: number | null;
   /** The same in bytes of these messages. Default 16 MiB. */
   waitingBytesMax?: number | null;
-  /** A handler that waits for longer is given up, and its client is told. By default none is. */
+  /** A handler that takes longer is given up, and its client receives an error. By default there is no limit. */
   handlerTimeoutMs?: number | null;
   /** With `false` messages of one connection are handled at once, too. Default true. */
   keepOrder?: boolean | null;
-  /** A handler that keeps the event loop for so long is told in the log; 0 for never. Default 250. */
+  /** A handler that blocks the event loop for this long is logged; 0 for never. Default 250. */
   blockedWarningMs?: number | null;
   /** How long handlers have to end after the server has stopped. Default 5000. */
   stopTimeoutMs?: number | null;
@@ -192,7 +192,7 @@ export interface Published {
 export interface PublishOptions extends TypeAndPriority {
   /** A publication with the id of an earlier one is dropped. */
   id?: string;
-  /** What a lagging subscription conflates by. */
+  /** The key by which a lagging subscription conflates. */
   key?: string;
   ttlMs?: number;
   /** Everybody but this connection. */
@@ -299,7 +299,7 @@ export class Server implements AsyncIterable<Message> {
   on(type: string, handler: Handler): this;
   /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
   handle(type: string, handler: Handler): this;
-  /** What happens, in batches, until the server has stopped and everything was received. */
+  /** The events, in batches, until the server has stopped and everything was received. */
   batches(): AsyncIterableIterator<Batch>;
   [Symbol.asyncIterator](): AsyncIterator<Message>;
   /**
@@ -339,10 +339,10 @@ export class Server implements AsyncIterable<Message> {
   listConnections(query?: { user?: string; topic?: string; after?: string; limit?: number }): Record<string, any>[];
   /** Some topics and patterns that have subscribers, in the order of their names. */
   listTopics(query?: { prefix?: string; after?: string; limit?: number }): Record<string, any>[];
-  /** What a topic keeps: its position, and some of its publications. */
+  /** The history of a topic: its position, and some of its publications. */
   history(topic: string, query?: { since?: number; limit?: number; newestFirst?: boolean }): HistoryPage;
   /** Forgets what a topic keeps; false if there was nothing. */
   forgetHistory(topic: string): boolean;
-  /** Who is on a topic: how many, and some of them. */
+  /** The users on a topic: how many, and some of them. */
   presence(topic: string, query?: { limit?: number }): TopicPresence;
 }

@@ -51,7 +51,7 @@ export interface VerifyOptions {
   algorithms?: Algorithm[];
   issuer?: string;
   audience?: string;
-  /** What clocks may differ by, in seconds. Default 5. */
+  /** The allowed difference of clocks, in seconds. Default 5. */
   leewayS?: number;
   /** Claims that have to be there. Default `sub` and `exp`. */
   required?: Iterable<string>;

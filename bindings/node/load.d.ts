@@ -31,7 +31,7 @@ export interface LoadOptions {
   drainMs?: number;
   /** How long to send. Default 10, unless `requests` is given. */
   durationS?: number;
-  /** What is expected of the figures, such as `p99<20ms`. */
+  /** The expectations of the figures, such as `p99<20ms`. */
   expect?: Texts;
   expectBody?: string;
   expectLength?: number;
@@ -84,11 +84,11 @@ export interface LoadOptions {
   signal?: AbortSignal;
 }
 
-/** What came of a load. `report` has everything (docs/report-format.md). */
+/** The result of a load. `report` has everything (docs/report-format.md). */
 export class LoadResult {
   private constructor();
   readonly report: Record<string, any>;
-  /** What `tidewire load` would end with: 0 as expected, 1 failed, 3 the generator was the limit, and more. */
+  /** The exit code of `tidewire load`: 0 as expected, 1 failed, 3 the generator was the limit, and more. */
   readonly exitCode: number;
   /** Successful requests or messages in a second. */
   get ratePerS(): number;
@@ -96,7 +96,7 @@ export class LoadResult {
   get failed(): number;
   /** Whole responses by status. */
   get statuses(): Record<string, number>;
-  /** What went wrong, by name. */
+  /** The errors, by name. */
   get errors(): Record<string, number>;
   /** Latency of the successes in milliseconds: `p50`, `p90`, `p99`, `min`, `mean`, `max` and more. */
   get latencyMs(): Record<string, number>;

@@ -4,7 +4,7 @@ import type { IncomingMessage, RequestOptions, ClientRequest, ServerResponse } f
 
 type Numeric = number | string;
 
-/** What `statusCallback` and `contentInspector` see of a response. */
+/** The response as `statusCallback` and `contentInspector` see it. */
 export interface StatusResult {
   host: string;
   path: string;

@@ -15,7 +15,7 @@ const { startServer } = require("./lib/loadtest/test-server.js");
 function loadTest(options, callback) {
   const result = run(options);
   if (callback === undefined) return result;
-  // What the callback throws is the caller's own, and is not given to the callback again.
+  // Errors of the callback are the caller's own, and are not given to the callback again.
   result.then(
     (value) => queueMicrotask(() => callback(null, value)),
     (error) => queueMicrotask(() => callback(error)),

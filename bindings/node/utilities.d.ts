@@ -25,8 +25,8 @@ export function compress(
   },
 ): Buffer;
 /**
- * What a zlib stream holds, with or without `C:` before it. Throws an `InvalidMessageError` if it holds more than `bytesMax`
- * bytes (`TOO_LARGE`; 16 MiB by default), ends too early, or is none.
+ * The content of a zlib stream, with or without `C:` before it. Throws an `InvalidMessageError` if it holds more than
+ * `bytesMax` bytes (`TOO_LARGE`; 16 MiB by default), ends too early, or is none.
  */
 export function decompress(data: Bytes, options?: { bytesMax?: number }): Buffer;
 /** MessagePack with the value of JSON text; with `prefix` it begins with `M:`, as in a message. */
@@ -45,7 +45,7 @@ export class Filter {
 
 // Queues.
 
-/** What became of one attempt to take tokens. */
+/** The result of one attempt to take tokens. */
 export interface RateVerdict {
   /** Whether the tokens were taken. */
   allowed: boolean;
@@ -82,7 +82,7 @@ export class PriorityQueue<T = unknown> {
   constructor(options?: { itemsMax?: number; bytesMax?: number });
   /** Puts an item behind those of its priority, 5 by default. Throws a `BusyError` if there is no room. */
   push(item: T, priority?: Priority, options?: PushOptions): void;
-  /** `push` for which less urgent items give way; those come back. */
+  /** `push` for which less urgent items give way; returns them. */
   pushDisplacing(item: T, priority?: Priority, options?: PushOptions): Queued<T>[];
   /** Takes the next item, with its priority. */
   pop(): Queued<T> | undefined;
@@ -90,7 +90,7 @@ export class PriorityQueue<T = unknown> {
   popMany(n: number): Queued<T>[];
   /** The next item, which stays. */
   peek(): Queued<T> | undefined;
-  /** What the items count for. */
+  /** The total weight of the items. */
   get bytes(): number;
   get length(): number;
 }
@@ -108,7 +108,7 @@ export class Gap {
 export interface Sequenced<T> {
   /** `newEpoch`: it was let through, as the first of another history of its topic. */
   outcome: "delivered" | "held" | "duplicate" | "newEpoch";
-  /** What can be let through now, in order. */
+  /** The items that can be let through now, in order. */
   released: (T | Gap)[];
 }
 
@@ -118,7 +118,7 @@ export interface At {
 }
 
 /**
- * Puts the messages of many topics in order by their positions, drops duplicates, and tells gaps. A message that comes
+ * Puts the messages of many topics in order by their positions, drops duplicates, and reports gaps. A message that comes
  * before its turn is held for up to `windowMs` until those before it have come.
  */
 export class Sequencer<T = unknown> {
@@ -156,7 +156,7 @@ export interface SignOptions {
   now?: number | Date;
 }
 
-/** What is signed besides the payload. */
+/** The signed parts besides the payload. */
 export interface SignedParts {
   type?: string;
   id?: string;
@@ -185,7 +185,7 @@ export class Signer {
   sign(payload: TextOrBytes, options?: SignOptions & SignedParts): string;
   /** A signature of a whole message, JSON or MessagePack. */
   signMessage(message: TextOrBytes, options?: SignOptions): string;
-  /** What a `Verifier` takes, if the key is not a secret: 65 bytes. */
+  /** The key for a `Verifier`, if it is not a secret: 65 bytes. */
   get publicKey(): Buffer | undefined;
 }
 
@@ -207,7 +207,7 @@ export class Verifier {
 /** One side's fresh keys for one agreement (ECDH on P-256, HKDF-SHA256). */
 export class KeyPair {
   constructor();
-  /** What the other side needs: an uncompressed point, 65 bytes. */
+  /** The public key for the other side: an uncompressed point, 65 bytes. */
   get publicKey(): Buffer;
   /**
    * The side that was spoken to: what both sides seal and open with from now on. `session` is a UUID of the connection that
@@ -232,27 +232,27 @@ export class KeyPair {
 /** A lasting key, by which one side is known: the private key of P-256 as PKCS#8 in PEM. */
 export class IdentityKey {
   constructor(privateKey: string);
-  /** What the other side pins: an uncompressed point, 65 bytes. */
+  /** The key that the other side pins: an uncompressed point, 65 bytes. */
   get publicKey(): Buffer;
 }
 
 /**
- * What both sides seal and open with once they agreed (AES-256-GCM). In version 2 messages must be opened in the order in
+ * The cipher of both sides once they agreed (AES-256-GCM). In version 2 messages must be opened in the order in
  * which they were sealed, each once.
  */
 export class SessionCipher {
   private constructor();
   /** `plain`, encrypted: 30 bytes more. */
   seal(plain: TextOrBytes): Buffer;
-  /** What a sealed message of the other side holds. Throws a `SecurityError` if it was changed, repeated or moved. */
+  /** The content of a sealed message. Throws a `SecurityError` if it was changed, repeated or moved. */
   open(message: Bytes): Buffer;
   /** 1 or 2, as agreed. */
   get version(): number;
-  /** What `KeyPair.finish` takes as `proof`, if `KeyPair.accept` was given an identity. */
+  /** The `proof` for `KeyPair.finish`, if `KeyPair.accept` was given an identity. */
   get proof(): Buffer | undefined;
   /** Whether it is time for another key; never in version 1. */
   get wantsKeyUpdate(): boolean;
-  /** Changes the key of this side, when the other side has been told. */
+  /** Changes the key of this side, when the other side has been notified. */
   updateSealingKey(): void;
   /** Changes the key of the other side, when it has said so. */
   updateOpeningKey(): void;
@@ -267,7 +267,7 @@ export class Envelope {
   private constructor();
   /** `undefined` if the message does not say. */
   get category(): Category | undefined;
-  /** What the message is, such as `order_created`. */
+  /** The type of the message, such as `order_created`. */
   get type(): string;
   get id(): string | undefined;
   /** When the message was made. */
@@ -276,7 +276,7 @@ export class Envelope {
   get sequence(): number | undefined;
   /** 1 (background), 3, 5 (normal), 8 or 10 (critical). */
   get priority(): number;
-  /** What an answer has in common with its request. */
+  /** The fields that an answer has in common with its request. */
   get correlationId(): string | undefined;
   get signature(): string | undefined;
   /** The topic that the message was published to. */

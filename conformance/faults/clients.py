@@ -27,7 +27,7 @@ class Publication:
 
 @dataclasses.dataclass
 class Received:
-    """What a subscriber saw of one topic, in the order of arrival.
+    """The view of a subscriber of one topic, in the order of arrival.
 
     Entries are `("publication", epoch, offset, token)`, `("gap", reason, epoch, from, to)`, and
     `("subscribed", epoch, offset, recovered, count, wanted)`, where `wanted` is the position it asked for.

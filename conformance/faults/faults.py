@@ -122,13 +122,13 @@ async def move_clients(cluster, draw):
         client.hop()
 
 
-# What concerns the servers and their clients alone.
+# Faults that concern the servers and their clients alone.
 OF_SERVERS = [kill_server, kill_server, restart_server, pause_server, move_clients]
-# What Redis survives with all its data, if it writes to disk before it answers.
+# Faults that Redis survives with all its data, if it writes to disk before it answers.
 GENTLE = [
     kill_redis, kill_redis, pause_redis, delay, cut, partition, refuse, command, out_of_memory,
 ]  # fmt: skip
-# What makes it lose data.
+# Faults that make it lose data.
 HARSH = [flush, fail_over]
 
 IGNORED = (redis.exceptions.RedisError, OSError)

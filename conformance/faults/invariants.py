@@ -1,4 +1,4 @@
-"""What must be true of the records of a run. Each function gives a list of sentences: one for each fault it found."""
+"""Invariants of the records of a run. Each function gives a list of sentences: one for each fault it found."""
 
 from clients import Member, Publication, Received, Room
 
@@ -62,7 +62,7 @@ def _walk(one: Received):
 
 
 def acknowledged_is_kept(publications: list[Publication], log: Log, never_loses: bool):
-    """What was acknowledged is in the log, or the topic has begun another epoch since, unless Redis never loses."""
+    """Acknowledged publications are in the log, or the topic has begun another epoch, unless Redis never loses."""
     faults = []
     kept = {(topic, *entry) for topic, entries in log.items() for entry in entries}
     for p in publications:
@@ -75,7 +75,7 @@ def acknowledged_is_kept(publications: list[Publication], log: Log, never_loses:
 
 
 def refused_is_nowhere(publications: list[Publication], received: list[Received], log: Log):
-    """What was refused reached nobody."""
+    """Refused publications reached nobody."""
     refused = {p.token: p.outcome for p in publications if p.outcome not in ("acknowledged", "unknown")}
     seen = {e[3] for r in received for e in r.entries if e[0] == "publication"}
     seen |= {token for entries in log.values() for _, _, token in entries}

@@ -99,7 +99,7 @@ class Follower:
         return [e["payload"]["n"] for e in self.events if e["kind"] == "publication"]
 
     def faults(self, log):
-        """What is wrong with what it received, as sentences. `log` is what lies in Redis, by topic."""
+        """The faults of its received messages, as sentences. `log` is the content of Redis, by topic."""
         told = [e["kind"] for e in self.events if e["kind"] in ("gap", "unrecovered")]
         faults = [f"{self.language} was told: {kind}" for kind in told]
         for topic, expected in log.items():

@@ -42,7 +42,7 @@ class Order(BaseModel):
 
 @server.on("chat")
 async def chat(message: tidewire.Message) -> None:
-    """What a page says, all pages hear."""
+    """A message of one page is sent to all pages."""
     server.publish("orders", {"user": message.user, "text": message.payload}, type="chat")
 
 

@@ -30,7 +30,7 @@ server = tidewire.Server(
 
 @server.on("chat")
 async def chat(message: tidewire.Message) -> None:
-    """What a page says, all pages hear."""
+    """A message of one page is sent to all pages."""
     server.publish("orders", {"user": message.user, "text": message.payload}, type="chat")
 
 

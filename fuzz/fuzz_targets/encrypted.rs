@@ -1,5 +1,5 @@
 //! Encryption and signatures: only what the peer sealed is opened, once and in its order where version 2
-//! says so, any public key is survived, and a signature is good for nothing but what was signed.
+//! says so, any public key is survived, and a signature is valid only for the signed message.
 //!
 //! Input: two bytes of flags; then steps of a dialogue, a message to open, keys, or messages to sign.
 

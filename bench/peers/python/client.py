@@ -19,7 +19,7 @@ TOLD_EACH = 1_000  # messages, after which the server may send more
 
 
 class Websockets:
-    """What an application on the websockets library does: json.dumps and json.loads, one await a message."""
+    """The code of an application on the websockets library: json.dumps and json.loads, one await a message."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.is_plain = token is not None  # a server that does not greet, and checks no token either
@@ -104,7 +104,7 @@ class Tidewire:
 
 
 async def send(client, seconds: float) -> dict:
-    """What the server has read by the end counts, and the time that it took."""
+    """Counts the messages that the server has read by the end, and the time that it took."""
     count, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
         await client.send_some()

@@ -11,7 +11,7 @@ const isJson = task.includes("json");
 const isEcho = task.startsWith("echo");
 const fields = (value) => Object.keys(value).length;
 
-/** What each server does with a message: takes its length, and its value or a copy back. */
+/** The work of each server for a message: takes its length, and its value or a copy back. */
 const peers = {
   async batches() {
     const { Server } = await import("../index.mjs");

@@ -1,6 +1,6 @@
 "use strict";
 
-// What callers may give. A wrong type says the name of the argument, what is needed and what was given.
+// Arguments of callers. A wrong type names the argument, the expected type and the given one.
 
 const { InvalidArgumentError, WrongTypeError } = require("./errors.js");
 

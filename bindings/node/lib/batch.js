@@ -1,6 +1,6 @@
 "use strict";
 
-// What is received. A batch is a block of numbers and bytes that src/server/inbox.rs has written; messages are objects
+// Received messages. A batch is a block of numbers and bytes that src/server/inbox.rs has written; messages are objects
 // that are made when somebody looks at them, and decode only what is asked for.
 
 const { isAscii } = require("node:buffer");
@@ -261,7 +261,7 @@ class Message {
     return this.#batch._number(this.#index, 0) >>> 8;
   }
 
-  /** What it carries: its `p`, or `payload`; `undefined` if there is nothing. */
+  /** The payload: its `p`, or `payload`; `undefined` if there is none. */
   get payload() {
     if (this.#payload === undefined) this.#payload = this.#decodePayload();
     return this.#payload;
@@ -277,7 +277,7 @@ class Message {
     return payloadOf(this.json());
   }
 
-  /** What it is about, such as `chat`; `undefined` if it says nothing, and for a connection's start and end. */
+  /** The type, such as `chat`; `undefined` if it has none, and for a connection's start and end. */
   get type() {
     switch (this.#batch._kind(this.#index)) {
       case TEXT:

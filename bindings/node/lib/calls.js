@@ -20,7 +20,7 @@ function kindOf(options) {
   return [name("type", options?.type ?? "message"), priorityNumber(options?.priority)];
 }
 
-/** What `publish` may be told, as the native module takes it. */
+/** The options of `publish`, as the native module takes them. */
 function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unknown }) {
   const [first] = Object.keys(unknown);
   if (first !== undefined) throw new InvalidArgumentError(`publish has no option ${first}`);

@@ -1,7 +1,7 @@
 "use strict";
 
 // Calls handlers for what a server receives. A handler that waits for something keeps its connection: later messages of
-// the connection wait for it, those of others go on. At the limits nothing more is received, and the engine stops
+// the connection wait for it, those of others continue. At the limits nothing more is received, and the engine stops
 // reading from the sockets when its queue is full.
 
 const { performance } = require("node:perf_hooks");

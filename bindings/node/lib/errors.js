@@ -1,6 +1,6 @@
 "use strict";
 
-// What can go wrong, each with who has to act. The native module throws errors whose message is a JSON object;
+// Errors, each with the party that has to act. The native module throws errors whose message is a JSON object;
 // `translated` makes the class from it.
 
 /**

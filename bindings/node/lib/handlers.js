@@ -153,7 +153,7 @@ class Handlers {
     this.handled += 1;
   }
 
-  /** Takes what a handler threw: the client is told, and the log has the stack. */
+  /** Handles an error of a handler: the client receives an error, and the log has the stack. */
   failed(handler, message, error) {
     if (isRefusal(error)) {
       this.refused += 1;
@@ -199,7 +199,7 @@ class Handlers {
         message.connection.sendRaw(errorText(message, code, text));
       }
     } catch (error) {
-      // A client that cannot be told is no reason to end, whatever it has sent.
+      // A client that cannot receive the error is no reason to end, whatever it has sent.
       this.#log("debug", `the client was not told of ${code}`, error);
     }
   }
@@ -238,7 +238,7 @@ function errorText(message, code, text) {
     const { cid } = message.json();
     if (typeof cid === "string") whole.cid = cid;
   } catch {
-    // Without its id the client cannot tell which message it was, but it is told.
+    // Without its id the client cannot know which message it was, but it receives the error.
   }
   return JSON.stringify(whole);
 }

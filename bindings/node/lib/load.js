@@ -49,7 +49,7 @@ const NAMES = [
 ];
 const KNOWN = new Set([...NAMES, "onProgress", "signal"]);
 
-/** What came of a load. `report` has everything; the other properties are what is asked for most. */
+/** The result of a load. `report` has everything; the other properties are the most used. */
 class LoadResult {
   #text;
 
@@ -83,7 +83,7 @@ class LoadResult {
     return { ...this.#result.statuses };
   }
 
-  /** What went wrong, by name. */
+  /** The errors, by name. */
   get errors() {
     return { ...this.#result.errors };
   }
@@ -110,7 +110,7 @@ class LoadResult {
     return this.report.partial === true;
   }
 
-  /** What a reader should know, in sentences. */
+  /** Notes for a reader, in sentences. */
   get notes() {
     return [...(this.#result.notes ?? [])];
   }

@@ -8,7 +8,7 @@ const native = require("./native.js");
 
 const INT_MAX = 2_147_483_647;
 
-/** What handlers may take, and how to read it. */
+/** The options of handlers, and how to read them. */
 const OWN = {
   handlersMax: (value) => whole("handlersMax", value ?? 256, 1, INT_MAX),
   waitingMax: (value) => whole("waitingMax", value ?? 1024, 1, INT_MAX),

@@ -1,6 +1,6 @@
 "use strict";
 
-// What is sent to connections, gathered and handed over with one crossing. src/server/outbox.rs reads it.
+// Messages to connections, gathered and handed over with one crossing. src/server/outbox.rs reads it.
 
 const { BusyError, StoppedError, translated } = require("./errors.js");
 
@@ -15,9 +15,9 @@ const HEAD_BYTES = 28;
 const SIZE_MIN = 16 * 1024;
 /** A buffer that grew past this is not kept. */
 const SIZE_KEPT = 1024 * 1024;
-/** What may wait because the server has not caught up. */
+/** The limit of messages that wait because the server has not caught up. */
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
-/** What is gathered at most before it is handed over. */
+/** The largest batch that is gathered before it is handed over. */
 const GATHERED_BYTES = 256 * 1024;
 const RETRY_MS = 1;
 

@@ -71,7 +71,7 @@ class Promises {
     return published;
   }
 
-  /** What a topic keeps: its position, and some of its publications. */
+  /** The history of a topic: its position, and some of its publications. */
   async history(topic, query) {
     const wanted = historyQuery(topic, query);
     return JSON.parse(await settled(() => this.#core.historyLater(...wanted)));
@@ -83,7 +83,7 @@ class Promises {
     return JSON.parse(await settled(() => this.#core.forgetHistoryLater(topic)));
   }
 
-  /** Who is on a topic: how many, and some of them. */
+  /** The users on a topic: how many, and some of them. */
   async presence(topic, { limit = 1_000 } = {}) {
     text("topic", topic);
     whole("limit", limit);
@@ -136,7 +136,7 @@ class Promises {
   }
 }
 
-/** What a call of the native module gives, at once or later; its errors become those of this package. */
+/** The result of a call of the native module, at once or later; its errors become those of this package. */
 async function settled(action) {
   try {
     return await action();

@@ -46,11 +46,11 @@ class Server {
   #finished = deferred();
   #isFinished = false;
   #ending;
-  /** Who receives by `batches`. */
+  /** The consumer of `batches`. */
   #receiver;
   /** Whether somebody has: then what arrives waits for the next one. */
   #isManual = false;
-  /** What a loop over messages has left of its last batch. */
+  /** The rest of the last batch of a loop over messages. */
   #rest = { batch: [], next: 0 };
   #isPumpDue = false;
   #yieldAt = 0;
@@ -229,7 +229,7 @@ class Server {
     run(() => this.#core.route(types, this.#handlers.requestTypes));
   }
 
-  /** What happens, in batches, until the server has stopped and everything was received. */
+  /** The events, in batches, until the server has stopped and everything was received. */
   batches() {
     if (!this.#handlers.isEmpty) throw new TidewireError(BOTH, { code: "RECEIVING" });
     if (this.#receiver !== undefined) {
@@ -255,7 +255,7 @@ class Server {
     const batches = this.batches();
     try {
       for (;;) {
-        // Who breaks off finds the rest of the batch the next time.
+        // A loop that ends early finds the rest of the batch the next time.
         while (this.#rest.next < this.#rest.batch.length) {
           const message = this.#rest.batch.at(this.#rest.next);
           this.#rest.next += 1;
@@ -496,7 +496,7 @@ class Server {
     return JSON.parse(run(() => this.#core.statistics()));
   }
 
-  /** What the handlers have done since the server was made. */
+  /** The counts of the handlers since the server was made. */
   handlerStatistics() {
     const { handled, errors, timeouts, refused, unrouted, blocked } = this.#handlers;
     const { running, waiting } = this.#dispatcher;
@@ -515,7 +515,7 @@ class Server {
     return JSON.parse(run(() => this.#core.listTopics(...wanted)));
   }
 
-  /** What a topic keeps: its position, and some of its publications. */
+  /** The history of a topic: its position, and some of its publications. */
   history(topic, query) {
     const wanted = historyQuery(topic, query);
     return JSON.parse(this.#waiting("history", () => this.#core.history(...wanted)));
@@ -527,7 +527,7 @@ class Server {
     return this.#waiting("forgetHistory", () => this.#core.forgetHistory(topic));
   }
 
-  /** Who is on a topic: how many, and some of them. */
+  /** The users on a topic: how many, and some of them. */
   presence(topic, { limit = 1_000 } = {}) {
     text("topic", topic);
     whole("limit", limit);

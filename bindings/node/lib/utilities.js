@@ -1,6 +1,6 @@
 "use strict";
 
-// What is useful without a server, and Node lacks.
+// Utilities that need no server, and that Node lacks.
 
 module.exports = {
   ...require("./utilities/envelope.js"),

@@ -86,7 +86,7 @@ test("at the limit of handlers nothing more is received, and the sockets hold th
   const sent = 400;
   for (let number = 0; number < sent; number++) client.send(Buffer.alloc(size));
   await eventually(() => server.handlerStatistics().waiting === 4);
-  // What the sender still holds stays the same: the server does not read.
+  // The sender still holds the same messages: the server does not read.
   let held = -1;
   await eventually(async () => {
     const before = client.socket.bufferedAmount;

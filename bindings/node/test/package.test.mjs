@@ -15,7 +15,7 @@ import * as loadtestModule from "../loadtest.mjs";
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const require = createRequire(import.meta.url);
 
-/** What a file of types declares: names of exports, and the members of classes. */
+/** The declarations of a file of types: names of exports, and the members of classes. */
 function declared(...files) {
   const names = new Set();
   const members = new Map();

@@ -1,4 +1,4 @@
-// What the tests share: a client that knows nothing of Tidewire but its messages, and waiting for conditions.
+// Shared parts of the tests: a client that knows nothing of Tidewire but its messages, and waiting for conditions.
 
 import { execFile } from "node:child_process";
 import { once } from "node:events";

@@ -183,7 +183,7 @@ class PythonSequencer:
 
 
 def queue_comparisons() -> Iterator[Comparison]:
-    """What waits, and how fast."""
+    """A queue of waiting items, and its speed."""
     bucket, plain_bucket = tidewire.TokenBucket(4_000_000, 4_000_000), PythonBucket(4_000_000, 4_000_000)
     yield Comparison("token bucket, one try", "a class", bucket.take, plain_bucket.take)
 
@@ -259,7 +259,7 @@ def filter_comparisons() -> Iterator[Comparison]:
 
 
 def signature_comparisons() -> Iterator[Comparison]:
-    """Who wrote a message."""
+    """The writer of a message."""
     key = SECRET.encode()
     yield Comparison(
         "HMAC-SHA256 of 200 bytes",

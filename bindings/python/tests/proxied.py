@@ -1,4 +1,4 @@
-"""What a client does behind a proxy that spoils its connections, and what has to hold of it afterwards."""
+"""A client behind a proxy that breaks its connections, and the checks of its results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SERVER_OPTIONS: dict[str, Any] = {"history": {"kept.>": 1_000}}
 
 
 class Ledger:
-    """What a server's application got, in its order."""
+    """The messages of a server's application, in order."""
 
     def __init__(self, server: tidewire.Server) -> None:
         self.sent: list[int] = []

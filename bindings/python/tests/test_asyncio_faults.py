@@ -286,7 +286,7 @@ def test_serve_ends_with_the_server(serve, run) -> None:
         await soon(serving)
 
     run(main())
-    # What was received before the end is handled before the end.
+    # Messages from before the end are handled before the end.
     assert handled == list(range(10))
 
 

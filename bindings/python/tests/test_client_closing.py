@@ -20,7 +20,7 @@ from scenarios.server import ScenarioServer, Seen
 
 ROUNDS = 1_000
 
-# What the server does on each connection, and the state of the client in which it is closed.
+# The behaviour of the server on each connection, and the state of the client in which it is closed.
 STATES: dict[str, tuple[list[Any] | None, str | None]] = {
     "no server": (None, None),
     "waiting for the next attempt": (None, "waiting"),

@@ -1,4 +1,4 @@
-"""What handlers raise, and what they do to the task that they run in: `serve` goes on, and the next is answered."""
+"""Handlers that raise or misuse the task that they run in: `serve` continues, and the next message is answered."""
 
 from __future__ import annotations
 

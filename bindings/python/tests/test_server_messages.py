@@ -1,4 +1,4 @@
-"""What the application receives, and how it answers."""
+"""Messages for the application, and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes from the application to clients: publications, subscriptions, history, presence."""
+"""Messages of the application to clients: publications, subscriptions, history, presence."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ KEPT = {"rooms.>": 1000}
 
 
 class AnyClient(Protocol):
-    """What the tests use of a client."""
+    """The part of a client that the tests use."""
 
     async def subscribe(self, topics: Any, **options: Any) -> tidewire.Subscription: ...
     async def ping(self) -> float: ...

@@ -104,7 +104,7 @@ impl Command {
         }
     }
 
-    /// Whether somebody is told what becomes of it.
+    /// Whether somebody waits for its outcome.
     pub(crate) fn is_awaited(&self) -> bool {
         match self {
             Self::Publish { reply, .. } => reply.is_some(),

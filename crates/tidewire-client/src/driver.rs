@@ -1,4 +1,4 @@
-//! The task of a client: connects, runs the connection, and decides what comes after it.
+//! The task of a client: connects, runs the connection, and decides the next step after it.
 
 pub(crate) mod connect;
 mod connection;
@@ -313,7 +313,7 @@ impl Driver {
     }
 }
 
-/// Takes what the store has to say while there is no connection.
+/// Handles the events of the store while there is no connection.
 fn handle_store(shared: &Shared, session: &mut Session, event: StoreEvent) {
     let mut batch = BatchBuilder::new(session.serial());
     // Without a connection nothing is written, and so nothing fails.

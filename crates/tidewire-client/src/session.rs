@@ -331,7 +331,7 @@ impl Session {
         }))
     }
 
-    /// Takes what the store has to say, while there is a connection or not.
+    /// Handles the events of the store, with or without a connection.
     pub(crate) fn handle_store(
         &mut self,
         event: StoreEvent,

@@ -40,7 +40,7 @@ pub struct Config {
     pub subprotocols: Vec<String>,
     /// How tokens are checked; `None` lets everyone in. Default `None`.
     pub auth: Option<AuthConfig>,
-    /// A bad token is told by an error message and close code 4401 after the upgrade, where a browser
+    /// A bad token is answered by an error message and close code 4401 after the upgrade, where a browser
     /// can read it, instead of by HTTP 401. Default `false`.
     pub auth_failure_after_upgrade: bool,
     /// Which web pages may connect. Default: those of the same host.
@@ -70,7 +70,7 @@ pub struct Config {
     pub backend: Option<BackendConfig>,
     /// Where the spans of traces go. Default: nowhere, and there are no spans.
     pub traces: Option<Arc<dyn TraceSink>>,
-    /// How repeated messages are told from new ones.
+    /// Detection of repeated messages.
     pub producers: ProducerConfig,
     /// How sessions leave a server that drains.
     pub drain: Drain,
@@ -176,7 +176,7 @@ impl std::fmt::Debug for SignatureKey {
     }
 }
 
-/// How repeated messages are told from new ones, so that the application takes each once. Only in version 1.
+/// Detection of repeated messages, so that the application receives each once. Only in version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducerConfig {
     /// Producers (those who number their messages) that are remembered, in all. Those without a connection are
@@ -198,7 +198,7 @@ pub struct Drain {
     /// Sessions that each shard closes in a second; 0 for as many as it takes to close all in the first half of
     /// the drain's timeout, evenly, but a hundred at once. Default 0.
     pub rate_per_s: u64,
-    /// Each client is told to come back after a random time of up to this many milliseconds, or longer if
+    /// Each client reconnects after a random time of up to this many milliseconds, or longer if
     /// otherwise more than 5,000 a second would come back; 0 to tell them nothing. Only in version 1.
     /// Default 5,000.
     pub reconnect_spread_ms: u64,

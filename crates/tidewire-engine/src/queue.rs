@@ -330,7 +330,7 @@ impl Gate {
 
     fn leave(&self, cost: usize) {
         let before = self.bytes.fetch_sub(cost, Ordering::AcqRel);
-        // Half empty before the senders are let in again, so that they come in strides.
+        // Half empty before the senders may send again, so that they send in larger batches.
         let half = self.bytes_max.div_ceil(2);
         if before >= half && before - cost < half {
             self.wake();

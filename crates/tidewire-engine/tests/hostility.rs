@@ -277,7 +277,7 @@ fn a_trickle_is_understood_and_holds_nobody_up() {
     assert_eq!(slow.next_json()["t"], "slow");
 }
 
-/// A peer that breaks a rule is told which kind of rule, and the server goes on.
+/// A peer that breaks a rule learns the kind of rule, and the server continues.
 #[test]
 fn each_violation_has_its_code() {
     let server = start(raw_config(), Echo);

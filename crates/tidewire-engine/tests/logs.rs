@@ -173,7 +173,7 @@ fn assert_a_refused_page_has_one_line(server: &Server, listener: &Listener) {
     assert_eq!(listener.count(words), 1, "one line per minute");
 }
 
-/// A connection whose peer does not read ends, and the log says so.
+/// A connection whose peer does not read ends, and the log has the reason.
 fn assert_an_overflow_is_told(handle: &Handle, listener: &Listener, slow: &mut Client) {
     subscribe(slow, json!(["busy"]));
     let news = NewPublication::new("news", format!("{:?}", "x".repeat(50_000)));

@@ -83,7 +83,7 @@ struct Client {
     failure: Option<String>,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 enum Task {
     /// Ask for the number of cases.
     Count,
@@ -300,7 +300,7 @@ impl Connection {
         }
     }
 
-    /// What the peer did wrong, or what came of its messages.
+    /// The fault of the peer, or the result of its messages.
     fn read_messages(
         &mut self,
         input: &mut Input<'_>,
@@ -422,7 +422,7 @@ fn messages() -> VecDeque<Message> {
     messages
 }
 
-/// What the largest cases send.
+/// The message size of the largest cases.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const HEAD_BYTES_MAX: usize = 16 * 1024;

@@ -11,7 +11,7 @@ pub(crate) struct Alarm {
     clock: Option<platform::Clock>,
     /// The time it is set to.
     set_to: Option<Instant>,
-    /// There is none on this system, or it could not be had.
+    /// There is none on this system, or the system refused one.
     is_missing: bool,
 }
 

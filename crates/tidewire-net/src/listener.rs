@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 /// (`net.core.somaxconn`). An IPv6 address takes no IPv4 connections.
 ///
 /// # Errors
-/// What the operating system says, such as an address that is not of this machine, or one in use,
+/// The error of the operating system, such as an address that is not of this machine, or one in use,
 /// also by a program that shares it with `SO_REUSEPORT`.
 pub fn bind(address: SocketAddr, shards: usize, backlog: i32) -> io::Result<Vec<TcpListener>> {
     let mut address = address;
@@ -34,7 +34,7 @@ pub fn bind(address: SocketAddr, shards: usize, backlog: i32) -> io::Result<Vec<
 /// left out: as many sockets as shards or more are dealt out in turn, fewer are shared. They become non-blocking.
 ///
 /// # Errors
-/// What the operating system says, and [`io::ErrorKind::InvalidInput`] if there is no socket or one that does not
+/// The error of the operating system, and [`io::ErrorKind::InvalidInput`] if there is no socket or one that does not
 /// listen.
 pub fn deal(sockets: &[TcpListener], shards: usize) -> io::Result<Vec<Vec<TcpListener>>> {
     if sockets.is_empty() {

@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(first_bytes(&outbox, 99, 9), b"rest of a frame-urgent-next");
         let chunk = Arc::new(b"0123456789".to_vec());
         let mut outbox = Outbox::default();
-        // A buffer that was handed out and left empty is in nobody's way.
+        // A buffer that was handed out and left empty does no harm.
         outbox.buffer(Priority::Low, &mut spares);
         outbox.push_begun(Segment::Shared(chunk), 4, Priority::Low, &mut spares);
         outbox.buffer(Priority::Normal, &mut spares).extend(b"!");

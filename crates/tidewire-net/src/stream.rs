@@ -107,7 +107,7 @@ impl Stream {
         tcp.peer_addr()
     }
 
-    /// What has failed since it was asked last; not asked if it is known that nothing has.
+    /// The error since the last call; not asked for if it is known that there is none.
     pub(crate) fn take_error_unless(&self, is_well: bool) -> io::Result<Option<io::Error>> {
         match is_well {
             true => Ok(None),
@@ -167,7 +167,7 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS has encrypted or has to say itself. `Ok` when nothing is left of it.
+    /// Sends encrypted data and TLS's own messages. `Ok` when nothing is left.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) | Self::Held(_) => Ok(()),

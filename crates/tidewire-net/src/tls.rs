@@ -148,16 +148,16 @@ pub fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConfig>, Tl
     })
 }
 
-/// Whom a client trusts, and what it proves itself with.
+/// The trusted servers of a client, and its own certificate.
 #[derive(Debug, Clone, Default)]
 pub struct ClientIdentity<'a> {
-    /// Whose certificates are trusted.
+    /// The trusted certificates.
     pub trust: Trust<'a>,
     /// A certificate chain and its key, in PEM files, for servers that ask for one.
     pub certificate: Option<(&'a Path, &'a Path)>,
 }
 
-/// Whose certificates a client trusts.
+/// The certificates that a client trusts.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Trust<'a> {
     /// The authorities that browsers trust (those of Mozilla).
@@ -169,7 +169,7 @@ pub enum Trust<'a> {
     Anybody,
 }
 
-/// The configuration of a client that trusts and proves itself as it is told.
+/// The configuration of a client with this trust and this certificate.
 ///
 /// # Errors
 /// [`TlsError`], which names the file.

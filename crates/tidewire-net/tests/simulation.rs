@@ -9,7 +9,7 @@ use tidewire_net::{
 };
 use tidewire_wire::envelope::Priority;
 
-/// Echoes, and notes what it is told and when.
+/// Echoes, and notes each call and its time.
 #[derive(Default)]
 struct TracingHandler {
     trace: Vec<(u64, String)>,

@@ -26,7 +26,7 @@ pub struct ExporterConfig {
 pub struct ConfigError {
     /// The variable.
     pub name: &'static str,
-    /// What is wrong, and what would be right. Values are not repeated: they can be secrets.
+    /// The fault, and a right value. Values are not repeated: they can be secrets.
     pub problem: String,
 }
 
@@ -57,8 +57,8 @@ impl ExporterConfig {
         ratio.filter(|ratio| (0.0..=1.0).contains(ratio))
     }
 
-    /// What the program's own base URL and the variables of OpenTelemetry say: a base URL comes first. `None` if nothing
-    /// names a receiver, or the variables switch traces off.
+    /// The configuration from the program's own base URL and the variables of OpenTelemetry: a base
+    /// URL comes first. `None` if nothing names a receiver, or the variables switch traces off.
     ///
     /// # Errors
     /// [`ConfigError`], of the first variable that is wrong.

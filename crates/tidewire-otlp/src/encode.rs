@@ -32,7 +32,7 @@ pub(crate) fn request(resource: &Resource, spans: Vec<Span>) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// Who sends the spans.
+/// The sender of the spans.
 pub(crate) fn resource(config: &ExporterConfig) -> Resource {
     let own = [
         ("service.name", config.service_name.clone()),

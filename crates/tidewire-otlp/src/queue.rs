@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tidewire_engine::{Span, TraceCounts, TraceSink};
 
-/// What the queue and the exporter's thread share.
+/// The state that the queue and the exporter's thread share.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     is_stopped: AtomicBool,

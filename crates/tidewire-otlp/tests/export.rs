@@ -261,7 +261,7 @@ fn a_trace_that_is_not_sampled_has_no_spans() {
             .iter()
             .all(|asked| asked.header("traceparent").is_none())
     );
-    // One that its first span did not sample: the backend is told of it, and that is all.
+    // A trace that its first span did not sample: the backend receives its context, and nothing is exported.
     let unsampled = format!("{}00", &PARENT[..PARENT.len() - 2]);
     let mut client = connect(&server, Some(&unsampled));
     publish(&mut client, None);

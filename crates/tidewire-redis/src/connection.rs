@@ -27,7 +27,7 @@ struct Pending<T> {
     deadline_ms: u64,
 }
 
-/// What a value from the server is.
+/// The kind of a value from the server.
 #[derive(Debug)]
 pub enum Incoming<'a, T> {
     /// The setup goes on.
@@ -87,7 +87,7 @@ impl<T> Connection<T> {
         self.setup.is_done()
     }
 
-    /// What the server said of itself, whole once the connection is ready.
+    /// The description of the server, whole once the connection is ready.
     #[must_use]
     pub fn server(&self) -> &ServerInfo {
         &self.setup.server

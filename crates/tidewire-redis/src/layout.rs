@@ -100,7 +100,7 @@ const SLOTS: u16 = 16_384;
 pub struct Layout {
     /// The prefix and the tag of the lane: `tw:{0}:`.
     lane: String,
-    /// What every stream's key begins with: `tw:{0}:t:`.
+    /// The beginning of every stream's key: `tw:{0}:t:`.
     streams: Vec<u8>,
 }
 
@@ -179,7 +179,7 @@ impl Layout {
         format!("{}n:{node}", self.lane).into_bytes()
     }
 
-    /// What the key of every lease begins with.
+    /// The beginning of the key of every lease.
     #[must_use]
     pub fn leases(&self) -> Vec<u8> {
         format!("{}n:", self.lane).into_bytes()
@@ -197,13 +197,13 @@ impl Layout {
         format!("{}np:{node}", self.lane).into_bytes()
     }
 
-    /// Who is on a topic, from each node.
+    /// The members of a topic, from each node.
     #[must_use]
     pub fn members(&self, topic: &str) -> Vec<u8> {
         format!("{}p:{topic}", self.lane).into_bytes()
     }
 
-    /// What the names of a topic begin with: its members, the number of nodes of each user, and the channel.
+    /// The beginning of the names of a topic: its members, the number of nodes of each user, and the channel.
     #[must_use]
     pub fn presence_prefixes(&self) -> [Vec<u8>; 3] {
         let name = |kind: &str| format!("{}{kind}:", self.lane).into_bytes();

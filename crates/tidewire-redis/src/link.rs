@@ -143,7 +143,7 @@ impl Link {
         self.handle_closed(slot, reason, now);
     }
 
-    /// What is to be sent on a connection. Take the bytes that were sent from its front, or all.
+    /// The bytes to be sent on a connection. Take the bytes that were sent from its front, or all.
     pub fn output(&mut self, slot: Slot) -> &mut Vec<u8> {
         self.slots.output(slot)
     }
@@ -260,8 +260,8 @@ impl Link {
         self.remove_user(user);
     }
 
-    /// What other nodes see of this node in the [list of nodes](Event::Nodes), from the next probe on. Any bytes, some
-    /// hundred at most.
+    /// Sets the data that other nodes see of this node in the [list of nodes](Event::Nodes), from the next probe
+    /// on. Any bytes, some hundred at most.
     pub fn describe(&mut self, info: &[u8]) {
         info.clone_into(&mut self.lease.info);
     }
@@ -359,7 +359,7 @@ impl Link {
         &self.health
     }
 
-    /// What it has counted.
+    /// The counts of the link.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

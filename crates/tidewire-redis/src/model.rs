@@ -71,12 +71,12 @@ impl Redis {
         }
     }
 
-    /// What `CONFIG GET` says of `appendonly` and `appendfsync`.
+    /// The reply of `CONFIG GET` about `appendonly` and `appendfsync`.
     pub fn set_durable(&mut self, syncs_always: bool) {
         self.syncs_always = syncs_always;
     }
 
-    /// What `INFO` says of the role.
+    /// The role in the reply of `INFO`.
     pub fn set_replica(&mut self, is_replica: bool) {
         self.is_replica = is_replica;
     }
@@ -147,7 +147,7 @@ impl Redis {
         }
     }
 
-    /// What the server sends to a client.
+    /// The bytes of the server for a client.
     pub fn take_output(&mut self, id: ClientId) -> Vec<u8> {
         self.clients
             .get_mut(&id)

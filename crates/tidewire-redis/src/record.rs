@@ -9,14 +9,14 @@
 
 use crate::layout::NodeId;
 
-/// What a publication carries, as slices of its record.
+/// The parts of a publication, as slices of its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Which publication of which node it is; no two records have the same one.
     pub mark: Mark,
     /// Snapshot or update.
     pub category: Category,
-    /// What leaves first when a subscriber lags.
+    /// The overload policy of lagging subscribers.
     pub priority: Priority,
     /// Nobody receives it after this time, in milliseconds since 1970 by the clock of Redis.
     pub expires_redis_ms: Option<u64>,
@@ -26,7 +26,7 @@ pub struct Record<'a> {
     pub t: &'a str,
     /// The idempotency key.
     pub id: Option<&'a str>,
-    /// What it is about.
+    /// The conflation key.
     pub key: Option<&'a str>,
     /// One JSON value. The record does not check it.
     pub payload: &'a [u8],
@@ -261,10 +261,10 @@ fn name<'a>(rest: &mut &'a [u8]) -> Result<&'a str, RecordError> {
     std::str::from_utf8(name).map_err(|_| RecordError::NotText)
 }
 
-/// What a record may have, in bytes: a publication of 16 MiB with its names.
+/// The limit of a record, in bytes: a publication of 16 MiB with its names.
 pub const RECORD_BYTES_MAX: usize = 17 * 1024 * 1024;
 
-/// What a mark has, in bytes.
+/// The size of a mark, in bytes.
 pub const MARK_BYTES: usize = 16;
 
 const VERSION: u8 = 1;

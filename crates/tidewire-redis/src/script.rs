@@ -164,7 +164,7 @@ impl Fence {
 #[error("a script gave a reply that does not belong to it; is another program using these keys?")]
 pub struct UnknownReply;
 
-/// What a script says that may find another fence.
+/// The result of a script that may find another fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fenced<T> {
     /// The fence is as told.

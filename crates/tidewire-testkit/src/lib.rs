@@ -2,6 +2,7 @@
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
+//! - [`seeds`]: the seeds of a simulation.
 //! - [`options`]: each option of a server with an example.
 //! - [`shard`]: a server on a thread of its own.
 //! - [`topics`]: a checker of what subscribers see.
@@ -14,6 +15,7 @@ pub mod options;
 #[cfg(unix)]
 pub mod redis;
 pub mod schema;
+pub mod seeds;
 pub mod shard;
 pub mod topics;
 pub mod vectors;

@@ -87,7 +87,7 @@ impl Log {
 }
 
 impl Reading {
-    /// A subscription was answered that had asked for what came after `since` or, if that cannot be had, for the
+    /// A subscription was answered that had asked for the publications after `since` or, if they are gone, for the
     /// newest `replay` publications.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The WebSocket client of the tests: it shows all that a server sends, and sends what it is told to, right or wrong.
+//! The WebSocket client of the tests: it shows everything that a server sends, and sends any bytes, right or wrong.
 //!
 //! - [`blocking`]: over sockets, with or without TLS.
 //! - [`simulated`]: over the simulated network, in virtual time.

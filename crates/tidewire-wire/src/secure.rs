@@ -1,7 +1,7 @@
 //! Encryption and signatures, from one provider (`aws-lc-rs`); only with the feature `crypto`.
 //!
 //! - [`ExchangeKeyPair`] agrees on a key with the peer, as both hellos carry it, and gives a
-//!   [`SessionCipher`], which seals what goes out and opens what comes in (`E:`).
+//!   [`SessionCipher`], which seals sent messages and opens received ones (`E:`).
 //! - [`IdentityKey`] is a server's lasting key, with which it signs its side of the exchange.
 //! - [`SigningKey`] and [`VerifyingKey`] make and check `sig`; [`NonceWindow`] refuses replays.
 //!

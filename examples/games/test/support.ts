@@ -1,4 +1,4 @@
-/** What the tests of the whole server share. */
+/** Shared parts of the tests of the whole server. */
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -35,7 +35,7 @@ if (!executablePath) {
 const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What runs in the page: each contender subscribes topic `a` and calls `count` for each publication. */
+/** The script of the page: each contender subscribes topic `a` and calls `count` for each publication. */
 const script = `
 import { open } from ${JSON.stringify(new URL("../../client/dist/esm/index.js", import.meta.url).pathname)};
 

@@ -21,7 +21,7 @@ const program = values.tidewire ?? "target/release/tidewire";
 const rounds = Number(values.rounds ?? 5);
 const seconds = Number(values.seconds ?? 1);
 const connectionCount = Number(values.connections ?? 100);
-/** What a connection may have unsent, in bytes. */
+/** The limit of unsent bytes of a connection. */
 const AHEAD_BYTES = 256 * 1024;
 const SECRET = "a secret of at least 32 bytes, for measurements";
 

@@ -26,7 +26,7 @@ const rounds = Number(values.rounds ?? 5);
 const connectionCount = Number(values.connections ?? 100);
 const milliseconds = Number(values.seconds ?? 0.5) * 1000;
 
-/** What waits on one connection at most, in bytes, before its sender waits for room. */
+/** The limit of waiting bytes of one connection, before its sender waits for room. */
 const AHEAD_BYTES = 256 * 1024;
 const BATCH = 100;
 const RECEIVED_BYTES = 226;

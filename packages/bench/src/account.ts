@@ -1,4 +1,4 @@
-/** What the connections of a process, and then of all of them, have counted. */
+/** Counts of the connections of one process, and then of all of them. */
 
 import { NS_PER_S } from "./clock.js";
 import { Histogram, type PackedHistogram } from "./histogram.js";
@@ -19,7 +19,7 @@ export function sumOf(counts: Tally): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** What a process has used of the processor. */
+/** The processor time of a process. */
 export interface Used {
   cpuS: number;
   /** Of the thread that was busiest. */
@@ -40,7 +40,7 @@ export interface Opened {
   used: Used;
 }
 
-/** What was done and what came of it, in a form that travels between processes. */
+/** The actions and their results, in a form that travels between processes. */
 export interface Counts {
   beganNs: number;
   endedNs: number;
@@ -50,7 +50,7 @@ export interface Counts {
   pings: number;
   pongsLost: number;
   pongsStrange: number;
-  /** Messages that the server told the connections it refused, by code. */
+  /** Messages that the server refused, by the code of its error. */
   errors: Tally;
   /** Connections that broke, by reason. */
   broken: Tally;
@@ -196,13 +196,13 @@ export function merged(parts: readonly PackedHistogram[]): Histogram {
   return histogram;
 }
 
-/** What was counted in each quarter of a second that is over. */
+/** The count of each quarter of a second that is over. */
 export function wholeWindows(counts: Counts): number[] {
   const whole = Math.floor((durationS(counts) + 1e-9) * WINDOWS_PER_S);
   return Array.from({ length: whole }, (_, index) => counts.windows[index] ?? 0);
 }
 
-/** What was counted in each whole second. */
+/** The count of each whole second. */
 export function perSecond(counts: Counts): number[] {
   const windows = wholeWindows(counts);
   return Array.from({ length: Math.floor(windows.length / WINDOWS_PER_S) }, (_, second) =>

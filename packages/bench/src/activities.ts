@@ -1,4 +1,4 @@
-/** What the connections of a process do in a test. Each function runs for all of them at once. */
+/** Activities of the connections of a process in a test. Each function runs for all of them at once. */
 
 import type { Account } from "./account.js";
 import { tally } from "./account.js";
@@ -28,12 +28,12 @@ export interface Activity {
   publishes: boolean;
 }
 
-/** Bytes that all connections together may have on their way unconfirmed. */
+/** Bytes that all connections together may have in flight, unconfirmed. */
 const UNCONFIRMED_BYTES = 64 * 1024 * 1024;
 /** Messages between two pings that confirm them, at most: what one write takes. */
 const BURST_MAX = 256;
 const BURST_BYTES = 48 * 1024;
-/** Bursts on their way: one is confirmed while the next is written. */
+/** Bursts in flight: one is confirmed while the next is written. */
 const BURSTS = 2;
 /** How long after its end a test makes up for messages that were due before it. */
 const CATCH_UP_NS = NS_PER_S;
@@ -44,7 +44,7 @@ export function burstOf(size: number, connections: number): number {
   return Math.max(1, Math.min(BURST_MAX, Math.floor(bytes / size)));
 }
 
-/** Bytes that a connection may have on its way unconfirmed at full speed. */
+/** Bytes that a connection may have in flight, unconfirmed, at full speed. */
 export function unconfirmedBytesMax(size: number, connections: number): number {
   return BURSTS * burstOf(size, connections) * size;
 }
@@ -69,7 +69,7 @@ export async function runActivity(activity: Activity, sessions: Session[], accou
   if (messages !== undefined) account.counts.wireBytes = messages.wireBytes * account.counts.offered;
 }
 
-/** What happens to a connection in any test. */
+/** The events of a connection in any test. */
 export function eventsOf(account: Account): Session["events"] {
   const { counts } = account;
   return {

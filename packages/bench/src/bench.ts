@@ -1,4 +1,4 @@
-/** What all tests have in common: processes with connections, a server that is watched, results that are judged. */
+/** Shared parts of all tests: processes with connections, a server that is watched, results that are assessed. */
 
 import {
   type Counts,
@@ -61,7 +61,7 @@ export async function open(run: Run, connections: number, parts?: number): Promi
   return noted(run, await run.fleet.open(connections, parts));
 }
 
-/** What all processes have opened together; keeps what is known of the server by it. */
+/** The connections that all processes have opened together; keeps the facts about the server that they show. */
 export function noted(run: Run, parts: readonly Opened[]): Opened {
   const opened = openedTogether(parts);
   run.server.connectedMost = Math.max(run.server.connectedMost, opened.connected);

@@ -29,7 +29,7 @@ const FORMATS: readonly Format[] = ["json", "msgpack"];
 const SETTLE_S = 0.25;
 /** Ticks of 10 ms say nothing about a shorter test. */
 const SHARE_MEANINGFUL_S = 0.2;
-/** Publications on their way hold no more than this. */
+/** Publications in flight hold at most this. */
 const FAN_OUT_AHEAD_BYTES = 64 * 1024;
 /** From this many subscribers on there is a run at a fixed rate too. */
 const FAN_OUT_RATES: readonly (readonly [subscribers: number, perS: number])[] = [
@@ -260,7 +260,7 @@ async function sendEach(
   }
 }
 
-/** What one process does with its share of the connections, for each kind of message. */
+/** The work of one process with its share of the connections, for each kind of message. */
 async function ratesAlone(run: Run, connections: number, works: readonly Work[]): Promise<number[]> {
   await open(run, share(connections, run.plan.processes, 0), 1);
   const rates: number[] = [];
@@ -337,7 +337,7 @@ async function connectionLimit(run: Run, connections: number): Promise<void> {
   });
 }
 
-/** What stopped the search, by the reasons that connections gave. */
+/** The reasons that stopped the search, as connections gave them. */
 function stopping(opened: Opened): string {
   const text = Object.keys(opened.failures).join(" ");
   if (/EMFILE|ENFILE/.test(text)) return "open_files";

@@ -1,6 +1,6 @@
 /** The machine's monotonic clock, which is the same in all processes. */
 
-/** Nanoseconds; a double tells them apart for a hundred days after the machine's start, and then every second one. */
+/** Nanoseconds; a double distinguishes them for a hundred days after the machine's start, and then every second one. */
 export function clockNs(): number {
   return Number(process.hrtime.bigint());
 }

@@ -13,7 +13,7 @@ const PING_TIMEOUT_S = 10;
 const NEED_URL: readonly OptionName[] = ["token", "jwt-secret", "server-pid", "stats-url", "ca", "profile"];
 const NEED_NO_URL: readonly OptionName[] = ["server-program", "server-shards"];
 
-/** What to run. `room` gives how many connections N processes can open. */
+/** The plan of a run. `room` gives how many connections N processes can open. */
 export function planOf({ url, values }: Arguments, room: (processes: number) => number): Plan {
   const isQuick = values.has("quick");
   const usual = isQuick ? QUICK : USUAL;
@@ -143,7 +143,7 @@ export function redacted(url: string): string {
   return `${parsed.protocol}//${user}${parsed.host}${parsed.pathname}${query === "" ? "" : `?${query}`}`;
 }
 
-/** What was typed, without secrets. */
+/** The command line, without secrets. */
 export function commandLine(words: readonly string[]): string {
   const shown = ["tidewire-bench-ts"];
   let isSecret = false;

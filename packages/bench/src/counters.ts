@@ -7,7 +7,7 @@ const SETTLE_STEP_MS = 20;
 const TIMEOUT_MS = 5000;
 const REFUSED = "messages_refused_";
 
-/** What a server has counted. */
+/** The counters of a server. */
 export interface Counters {
   /** Messages handed to the application. */
   delivered: number;
@@ -43,7 +43,7 @@ export async function readCounters(statsUrl: string): Promise<Counters> {
   return { delivered: sum("messages_delivered"), refusedBy, deliveries };
 }
 
-/** What was counted since `before`, as soon as it is as it should be, or after the time a server may take to add up. */
+/** The counts since `before`, as soon as they are complete, or after the time a server may take to add up. */
 export async function settledCounters(
   statsUrl: string,
   before: Counters,

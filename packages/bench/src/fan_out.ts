@@ -7,11 +7,11 @@ import { padOf, publication } from "./payload.js";
 import type { Envelope, Session } from "./session.js";
 
 export const TOPIC = "fan-out";
-/** Of this many publications one tells the skew. */
+/** One of this many publications measures the skew. */
 const SKEW_EVERY = 64;
 const LOOK_MS = 20;
 
-/** What the processes of a fan-out tell each other. */
+/** Messages between the processes of a fan-out. */
 export interface FanOutLink {
   /** Tells the others how many publications the slowest subscriber here has. */
   tell(slowest: number): void;

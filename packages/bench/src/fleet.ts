@@ -13,7 +13,7 @@ const OPENING_AT_ONCE = 64;
 /** So that all processes begin together. */
 const HEAD_START_NS = 0.05 * NS_PER_S;
 
-/** A process of the generator ended, or could not do what it was told. */
+/** A process of the generator ended, or could not execute a command. */
 export class WorkerFailed extends Error {
   override readonly name = "WorkerFailed";
 }
@@ -102,7 +102,7 @@ export class Fleet {
   /** How far the slowest subscriber of each process is. */
   #slowest: number[] = [];
 
-  /** Passes on what a process tells the others. */
+  /** Forwards the messages of a process to the others. */
   #pass(from: number, word: Word): void {
     const last = this.#workers.length - 1;
     if (word.kind === "total") {

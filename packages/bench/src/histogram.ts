@@ -1,6 +1,6 @@
 /** Histogram of latencies: three significant digits from a nanosecond to a minute, as the report's others are. */
 
-/** The longest latency that is told apart: 60 seconds. */
+/** The longest latency that is distinguished: 60 seconds. */
 export const LATENCY_NS_MAX = 60_000_000_000;
 
 /** Buckets are linear up to twice this number, and then this many for each doubling: 0.1 % wide at most. */

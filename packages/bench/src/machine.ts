@@ -1,4 +1,4 @@
-/** Processor time and memory of processes, and limits of this machine, as Linux tells them; nothing elsewhere. */
+/** Processor time and memory of processes, and limits of this machine, as Linux reports them; nothing elsewhere. */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { cpus, release, totalmem, type } from "node:os";
@@ -6,7 +6,7 @@ import { cpus, release, totalmem, type } from "node:os";
 /** The unit of processor time in `/proc`, which Linux fixes for programs. */
 const TICKS_PER_S = 100;
 
-/** What some processes have used up to one moment. */
+/** The processor time of some processes up to one moment. */
 export interface Sample {
   cpuS: number;
   rssBytes: number;
@@ -14,7 +14,7 @@ export interface Sample {
   threads: Map<string, number>;
 }
 
-/** What the processes have used; `undefined` where it cannot be read. */
+/** The processor time of the processes; `undefined` where it cannot be read. */
 export function sample(pids: readonly number[]): Sample | undefined {
   const threads = new Map<string, number>();
   let cpuS = 0;

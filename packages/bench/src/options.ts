@@ -6,7 +6,7 @@ export class UsageError extends Error {
 }
 
 interface Option {
-  /** What stands for the value in the help; without it the option has none. */
+  /** The placeholder for the value in the help; without it the option has none. */
   value?: string;
   help: string;
   group: "Plan" | "Server" | "Report";
@@ -77,7 +77,7 @@ export const OPTIONS = {
 
 export type OptionName = keyof typeof OPTIONS;
 
-/** What was given. */
+/** The given options. */
 export interface Arguments {
   url: string | undefined;
   values: Map<OptionName, string>;

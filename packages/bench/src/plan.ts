@@ -1,4 +1,4 @@
-/** What is run: tests, numbers of connections and times. */
+/** Plan of a run: tests, numbers of connections and times. */
 
 /** The tests, in the order in which they run. */
 export const TESTS = [
@@ -18,7 +18,7 @@ export type TestName = (typeof TESTS)[number];
 /** How a message is written. */
 export type Format = "json" | "msgpack";
 
-/** What a session says: Tidewire's protocol version 1, or nothing but WebSocket pings and messages. */
+/** The messages of a session: Tidewire's protocol version 1, or nothing but WebSocket pings and messages. */
 export type Profile = "v1" | "raw";
 
 /** Which server, and how a connection to it is made. */
@@ -33,7 +33,7 @@ export interface Target {
   pingTimeoutS: number;
 }
 
-/** What was asked for. */
+/** The requested plan. */
 export interface Plan {
   tests: TestName[];
   tiers: number[];

@@ -227,7 +227,7 @@ function tryOut(out: string): void {
 function publish(report: Report, out: string, asJson: boolean, isInterrupted: boolean): number {
   const written = `${JSON.stringify(report, undefined, 2)}\n`;
   const shown = asJson ? process.stderr : process.stdout;
-  // What was measured is printed first: it must not be lost because a disk is full.
+  // The measurements are printed first: they must not be lost because a disk is full.
   shown.write(`\n${tables(report)}`);
   if (asJson) process.stdout.write(written);
   const file = join(out, "report.json");

@@ -7,7 +7,7 @@ import { type Counters, readCounters, settledCounters } from "./counters.js";
 import { coresOf, type Sample, sample, tree } from "./machine.js";
 import type { ServeAnswer, ServeCommand } from "./serving.js";
 
-/** What can be seen of the server. */
+/** The observable facts about the server. */
 export class Server {
   /** The processes that listen; those that they have started count with them. */
   readonly #roots: readonly number[];
@@ -24,7 +24,7 @@ export class Server {
     this.#rssBytesEmpty = this.sample()?.rssBytes;
   }
 
-  /** What it has used so far. */
+  /** The processor time it has used so far. */
   sample(): Sample | undefined {
     return this.#roots.length === 0 ? undefined : sample(this.#pids());
   }
@@ -34,12 +34,12 @@ export class Server {
     return new Set(this.#pids().flatMap((pid) => [...coresOf(pid)]));
   }
 
-  /** What it has counted; `undefined` without counters that can be read. */
+  /** Its counters; `undefined` without counters that can be read. */
   async counters(): Promise<Counters | undefined> {
     return this.#statsUrl === undefined ? undefined : readCounters(this.#statsUrl);
   }
 
-  /** What it has counted since. */
+  /** Its counts since then. */
   countersSince(before: Counters, isSettled: (counters: Counters) => boolean): Promise<Counters> {
     return settledCounters(this.#statsUrl!, before, isSettled);
   }

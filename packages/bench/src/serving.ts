@@ -5,14 +5,14 @@
 
 import { spawn } from "node:child_process";
 
-/** What to start. */
+/** The server to start. */
 export interface ServeCommand {
   program: string;
   arguments: string[];
   jwtSecret: string;
 }
 
-/** What became of it. */
+/** The result of the start. */
 export type ServeAnswer =
   | { kind: "serving"; pid: number; url: string; statsUrl: string }
   | { kind: "ended"; reason: string };

@@ -18,7 +18,7 @@ const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 /** Bytes of a ping's token, which cannot be guessed. */
 const TOKEN_BYTES = 8;
 
-/** What a test wants to know of its connections. */
+/** The events of its connections that a test observes. */
 export interface SessionEvents {
   /** A message of the application, or a publication. */
   onMessage?(message: Envelope): void;
@@ -65,7 +65,7 @@ export class Session {
   });
   /** How long a ping may be unanswered. */
   readonly pingTimeoutNs: number;
-  /** What the server says it is. */
+  /** The name and version of the server. */
   readonly server: string | undefined;
 
   constructor(socket: NodeSocket, server: string | undefined, pingTimeoutS: number) {
@@ -249,7 +249,7 @@ const CLIENT_HELLO = JSON.stringify({
   p: { client_version: "tidewire-bench-ts/0.1.0", protocol_version: 1 },
 });
 
-/** What `server_ready` says; `undefined` for another message. */
+/** The content of `server_ready`; `undefined` for another message. */
 function readyOf(frame: Frame): { server: string | undefined } | undefined {
   if (typeof frame !== "string") return undefined;
   const message = parsed(frame);

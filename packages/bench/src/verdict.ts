@@ -6,10 +6,10 @@ import { bottleneckOf, clientShare, SATURATED_SHARE, serverShare, type Usage } f
 
 export type Verdict = "valid" | "noisy" | "generator_bound" | "failed";
 
-/** What a test is for, which decides what spoils it. */
+/** The purpose of a test, which decides what spoils it. */
 export type Aim = "saturate" | "round_trips" | "keep";
 
-/** What both sides have counted in one test; counts of what it does not do are 0. */
+/** The counts of both sides in one test; counts of actions that it does not have are 0. */
 export interface Evidence {
   aim: Aim;
   /** Whether the test sends messages, so that it has failed without any. */
@@ -38,7 +38,7 @@ export interface Evidence {
   lateP99Us: number | undefined;
   latencyP99Us: number | undefined;
   usage: Usage;
-  /** What was confirmed in each whole quarter of a second. */
+  /** The confirmations of each whole quarter of a second. */
   windows: number[];
 }
 
@@ -231,7 +231,7 @@ export function variation(windows: readonly number[]): number | undefined {
   return mean > 0 ? Math.sqrt(squares / (counts.length - 1)) / mean : undefined;
 }
 
-/** What a reader should know of figures that are right. */
+/** Notes for a reader about figures that are right. */
 function remarks(evidence: Evidence): string[] {
   const found: string[] = [];
   const limited = evidence.refusedBy[RATE_LIMIT] ?? 0;
@@ -245,7 +245,7 @@ function remarks(evidence: Evidence): string[] {
   return found;
 }
 
-/** What was the limit of a rate, where that was not one side's processor time. */
+/** The limit of a rate, where that was not one side's processor time. */
 function limitRemark(usage: Usage): string[] {
   const server = serverShare(usage);
   const shown = server === undefined ? "is not known" : percent(server);

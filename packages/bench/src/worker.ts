@@ -1,4 +1,4 @@
-/** A process of the generator: holds connections and does what the leading process tells it. */
+/** A process of the generator: holds connections and executes the commands of the leading process. */
 
 import { Account, type Opened, type Used } from "./account.js";
 import { runActivity } from "./activities.js";
@@ -160,7 +160,7 @@ async function closeAll(): Promise<void> {
   await Promise.race([Promise.all(all.map((session) => session.closed)), patience]);
 }
 
-/** What this process has used of the processor from now until the function that is returned is called. */
+/** The processor time of this process from now until the function that is returned is called. */
 function watch(): () => Used {
   const cpu = process.cpuUsage();
   const threads = threadTimes(process.pid);

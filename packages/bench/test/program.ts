@@ -8,7 +8,7 @@ import { tree } from "../src/machine.js";
 
 export interface Running {
   readonly process: ChildProcess;
-  /** What it has written to standard error so far. */
+  /** The output on standard error so far. */
   errors(): string;
   /** Resolves at its end. */
   readonly end: Promise<Ended>;

@@ -8,7 +8,7 @@ type Schema = Record<string, unknown>;
 const FILE = fileURLToPath(new URL("../../../docs/report-1.schema.json", import.meta.url));
 const ROOT = JSON.parse(readFileSync(FILE, "utf8")) as Schema;
 
-/** What is wrong with a report, one line for each finding. */
+/** The faults of a report, one line for each finding. */
 export function violations(report: unknown): string[] {
   const found: string[] = [];
   check(ROOT, report, "report", found);

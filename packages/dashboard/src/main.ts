@@ -97,7 +97,7 @@ function note(text: string): void {
   if (state.textContent !== shown) state.textContent = shown;
 }
 
-/** The login stays on the server if it did not hear of the logout: then the tabs stay, too. */
+/** The login stays on the server if the logout did not reach it: then the tabs stay, too. */
 async function leave(): Promise<void> {
   try {
     await logOut();
@@ -108,7 +108,7 @@ async function leave(): Promise<void> {
   showLogin();
 }
 
-/** What an address names, `undefined` if it cannot be read. */
+/** The page that an address names, `undefined` if it cannot be read. */
 function decoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text);

@@ -1,4 +1,4 @@
-/** What the key of the login permits. The server checks it again; here it decides which controls are disabled. */
+/** The permissions of the login's key. The server checks them again; here they decide which controls are disabled. */
 
 import type { Right, Session } from "./api.js";
 import { h } from "./dom.js";

@@ -1,6 +1,6 @@
 import type { Stats } from "./api.js";
 
-/** What a tab shows. */
+/** The content of a tab. */
 export interface View {
   readonly root: HTMLElement;
   /** New numbers, once a second. */

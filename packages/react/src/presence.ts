@@ -12,17 +12,17 @@ import { namesOf, SubscriptionStore, stateOf, type TopicState } from "./topic.js
 export interface Member<D = unknown> {
   /** The user of the token or, without one, the id of the connection. */
   readonly user: string;
-  /** What the member tells of itself. */
+  /** The presence data of the member. */
   readonly data: D | undefined;
 }
 
 export interface UsePresenceOptions<D> {
-  /** What others learn of this user, at most 4 KiB of JSON. Default nothing. Other data is told as an update. */
+  /** The data about this user that others receive, at most 4 KiB of JSON. Default nothing. Other data is sent as an update. */
   data?: D;
 }
 
 export interface Presence<D> extends Omit<TopicState, "isIncomplete"> {
-  /** Who is there, in the order in which they were learnt of. */
+  /** The users on the topic, in the order in which they were learnt of. */
   readonly members: readonly Member<D>[];
   /** How many users are there: more than `members` if the server does not name all. */
   readonly users: number;
@@ -134,8 +134,8 @@ class PresenceStore<D> extends SubscriptionStore<unknown, Presence<D>> {
 }
 
 /**
- * Who is on a topic, live, and this user with `data`. It subscribes to the topic: who does that by the topic's name is
- * present. The operator chooses which topics have presence.
+ * The users on a topic, live, and this user with `data`. It subscribes to the topic: a client that does so by the topic's
+ * name is present. The operator chooses which topics have presence.
  */
 export function usePresence<D = unknown>(
   topic: string | null | undefined | false,

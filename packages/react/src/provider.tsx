@@ -114,7 +114,7 @@ class ConnectionStore extends Store<ConnectionStatus> {
   }
 }
 
-/** What the connection is doing: its state, and why. A server renders `connecting`. */
+/** The state of the connection, and its reason. A server renders `connecting`. */
 export function useConnection(): ConnectionStatus {
   const slot = useSlot();
   const store = useKeyed([slot], () => slot.shared.get("connection", () => new ConnectionStore(slot)));

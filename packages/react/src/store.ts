@@ -29,7 +29,7 @@ export abstract class Store<Snapshot> {
   /** Starts the work with a client, from nothing. The result ends it and leaves no listener, timer or request. */
   protected abstract start(client: Client): () => void;
 
-  /** What is to be shown now. */
+  /** The value to be shown now. */
   protected abstract build(): Snapshot;
 
   /** Something has changed: the snapshot is built at the next turn. */
@@ -39,7 +39,7 @@ export abstract class Store<Snapshot> {
 
   readonly get = (): Snapshot => this.#snapshot;
 
-  /** What a server renders, and the first render in the page. */
+  /** The value that a server renders, and the first render in the page. */
   readonly getServer = (): Snapshot => this.#initial;
 
   readonly subscribe = (listener: () => void): (() => void) => {

@@ -18,7 +18,7 @@ import { Store } from "./store.js";
 /** Which topics: a name or pattern, several, or nothing while it is not known. */
 export type Topics = string | readonly string[] | null | undefined | false;
 
-/** What the subscription asks of the server. Objects may be written inline: they are compared by what they say. */
+/** The options of the subscription. Objects may be written inline: they are compared by content. */
 export type TopicOptions = Pick<SubscribeOptions, "recover" | "from" | "replay" | "filter" | "overload">;
 
 /** How a topic stands. */
@@ -126,7 +126,7 @@ export function namesOf(topics: Topics): readonly string[] {
   return topics ? (typeof topics === "string" ? [topics] : topics) : [];
 }
 
-/** What a subscription is compared by. `from` is for its start. @internal */
+/** The value by which subscriptions are compared. `from` is for its start. @internal */
 export function subscriptionKey(topics: readonly string[], options: TopicOptions): string {
   const { recover, replay, filter, overload } = options;
   return JSON.stringify([topics, recover, replay, filter, overload]);

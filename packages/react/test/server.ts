@@ -8,7 +8,7 @@ interface Envelope {
   p: Record<string, unknown>;
 }
 
-/** What a request is answered with: the type and the payload, or nothing. */
+/** The answer to a request: the type and the payload, or nothing. */
 type Answer = [type: string, payload: object] | undefined;
 
 export class FakeServer {

@@ -1,4 +1,4 @@
-/** What the hooks give, as the compiler sees it. `npm run check` compiles this file; here it only has to run. */
+/** Types of the hooks, as the compiler sees them. `npm run check` compiles this file; here it only has to run. */
 
 import type {
   Client,

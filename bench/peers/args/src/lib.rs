@@ -69,7 +69,7 @@ impl Options {
         }
     }
 
-    /// The options of a server that has only these modes. A mistake is told on standard error and ends
+    /// The options of a server that has only these modes. A mistake is reported on standard error and ends
     /// the program.
     #[must_use]
     pub fn of_program(modes: &[Mode]) -> Self {

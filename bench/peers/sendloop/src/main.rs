@@ -92,7 +92,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Takes what a connection has to say, and ends it if it cannot go on.
+    /// Reads from a connection, and ends it if it cannot continue.
     fn read(&mut self, number: usize) {
         let Some(connection) = &mut self.connections[number] else {
             return;

@@ -109,7 +109,7 @@ class ScriptRun {
   #end() {
     if (this.#isOver) return;
     this.#isOver = true;
-    // What is open at the end has no result.
+    // Requests that are open at the end have no result.
     for (const request of this.#open) request.destroy();
     this.#settle();
   }
@@ -166,7 +166,7 @@ class ScriptRun {
     else if (!request.writableEnded) request.end();
   }
 
-  /** What `http.request` takes for the next request. */
+  /** The options of `http.request` for the next request. */
   #params() {
     const { url, method, headers, cookies, insecure, cert, key, ca } = this.#options;
     const params = {

@@ -1,6 +1,6 @@
 "use strict";
 
-// A server to load: it answers every request, later or with errors if it is told so, and echoes WebSocket messages.
+// A server to load: it answers every request, later or with errors if it is configured so, and echoes WebSocket messages.
 
 const { createHash } = require("node:crypto");
 const fs = require("node:fs");
@@ -156,7 +156,7 @@ function frameOf(bytes) {
 function answer(socket, { head, payload }) {
   const opcode = head & 0x0f;
   if (opcode === 0xa) return;
-  // A ping is answered with a pong; a close with a close, and the end; all else comes back as it is.
+  // A ping is answered with a pong; a close with a close, and the end; all else is sent back as it is.
   write(socket, opcode === 0x9 ? 0x8a : head & 0x8f, payload);
   if (opcode === 0x8) socket.end();
 }

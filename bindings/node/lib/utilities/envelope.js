@@ -26,7 +26,7 @@ class Envelope {
     return this.#fields[index] ?? undefined;
   }
 
-  /** A number of the message; those past 2^53 - 1 cannot be told apart in JavaScript. */
+  /** A number of the message; JavaScript cannot distinguish those past 2^53 - 1. */
   #number(index, what) {
     const value = this.#at(index);
     if (value !== undefined && !Number.isSafeInteger(value)) {
@@ -40,7 +40,7 @@ class Envelope {
     return this.#at(0);
   }
 
-  /** What the message is, such as `order_created`. */
+  /** The type of the message, such as `order_created`. */
   get type() {
     return this.#fields[1];
   }
@@ -69,7 +69,7 @@ class Envelope {
     return this.#fields[6];
   }
 
-  /** What an answer has in common with its request. */
+  /** The fields that an answer has in common with its request. */
   get correlationId() {
     return this.#at(7);
   }

@@ -15,7 +15,7 @@ function compress(data, { level = 6, prefix = false } = {}) {
   return run(() => native.compress(...given));
 }
 
-/** What a zlib stream holds, with or without `C:` before it. */
+/** The content of a zlib stream, with or without `C:` before it. */
 function decompress(data, { bytesMax = INFLATED_BYTES_MAX } = {}) {
   const given = [bytes("data", data), whole("bytesMax", bytesMax, 0, Number.MAX_SAFE_INTEGER)];
   return run(() => native.decompress(...given));

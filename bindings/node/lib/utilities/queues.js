@@ -86,7 +86,7 @@ class PriorityQueue {
     throw new BusyError(FULL, { code: "QUEUE_FULL" });
   }
 
-  /** `push` for which less urgent items give way; those come back. */
+  /** `push` for which less urgent items give way; returns them. */
   pushDisplacing(item, priority = 5, options) {
     const [level, size] = [levelOf(priority), sizeOf(item, options)];
     const slot = this.#slots.put(item);
@@ -125,7 +125,7 @@ class PriorityQueue {
     return { priority: joined % 16, item: this.#slots.take(Math.floor(joined / 16)) };
   }
 
-  /** What the items count for. */
+  /** The total weight of the items. */
   get bytes() {
     return this.#queue.bytes;
   }
@@ -175,7 +175,7 @@ const OUTCOMES = ["delivered", "held", "duplicate", "newEpoch"];
 /** Others are let through as well. */
 const OTHERS = 4;
 
-/** Puts the messages of many topics in order by their positions, drops duplicates, and tells gaps. */
+/** Puts the messages of many topics in order by their positions, drops duplicates, and reports gaps. */
 class Sequencer {
   #sequencer;
   #slots = new Slots();

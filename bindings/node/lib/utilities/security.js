@@ -48,7 +48,7 @@ class Signer {
     return run(() => this.#signer.signMessage(...given));
   }
 
-  /** What a `Verifier` takes, if the key is not a secret: 65 bytes. */
+  /** The key for a `Verifier`, if it is not a secret: 65 bytes. */
   get publicKey() {
     return this.#signer.publicKey ?? undefined;
   }
@@ -104,7 +104,7 @@ function versionOf(version) {
 class KeyPair {
   #pair = run(() => new native.NativeKeyPair());
 
-  /** What the other side needs: an uncompressed point, 65 bytes. */
+  /** The public key for the other side: an uncompressed point, 65 bytes. */
   get publicKey() {
     return this.#pair.publicKey;
   }
@@ -135,7 +135,7 @@ class IdentityKey {
     Object.defineProperty(this, "_native", { value: key });
   }
 
-  /** What the other side pins: an uncompressed point, 65 bytes. */
+  /** The key that the other side pins: an uncompressed point, 65 bytes. */
   get publicKey() {
     return this._native.publicKey;
   }
@@ -144,7 +144,7 @@ class IdentityKey {
 const MADE_HERE = Symbol("a cipher of a key pair");
 const made = (cipher) => new SessionCipher(MADE_HERE, cipher);
 
-/** What both sides seal and open with once they agreed (AES-256-GCM). */
+/** The cipher of both sides once they agreed (AES-256-GCM). */
 class SessionCipher {
   #cipher;
 
@@ -161,7 +161,7 @@ class SessionCipher {
     return run(() => this.#cipher.seal(data));
   }
 
-  /** What a sealed message of the other side holds. */
+  /** The content of a sealed message of the other side. */
   open(message) {
     const data = bytes("message", message);
     return run(() => this.#cipher.open(data));
@@ -172,7 +172,7 @@ class SessionCipher {
     return this.#cipher.version;
   }
 
-  /** What `KeyPair.finish` takes as `proof`, if `KeyPair.accept` was given an identity. */
+  /** The `proof` for `KeyPair.finish`, if `KeyPair.accept` was given an identity. */
   get proof() {
     return this.#cipher.proof ?? undefined;
   }
@@ -182,7 +182,7 @@ class SessionCipher {
     return this.#cipher.wantsKeyUpdate;
   }
 
-  /** Changes the key of this side, when the other side has been told. */
+  /** Changes the key of this side, when the other side has been notified. */
   updateSealingKey() {
     run(() => this.#cipher.updateSealingKey());
   }

@@ -1,6 +1,6 @@
 "use strict";
 
-// What the utilities share: bytes and times as callers give them, and the errors of the native module.
+// Shared parts of the utilities: bytes and times as callers give them, and the errors of the native module.
 
 const { shown, text } = require("../arguments.js");
 const { InvalidArgumentError, translated, WrongTypeError } = require("../errors.js");

@@ -44,7 +44,7 @@ def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
 
 
 class Client(BaseClient):
-    """A connection that comes back by itself. Everything is called on the event loop on which it was opened.
+    """A client that reconnects by itself. Everything is called on the event loop on which it was opened.
 
     The application has to receive the messages, by iteration or by `run`: while more bytes wait than
     `inbox_bytes_max`, the client reads nothing, neither publications nor answers.

@@ -48,7 +48,7 @@ HAPPENINGS = (
     "expired",
     "queue_failed",
 )
-"""Kinds of messages that tell what happened to the client."""
+"""Kinds of messages that report events of the client."""
 
 QUIET = ("connected", "presence_join", "presence_leave", "presence_update", "rate_limit_warning")
 """Those that are no reason for a warning if nobody handles them."""
@@ -128,7 +128,7 @@ class BaseClient(PublicNames):
         return register
 
     def _handler(self, message: ClientMessage) -> Handler | None:
-        """Whose business a message is; `None` if it is for who iterates."""
+        """The consumer of a message; `None` if it is for the iterator."""
         kind = message.kind
         if kind == "message":
             if not self._messages:

@@ -18,7 +18,7 @@ Priority = Literal[1, 3, 5, 8, 10]
 """A priority of messages: 1 (background), 3, 5 (normal), 8 or 10 (critical)."""
 
 Overload = Literal["disconnect", "conflate", "drop_oldest"]
-"""What becomes of the publications of a subscription that are not read in time."""
+"""The treatment of publications of a subscription that are not read in time."""
 
 
 @dataclass(frozen=True)

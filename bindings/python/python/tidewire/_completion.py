@@ -20,5 +20,5 @@ def is_public(name: str) -> bool:
 
 
 def names(public: Iterable[str], module: Iterable[str]) -> list[str]:
-    """What `dir()` of a module is: its public names, and those that every module has."""
+    """The result of `dir()` for a module: its public names, and those that every module has."""
     return sorted({*public, *(name for name in module if name.startswith("__") and name.endswith("__"))})

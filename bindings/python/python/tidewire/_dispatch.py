@@ -409,7 +409,7 @@ async def _await(awaitable: Any) -> Any:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Whether somebody has asked for the end of a task, and it has not been told."""
+    """Whether the end of a task was requested, and the task was not notified yet."""
     if sys.version_info >= (3, 11):
         return task.cancelling() > 0
     return bool(getattr(task, "_must_cancel", False))

@@ -138,7 +138,7 @@ class Handlers:
         return [*self.messages.values(), *self.requests.values(), *self.events.values(), *rest]
 
     def find(self, message: Message) -> Handler | None:
-        """Whose business a message is."""
+        """The handler of a message."""
         kind = message.kind
         if kind == "message":
             if not self.messages:
@@ -211,11 +211,11 @@ def _tell(message: Message, code: str, text: str) -> None:
     try:
         if message.kind == "request":
             message.fail(code, text)
-        # What has no type is not of the protocol, and its sender would not understand the answer.
+        # A message without a type is not of the protocol, and its sender would not understand the answer.
         elif message.kind == "message" and type_of(message):
             message.connection.send_raw(_error(message, code, text), wait_ms=0)
     except Exception as error:
-        # A client that cannot be told is no reason to end, whatever it has sent.
+        # A client that cannot receive the error is no reason to end, whatever it has sent.
         logger.debug("the client was not told of %s: %r", code, error)
 
 

@@ -356,7 +356,7 @@ class PendingPublish:
 
 @final
 class Ticket:
-    """An answer on its way."""
+    """An answer that is awaited."""
 
     @property
     def number(self) -> int: ...

@@ -16,7 +16,7 @@ Event = str | bytes | RelayOpened | RelayRefused | RelayClosed
 
 
 class RelayConnection:
-    """The way of one connection: asked for, let in or refused, then messages both ways until one side closes.
+    """The life of one connection: requested, accepted or refused, then messages both ways until one side closes.
 
     Each direction holds one message and what the buffers of the loopback connection take. A side that does
     not read is not written to, and so the other is not read.

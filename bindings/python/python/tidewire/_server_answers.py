@@ -39,7 +39,7 @@ class Answers:
         return answers
 
     async def wait(self, pending: PendingPublish) -> Published:
-        """Waits for the result of a publication. If this is cancelled, the publication goes on."""
+        """Waits for the result of a publication. If this is cancelled, the publication continues."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Published] = loop.create_future()
         if not self._waiting:

@@ -40,13 +40,13 @@ class TopicPublication(Mapping[str, Any]):
 
     @property
     def type(self) -> str:
-        """What the publication is about."""
+        """The type of the publication."""
         name: str = self._envelope["t"]
         return name
 
     @property
     def payload(self) -> Any:
-        """What the publication carries."""
+        """The payload of the publication."""
         return self._envelope.get("p")
 
     @property

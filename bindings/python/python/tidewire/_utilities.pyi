@@ -460,7 +460,7 @@ def encode_envelope(
 
 @final
 class TokenKey:
-    """A key for one algorithm: a secret for HS256, or PEM text, which tells its algorithm."""
+    """A key for one algorithm: a secret for HS256, or PEM text, which names its algorithm."""
 
     def __new__(
         cls, key: _Text, *, algorithm: _Algorithm | None = None, key_id: str | None = None

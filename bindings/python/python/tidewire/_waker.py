@@ -66,7 +66,7 @@ class Waker:
         if self._loop is not None:
             if not self._loop.is_closed():
                 raise TidewireError("the client was opened on another event loop", code="ANOTHER_LOOP")
-            # Who waited there will never be woken, and is nobody to wait for.
+            # A task that waited there will never be woken, and there is nobody to wait for.
             self._calls.clear()
             self._receivers.clear()
         self._loop = loop
@@ -77,7 +77,7 @@ class Waker:
         return asyncio.get_running_loop()
 
     def _wake(self) -> None:
-        """Something has happened: tells everybody whom it may concern."""
+        """Something has happened: wakes all who wait for it."""
         for number in self._signal.clear():
             ticket, future = self._calls.pop(number, (None, None))
             if ticket is None or future is None or future.done():

@@ -45,7 +45,7 @@ impl ClientCore {
             .ok_or_else(|| stopped("the client was not started"))
     }
 
-    /// Runs `work` on the clients' thread; what comes of it is told by the ticket.
+    /// Runs `work` on the clients' thread; the ticket has the result.
     fn spawn<T>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,

@@ -128,7 +128,7 @@ impl Core {
         Ok(self.receiving()?.wake_reader.as_raw_fd())
     }
 
-    /// Whether nothing waits now, so that what comes next wakes the reader.
+    /// Whether nothing waits now, so that the next event wakes the reader.
     pub(super) fn arm(self: &Arc<Self>) -> ServerResult<bool> {
         let mut inbox = locked(&self.receiving()?.inbox);
         if inbox.rest.is_some() {

@@ -10,7 +10,7 @@ MASK = (1 << 64) - 1
 
 
 class Plan(NamedTuple):
-    """What happens to one connection, and where."""
+    """The fault of one connection, and its place."""
 
     kind: str
     direction: str
@@ -151,7 +151,7 @@ class Link:
 
 
 def receive(source: socket.socket) -> bytes:
-    """What comes next, nothing at the end."""
+    """The next event, nothing at the end."""
     try:
         return source.recv(4096)
     except OSError:

@@ -27,7 +27,7 @@ class Gone(Exception):
 
 
 class Seen:
-    """What the servers of one scenario have seen."""
+    """The log of the servers of one scenario."""
 
     def __init__(self) -> None:
         self.connections = 0

@@ -1,4 +1,4 @@
-//! `tidewire serve`: runs the engine until it is told to stop.
+//! `tidewire serve`: runs the engine until a signal stops it.
 
 mod introduction;
 mod log;
@@ -106,7 +106,7 @@ enum End {
 }
 
 impl Running {
-    /// Serves until it is told to stop, the server has failed, or another one has taken its place. Meanwhile SIGHUP
+    /// Serves until a signal stops it, the server has failed, or another one has taken its place. Meanwhile SIGHUP
     /// reloads the configuration; if it came because the terminal is gone, it stops the program. SIGUSR2 starts the
     /// next server.
     fn wait(&mut self, signals: &Signals) -> End {

@@ -248,7 +248,7 @@ fn the_server_may_be_a_child_of_the_process_that_is_named() {
     );
 }
 
-/// Both halves of a proxy count, and the reader is told.
+/// Both halves of a proxy count, and the report says so.
 #[test]
 fn a_proxy_is_seen_through() {
     let (serve, bench) = PROFILES[0];

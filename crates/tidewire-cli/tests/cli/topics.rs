@@ -47,7 +47,7 @@ fn options_open_topics_and_keep_history() {
     let mut session = server.opening().open();
     session.next_text();
     assert!(subscribe(&mut session, "rooms.a").contains(r#""success_topics":["rooms.a"]"#));
-    // That the session itself has come is told to it too.
+    // The session receives the event of its own join, too.
     assert!(session.next_text().contains("presence_join"));
     for _ in 0..3 {
         publish(&operations, "rooms.a");

@@ -386,7 +386,7 @@ impl Connection<'_> {
         if !self.burst.is_empty() && self.pending_bytes() == 0 {
             deadline_ms = deadline_ms.min(self.session.next_send_ms(moment));
         }
-        // The quality is told and forgotten requests are purged at least so often.
+        // The quality is reported and forgotten requests are purged at least at this interval.
         let wait_ms = deadline_ms.saturating_sub(moment.ms()).clamp(1, TICK_MS);
         let deadline = after(Duration::from_millis(wait_ms));
         self.limit.map_or(deadline, |limit| limit.min(deadline))

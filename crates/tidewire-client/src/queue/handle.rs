@@ -68,7 +68,7 @@ impl StoreHandle {
         self.depth.get()
     }
 
-    /// Stores a message. The first of both is told when it is stored, the second when it is acknowledged.
+    /// Stores a message. The first ticket is settled when it is stored, the second when it is acknowledged.
     pub(crate) fn push(&self, message: Durable) -> Result<(WhenReceived, WhenReceived), Error> {
         if self.pushing.fetch_add(1, Ordering::Relaxed) >= self.pushing_max {
             self.pushing.fetch_sub(1, Ordering::Relaxed);

@@ -28,7 +28,7 @@ type Push = (Durable, Receipt, Receipt);
 pub(super) struct Worker {
     store: Box<dyn Store>,
     events: UnboundedSender<StoreEvent>,
-    /// For what the application says about what it is told.
+    /// For the application's answers to events.
     jobs: mpsc::Sender<Job>,
     uncertain: Uncertain,
     /// The application is being told of uncertain messages, and gets no further ones meanwhile.
@@ -329,7 +329,7 @@ impl Worker {
             .unzip();
         let jobs = self.jobs.clone();
         let when_taken = move || {
-            // Without a worker the file is closed, and it is told again when it is next opened.
+            // Without a worker the file is closed, and the event is repeated when it is next opened.
             let _ = jobs.send(Job::Forget { rows });
         };
         let uncertain = event::Uncertain::new(messages, Some(Box::new(when_taken)));
@@ -373,7 +373,7 @@ impl Worker {
 /// Messages that are committed together.
 const PUSHES_MAX: usize = 1_024;
 
-/// Bytes of payloads that the application is told of at once.
+/// Bytes of payloads in one event for the application.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long a store that did not work is left alone.

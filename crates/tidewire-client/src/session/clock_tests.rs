@@ -396,7 +396,7 @@ fn the_producer_is_named_only_with_a_queue() {
         .unwrap();
     let hello = bench.receive(json!({"t": "server_ready", "p": {}}));
     assert_eq!(hello[0]["p"]["producer"]["id"], "me");
-    // A server that keeps no producers is told to the application, and nothing is lost: it stays in the queue.
+    // The application learns that a server keeps no producers, and nothing is lost: it stays in the queue.
     bench.receive(json!({"t": "server_hello", "p": {}}));
     assert!(
         bench

@@ -57,7 +57,7 @@ pub(crate) enum Signed {
 /// Why a message from the server is not used.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// It is told, and the session goes on.
+    /// The server receives an error, and the session continues.
     Refused(&'static str),
     /// The session ends.
     Over(Ending),

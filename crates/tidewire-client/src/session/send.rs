@@ -141,7 +141,7 @@ impl Session {
         })
     }
 
-    /// Whether the server takes a message of that size. One that is too large would end the connection, and is told.
+    /// Whether the server takes a message of that size. A larger one would end the connection, and is reported.
     pub(super) fn fits(&self, bytes: usize, batch: &mut BatchBuilder) -> bool {
         if !self.is_too_large(bytes) {
             return true;

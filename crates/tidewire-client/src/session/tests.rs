@@ -34,7 +34,7 @@ fn connect(session: &mut Session) {
         .expect("nothing is to be signed");
 }
 
-/// Takes a message of the server's; what the application is told counts for so much.
+/// Handles a message of the server's; returns the size of the event for the application.
 fn receive(session: &mut Session, text: &str) -> usize {
     let (mut out, mut batch) = (Vec::new(), BatchBuilder::default());
     session

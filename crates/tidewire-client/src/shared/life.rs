@@ -117,7 +117,7 @@ impl Life {
         }
     }
 
-    /// Waits for `work`, but no longer than the client lives. What `work` itself makes of the end comes first.
+    /// Waits for `work`, but no longer than the client lives. The result of `work` itself comes first.
     pub(crate) async fn run<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,

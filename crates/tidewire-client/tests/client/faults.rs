@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes bytes on until it is told to cut all connections or to hold them.
+/// Forwards bytes until the test cuts all connections or holds them.
 struct Proxy {
     address: SocketAddr,
     cuts: watch::Sender<u32>,
@@ -286,7 +286,7 @@ impl Peer {
 const READY: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
 const HELLO: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
 
-/// A client that a server has let in, and the server's side of the connection.
+/// A client that a server has accepted, and the server's side of the connection.
 async fn let_in() -> (Client, Peer) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it listens");

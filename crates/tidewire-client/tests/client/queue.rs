@@ -229,7 +229,7 @@ async fn a_closed_client_lets_go_of_its_file() {
     assert_eq!(open().unwrap().queue_depth().messages, 1);
 }
 
-/// Fills a queue as fast as it can and says so, in a process that this test kills.
+/// Fills a queue as fast as it can and prints its progress, in a process that this test kills.
 #[cfg(feature = "offline-queue")]
 #[test]
 fn killed_in_the_middle() {

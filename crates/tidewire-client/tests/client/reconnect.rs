@@ -1,4 +1,4 @@
-//! Lost connections, servers that restart, and what is told about it.
+//! Lost connections, servers that restart, and the events about them.
 
 use crate::common::{
     Recorder, TestServer, config, connect, connect_with, find, next, payloads, publish,

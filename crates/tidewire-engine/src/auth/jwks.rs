@@ -230,7 +230,7 @@ pub(crate) const SET_BYTES_MAX: usize = 256 * 1024;
 /// Keys of one set, those included that are not for tokens.
 const KEYS_MAX: usize = 256;
 
-/// Problems of one set that are told.
+/// Problems of one set that are reported.
 const PROBLEMS_MAX: usize = 3;
 
 /// Characters of a `kid` in an error.

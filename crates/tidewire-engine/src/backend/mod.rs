@@ -120,7 +120,7 @@ impl Backend {
         self.config.events.has(event)
     }
 
-    /// Sends an event of an owner, one JSON object, from any thread without waiting. `done` is told of the answer,
+    /// Sends an event of an owner, one JSON object, from any thread without waiting. `done` receives the answer,
     /// unless this fails. The span ends with the event.
     ///
     /// # Errors

@@ -168,7 +168,7 @@ impl Commands {
         std::mem::take(&mut *queue)
     }
 
-    /// The link ends with its next turn. Whoever waits for it is told.
+    /// The link ends with its next turn. Waiting callers receive an error.
     pub(crate) fn stop(&self) {
         let left = {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -548,7 +548,7 @@ const CONTROL_HISTORY: redis::History = Some(Keep {
     idle_ms: TOPIC_IDLE_MS,
 });
 
-/// How often the shards' side is told what was counted, in milliseconds.
+/// The interval at which the shards' side receives the counts, in milliseconds.
 const TELL_MS: u64 = 100;
 
 /// How long the broker may take to let this server go, in milliseconds.

@@ -42,7 +42,7 @@ pub(crate) struct Mirror {
     pub(crate) has_presence: bool,
     /// This server has subscribers of it.
     pub(crate) has_interest: bool,
-    /// It is let go at this time, unless somebody wants it again. On the link's clock.
+    /// It is removed at this time, unless somebody wants it again. On the link's clock.
     pub(crate) idle_at_ms: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Parcels: what goes to the sessions of a user, or to everybody, on the other servers.
+//! Parcels: messages for the sessions of a user, or for everybody, on the other servers.
 
 use crate::cluster::convert;
 use crate::model::{ConnectionKey, Outgoing};

@@ -2,7 +2,7 @@
 //! servers have.
 //!
 //! The broker knows what each server has of each user. This server tells it what changes here, and
-//! follows the topics that it has subscribers of. What its subscribers are told are the differences
+//! follows the topics that it has subscribers of. Its subscribers receive the differences
 //! of what it knows, so that a user's joins and leaves alternate.
 
 use crate::model::ConnectionKey;
@@ -40,7 +40,7 @@ struct OnNode {
     data: Option<Arc<str>>,
 }
 
-/// Something that subscribers are told.
+/// A presence event for subscribers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) change: PresenceChange,

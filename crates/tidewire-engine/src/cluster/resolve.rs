@@ -166,7 +166,7 @@ impl Finder {
         Ok((*addresses.get(index).ok_or_else(none)?, host))
     }
 
-    /// The name of the broker. The link is told if it is another master than before.
+    /// The name of the broker. The link is notified of another master.
     fn name(&mut self) -> io::Result<Named> {
         let Some(search) = &mut self.search else {
             return match &self.route.address.place {

@@ -28,7 +28,7 @@ impl Handle {
         Ok(self.change_one(connection, what)?)
     }
 
-    /// Takes a session out of a topic or pattern. The client is told.
+    /// Removes a session from a topic or pattern. The client is notified.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.

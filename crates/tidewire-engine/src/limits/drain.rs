@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How many of N sessions should have left by when.
+/// The schedule: how many of N sessions should have left at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) sessions: u64,
@@ -43,7 +43,7 @@ impl Pace {
     }
 }
 
-/// Over how long N sessions shall come back, in milliseconds; 0 if nothing is told.
+/// The time over which N sessions reconnect, in milliseconds; 0 if clients receive no delay.
 pub(crate) fn spread_ms(reconnect_spread_ms: u64, sessions: u64) -> u64 {
     match reconnect_spread_ms {
         0 => 0,
@@ -64,14 +64,14 @@ pub(crate) const SPAN_MS_DEFAULT: u64 = 5_000;
 /// anybody.
 const AT_ONCE: u64 = 100;
 
-/// This many sessions come back a second at most, on average, if they keep to what they are told.
+/// The largest rate at which sessions reconnect, on average, if they keep to their delays.
 const RECONNECTIONS_PER_S: u64 = 5_000;
 
 /// The sessions of a shard that are still to leave.
 #[derive(Debug)]
 pub(crate) struct DrainProgress {
     pub(crate) pace: Pace,
-    /// Each is told a delay of at most N milliseconds.
+    /// Each receives a delay of at most N milliseconds.
     pub(crate) spread_ms: u64,
     pub(crate) left: u64,
     /// Where to look for the next one.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How many errors at these times are told before it opens, that one included.
+    /// The number of errors at these times that are reported before it opens, that one included.
     fn told(limit: ErrorLimit, times_ms: impl IntoIterator<Item = u64>) -> Option<usize> {
         let mut budget = ErrorBudget::default();
         let opens = |time_ms| budget.count(limit, time_ms) == ErrorVerdict::Exhausted;

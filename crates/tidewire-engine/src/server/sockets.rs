@@ -40,7 +40,7 @@ impl Server {
 
     /// Leaves the sockets to another process that has them, too, and drains: nothing more is accepted, so that
     /// new connections wait in the queues of the sockets for the other process; the opening handshakes that have begun are
-    /// finished; then every session is told when to come back, as by [`drain`](Self::drain). Returns how many
+    /// finished; then every session receives its time to reconnect, as by [`drain`](Self::drain). Returns how many
     /// sessions were left after `timeout`.
     pub fn hand_over(mut self, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;

@@ -14,7 +14,7 @@ use tidewire_wire::session::{Action, Reply};
 
 impl Context<'_> {
     /// Subscribes the session of this call to a topic or pattern, whatever its access rules say.
-    /// The client is told by a `subscription_update`.
+    /// The client is notified by a `subscription_update`.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.

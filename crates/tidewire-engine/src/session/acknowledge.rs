@@ -133,7 +133,7 @@ impl Session<'_> {
             }
         };
         let Ok(opened) = opened else {
-            // Without a place nothing is told: its messages are taken as those of anybody.
+            // Without a place it receives no number: its messages are accepted as those of any client.
             self.core.counters.producers_refused.add(1);
             return None;
         };
@@ -153,7 +153,7 @@ impl Session<'_> {
         })
     }
 
-    /// The producer of this connection, as a hello after the first is told of it.
+    /// The producer of this connection, for a hello after the first.
     pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
         let producer = producer_of(self.state)?;
         let last = self.core.shared.producers.locked().last(producer.handle)?;

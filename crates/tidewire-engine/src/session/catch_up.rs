@@ -106,7 +106,7 @@ impl Session<'_> {
         self.deliver(publication);
     }
 
-    /// The history no longer has what comes next: the gap is told, and the rest is live.
+    /// The history no longer has the next publication: the gap is reported, and the rest is live.
     fn tell_lost(&mut self, catch_up: &CatchUp, position: Position) {
         let is_same_epoch = position.epoch == catch_up.at.epoch;
         let range = is_same_epoch.then_some(GapRange {

@@ -5,7 +5,7 @@ use crate::topics::local::Item;
 use crate::topics::publication::Publication;
 
 impl Session<'_> {
-    /// Sends a publication to a session, if it is for it. One that is expired is told of.
+    /// Sends a publication to a session, if it is for it. An expired one is reported.
     pub(crate) fn deliver(&mut self, publication: &Publication) {
         if publication.exclude == Some(self.state.key) {
             return;

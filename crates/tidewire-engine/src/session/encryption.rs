@@ -15,17 +15,9 @@ use tidewire_wire::secure::OpenError;
 use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, ProducerState, Reply, SystemEvent};
 
 impl Session<'_> {
-    /// Whether this frame may be read as it is. Those that have to be encrypted and are not are
-    /// refused, and end the session.
-    #[inline]
+    /// Whether this frame may be read as it is, at a server with encryption. A frame that must be
+    /// encrypted and is not is refused, and ends the session.
     pub(crate) fn may_be_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
-        if self.core.shared.config.encryption == Encryption::Off {
-            return true;
-        }
-        self.check_plain(encoding, bytes)
-    }
-
-    fn check_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
         let version = self.state.encryption().map(|layer| layer.cipher.version());
         if is_sealed(encoding, bytes) && version.is_some() {
             return true;

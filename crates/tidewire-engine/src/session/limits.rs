@@ -10,7 +10,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a
+    /// Whether the rate limit admits one more message. The peer receives refusals at most once a
     /// second, because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {

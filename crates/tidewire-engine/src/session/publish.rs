@@ -47,6 +47,7 @@ impl Session<'_> {
         let correlation_id = correlation_id.map(|id| id.into_owned());
         let (ruling, span) = match decided {
             Some(decided) => (Some(decided.ruling), decided.span),
+            None if self.core.shared.traces.is_none() => (None, None),
             None => (None, self.publish_span(format, bytes, &request)),
         };
         match ruling {

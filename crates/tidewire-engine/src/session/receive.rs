@@ -4,7 +4,7 @@
 //! Each step returns a value, and this page alone says which step follows. A message without
 //! version 1 is dispatched as soon as it is admitted.
 
-use crate::config::Protocol;
+use crate::config::{Encryption, Protocol};
 use crate::model::{Encoding, Message};
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
@@ -67,9 +67,11 @@ impl<A: Application> Inbound<'_, A> {
 
     #[inline(always)]
     fn receive_admitted(&mut self, encoding: Encoding, bytes: &[u8]) {
-        if self.session.core.shared.config.protocol == Protocol::Raw {
+        let config = &self.session.core.shared.config;
+        if config.protocol == Protocol::Raw {
             self.dispatch_message(Message { encoding, bytes });
-        } else if self.session.may_be_plain(encoding, bytes) {
+        } else if config.encryption == Encryption::Off || self.session.may_be_plain(encoding, bytes)
+        {
             match encoding {
                 Encoding::Text => self.receive_envelope(Format::Json, bytes),
                 _ => self.receive_binary(bytes),
@@ -124,7 +126,8 @@ impl<A: Application> Inbound<'_, A> {
             Ok(kind) => kind,
             Err(error) => return self.session.refuse(&error.to_string()),
         };
-        if !self.session.verify(format, bytes, kind) {
+        let is_signed = self.session.core.shared.signatures.is_some();
+        if is_signed && !self.session.verify(format, bytes, kind) {
             return;
         }
         match kind {

@@ -46,7 +46,10 @@ impl<A: Application> Inbound<'_, A> {
                 producer,
             }),
             SystemEvent::KeyUpdate { request } => session.update_keys(request),
-            SystemEvent::Publish if session.backend(BackendEvent::Publish).is_some() => {
+            SystemEvent::Publish
+                if session.core.shared.backend.is_some()
+                    && session.backend(BackendEvent::Publish).is_some() =>
+            {
                 session.ask_publish(format, bytes);
             }
             SystemEvent::Publish if session.state.producer.is_some() => {

@@ -104,7 +104,7 @@ impl Session<'_> {
             .push(Job::TokenEnds(TokenEnds { topics, ended }));
     }
 
-    /// Ends one subscription; what is left. At the end the client is told.
+    /// Ends one subscription; returns the rest. At the end the client is notified.
     pub(crate) fn step_token_ends(&mut self, mut ends: TokenEnds) -> Option<TokenEnds> {
         let Some(topic) = ends.topics.next() else {
             if !ends.ended.is_empty() {

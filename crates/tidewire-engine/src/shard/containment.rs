@@ -2,7 +2,7 @@
 //! ends the server.
 //!
 //! The application's calls are marked, and each call of the event loop that may reach it is caught,
-//! so that a panic costs nothing until there is one. Whether it was the application's is told by
+//! so that a panic costs nothing until there is one. Whether it was the application's is known from
 //! the mark.
 
 use crate::session::application::{Application, Marked};

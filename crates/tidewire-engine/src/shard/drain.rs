@@ -1,4 +1,4 @@
-//! Drain of a shard: sessions are closed at a pace, and each client is told when to return.
+//! Drain of a shard: sessions are closed at a rate, and each client receives a time to reconnect.
 
 use crate::config::Protocol;
 use crate::limits::drain::{DrainProgress, Pace, spread_ms};

@@ -14,7 +14,7 @@ use tidewire_wire::handshake::server::{Request, write_rejection};
 use tidewire_wire::proxy::{ProxyHeader, ProxyHeaderError, parse};
 
 impl TrustedProxies {
-    /// Whether what comes from this address is believed.
+    /// Whether this address is a trusted proxy.
     pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
         self.networks
             .iter()
@@ -43,7 +43,7 @@ impl<A: Application> EngineShard<A> {
         self.start_pending(io, id, source);
     }
 
-    /// Reads what comes before a session: the header of a proxy, the beginning of TLS, the request.
+    /// Reads the bytes before a session: the header of a proxy, the beginning of TLS, the request.
     /// Returns how many bytes it was.
     pub(crate) fn receive_opening(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let Some(header_bytes) = self.receive_proxy_header(io, id, data) else {

@@ -41,7 +41,7 @@ enum Decision {
         guest: Guest,
         failure: Option<String>,
     },
-    /// The backend has to be asked first, and is told of this user.
+    /// The backend has to be asked first, about this user.
     Ask { user: Option<String> },
     Reject {
         status: u16,
@@ -417,7 +417,7 @@ impl Core {
         Ok((claims, rules))
     }
 
-    /// Why nobody is let in for now, if so.
+    /// The reason why nobody is accepted now, if there is one.
     fn turns_away(&self) -> Option<&'static str> {
         if self.draining {
             return Some("the server is draining");

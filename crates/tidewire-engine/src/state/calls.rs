@@ -33,7 +33,7 @@ pub(crate) enum OpenCall {
     Sent(ConnectionId),
 }
 
-/// The open calls of a connection, and what it is told while the application is called for it.
+/// The open calls of a connection, and the answers to it while the application is called for it.
 #[derive(Debug, Default)]
 pub(crate) struct SessionCalls {
     pub(crate) received: HashMap<Arc<str>, ReceivedCall>,

@@ -232,7 +232,7 @@ impl Connection {
     }
 }
 
-/// How often a peer that sends too fast is told so, in milliseconds.
+/// The interval at which a peer that sends too fast is warned, in milliseconds.
 const REFUSAL_INTERVAL_MS: u64 = 1_000;
 
 impl ConnectionState {

@@ -4,13 +4,10 @@ use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::state::core::Core;
 use crate::state::topics::{EndedSession, Holder, SessionTopics, subscription_bytes};
-use crate::topics::broker::Moment;
 use crate::topics::local::Slot;
 use crate::topics::member::member_key;
-use rand::Rng;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
-use tidewire_wire::session::Now;
 
 impl Core {
     /// A new connection has been accepted. One that leaves under the same key, which is rare, does
@@ -140,14 +137,5 @@ impl Core {
         let is_last = self.topics.leave(slot, id, &mut topics.slots);
         self.release(holder.owner, topics, bytes);
         is_last
-    }
-
-    /// The time, and chance for an epoch, for what is done for an owner.
-    pub(crate) fn moment(&mut self, now: Now, owner: OwnerId) -> Moment {
-        Moment {
-            now_ms: now.unix_ms,
-            random_epoch: self.rng.random(),
-            owner,
-        }
     }
 }

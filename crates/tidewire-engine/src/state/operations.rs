@@ -38,7 +38,7 @@ pub(crate) enum Operation {
 #[derive(Debug)]
 pub(crate) struct OpenPublication {
     pub(crate) topic: Arc<str>,
-    /// Without one the client is told of errors only.
+    /// Without one the client receives only errors.
     pub(crate) correlation_id: Option<String>,
     /// Of the payload.
     pub(crate) bytes: usize,

@@ -5,12 +5,13 @@ use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
 use crate::model::ConnectionKey;
 use crate::state::core::Core;
 use crate::state::topics::Departure;
-use crate::topics::broker::BrokerAnswer;
+use crate::topics::broker::{BrokerAnswer, Moment};
 use crate::topics::error::PublishError;
 use crate::topics::local::Item;
 use crate::topics::outlet::Origin;
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Draft, Publication, Published};
+use rand::Rng;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tidewire_wire::envelope::{SystemType, write_presence_event};
@@ -65,6 +66,15 @@ impl Core {
             BrokerAnswer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
         }
         Ok(published)
+    }
+
+    /// The time, and a random number for an epoch, of an action for an owner.
+    pub(crate) fn moment(&mut self, now: Now, owner: OwnerId) -> Moment {
+        Moment {
+            now_ms: now.unix_ms,
+            random_epoch: self.rng.random(),
+            owner,
+        }
     }
 
     /// Counts what a payload of a topic makes this shard send, so that one client does not keep it

@@ -196,7 +196,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         BrokerHealth::default()
     }
 
-    /// The server stops: whoever waits for an answer is told that none comes.
+    /// The server stops: open questions are answered with an error.
     fn stop(&self) {}
 
     /// Its present usage.

@@ -1,4 +1,4 @@
-//! Errors of publishing and of changes to subscriptions, with the code that a client is told.
+//! Errors of publishing and of changes to subscriptions, with the code for the client.
 
 use crate::model::SendError;
 use crate::topics::access::InvalidRules;
@@ -61,7 +61,7 @@ pub enum ManageError {
 }
 
 impl PublishError {
-    /// How a client is told.
+    /// The code for the client.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::Topic(_) | Self::Type | Self::Payload => ErrorCode::InvalidMessage,

@@ -49,7 +49,7 @@ pub(crate) type Slot = u32;
 pub(crate) struct LocalTopic {
     pub(crate) name: Arc<str>,
     pub(crate) is_pattern: bool,
-    /// The number of the last delivery that was gathered: what comes again, or before, is no
+    /// The number of the last delivery that was gathered: a repeated or earlier one is no
     /// subscriber's.
     seen: u64,
     subscribers: u32,

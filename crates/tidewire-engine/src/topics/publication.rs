@@ -102,7 +102,7 @@ impl NewPublication {
 #[derive(Debug)]
 pub(crate) struct Publication {
     body: Body,
-    /// `None` for what goes to no topic.
+    /// `None` for a message without a topic.
     pub(crate) topic: Option<Arc<str>>,
     pub(crate) position: Option<Position>,
     pub(crate) priority: Priority,

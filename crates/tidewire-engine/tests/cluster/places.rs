@@ -138,7 +138,7 @@ fn sentinels_name_the_master_that_takes_the_place_of_a_dead_one() {
     wait_until("no broker", || !is_connected(&server));
     wait_until("a broker again", || is_connected(&server));
     let second = publish(&mut publisher, 2);
-    // The replica may lack what the master had: the topic has another epoch, and that is told.
+    // The replica may lack data of the master: the topic has another epoch, and that is reported.
     assert_ne!(second["epoch"], first["epoch"], "{second}");
     wait_for_gap(&mut subscriber);
     let message = subscriber.next_json();

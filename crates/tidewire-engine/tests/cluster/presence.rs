@@ -77,7 +77,7 @@ fn expect_event(client: &mut Client, event: &str, user: &str, data: Value) {
     );
 }
 
-/// The members of a topic, as a client is told.
+/// The members of a topic, as a client sees them.
 fn ask(client: &mut Client, topic: &str) -> Value {
     let answer = client.ask(&json!({"t": "presence_request", "p": {"topics": [topic]}}));
     answer["p"]["topics"][topic].clone()

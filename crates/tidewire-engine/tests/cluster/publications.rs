@@ -295,7 +295,7 @@ fn without_redis_publications_are_refused_and_sessions_stay() {
     assert_eq!(next(&mut other), ("node.a".to_owned(), 7));
     redis.run();
     wait_until("a broker again", || is_connected(&server));
-    // Redis has lost everything: that is told, and the epoch is another.
+    // Redis has lost everything: that is reported, and the epoch is another.
     let told = loop {
         let message = client.next_json();
         if message["t"] == "publication_gap" {

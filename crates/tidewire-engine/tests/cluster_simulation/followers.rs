@@ -15,7 +15,7 @@ struct Follower {
     node: usize,
     is_in: bool,
     position: Option<(Value, u64)>,
-    /// A gap was told, or the recovery was incomplete: what comes next need not join.
+    /// A gap was reported, or the recovery was incomplete: the next publication need not join.
     may_miss: bool,
     /// Whether the last event of each user was that it joined.
     present: HashMap<String, bool>,

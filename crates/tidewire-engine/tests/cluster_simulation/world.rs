@@ -11,6 +11,7 @@ use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, TopicR
 use tidewire_net::Handler;
 use tidewire_redis::model::{ClientId, Redis};
 use tidewire_redis::{Action, Now, Slot};
+use tidewire_testkit::seeds;
 use tidewire_testkit::simulation::{Driver, Faults};
 
 const START_UNIX_MS: u64 = 1_767_225_600_000;
@@ -46,19 +47,7 @@ fn config(is_durable: bool) -> Config {
 
 /// Runs a test with each seed; the fates take turns.
 pub(crate) fn each_seed(fates: &[Fate], run: fn(u64, Fate)) {
-    let wanted = |name| {
-        let text = std::env::var(name).ok()?;
-        Some(text.parse().expect("a number"))
-    };
-    let seeds = match wanted("TIDEWIRE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..wanted("TIDEWIRE_SEEDS").unwrap_or(120),
-    };
-    for seed in seeds {
-        let fate = fates[seed as usize % fates.len()];
-        let result = std::panic::catch_unwind(|| run(seed, fate));
-        assert!(result.is_ok(), "seed {seed}, {fate:?}");
-    }
+    seeds::each_seed(120, |seed| run(seed, fates[seed as usize % fates.len()]));
 }
 
 /// A connection of a link to the model: bytes on their way.

@@ -17,7 +17,7 @@ pub fn start_held(config: Config) -> (Server, Arc<AtomicU64>, Arc<Gate>) {
     (server.expect("a server"), newest, gate)
 }
 
-/// Knows which shard its sessions are on, and holds it when one of them says so.
+/// Knows which shard its sessions are on, and holds it at the request of one of them.
 pub struct Held {
     shard: u64,
     newest: Arc<AtomicU64>,

@@ -27,7 +27,7 @@ pub const PAST_SOCKETS_BYTES: usize = 64 * 1024 * 1024;
 
 pub const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
-/// One shard on a free port, version 1, everyone let in.
+/// One shard on a free port, version 1, everyone accepted.
 pub fn config() -> Config {
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -319,7 +319,7 @@ impl<H: Handler> World<H> {
         person.join_workers();
     }
 
-    /// Lets the time pass, and everybody hear what comes.
+    /// Advances the time, and lets every client receive.
     fn pass(&mut self, time_ms: u64) {
         let until_ms = self.driver.now_ms() + time_ms;
         self.driver.run_until(until_ms);

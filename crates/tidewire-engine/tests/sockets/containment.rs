@@ -1,4 +1,4 @@
-//! Applications that panic: who is told, and who goes on.
+//! Applications that panic: the errors for clients, and the sessions that continue.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use tidewire_engine::{
     Server, SyncRequest,
 };
 
-/// Panics when it is told to.
+/// Panics on request.
 #[derive(Clone, Default)]
 struct Fragile {
     at_connect: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ fn a_panic_for_a_connection_ends_that_connection() {
     for request in &requests {
         let mut client = connect_v1(&server);
         echo(&mut client);
-        // What came before is answered, what comes after is not.
+        // Earlier messages are answered, later ones are not.
         client.send_text(r#"{"t":"before"}"#);
         client.send_text(&request.to_string());
         client.send_text(r#"{"t":"after"}"#);

@@ -77,7 +77,7 @@ fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
-/// The client is told when to come back, and closed.
+/// The client receives a time to reconnect, and is closed.
 #[track_caller]
 fn assert_sent_away(client: &mut Client) -> u64 {
     let told = client.next_json();

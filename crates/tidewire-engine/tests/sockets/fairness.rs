@@ -158,7 +158,7 @@ fn flood(client: &Client, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
                 Ok(0) => return,
                 Ok(written) if written == rest.len() => rest = &bytes,
                 Ok(written) => rest = &rest[written..],
-                // Who reads what comes back has made the stream so.
+                // The stream is made so that its client reads the answers.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(_) => return,
             }

@@ -89,7 +89,7 @@ fn the_least_busy_member_is_served_first() {
     assert_eq!((next(&mut free).1, next(&mut free).1), (2, 3));
 }
 
-/// A publisher never waits for a group: what does not fit is dropped by the policy, and a member is told.
+/// A publisher never waits for a group: a message without room is dropped by the policy, and a member is notified.
 #[test]
 fn a_full_group_drops_and_says_so() {
     for (policy, kept, newest) in [

@@ -1,4 +1,4 @@
-//! The opening handshake over real sockets: who gets in, and what the others are told.
+//! The opening handshake over real sockets: accepted requests, and the answers to the others.
 
 use crate::common;
 

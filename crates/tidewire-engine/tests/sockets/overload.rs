@@ -51,7 +51,7 @@ fn flood(server: &Server) {
     });
 }
 
-/// The offsets of what comes and of the gaps in between, until the last publication.
+/// The offsets of the publications and of the gaps in between, until the last publication.
 fn read_all(client: &mut Client) -> (Vec<u64>, Vec<Value>) {
     let (mut offsets, mut gaps) = (Vec::new(), Vec::new());
     while offsets.last() != Some(&PUBLICATIONS) {

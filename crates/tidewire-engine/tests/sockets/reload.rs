@@ -27,7 +27,7 @@ fn reload(server: &Server, config: &Config) -> Reloaded {
         .expect("a good configuration")
 }
 
-/// A client that was let in still gets answers.
+/// An accepted client still receives answers.
 #[track_caller]
 fn assert_alive(client: &mut Client) {
     let ping = json!({"t": "ping", "p": {"timestamp": 1}});
@@ -98,7 +98,7 @@ fn pages_limits_and_access_change_for_those_who_come() {
     assert_eq!(other.next_json()["t"], "server_ready");
     subscribe(&mut other, json!(["news"]));
     assert_eq!(page().refused().0, 503);
-    // The rights and the sizes of the older session are those with which it was let in.
+    // The rights and the sizes of the older session are those of its start.
     let long = json!({"t": "x", "p": "y".repeat(2_000)});
     session.send_text(&long.to_string());
     let wanted = json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": ["a"]}});

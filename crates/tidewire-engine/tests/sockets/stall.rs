@@ -60,7 +60,7 @@ fn nobody_waits_for_a_shard_that_is_stuck_and_its_sessions_end_when_it_goes_on()
     assert_eq!(health[0], ShardHealth::Healthy);
     assert!(matches!(health[1], ShardHealth::Stuck { .. }), "{health:?}");
 
-    // It goes on. What it missed is lost for its sessions, which are told so by the end.
+    // It continues. The missed publications are lost for its sessions, which are closed for that.
     gate.open();
     for client in [&mut stuck, &mut bystander] {
         let (code, reason) = client.close_after_all();

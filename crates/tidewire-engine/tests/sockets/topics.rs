@@ -380,7 +380,7 @@ fn the_application_says_what_a_connection_may() {
         .handle()
         .set_access(key, AccessRules::open())
         .expect("rules that can be used");
-    // In the order of the shard's mail: what comes after it goes by the new rules.
+    // In the order of the shard's mail: later messages obey the new rules.
     let told = Outgoing::Text(r#"{"t":"told"}"#.into());
     server.handle().send(key, told).expect("a message");
     assert_eq!(client.next_json()["t"], "told");

@@ -130,7 +130,7 @@ impl Fleet {
         self.workers.len()
     }
 
-    /// What all workers share.
+    /// The state that all workers share.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.setup

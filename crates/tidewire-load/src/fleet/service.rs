@@ -121,7 +121,7 @@ impl ServiceFleet {
         Ok(())
     }
 
-    /// What all workers share.
+    /// The state that all workers share.
     #[must_use]
     pub fn setup(&self) -> &ServiceSetup {
         &self.setup

@@ -287,7 +287,7 @@ pub struct Finding {
     pub wanted: String,
     /// Whether the found value is sufficient.
     pub ok: bool,
-    /// What to do if it is not.
+    /// The advice if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -443,7 +443,7 @@ pub enum LoadError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
+        /// The fault and its place.
         source: serde_json::Error,
     },
     /// The file is JSON of another kind or version.
@@ -451,7 +451,7 @@ pub enum LoadError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// What stands there instead.
+        /// The value that stands there instead.
         found: String,
     },
 }

@@ -14,7 +14,7 @@ use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept};
 use tidewire_wire::message::{Event, Input, MessageReader};
 
-/// What it does to the publication with this number, counted from 1. All but `Pinging` and `Lying` do it to
+/// The fault of the publication with this number, counted from 1. All but `Pinging` and `Lying` do it to
 /// one subscriber only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
@@ -90,7 +90,7 @@ struct App {
     is_v1: bool,
     deliveries: Arc<AtomicU64>,
     published: u64,
-    /// What is sent after the next publication.
+    /// The message after the next publication.
     kept: Option<String>,
     peers: Vec<Option<Peer>>,
 }
@@ -191,7 +191,7 @@ impl App {
         }
     }
 
-    /// What a publication says of its place in the history.
+    /// The place in the history that a publication names.
     fn position(&self) -> String {
         let number = self.published + 1;
         match self.manner {

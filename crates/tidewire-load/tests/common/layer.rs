@@ -9,7 +9,7 @@ use tidewire_wire::secure::{ExchangeKeyPair, SessionCipher};
 use tidewire_wire::session::{EncryptionVersion, KeyOffer};
 use tidewire_wire::uuid::Uuid;
 
-/// What a server does to messages, and what it sends back for one.
+/// The layers of a server, and its answer to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Skill {
     pub(crate) layer: Layer,
@@ -62,7 +62,7 @@ impl PeerLayer {
         }
     }
 
-    /// What a message holds, if that is not the message itself.
+    /// The content of a message, if that is not the message itself.
     pub(crate) fn take_off(
         &mut self,
         is_compressed: bool,
@@ -79,7 +79,7 @@ impl PeerLayer {
         None
     }
 
-    /// What a compressed message holds.
+    /// The content of a compressed message.
     pub(crate) fn inflate(&mut self, message: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
         self.decompressor
@@ -88,7 +88,7 @@ impl PeerLayer {
         content
     }
 
-    /// What a binary message holds: all of them are encrypted once there is a key.
+    /// The content of a binary message: all of them are encrypted once there is a key.
     pub(crate) fn open(&mut self, message: &[u8]) -> Vec<u8> {
         let Some(cipher) = &mut self.cipher else {
             return message.to_vec();

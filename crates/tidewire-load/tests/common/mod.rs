@@ -376,7 +376,7 @@ fn tell_refusals(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionI
 /// Later than the pong that follows the refused messages.
 const TOLD_LATE_MS: u64 = 300;
 
-/// An operations listener whose `/stats` says what `claim` makes of the messages received.
+/// An operations listener whose `/stats` has the result of `claim` for the messages received.
 pub(crate) struct StatsServer {
     pub(crate) address: SocketAddr,
 }
@@ -391,7 +391,7 @@ impl StatsServer {
         })
     }
 
-    /// One whose totals are what `totals` makes of the messages received.
+    /// One whose totals are the result of `totals` for the messages received.
     pub(crate) fn saying(
         received: Arc<AtomicU64>,
         totals: impl Fn(u64) -> String + Send + 'static,

@@ -1,4 +1,4 @@
-//! A small HTTP service on a thread for each connection: it remembers every request and answers as it is told.
+//! A small HTTP service on a thread for each connection: it remembers every request and gives the configured answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +27,7 @@ impl Request {
     }
 }
 
-/// What a service answers: a status line's end, header lines and a body.
+/// The answer of a service: a status line's end, header lines and a body.
 pub(crate) type Answer = (&'static str, Vec<String>, String);
 
 pub(crate) struct Service {

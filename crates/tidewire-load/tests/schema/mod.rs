@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// What a report breaks of the published schema.
+/// The rules of the published schema that a report breaks.
 pub(crate) fn violations(report: &Value) -> Vec<String> {
     let schema = published();
     violations_of(&schema, &schema, report, "report")
@@ -25,7 +25,7 @@ fn published() -> Value {
         .expect("the schema is JSON")
 }
 
-/// What `value` breaks of the part of JSON Schema that the published schema uses. Stricter than the
+/// The rules that `value` breaks, of the part of JSON Schema that the published schema uses. Stricter than the
 /// schema in one way: a field that it does not declare is a violation.
 fn violations_of(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
     if let Some(reference) = schema["$ref"].as_str() {

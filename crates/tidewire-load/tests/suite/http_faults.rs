@@ -245,7 +245,7 @@ fn more_than_was_asked_for() {
         let surplus = errors.get("surplus-data").copied().unwrap_or_default();
         assert_eq!(surplus, REQUESTS, "{errors:?}");
         assert_eq!(errors.len(), 1, "{errors:?}");
-        // Each request has its whole response; what comes behind it is never one.
+        // Each request has its whole response; bytes after it are never one.
         assert_eq!(result.load.requests.unwrap().succeeded, REQUESTS);
     }
 }

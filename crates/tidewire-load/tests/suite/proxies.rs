@@ -16,12 +16,12 @@ use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
 use tidewire_load::test_server::{Conduct, TestServer};
 
-/// What a proxy does when it is asked for a tunnel.
+/// The reaction of a proxy to the request for a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// Connects to the server and relays, with this as its response, sent in pieces of N bytes.
     Relays(&'static str, usize),
-    /// Sends this, and waits for what comes.
+    /// Sends this, and waits for the answer.
     Sends(&'static str),
     /// Sends this and ends its side.
     SendsAndCloses(&'static str),

@@ -73,7 +73,7 @@ fn is_valid(root: &Value, schema: &Value, value: &Value) -> bool {
         && has_right_items
 }
 
-/// What the parser says of a file with this name, beside which are all files that the examples name.
+/// The parser's result for a file with this name, beside which are all files that the examples name.
 fn parse(name: &str, text: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -363,5 +363,5 @@ fn socket_of(sockets: &mut slab::Slab<Socket>, id: ConnectionId) -> Option<&mut 
 /// A connection for which no more than this waits does not end because all outboxes together are too large.
 pub const OUTBOX_SHARE_BYTES: usize = 64 * 1024;
 
-/// What is corked before it is written although the handler goes on.
+/// The corked bytes at which a write happens although the handler goes on.
 const CORK_BYTES: usize = 256 * 1024;

@@ -10,7 +10,7 @@ use crate::simulated::SimulatedSocket;
 use crate::stream::Stream;
 use std::collections::VecDeque;
 
-/// What only a driven shard has.
+/// The state that only a driven shard has.
 #[derive(Debug, Default)]
 pub(crate) struct Driven {
     /// Connections that wait to be accepted.

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all connections of a network share.
+/// The state that all connections of a network share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) faults: Mutex<Faults>,
@@ -23,13 +23,13 @@ pub(crate) struct Wire {
     pub(crate) number: usize,
     pub(crate) shard: usize,
     pub(crate) address: SocketAddr,
-    /// What the client sends.
+    /// From the client to the shard.
     pub(crate) up: Direction,
-    /// What the shard sends.
+    /// From the shard to the client.
     pub(crate) down: Direction,
     /// The name that the shard has given it.
     pub(crate) id: Option<ConnectionId>,
-    /// What the shard has not been told.
+    /// The events that the shard has not been notified of.
     pub(crate) report: Readiness,
     pub(crate) blocked: Blocked,
     /// The shard's end knows of a reset, or has closed its socket.
@@ -41,7 +41,7 @@ pub(crate) struct Wire {
     common: Arc<Common>,
 }
 
-/// What the client's end knows.
+/// The state of the client's end.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     pub(crate) received: Vec<u8>,
@@ -84,7 +84,7 @@ pub(crate) enum Blocked {
     No,
     /// Until there is room.
     Full,
-    /// Until the network says so.
+    /// Until the network unblocks it.
     Fault,
     /// The same, and the network has chosen the time.
     FaultUntil,

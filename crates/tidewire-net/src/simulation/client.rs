@@ -64,7 +64,7 @@ impl ClientEnd {
         wire.up.waiting.len() + wire.up.held_bytes()
     }
 
-    /// What has arrived since the last call.
+    /// The bytes that have arrived since the last call.
     #[must_use]
     pub fn receive(&self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.wire).client.received)
@@ -79,7 +79,7 @@ impl ClientEnd {
         }
     }
 
-    /// Breaks the connection: what waits here is lost, and so is what comes.
+    /// Breaks the connection: waiting bytes are lost, and so are later ones.
     pub fn reset(&self) {
         let mut wire = lock(&self.wire);
         if !wire.client.reset {

@@ -177,5 +177,5 @@ impl<H: Handler> Seat<H> {
     }
 }
 
-/// What [`Now::unix_ms`] is at the virtual time 0: the start of 2026, UTC.
+/// The [`Now::unix_ms`] at the virtual time 0: the start of 2026, UTC.
 pub const UNIX_MS_AT_START: u64 = 1_767_225_600_000;

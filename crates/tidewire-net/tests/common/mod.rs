@@ -19,7 +19,7 @@ pub type Call = Box<dyn FnMut(&mut Io, ConnectionId) + Send>;
 pub type Take = Box<dyn FnMut(&mut Io, ConnectionId, &mut [u8]) -> usize + Send>;
 pub type Mail = Box<dyn FnOnce(&mut TestHandler, &mut Io) + Send>;
 
-/// What the handler was told.
+/// A call of the handler.
 #[derive(Debug)]
 pub enum Seen {
     Accept(ConnectionId),
@@ -268,7 +268,7 @@ impl Running {
         })
     }
 
-    /// What was told and nobody has waited for.
+    /// The calls that nobody has waited for.
     pub fn rest(&self) -> Vec<Seen> {
         self.seen.try_iter().collect()
     }

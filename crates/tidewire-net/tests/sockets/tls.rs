@@ -463,7 +463,7 @@ fn data_and_close_notify_may_come_together() {
     server.stop();
 }
 
-/// What became of a piece.
+/// The fate of a piece.
 #[derive(PartialEq)]
 enum Piece {
     Taken,

@@ -5,13 +5,13 @@ use std::fmt;
 /// An error reply, with what it means for the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
-    /// What it means.
+    /// The kind of the error.
     pub kind: ErrorKind,
     /// The server's words, shortened to 300 characters.
     pub text: String,
 }
 
-/// What an error reply means.
+/// The kind of an error reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The server reads its data from disk.

@@ -5,7 +5,7 @@ use crate::connection::refused::{ErrorKind, ServerError};
 use crate::resp::{Value, command};
 use std::collections::VecDeque;
 
-/// Who connects.
+/// The credentials and the name of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Login {
     /// The ACL user; `None` is `default`.
@@ -18,7 +18,7 @@ pub struct Login {
     pub name: String,
 }
 
-/// What a server says of itself.
+/// The description of a server by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerInfo {
     /// Such as `7.0.15`.
@@ -33,11 +33,11 @@ pub struct ServerInfo {
     pub replicas: u64,
     /// `appendonly yes` and `appendfsync always`, read back by `CONFIG GET`. `false` if that is not allowed.
     pub syncs_always: bool,
-    /// What is evicted at `maxmemory`, if `CONFIG GET` is allowed.
+    /// The eviction policy at `maxmemory`, if `CONFIG GET` is allowed.
     pub eviction_policy: Option<String>,
 }
 
-/// What is still to be answered.
+/// The steps that are still to be answered.
 #[derive(Debug)]
 pub(super) struct Setup {
     steps: VecDeque<Step>,

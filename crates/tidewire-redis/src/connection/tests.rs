@@ -36,7 +36,7 @@ fn rest(role: &str) -> Vec<u8> {
     out
 }
 
-/// What became of the bytes, one word for each value.
+/// The kinds of the values in the bytes, one word for each.
 fn feed(connection: &mut Connection<u32>, bytes: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
     let mut frames = Frames::new(Limits::default());

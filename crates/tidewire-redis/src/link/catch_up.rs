@@ -118,7 +118,7 @@ impl Link {
         }
     }
 
-    /// What a reply says that did nothing: the topic asks again.
+    /// Handles a reply that did nothing: the topic asks again.
     pub(super) fn sync_again(&mut self, round: Round) {
         if let Some(topic) = self.of_round(round) {
             if topic.progress == Progress::CatchingUp {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Draft<'a> {
     /// Snapshot or update.
     pub category: Category,
-    /// What leaves first when a subscriber lags.
+    /// The overload policy of lagging subscribers.
     pub priority: Priority,
     /// How long it is worth delivering, in milliseconds from now.
     pub ttl_ms: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Draft<'a> {
     pub t: &'a str,
     /// The idempotency key: a second publication with it on this topic is a duplicate as long as it is remembered.
     pub id: Option<&'a str>,
-    /// What it is about.
+    /// The conflation key.
     pub key: Option<&'a str>,
     /// One JSON value.
     pub payload: &'a [u8],
@@ -43,7 +43,7 @@ pub type History = Option<Keep>;
 /// Which part of a topic is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageQuery {
-    /// What comes after this position; `None` from the oldest that is kept, or from the newest.
+    /// The publications after this position; `None` from the oldest that is kept, or from the newest.
     pub since: Option<Position>,
     /// At most N publications; the most is 1,000.
     pub limit: usize,
@@ -53,7 +53,7 @@ pub struct PageQuery {
     pub creates: History,
 }
 
-/// What the link has done, or asks of its owner. In this order for each topic: positions never go back between two
+/// An event of the link, or a request to its owner. In this order for each topic: positions never go back between two
 /// [`Event::Gap`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -85,7 +85,7 @@ pub enum Event {
         /// A [`Record`](crate::Record).
         record: Box<[u8]>,
     },
-    /// Publications of a topic may be lost: what comes next follows this head.
+    /// Publications of a topic may be lost: the next one follows this head.
     Gap {
         /// The topic.
         topic: Arc<str>,
@@ -116,7 +116,7 @@ pub enum Event {
     Read {
         /// The caller's number.
         number: u64,
-        /// What was read.
+        /// The read publications.
         outcome: Result<Entries, Refusal>,
     },
     /// The end of [`Link::forget`](super::Link::forget), once for each number.
@@ -137,21 +137,21 @@ pub enum Event {
     Parcel {
         /// To whom it was sent.
         addressee: Addressee,
-        /// What was sent.
+        /// The sent bytes.
         parcel: Box<[u8]>,
     },
-    /// Who is on a topic that is [followed](super::Link::follow_presence), all of them.
+    /// All members of a topic that is [followed](super::Link::follow_presence).
     PresenceRead {
         /// The topic.
         topic: Arc<str>,
-        /// What each node has of each user.
+        /// The presence of each user at each node.
         members: Vec<Member>,
     },
-    /// What a node has of a user on a topic that is followed is this now.
+    /// The new presence of a user at a node, on a topic that is followed.
     PresenceChanged {
         /// The topic.
         topic: Arc<str>,
-        /// What the node has of the user; without connections nothing.
+        /// The presence of the user at the node; nothing without connections.
         member: Member,
     },
     /// A change on a topic that may match a pattern and was not read yet. It comes once however many patterns it
@@ -159,9 +159,9 @@ pub enum Event {
     PresenceMatched {
         /// The topic.
         topic: Arc<str>,
-        /// What users see of it.
+        /// The part of it that users see.
         seen: Seen,
-        /// What the node has of the user.
+        /// The presence of the user at the node.
         member: Member,
     },
     /// Whether this node is in a queue group that it [joins](super::Link::join_group): `can_join` is false if the topic
@@ -203,7 +203,7 @@ pub enum Event {
     /// The lease of this node had ended, or Redis has lost its memory: what the node has there of its own is told again.
     /// The link does that for presence itself.
     Registering,
-    /// The lease of another node has ended, and this node has taken its presence out. Only one node is told.
+    /// The lease of another node has ended, and this node has removed its presence. Only one node is notified.
     NodeLost(NodeId),
     /// The nodes whose lease holds, and what each [says about itself](super::Link::describe); every two seconds.
     Nodes(Vec<(NodeId, Box<[u8]>)>),
@@ -211,12 +211,12 @@ pub enum Event {
     Health(Health),
 }
 
-/// What a node has of a user on a topic.
+/// The presence of a user on a topic at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present {
     /// The user's connections to the node, at least one.
     pub connections: u64,
-    /// What the user says about itself: JSON text without NUL, not empty.
+    /// The presence data of the user: JSON text without NUL, not empty.
     pub data: Option<Arc<str>>,
 }
 
@@ -265,7 +265,7 @@ pub enum Refusal {
     Unknown,
 }
 
-/// What was read of a topic.
+/// The content of a topic that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entries {
     /// Where the topic stands; `None` if there is no such topic and the query did not create it.
@@ -279,7 +279,7 @@ pub struct Entries {
     pub has_more: bool,
 }
 
-/// What a link asks of whoever owns the sockets.
+/// A request of a link to the owner of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Open a connection, then call [`Link::connected`](super::Link::connected), or
@@ -300,11 +300,11 @@ pub struct Health {
     pub is_durable: bool,
     /// The last thing that went wrong and has not gone right since: what, whose fault, what to do.
     pub reason: Option<String>,
-    /// What an operator should change although it works.
+    /// The advice to an operator although Redis works.
     pub warning: Option<String>,
 }
 
-/// What a link has counted since it began.
+/// The counts of a link since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Publications handed in.

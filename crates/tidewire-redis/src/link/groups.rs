@@ -42,18 +42,18 @@ struct Group {
     may_be_in: bool,
     /// It had before.
     was_in: bool,
-    /// It is told with the next reply that this node is in.
+    /// The next reply confirms that this node is in.
     owes_joined: bool,
     is_due: bool,
-    /// What was asked and is not answered.
+    /// The request that is not answered.
     call: Option<Call>,
-    /// What the members can take.
+    /// The room of the members.
     room: usize,
     /// There may be work.
     is_rung: bool,
     done: Vec<Position>,
     handed_back: Vec<Position>,
-    /// What the node has as far as Redis knows.
+    /// The work of the node as far as Redis knows.
     held: BTreeSet<Position>,
     /// Where to go on comparing what Redis says that this node has.
     compare: Option<Position>,
@@ -72,7 +72,7 @@ pub(super) enum Call {
 }
 
 impl Group {
-    /// What is to be asked next, if anything.
+    /// The next request, if any.
     fn next_call(&mut self) -> Option<Call> {
         if self.call.is_some() {
             return None;
@@ -105,7 +105,7 @@ impl Group {
         }
     }
 
-    /// What was asked may be done or not: it is asked again.
+    /// The request may be done or not: it is sent again.
     fn retry(&mut self, call: Call) {
         if let Call::Work {
             done, handed_back, ..

@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 /// The lease of this node, and the nodes that it takes out.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// What this node says about itself.
+    /// The data of this node that others see.
     pub(super) info: Vec<u8>,
     /// It held when Redis was asked last, on the present connection.
     pub(super) is_held: bool,
     /// It was held once.
     was_held: bool,
-    /// What this node has in Redis must be told again, because Redis may have lost it.
+    /// This node must write its entries in Redis again, because Redis may have lost them.
     must_register: bool,
     /// Nodes that are taken out, one at a time; whether Redis has been asked.
     sweeps: BTreeMap<NodeId, bool>,

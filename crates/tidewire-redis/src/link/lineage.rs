@@ -94,7 +94,7 @@ impl Link {
         self.reading.hold_until_ms = 0;
     }
 
-    /// What Redis knew before may be lost.
+    /// The earlier data of Redis may be lost.
     fn begin_lineage(&mut self) {
         self.publishing.settled = 0;
         self.publishing.epochs.clear();

@@ -3,7 +3,7 @@
 /// How a link reaches Redis and how much it may keep. Addresses and TLS belong to whoever opens the connections.
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
-    /// What all keys and channels begin with. Default `tw`.
+    /// The prefix of all keys and channels. Default `tw`.
     pub prefix: String,
     /// The ACL user; `None` is `default`.
     pub user: Option<String>,
@@ -29,7 +29,7 @@ pub struct LinkOptions {
     pub linger_ms: u64,
     /// How long an `id` is remembered, in milliseconds. Default 300,000.
     pub id_memory_ms: u64,
-    /// What one topic may keep of publications that arrive while earlier ones are read, in bytes. What comes on top
+    /// The bytes that one topic may keep of publications that arrive while earlier ones are read. What comes on top
     /// is read from the stream. Default 1 MiB.
     pub ahead_bytes_max: usize,
     /// Publications that the slowest queue group of a topic may have to do. Default 100,000.
@@ -67,7 +67,7 @@ impl Default for LinkOptions {
     }
 }
 
-/// What the operator says of the Redis behind the address.
+/// The operator's statement about the Redis behind the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lineage {
     /// Another process with fewer writes may take its place: a replica after a failover, a restored copy, or the same
@@ -100,7 +100,7 @@ impl Slot {
         self as usize
     }
 
-    /// What the connection is called in `CLIENT LIST` and in reasons.
+    /// The name of the connection in `CLIENT LIST` and in reasons.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! Redis matches globs, which match more than our patterns; the owner matches again. A topic that is subscribed to by
 //! its name is delivered as such, so each publication comes once. A pattern has no position: after a lost connection
-//! its owner is told a gap of unknown size.
+//! its owner receives a gap of unknown size.
 
 use crate::layout::Position;
 use crate::link::Link;

@@ -18,13 +18,13 @@ use crate::script::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What this node has of users, and the topics that it follows.
+/// The presence of this node's users, and the topics that it follows.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     own: BTreeMap<OwnKey, Own>,
     /// To be told to Redis.
     changed: BTreeSet<OwnKey>,
-    /// Those of which only the number of connections is another. They are told together.
+    /// Those of which only the number of connections is another. They are sent together.
     counted: BTreeSet<OwnKey>,
     counted_due_ms: Option<u64>,
     /// Told and not answered.
@@ -64,7 +64,7 @@ struct Followed {
     version: Option<u64>,
     /// It was read once.
     was_live: bool,
-    /// What was read so far, and the version at the beginning.
+    /// The members that were read so far, and the version at the beginning.
     cursor: u64,
     read: Option<(u64, BTreeMap<MemberKey, Member>)>,
     /// Changes that came meanwhile.
@@ -514,7 +514,7 @@ impl Link {
         }
     }
 
-    /// A change that matches a pattern; whether it was one. It is told if nothing else brings it.
+    /// A change that matches a pattern; whether it was one. It is reported if nothing else brings it.
     pub(super) fn handle_matched_change(&mut self, topic: &str, message: &[u8]) -> bool {
         if !Change::is_one(message) {
             return false;
@@ -561,7 +561,7 @@ fn own_key(name: &[u8]) -> Option<OwnKey> {
     Some((topic.into(), user.into()))
 }
 
-/// How often changes of nothing but the number of connections are told.
+/// The interval at which changes of only the number of connections are sent.
 const COUNTED_EVERY_MS: u64 = 1_000;
 
 /// Calls that are not answered.

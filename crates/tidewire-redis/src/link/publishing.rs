@@ -451,7 +451,7 @@ const BATCHES_IN_FLIGHT: usize = 4;
 
 const PUBLICATIONS_MAX: usize = 1_000;
 
-/// What a record usually adds to its payload.
+/// The usual size of a record besides its payload.
 const RECORD_HEAD_BYTES: usize = 96;
 
 /// How long the link waits after Redis refused a batch.

@@ -174,7 +174,7 @@ impl Link {
     }
 }
 
-/// What a message begins with that is a parcel and not a probe.
+/// The beginning of a message that is a parcel and not a probe.
 const PARCEL: u8 = b'm';
 
 /// Commands without a reply on the connection for commands, so that parcels leave room for batches.

@@ -11,7 +11,7 @@ use crate::script::Fence;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What a reply is for.
+/// The purpose of a reply.
 #[derive(Debug)]
 pub(super) enum Tag {
     /// The fence.
@@ -26,13 +26,13 @@ pub(super) enum Tag {
     Ping,
     /// Where these topics stand.
     Tails(Vec<Round>),
-    /// What comes after the head of a topic.
+    /// The publications after the head of a topic.
     CatchUp(Round),
     /// A new epoch of a topic whose publications were lost.
     Renew(Round),
     /// Changes of presence, by the number of the call.
     Presence(u64),
-    /// Who is on a topic, and in which round it was asked.
+    /// The members of a topic, and the round in which they were requested.
     Roster(Arc<str>, u64),
     /// A producer to be opened.
     OpenProducer(Opening),
@@ -40,7 +40,7 @@ pub(super) enum Tag {
     KeepProducers(Vec<Keeping>),
     /// A call about a queue group.
     Group((Arc<str>, Arc<str>)),
-    /// What Redis has of this node.
+    /// The entries of this node in Redis.
     OwnScan,
     /// The end of a node.
     Sweep(NodeId),
@@ -127,7 +127,7 @@ impl Slots {
 /// Which process the epochs belong to.
 #[derive(Debug, Default)]
 pub(super) struct Fencing {
-    /// What the last fence said.
+    /// The result of the last fence.
     pub(super) fence: Option<Fence>,
     /// It holds for the present connection for commands.
     pub(super) is_fenced: bool,
@@ -160,7 +160,7 @@ pub(super) struct Publishing {
     pub(super) hold_until_ms: u64,
     /// No new batch before those in flight are answered.
     pub(super) is_draining: bool,
-    /// What is known of topics that were published to.
+    /// The known heads of topics that were published to.
     pub(super) epochs: HashMap<Arc<str>, KnownEpoch>,
 }
 
@@ -202,8 +202,8 @@ impl Item {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) number: u64,
-    /// What must have been done before it. It stays when the batch is sent again: if the one before it was not done
-    /// and waits again, this one must wait behind it.
+    /// The batch that must have been done before it. It stays when the batch is sent again: if the
+    /// one before it was not done and waits again, this one must wait behind it.
     pub(super) after: u64,
     pub(super) items: Vec<Item>,
     /// On the present connection.
@@ -237,7 +237,7 @@ pub(super) struct Topics {
     pub(super) to_renew: VecDeque<(Round, u32)>,
     /// When topics without a subscriber end.
     pub(super) lingering: VecDeque<(u64, TopicId)>,
-    /// When wanted topics are told to be late.
+    /// When wanted topics are reported as late.
     pub(super) awaited: VecDeque<(u64, TopicId)>,
     /// When topics are compared with their streams.
     pub(super) checks: VecDeque<(u64, TopicId)>,
@@ -262,7 +262,7 @@ pub(super) struct Topic {
     pub(super) is_told_live: bool,
     pub(super) unwanted_ms: u64,
     pub(super) head: Option<Position>,
-    /// Where the topic stood at first: what comes after it is delivered.
+    /// The first known head of the topic: later publications are delivered.
     pub(super) live_from: Option<Position>,
     /// Of the publication at the head, if it is known.
     pub(super) mark: Option<Mark>,
@@ -281,7 +281,7 @@ pub(super) enum Progress {
     Syncing,
     /// Everything after the head comes as a push.
     Live,
-    /// What comes after the head is read from the stream.
+    /// The publications after the head are read from the stream.
     CatchingUp,
 }
 

@@ -42,7 +42,7 @@ impl Redis {
         }
     }
 
-    /// What `add_work` does.
+    /// The effect of `add_work`.
     pub(super) fn add_work(
         &mut self,
         groups: &[u8],
@@ -163,7 +163,7 @@ impl Redis {
         Some(known.unwrap_or(0) > number(generation)?)
     }
 
-    /// What `hand_back` does.
+    /// The effect of `hand_back`.
     fn hand_back(&mut self, groups: &[u8], topic: &[u8], group: &[u8], ids: &[Position]) {
         let Some(stream) = self.work_stream(&stream_key(groups, topic)) else {
             return;
@@ -178,7 +178,7 @@ impl Redis {
         }
     }
 
-    /// What `leave_group` does.
+    /// The effect of `leave_group`.
     pub(super) fn leave_group(
         &mut self,
         (groups, idle, own): (&[u8], &[u8], &[u8]),
@@ -376,7 +376,7 @@ impl Redis {
         }
     }
 
-    /// What `lease` does with groups that nobody came back to.
+    /// The effect of `lease` on groups that nobody came back to.
     pub(super) fn end_idle_groups(&mut self, groups: &[u8], idle: &[u8]) -> Option<()> {
         let mut over = self.store.fields(idle);
         let now_ms = self.store.unix_ms;

@@ -87,7 +87,7 @@ impl Redis {
         Some(())
     }
 
-    /// What `set_member` does.
+    /// The effect of `set_member`.
     fn set_member(
         &mut self,
         names: &Names,

@@ -109,7 +109,7 @@ impl Redis {
         Some(reply)
     }
 
-    /// What the memory of the writer answers in place of the script.
+    /// The answer of the writer's memory in place of the script.
     fn writer_objects(&self, writer: &[u8], head: &Head<'_>) -> Option<Option<String>> {
         let field = |name: &str| self.store.field(writer, name);
         if field("c").and_then(number).unwrap_or(0) > number(head.generation)? {

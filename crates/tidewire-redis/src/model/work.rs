@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) record: Vec<u8>,
 }
 
-/// What one group has done and not done.
+/// The work of one group, done and not done.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkGroup {
     pub(super) last: Position,
@@ -56,7 +56,7 @@ impl WorkStream {
         lost
     }
 
-    /// What every group has done goes.
+    /// Removes the work that every group has done.
     pub(super) fn trim(&mut self) {
         let least = self.groups.values().map(|group| {
             let first = group.pending.first_key_value().map(|(id, _)| *id);

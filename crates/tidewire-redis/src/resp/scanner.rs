@@ -20,7 +20,7 @@ struct Level {
     is_attribute: bool,
 }
 
-/// What a value may have.
+/// The limits of a value.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// A string, in bytes. Default 32 MiB.
@@ -239,7 +239,7 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, RespError> {
 /// How many aggregates may be in each other. The replies of the link have at most five levels.
 pub const DEPTH_MAX: usize = 16;
 
-/// What a simple string, an error or the head of a value may have, in bytes.
+/// The limit of a simple string, an error or the head of a value, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 const KINDS: &[u8] = b"+-:_#,($=!*~>%|";

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 
-/// What the values are, however the bytes were cut, and the error at the end.
+/// The values, however the bytes were cut, and the error at the end.
 fn read(pieces: &[&[u8]], limits: Limits) -> (Vec<String>, Option<RespError>) {
     let mut frames = Frames::new(limits);
     let mut values = Vec::new();

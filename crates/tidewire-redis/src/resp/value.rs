@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What an array, a map or a push contains; nothing for anything else.
+    /// The content of an array, a map or a push; nothing for anything else.
     #[must_use]
     pub fn items(self) -> Items<'a> {
         match self {

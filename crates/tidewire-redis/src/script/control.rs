@@ -23,7 +23,7 @@ pub struct FenceCall<'a> {
     pub generation: u64,
 }
 
-/// What the fence said.
+/// The result of the fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FenceReply {
     /// No publication has a smaller epoch from here on.
@@ -90,11 +90,11 @@ pub struct LeaseCall<'a> {
     pub groups_key: &'a [u8],
     /// The key of those without nodes.
     pub idle_groups_key: &'a [u8],
-    /// What the node says about itself.
+    /// The data of the node that others see.
     pub info: &'a [u8],
 }
 
-/// What the lease said.
+/// The result of the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseReply {
     /// The lease still held.
@@ -156,7 +156,7 @@ pub struct RenewCall<'a> {
     pub fence_key: &'a [u8],
     /// The stream of the topic.
     pub stream: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// Only if this is the present epoch.
     pub only_epoch: Option<u32>,
@@ -164,7 +164,7 @@ pub struct RenewCall<'a> {
     pub greater_than: u32,
 }
 
-/// What became of the epoch.
+/// The result for the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenewReply {
     /// Where the topic stands; `None` if there is no such topic.

@@ -15,7 +15,7 @@ pub struct JoinCall<'a> {
     pub node: NodeId,
     /// The number of the connection among those of the node.
     pub generation: u64,
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// The topic.
     pub topic: &'a str,
@@ -155,13 +155,13 @@ pub struct WorkCall<'a> {
     pub group: &'a str,
     /// How much to take at most.
     pub count: u64,
-    /// What is done.
+    /// The work that is done.
     pub done: &'a [Position],
-    /// What others are to do.
+    /// The work for others.
     pub handed_back: &'a [Position],
 }
 
-/// What became of it.
+/// The result of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkReply {
     /// It was done.
@@ -170,7 +170,7 @@ pub enum WorkReply {
         lost: Option<u64>,
         /// There may be more to take.
         has_more: bool,
-        /// What was taken, in the order in which it is to be done.
+        /// The taken work, in the order in which it is to be done.
         works: Vec<Work>,
     },
     /// Nothing was done: the node is not in the group.

@@ -5,7 +5,7 @@ use crate::resp::{Value, argument, number_argument};
 use crate::script::{Hashes, Script, UnknownReply, text};
 use std::sync::Arc;
 
-/// What one node has of one user on a topic.
+/// The presence of one user on a topic at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The node.
@@ -16,11 +16,11 @@ pub struct Member {
     pub connections: u64,
     /// When the data changed last: of data from several nodes, that with the greatest version counts.
     pub data_version: u64,
-    /// What the user said there about itself: JSON text.
+    /// The presence data of the user there: JSON text.
     pub data: Option<Arc<str>>,
 }
 
-/// What users see of a change.
+/// The part of a change that users see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// The user is on the topic, and was not.
@@ -40,9 +40,9 @@ pub struct Change {
     pub version: u64,
     /// The version of the change before it; 0 if nobody was there for a minute.
     pub before: u64,
-    /// What users see of it.
+    /// The part of it that users see.
     pub seen: Seen,
-    /// What the node has of the user now.
+    /// The presence of the user at the node now.
     pub member: Member,
 }
 
@@ -112,13 +112,13 @@ pub struct PresenceCall<'a> {
     pub node: NodeId,
     /// The number of the connection among those of the node.
     pub generation: u64,
-    /// What the keys begin with.
+    /// The beginning of the keys.
     pub prefixes: &'a [Vec<u8>; 3],
     /// Topic, user, connections and data of each change. At most [`PRESENCE_MAX`].
     pub changes: &'a [(&'a str, &'a str, u64, Option<&'a str>)],
 }
 
-/// What became of the changes.
+/// The result of the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PresenceReply {
     /// They are done.
@@ -238,7 +238,7 @@ pub struct SweepCall<'a> {
     pub node: NodeId,
     /// Users that are taken out at a time.
     pub count: u64,
-    /// What the keys begin with.
+    /// The beginning of the keys.
     pub prefixes: &'a [Vec<u8>; 3],
     /// Ends the lease before.
     pub ends_lease: bool,
@@ -294,7 +294,7 @@ impl SweepReply {
 pub struct NodesCall<'a> {
     /// The key of the list of nodes.
     pub nodes_key: &'a [u8],
-    /// What the keys of leases begin with.
+    /// The beginning of the keys of leases.
     pub leases: &'a [u8],
     /// At most N.
     pub count: u64,

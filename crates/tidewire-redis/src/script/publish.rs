@@ -11,7 +11,7 @@ pub struct PublishCall<'a> {
     pub fence_key: &'a [u8],
     /// The key of the writer.
     pub writer_key: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// The number of this connection among those of the node.
     pub generation: u64,
@@ -52,7 +52,7 @@ pub struct PublishItem<'a> {
     pub keep_ms: Option<u64>,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PublishReply {
     /// It was done, now or before; one place for each publication.
@@ -69,7 +69,7 @@ pub enum PublishReply {
     Fenced,
 }
 
-/// What became of a publication.
+/// The result of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceReply {
     /// Its place, `None` without history; and whether it is a duplicate of the one with this place.

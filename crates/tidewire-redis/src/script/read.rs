@@ -10,7 +10,7 @@ use crate::script::{Fence, Fenced, Hashes, Script, UnknownReply, is_fenced, text
 pub struct TailsCall<'a> {
     /// The key of the fence.
     pub fence_key: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// Streams, and for how long each is kept from now on; 0 is for ever. At most [`TAILS_MAX`].
     pub streams: &'a [(&'a [u8], u64)],
@@ -75,11 +75,11 @@ impl TailReply {
 pub struct PageCall<'a> {
     /// The key of the fence.
     pub fence_key: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// The stream of the topic.
     pub stream: &'a [u8],
-    /// What is read.
+    /// The part that is read.
     pub range: PageRange,
     /// At most N.
     pub limit: usize,
@@ -100,7 +100,7 @@ pub enum PageRange {
     Newest(Option<Position>),
 }
 
-/// What was read.
+/// The content that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageReply<'a> {
     /// Where the topic stands, `None` if there is no such topic; positions and records.

@@ -563,7 +563,7 @@ fn compare(server: &Server, steps: &[Step]) {
             replies.values[0][hidden], from_real[hidden],
             "step {number}: {step:?}"
         );
-        // The fence that the next steps are told is the one that Redis has.
+        // The next steps use the fence that Redis has.
         if let Step::Fence { .. } = step {
             let least = real.ask(&[b"HGET", b"f", b"least"])[0].replace('"', "");
             fence.least_epoch = least.parse().expect("an epoch");

@@ -9,7 +9,7 @@ pub(crate) struct Log {
     offered: Vec<(usize, usize)>,
     /// By number: the outcome, and in which lineage it was told.
     outcomes: BTreeMap<u64, (Result<Placed, Refusal>, u64)>,
-    /// What each position has been seen to hold, by anyone, at any time.
+    /// The content of each position, as anybody has seen it at any time.
     contents: BTreeMap<(usize, Position), u64>,
     /// The epochs in which each publication was seen.
     places: BTreeMap<u64, BTreeSet<Position>>,

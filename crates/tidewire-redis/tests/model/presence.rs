@@ -5,8 +5,9 @@ use crate::world::{Faults, TOPICS, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidewire_redis::{Event, Layout, Member, NodeId, Present};
+use tidewire_testkit::seeds::each_seed;
 
-/// What nodes know of others, and what they have.
+/// The views of nodes of others, and their own entries.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceLog {
     /// By the node that knows it, topic, user, and the node that has the user.
@@ -143,20 +144,7 @@ fn run(seed: u64, faults: Faults) {
 }
 
 fn run_all(faults: Faults) {
-    let seeds = std::env::var("TIDEWIRE_SEEDS")
-        .ok()
-        .and_then(|seeds| seeds.parse().ok())
-        .unwrap_or(60);
-    let first = std::env::var("TIDEWIRE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    for seed in first.map_or(0..seeds, |seed: u64| seed..seed + 1) {
-        let result = std::panic::catch_unwind(|| run(seed, faults));
-        assert!(
-            result.is_ok(),
-            "seed {seed} of {faults:?} failed; run it alone with TIDEWIRE_SEED={seed}"
-        );
-    }
+    each_seed(60, |seed| run(seed, faults));
 }
 
 #[test]

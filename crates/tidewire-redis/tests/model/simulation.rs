@@ -1,6 +1,7 @@
 //! Seeded runs of links against the model, with faults at random moments.
 
 use crate::world::{Faults, TOPICS, World};
+use tidewire_testkit::seeds::each_seed;
 
 /// Three nodes publish and come and go while things break; then there is a rest, and everything is compared.
 fn run(seed: u64, faults: Faults) {
@@ -86,20 +87,7 @@ fn a_pattern_sees_every_publication_once_whatever_else_is_subscribed_to() {
 }
 
 fn run_all(faults: Faults) {
-    let seeds = std::env::var("TIDEWIRE_SEEDS")
-        .ok()
-        .and_then(|seeds| seeds.parse().ok())
-        .unwrap_or(70);
-    let first = std::env::var("TIDEWIRE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    for seed in first.map_or(0..seeds, |seed: u64| seed..seed + 1) {
-        let result = std::panic::catch_unwind(|| run(seed, faults));
-        assert!(
-            result.is_ok(),
-            "seed {seed} of {faults:?} failed; run it alone with TIDEWIRE_SEED={seed}"
-        );
-    }
+    each_seed(70, |seed| run(seed, faults));
 }
 
 #[test]

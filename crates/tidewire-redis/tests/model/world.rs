@@ -25,7 +25,7 @@ pub(crate) struct World {
     refuses_until_ms: u64,
 }
 
-/// What may happen in a run.
+/// The faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
     /// Connections break.
@@ -395,7 +395,7 @@ impl Wire {
         push(&mut self.down, redis.take_output(self.client), ms, random);
     }
 
-    /// What has arrived at the client, in pieces.
+    /// The bytes that have arrived at the client, in pieces.
     fn arrived(&mut self, ms: u64, random: &mut Random) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();
         while let Some((_, mut bytes)) = self.down.pop_front_if_due(ms) {

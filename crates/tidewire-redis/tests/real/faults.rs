@@ -248,7 +248,7 @@ fn a_subscriber_that_was_cut_off_catches_up_from_the_stream() {
     assert_eq!(reader.payloads("a"), expected);
     assert_eq!(reader.gaps("a"), 0);
     assert!(reader.link.counters().catch_ups >= 5);
-    // Without history nobody knows what was missed: each cut is told.
+    // Without history nobody knows what was missed: each cut is reported.
     reader.until("gaps", |peer| peer.gaps("b") >= 5);
 }
 

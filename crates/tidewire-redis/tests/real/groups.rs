@@ -5,7 +5,8 @@ use crate::server::Server;
 use std::sync::Arc;
 use tidewire_redis::{Event, LinkOptions, NodeId, Position, Record};
 
-/// What a peer was given for the group, as (payload, may have been done before); each is in the order of its coming.
+/// The work that a peer received for the group, as (payload, may have been done before), in the
+/// order of arrival.
 fn given(peer: &Peer) -> Vec<(String, bool)> {
     let works = peer.events.iter().filter_map(|event| match event {
         Event::Work { works, .. } => Some(works),
@@ -27,7 +28,7 @@ fn ids(peer: &Peer) -> Vec<Position> {
     works.flatten().collect()
 }
 
-/// What the group was told to have lost.
+/// The number of lost messages that the group was notified of.
 fn lost(peer: &Peer) -> Vec<Option<u64>> {
     let losses = peer.events.iter().filter_map(|event| match event {
         Event::Work { lost, .. } => Some(*lost),

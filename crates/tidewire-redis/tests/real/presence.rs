@@ -9,7 +9,7 @@ use tidewire_redis::{Event, LinkOptions, NodeId, Present};
 /// Users, nodes, connections.
 type Users = BTreeMap<(String, NodeId), u64>;
 
-/// What a peer knows of a topic, by its events so far; `None` if it was not read.
+/// The view of a peer of a topic, by its events so far; `None` if it was not read.
 fn known(peer: &Peer, topic: &str) -> Option<Users> {
     let mut users: Option<Users> = None;
     for event in &peer.events {

@@ -40,7 +40,7 @@ impl Proxy {
         self.folder.path().join("proxy")
     }
 
-    /// What the server says on the present connections does not arrive any more.
+    /// Messages of the server on the present connections do not arrive any more.
     pub(crate) fn swallow_answers(&self) {
         self.shared.swallows.store(true, Ordering::SeqCst);
     }

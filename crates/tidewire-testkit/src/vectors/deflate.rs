@@ -63,7 +63,7 @@ pub enum Negotiation {
         offers: Vec<String>,
         /// The agreement; nothing if the server declines.
         agreed: Option<Parameters>,
-        /// The value of the header that says so.
+        /// The value of the header for it.
         response: Option<String>,
     },
     /// A client and what it is answered.
@@ -72,7 +72,7 @@ pub enum Negotiation {
         name: String,
         /// The offers of the client.
         offered: Parameters,
-        /// The value of the header that says so.
+        /// The value of the header for it.
         offer: String,
         /// The value of the header that comes back.
         response: String,

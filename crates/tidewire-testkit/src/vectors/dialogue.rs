@@ -42,7 +42,7 @@ pub struct Features {
     pub history: bool,
 }
 
-/// Something that is received or to be said, and what comes of it: exactly one of the others.
+/// A message that is received or to be sent, and its result: exactly one of the others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {

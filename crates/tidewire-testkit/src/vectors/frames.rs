@@ -66,7 +66,7 @@ pub enum Event {
 pub struct Broken {
     /// Which.
     pub name: String,
-    /// The close code that says so.
+    /// The close code for it.
     pub close_code: u16,
 }
 

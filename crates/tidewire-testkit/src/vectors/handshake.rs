@@ -4,7 +4,7 @@ use super::{Hex, nullable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// An upgrade request and what a server makes of it: exactly one of the last three fields is there.
+/// An upgrade request and the server's result: exactly one of the last three fields is there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestCase {
@@ -87,7 +87,7 @@ pub struct RefusedRequest {
     pub headers: BTreeMap<String, String>,
 }
 
-/// An answer and what a client makes of it: exactly one of the last three fields is there.
+/// An answer and the client's result: exactly one of the last three fields is there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResponseCase {

@@ -21,7 +21,7 @@ pub struct Case {
     /// The fields that are there; `Some(None)` if a whole reading is refused.
     #[serde(default, deserialize_with = "nullable")]
     pub envelope: Option<Option<Envelope>>,
-    /// The error code that the sender is told.
+    /// The error code for the sender.
     pub code: Option<String>,
     /// Why it is refused.
     pub reason: Option<String>,

@@ -86,7 +86,7 @@ pub struct Refused {
     pub error: String,
 }
 
-/// A signed message and what its receiver makes of it.
+/// A signed message and its receiver's result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the schema says what each field is")]

@@ -21,7 +21,7 @@ pub struct DeflateParameters {
 pub struct Accepted {
     /// The parameters of the connection.
     pub parameters: DeflateParameters,
-    /// The value of `Sec-WebSocket-Extensions` that says so.
+    /// The value of `Sec-WebSocket-Extensions` for it.
     pub header_value: String,
 }
 

@@ -1,4 +1,4 @@
-//! Writing what goes to many connections: it is encoded once, and so without `ts`, `seq` and `v` or whatever
+//! Writing of messages to many connections: each is encoded once, and so without `ts`, `seq` and `v` or whatever
 //! else differs between them.
 
 use super::write::{pack_number, pack_text};

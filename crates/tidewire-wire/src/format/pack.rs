@@ -152,7 +152,7 @@ fn write_head(close: u8, count: u32, head: &mut [u8; 5]) -> usize {
     }
 }
 
-/// A `Vec` takes every write; what `rmp` can refuse is told all the same.
+/// A `Vec` accepts every write; refusals of `rmp` are reported all the same.
 fn written(written: bool) -> Result<(), FormatError> {
     if written {
         Ok(())

@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
             self.pass_space();
             match name {
                 Found::Text(name) => return Some(name),
-                // A name that is not Unicode is nobody's.
+                // A name that is not Unicode is no field's.
                 _ => self.pass_value()?,
             }
         }

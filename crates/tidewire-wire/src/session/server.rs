@@ -411,7 +411,7 @@ fn producer_id(producer: &Value) -> Result<Option<String>, Objection> {
     }
 }
 
-/// Whether a `key_update` asks for another; `None` if it says so in no known way.
+/// Whether a `key_update` asks for another; `None` if its form is unknown.
 pub(super) fn key_update_request(payload: &Value) -> Option<bool> {
     match payload.get("request") {
         None | Some(Value::Null) => Some(false),

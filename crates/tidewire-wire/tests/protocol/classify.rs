@@ -164,8 +164,11 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = classify_msgpack(&bytes);
-        let _ = classify_json(&bytes);
+    fn only_an_object_has_a_kind(first in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..100)) {
+        let bytes = [&[first][..], &rest].concat();
+        let is_map = matches!(first, 0x80..=0x8f | 0xde | 0xdf);
+        prop_assert!(is_map || classify_msgpack(&bytes).is_err());
+        let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
+        prop_assert!(is_object || classify_json(&bytes).is_err());
     }
 }

@@ -261,12 +261,20 @@ fn other_authorization_is_no_bearer() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = parse(&bytes);
+    fn a_refusal_stays_whatever_follows(
+        good in 0..GOOD.len(),
+        bytes in prop::collection::vec(any::<u8>(), 1..100),
+        cut in 0.0..1.0,
+    ) {
+        let whole = [&GOOD.as_bytes()[..good], &bytes].concat();
+        let known = (whole.len() as f64 * cut) as usize;
+        if parse(&whole[..known]).is_err() {
+            prop_assert!(parse(&whole).is_err());
+        }
     }
 
     #[test]
-    fn a_changed_byte_is_survived(at in 0..GOOD.len(), byte: u8) {
+    fn a_request_with_a_changed_byte_keeps_to_its_bytes(at in 0..GOOD.len(), byte: u8) {
         let mut bytes = GOOD.as_bytes().to_vec();
         bytes[at] = byte;
         if let Ok(Some(request)) = parse(&bytes) {

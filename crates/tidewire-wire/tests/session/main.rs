@@ -159,7 +159,7 @@ fn opening_from_both_sides() {
     }
 }
 
-/// The server's hello, and what the client makes of it.
+/// The server's hello, and the client's event.
 fn establish(mut server: ServerSession, mut client: ClientSession, format: Format) {
     let mut out = Vec::new();
     let producer = ProducerState {

@@ -56,7 +56,7 @@ export function connections(chosen: string | undefined): View {
     } catch (error) {
       if (mine !== search) return;
       problem.textContent = (error as Error).message;
-      // What follows is asked for again when one scrolls on; after a failed search nothing follows.
+      // The next page is requested when one scrolls on; after a failed search there is none.
       if (anew) next = null;
       return;
     } finally {

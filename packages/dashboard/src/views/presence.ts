@@ -2,7 +2,7 @@ import { get, type Presence } from "../api.js";
 import { h, table } from "../dom.js";
 import type { View } from "../view.js";
 
-/** Who is on a topic. */
+/** The users on a topic. */
 export function presence(chosen: string | undefined): View {
   const topic = h("input", {
     required: true,

@@ -1,4 +1,4 @@
-/** What an operator does by hand, and what a key does not permit. */
+/** Actions of an operator by hand, and those that a key does not permit. */
 
 import { connect } from "@tidewire/client";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -8,6 +8,6 @@ import sys
 from .program import main
 
 if __name__ == "__main__":
-    # As Ctrl-C: the report tells what there is, and nothing is left running.
+    # As Ctrl-C: the report has the results so far, and nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

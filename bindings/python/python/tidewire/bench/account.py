@@ -1,4 +1,4 @@
-"""What the connections of a process, and then of all of them, have counted."""
+"""Counts of the connections of one process, and then of all of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Opened:
     ended: float = 0.0
     cpu_s: float = 0.0
     busiest_s: float = 0.0
-    #: Of the thread that waited longest for a core, if the system tells.
+    #: Of the thread that waited longest for a core, if the system reports it.
     waited_s: float = 0.0
     server: str | None = None
 
 
 @dataclass
 class Counts:
-    """What was done and what came of it. Times are on the machine's monotonic clock."""
+    """The actions and their results. Times are on the machine's monotonic clock."""
 
     began: float = 0.0
     ended: float = 0.0
@@ -41,7 +41,7 @@ class Counts:
     pongs_lost: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
-    #: What was wrong with replies, by kind.
+    #: The faults of replies, by kind.
     replies: Counter[str] = field(default_factory=Counter)
     answered: bool = False
     #: Messages that were due in the time of the test, if they were planned.
@@ -85,11 +85,11 @@ class Counts:
         return max(0.0, self.ended - self.began)
 
     def whole_windows(self) -> list[int]:
-        """What was counted in each quarter of a second that is over."""
+        """The count of each quarter of a second that is over."""
         return [self.windows[index] for index in range(int(self.duration_s * WINDOWS_PER_S))]
 
     def per_second(self) -> list[float]:
-        """What was counted in each whole second."""
+        """The count of each whole second."""
         windows = self.whole_windows()
         seconds = range(len(windows) // WINDOWS_PER_S)
         return [float(sum(windows[WINDOWS_PER_S * s : WINDOWS_PER_S * (s + 1)])) for s in seconds]

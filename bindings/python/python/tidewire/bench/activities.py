@@ -1,4 +1,4 @@
-"""What the connections of a process do in a test. Each function runs for all of them at once."""
+"""Activities of the connections of a process in a test. Each function runs for all of them at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BURST = 256
 CATCH_UP_S = 1.0
 #: How often it is looked whether a paced connection has anything to do.
 IDLE_S = 0.05
-#: Of this many publications one tells the skew.
+#: One of this many publications measures the skew.
 SKEW_EVERY = 64
 TOPIC = "fan-out"
 
@@ -83,7 +83,7 @@ async def run(activity: Activity, sessions: list[Session], counts: Counts, share
 
 def stream(activity: Activity, index: int) -> tuple[str, Callable[[], Payload]]:
     """The type of the messages, and what gives the next payload of a connection."""
-    # More than are on their way, so that a reply can be told from that to the same message of the next lap.
+    # More than are in flight, so that a reply can be distinguished from that to the same message of the next lap.
     least = 2 * activity.in_flight if activity.answered else 0
     made = messages(activity.size, activity.several_trades, activity.seed, least)
     return made.type, made.stream(index * 37 + activity.first)
@@ -217,7 +217,7 @@ def offered(counts: Counts) -> None:
 
 
 async def echo(activity: Activity, session: Session, counts: Counts, index: int) -> None:
-    """Requests and answers, with some on their way at any time."""
+    """Requests and answers, with some in flight at any time."""
     kind, following = stream(activity, index)
     end = activity.began + activity.duration_s
     replies = Replies(counts, planned=False)
@@ -242,7 +242,7 @@ async def answers(
     say: Callable[[], Awaitable[None]],
     end: float,
 ) -> None:
-    """Hears answers, each of which lets the next message go until the end, and then those that are on their way."""
+    """Receives answers, each of which releases the next message until the end, and then those in flight."""
     try:
         while replies.waiting or clock() < end:
             patience = max(0.0, end - clock()) + PING_TIMEOUT_S
@@ -375,7 +375,7 @@ async def publish(activity: Activity, session: Session, counts: Counts, shared: 
     number = 0
     while True:
         if pace is None:
-            # Other processes tell in shared memory how far they are, and nothing but looking shows it.
+            # Other processes write their progress to shared memory, and only a look shows it.
             while number - min(shared.received) >= activity.in_flight and clock() < end:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             due = clock()

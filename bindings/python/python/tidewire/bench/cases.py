@@ -34,7 +34,7 @@ SIZES = (64, 256, 1024, 4096, 16_384, 65_536)
 FORMATS = ("json", "msgpack")
 FAN_OUT_BYTES = 95
 FAN_OUT_BYTES_MIN = 80
-#: Publications on their way hold no more than this.
+#: Publications in flight hold at most this.
 FAN_OUT_AHEAD_BYTES = 64 * 1024
 #: From this many subscribers on there is a run at a fixed rate too.
 FAN_OUT_RATES = ((10_000, 20.0), (1_000, 100.0))
@@ -326,7 +326,7 @@ def connection_limit(bench: Bench, connections: int) -> None:
 
 
 def stopping(opened: Opened) -> str:
-    """What stopped the search, by the reasons that connections gave."""
+    """The reasons that stopped the search, as connections gave them."""
     text = " ".join(opened.failures).lower()
     if "too many open files" in text or "emfile" in text:
         return "open_files"

@@ -19,7 +19,7 @@ HEAD_START_S = 0.05
 
 
 class WorkerFailed(Exception):
-    """A process of the generator ended, or could not do what it was told."""
+    """A process of the generator ended, or could not execute a command."""
 
 
 class Fleet:

@@ -1,4 +1,4 @@
-"""What all tests have in common: a server that is watched, and results that are judged as the lab does."""
+"""Shared parts of all tests: a server that is watched, and results that are assessed as the lab does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Server:
         return sorted(tree - set(_lab.lab_tree([os.getpid()])) if os.getpid() in tree else tree)
 
     def sample(self) -> processes.Sample | None:
-        """What it has used."""
+        """The processor time that it has used."""
         return processes.sample(self.pids) if self.roots else None
 
     def cores(self) -> frozenset[int]:
@@ -61,7 +61,7 @@ class Server:
         return frozenset(core for pid in self.pids for core in _lab.lab_cores(pid))
 
     def counters(self) -> Counters | None:
-        """What it has counted; `None` if it has no counters that can be read."""
+        """The counters of the server; `None` if it has no counters that can be read."""
         if self.counters_at is None:
             return None
         return _lab.lab_counters(*self.counters_at)
@@ -83,7 +83,7 @@ class Moment:
         return cls(cores, processes.cores_busy(cores), usage[0] if usage else 0.0)
 
     def health(self, before: Moment, waited_s: float, busiest_s: float, server_s: float) -> dict[str, Any]:
-        """Whether the generator had the processor since: whoever works on its cores makes it wait."""
+        """Whether the generator had the processor since then: other programs on its cores make it wait."""
         health: dict[str, Any] = {"stopped_s": 0.0, "waited_s": waited_s}
         if self.busy_s is not None and before.busy_s is not None:
             own_s = self.own_s - before.own_s
@@ -151,7 +151,7 @@ class Bench:
         return self.fleet.run(Activity("survive", 0.0, SETTLE_S))
 
     def _settled(self, before: Counters, counts: Counts, *, is_fan_out: bool) -> Counters:
-        """What was counted since, once the server has added up what its threads have counted."""
+        """The counts since then, once the server has added up the counts of its threads."""
         give_up = time.monotonic() + COUNTERS_SETTLE_S
         while True:
             now = self.server.counters()
@@ -287,7 +287,7 @@ class Measured:
         return max(self.activity.duration_s, intervals / rate, confirming)
 
     def account(self, opened: Opened) -> dict[str, Any]:
-        """What both sides have counted."""
+        """The counts of both sides."""
         counts = self.counts
         failed = opened.attempted - opened.connected + sum(counts.broken.values())
         told = sum(counts.errors.values()) if counts.offered else 0
@@ -307,7 +307,7 @@ class Measured:
         }
 
     def refused_by(self) -> dict[str, int]:
-        """Messages refused, by the names of the server's counters and by the codes that it told."""
+        """Messages refused, by the names of the server's counters and by its error codes."""
         counts = self.counts
         if not counts.offered or self.activity.kind == "fan-out":
             return {}
@@ -317,13 +317,13 @@ class Measured:
         return {reason: number for reason, number in found.items() if number > 0}
 
     def confirmed_by(self) -> list[str]:
-        """Whose word the confirmations are."""
+        """The side that confirms."""
         each = self.counts.answered or self.activity.kind == "fan-out"
         counted = self.activity.sends and self.counters is not None
         return ["reply" if each else "pong", *(["counters"] if counted else [])]
 
     def deliveries(self) -> dict[str, Any]:
-        """What was wrong with the deliveries of a fan-out."""
+        """The faults of the deliveries of a fan-out."""
         counts = self.counts
         return {
             "gaps": counts.gaps,

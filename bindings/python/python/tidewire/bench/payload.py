@@ -106,7 +106,7 @@ class Messages:
         self.ring = list(known.values())
 
     def stream(self, start: int) -> Callable[[], Payload]:
-        """What gives a new message's payload, beginning somewhere in the ring."""
+        """The source of a new message's payload, beginning somewhere in the ring."""
         at = start % len(self.ring)
         following = itertools.cycle(self.ring[at:] + self.ring[:at])
         return lambda: next(following).copy()

@@ -1,4 +1,4 @@
-"""What is run: tests, sizes and times."""
+"""Plan of a run: tests, sizes and times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TESTS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for."""
+    """The requested plan."""
 
     tests: tuple[str, ...]
     tiers: tuple[int, ...]
@@ -89,5 +89,5 @@ def tiers_of(asked: tuple[int, ...], *, quick: bool, room: int) -> tuple[int, ..
 
 
 def share(total: int, parts: int, index: int) -> int:
-    """What one of some parts gets of a total, so that all together get all of it."""
+    """The share of one part in a total, so that all parts together get all of it."""
     return total // parts + (1 if index < total % parts else 0)

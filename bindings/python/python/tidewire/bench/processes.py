@@ -1,4 +1,4 @@
-"""Processor time and memory of processes, as the system tells."""
+"""Processor time and memory of processes, as the system reports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Sample:
-    """What some processes have used up to one moment."""
+    """The processor time of some processes up to one moment."""
 
     cpu_s: float
     rss_bytes: int
@@ -27,7 +27,7 @@ class Sample:
 
 
 def sample(pids: list[int]) -> Sample | None:
-    """What the processes have used; `None` where it cannot be read."""
+    """The processor time of the processes; `None` where it cannot be read."""
     living = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
     usage = _lab.lab_usage(living)
     if usage is None:
@@ -53,7 +53,7 @@ def waiting_times(pid: int) -> dict[int, float]:
 
 
 def of_threads(pid: int, name: str) -> Iterator[tuple[int, bytes]]:
-    """What a file of `/proc` says of each thread of a process; those that have ended are left out."""
+    """The content of a file of `/proc` for each thread of a process; threads that have ended are left out."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:

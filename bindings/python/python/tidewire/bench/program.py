@@ -209,7 +209,7 @@ def publish(report: dict[str, Any], options: argparse.Namespace, *, failed: bool
     """Writes the files and prints the tables, or the report itself."""
     written = json.dumps(report, indent=2)
     tables, code = _lab.lab_tables(written)
-    # What was measured is printed first: it must not be lost because a disk is full.
+    # The measurements are printed first: they must not be lost because a disk is full.
     shown = sys.stderr if options.json else sys.stdout
     shown.write(f"\n{tables}")
     if options.json:
@@ -226,7 +226,7 @@ def publish(report: dict[str, Any], options: argparse.Namespace, *, failed: bool
 
 
 def plan_of(options: argparse.Namespace, *, embedded: bool) -> Plan:
-    """What the options ask for."""
+    """The plan that the options ask for."""
     asked = plan.tests_of(options.test, embedded=embedded)
     if plan.ECHO in asked and len(asked) > 1 and embedded:
         raise UsageError(
@@ -331,7 +331,7 @@ def written_plan(made: Plan, command: str) -> dict[str, Any]:
 
 
 def command_line(words: list[str]) -> str:
-    """What was typed, without secrets."""
+    """The command line, without secrets."""
     shown, hide = ["python -m tidewire.bench"], False
     for word in words:
         name, sign, value = word.partition("=")

@@ -15,7 +15,7 @@ BEHIND = 512
 
 @dataclass(slots=True)
 class Sent:
-    """A message on its way, with the times at which it was due and sent, in nanoseconds."""
+    """A message in flight, with the times at which it was due and sent, in nanoseconds."""
 
     payload: Any
     due_ns: int
@@ -23,7 +23,7 @@ class Sent:
 
 
 class Replies:
-    """What one connection has sent and what it got back: the replies come in the order of the messages."""
+    """The messages of one connection and their replies: the replies come in the order of the messages."""
 
     def __init__(self, counts: Counts, *, planned: bool) -> None:
         self._counts = counts

@@ -63,7 +63,7 @@ def start(*, echoes: bool, reads: str, options: dict[str, Any]) -> Child:
 
 
 def main() -> None:
-    """The server's process: it serves until it is told to stop, or its parent is gone."""
+    """The server's process: it serves until it receives a stop, or its parent is gone."""
     plan = json.loads(sys.stdin.readline())
     defaults = {
         "port": 0,

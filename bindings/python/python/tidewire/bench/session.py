@@ -26,7 +26,7 @@ class Received(NamedTuple):
 
 
 class Session:
-    """A client that is connected, and does not come back when its connection is lost: that is a figure of the test."""
+    """A client that is connected, and does not reconnect when its connection is lost: that is a figure of the test."""
 
     def __init__(self, client: tidewire.Client) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class Session:
         self._publishing: set[asyncio.Task[Any]] = set()
 
     async def server_version(self) -> str | None:
-        """What the server says of its version when a connection begins."""
+        """The version that the server names when a connection begins."""
         version = None
         with contextlib.suppress(asyncio.TimeoutError):
             for message in await asyncio.wait_for(anext(self._batches), FIRST_S):
@@ -46,7 +46,7 @@ class Session:
         return None if version is None else str(version)
 
     async def send(self, type: str, payload: Payload) -> None:
-        """Puts a message on its way; waits while there is no room."""
+        """Sends a message; waits while there is no room."""
         await self._client.send(payload, type=type)
 
     async def ping(self) -> None:
@@ -54,7 +54,7 @@ class Session:
         await self._client.ping()
 
     async def receive(self) -> list[Received]:
-        """What has come for the application, at least one message."""
+        """The received messages of the application, at least one."""
         received, self._held = self._held, []
         while not received:
             for message in await anext(self._batches):
@@ -75,7 +75,7 @@ class Session:
         await self._client.subscribe(topic)
 
     async def publish(self, topic: str, type: str, payload: Payload) -> None:
-        """Puts a publication on its way, and waits while too many have not been taken."""
+        """Sends a publication, and waits while too many are unconfirmed."""
         if len(self._publishing) >= PUBLISHING_MAX:
             done, self._publishing = await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
             for publication in done:

@@ -1,4 +1,4 @@
-"""A process of the generator: opens connections and runs activities on them, as it is told."""
+"""A process of the generator: opens connections and runs activities on them, by command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .session import Session, open_session
 
 @dataclass
 class Shared:
-    """What all processes see of a fan-out."""
+    """The progress of a fan-out that all processes see."""
 
     received: Any
     total: Any
@@ -70,7 +70,7 @@ class Close:
 
 
 def main(pipe: Connection, target: Target, shared: Shared) -> None:
-    """Does what comes through the pipe until it is closed."""
+    """Executes the commands from the pipe until it is closed."""
     # Ctrl-C is for the process that leads, which then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -96,7 +96,7 @@ async def serve(pipe: Connection, target: Target, shared: Shared) -> None:
             return
         try:
             answer: Any = await obey(command, target, sessions, shared)
-        except Exception as error:  # told to the process that asked
+        except Exception as error:  # passed to the process that asked
             answer = error if isinstance(error, TidewireError) else RuntimeError(repr(error))
         pipe.send(answer)
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-/// Fails at each write while it is told to.
+/// Fails at each write while it is set to.
 #[derive(Debug)]
 struct Flaky {
     store: MemoryStore,
@@ -231,7 +231,7 @@ async fn what_could_not_be_given_out_may_be_asked_for_again() {
     bench.handle.take(1, 1_000);
     assert!(matches!(bench.news().await, StoreEvent::Failed(_)));
     assert!(matches!(bench.news().await, StoreEvent::NotTaken));
-    // What is known to fail is told once.
+    // A known failure is reported once.
     bench.handle.take(1, 1_000);
     assert!(matches!(bench.news().await, StoreEvent::NotTaken));
     bench.fails.store(false, Ordering::SeqCst);

@@ -83,7 +83,7 @@ impl SplitMix {
     }
 }
 
-/// Spoils its first connections by their plans, and passes on what comes by the later ones.
+/// Breaks its first connections by their plans, and forwards the later ones.
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     accepted: Arc<AtomicUsize>,

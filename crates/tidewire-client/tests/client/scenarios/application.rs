@@ -99,7 +99,7 @@ impl Application {
         self.client.as_ref().expect("the client was started")
     }
 
-    /// Starts a call; what comes of it.
+    /// Starts a call; returns its result.
     fn call(&mut self, step: &Value) -> Pin<Box<dyn Future<Output = Given> + Send>> {
         if step.get("connect").is_none() && step.get("start").is_none() {
             let (client, events) = (self.client().clone(), self.events.clone());

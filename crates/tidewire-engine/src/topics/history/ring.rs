@@ -118,7 +118,7 @@ impl<T: Clone> Ring<T> {
 /// A ring of this many places is never made smaller.
 const PLACES_MIN: usize = 16;
 
-/// How much of one topic is kept. A publication is dropped as soon as one of the limits says so.
+/// How much of one topic is kept. A publication is dropped as soon as one of the limits is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// At most N publications; 0 keeps none, but they are counted still.

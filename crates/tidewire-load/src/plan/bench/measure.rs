@@ -24,7 +24,7 @@ use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, Payload};
 use crate::worker::websocket::ring::FrameRing;
 
-/// What every test of a run works with.
+/// The shared parts of every test of a run.
 pub(crate) struct Bench<'a> {
     pub(crate) options: &'a BenchOptions,
     sources: Arc<[IpAddr]>,
@@ -65,7 +65,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What the server calls itself, once a connection has been open.
+    /// The name and version of the server, once a connection has been open.
     pub(crate) fn server_name(&self) -> Option<String> {
         let ServerFacts {
             server, version, ..

@@ -23,7 +23,7 @@ pub(super) struct Sending<'a> {
     pub(super) name: &'a str,
     /// Whether the server sends every message back.
     pub(super) expects_replies: bool,
-    /// What is said of a message when its measurement starts.
+    /// The description of a message when its measurement starts.
     pub(super) detail: &'a dyn Fn(&Payload) -> String,
 }
 

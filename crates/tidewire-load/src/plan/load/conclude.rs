@@ -176,7 +176,7 @@ impl Loading<'_> {
         let connections_failed = self.connected.not_opened + tally.not_opened;
         let offered = match are_errors_allowed {
             true => requests.succeeded,
-            // A request that was open at the end is nobody's fault; a note reports it.
+            // A request that was open at the end is no failure; a note reports it.
             false => requests.succeeded + requests.failed,
         };
         let server_s = seen.server.as_ref().map(|(before, after)| {

@@ -166,11 +166,11 @@ pub struct Survival {
 pub struct ConnectionLimit {
     /// The largest number that was opened and held without a failure.
     pub largest_stable: u64,
-    /// What failed beyond it.
+    /// The failure beyond it.
     pub stopped_by: StoppedBy,
 }
 
-/// What ended the search for more connections.
+/// The reason for the end of the search for more connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoppedBy {

@@ -238,7 +238,7 @@ impl Spread {
     }
 }
 
-/// What each window had, in order from the start of the measurement.
+/// The figures of each window, in order from the start of the measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyOverTime {
     /// Seconds of one window: 1, or a power of two in a load of more than an hour.

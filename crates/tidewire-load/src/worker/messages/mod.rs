@@ -26,7 +26,7 @@ use crate::accounting::tally::TIMEOUT;
 use matching::unix_us;
 pub use matching::{Matching, Pointer};
 
-/// What the sessions of a WebSocket service have in common.
+/// The shared parts of the sessions of a WebSocket service.
 #[derive(Debug, Clone)]
 pub struct MessagesSetup {
     /// The value of `Host`.
@@ -35,11 +35,11 @@ pub struct MessagesSetup {
     pub path: String,
     /// Further headers of the upgrade.
     pub headers: Vec<(String, String)>,
-    /// What proves who connects.
+    /// The credential of a session.
     pub token: TokenSource,
     /// How it travels.
     pub token_place: TokenPlace,
-    /// What a session says besides its messages.
+    /// The other messages of a session.
     pub profile: Profile,
     /// Sent once by each connection before anything else, such as subscriptions.
     pub first_messages: Vec<Template>,
@@ -89,7 +89,7 @@ impl Deflate {
         write_compressed_frame(out, opcode, &self.deflated, Some(mask));
     }
 
-    /// What a compressed message holds, to be given back afterwards.
+    /// The content of a compressed message, to be given back afterwards.
     fn inflate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let mut content = std::mem::take(&mut self.inflated);
         content.clear();
@@ -100,7 +100,7 @@ impl Deflate {
     }
 }
 
-/// What is remembered of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct MessagesSession {
     reader: Option<MessageReader>,
@@ -527,7 +527,7 @@ fn fail_all(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
     }
 }
 
-/// What most software compresses with.
+/// The compression level of most software.
 const DEFLATE_LEVEL: u32 = 6;
 
 /// The longest answer to an upgrade.

@@ -38,7 +38,7 @@ impl Layer {
         (self == Self::Deflate).then_some(OFFER)
     }
 
-    /// What that header offers of permessage-deflate.
+    /// The permessage-deflate offer in that header.
     pub(crate) fn offer(self) -> Option<DeflateParameters> {
         (self == Self::Deflate).then_some(DeflateParameters {
             server_no_context_takeover: true,

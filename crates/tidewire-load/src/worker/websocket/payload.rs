@@ -9,18 +9,18 @@ use rand::rngs::SmallRng;
 use tidewire_wire::format::{Deflater, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 
-/// What the messages of a test are.
+/// The kind of the messages of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
     /// Bytes of the JSON form, exactly; at least [`PAYLOAD_BYTES_MIN`].
     pub json_bytes: usize,
     /// The form on the wire.
     pub encoding: Encoding,
-    /// What it tells.
+    /// The content.
     pub content: Content,
 }
 
-/// What a message tells.
+/// The content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Content {
     /// One trade; what it leaves of the size is filled with random letters.
@@ -130,7 +130,7 @@ impl Payload {
 /// One trading message in a version 1 envelope, as JSON of exactly `bytes` bytes.
 ///
 /// The symbol, side, price and quantity vary, so that no two are alike and compression has to work.
-/// What the fields leave of `bytes` is filled by a reference of random letters and digits.
+/// A reference of random letters and digits fills the part of `bytes` that the fields leave.
 ///
 /// # Panics
 /// If `bytes` is below [`PAYLOAD_BYTES_MIN`].

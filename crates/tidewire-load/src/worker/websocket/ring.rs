@@ -32,13 +32,13 @@ pub struct FrameRing {
     /// Bytes of each frame, if they are all alike, which spares a search.
     stride: Option<u64>,
     payload_bytes: Vec<u32>,
-    /// What the frames hold, before it was compressed or encrypted, one behind the other.
+    /// The messages in the frames, before compression or encryption, one behind the other.
     messages: Vec<u8>,
     /// Where each message ends.
     message_ends: Vec<u32>,
     opcode: OpCode,
     layer: Layer,
-    /// What the order of each lap is drawn from; `None` if all laps are alike.
+    /// The seed of the order of each lap; `None` if all laps are alike.
     shuffle: Option<u64>,
     /// The frames of the replies; only where messages are to be answered as they were sent.
     replies: Option<Replies>,
@@ -135,7 +135,7 @@ impl FrameRing {
         &self.bytes
     }
 
-    /// What is done to the messages.
+    /// The layer of the messages.
     #[must_use]
     pub fn layer(&self) -> Layer {
         self.layer
@@ -447,7 +447,7 @@ impl Writer {
     }
 }
 
-/// What most software compresses with.
+/// The compression level of most software.
 const DEFLATE_LEVEL: u32 = 6;
 
 /// The encrypted frames of one session: some dozens of usual ones.

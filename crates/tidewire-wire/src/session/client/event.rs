@@ -38,7 +38,7 @@ pub enum ClientEvent {
         rate_limit_refill_per_s: u64,
         /// Time between two pings of the server; 0 if it sends none.
         ping_interval_ms: u64,
-        /// The server's key, if this is its first answer to ours; what comes after it is encrypted. `None`
+        /// The server's key, if this is its first answer to ours; later messages are encrypted. `None`
         /// if the server does not encrypt.
         encryption: Option<Box<HelloEncryption>>,
         /// Where the producer stands that the hello named, if the server keeps it.
@@ -110,7 +110,7 @@ pub enum ClientEvent {
     PresenceResponse {
         /// The users on each topic.
         topics: Vec<TopicPresence>,
-        /// Topics of which nothing is told.
+        /// Topics without an answer.
         failed_topics: Vec<String>,
         /// `cid`.
         correlation_id: Option<String>,

@@ -11,7 +11,7 @@ pub(crate) struct Template {
     object_bytes: usize,
 }
 
-/// What a subscriber finds in a publication.
+/// The parts of a publication that a subscriber checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delivery {
     /// Counted from 1.
@@ -93,7 +93,7 @@ impl Template {
     }
 }
 
-/// What stands between the topic and the payload: nothing, or epoch and offset.
+/// The fields between the topic and the payload: nothing, or epoch and offset.
 fn read_position(fields: &[u8]) -> Option<Option<(u32, u64)>> {
     if fields.is_empty() {
         return Some(None);

@@ -105,7 +105,7 @@ impl FanOut {
         }
     }
 
-    /// What every subscriber has, as far as milestones tell.
+    /// The progress of every subscriber, as far as milestones show it.
     pub(crate) fn received_by_all(&self) -> u64 {
         let received = self.received.iter();
         received

@@ -46,7 +46,7 @@ pub(in crate::worker::websocket) struct FanRun {
     pub(in crate::worker::websocket) counts: FanOutCounts,
 }
 
-/// What a look at one frame has found.
+/// The result of a look at one frame.
 enum FrameContent {
     /// A publication in N bytes.
     Delivery(Delivery, usize),
@@ -111,7 +111,7 @@ impl FanRun {
         }
     }
 
-    /// What came of it.
+    /// The result.
     pub(in crate::worker::websocket) fn finish(self) -> FanOutCounts {
         FanOutCounts {
             spans_ns: self.milestones.into_spans_ns(),
@@ -305,7 +305,7 @@ impl FanRun {
 }
 
 impl Worker {
-    /// What a fan-out does once per turn.
+    /// Runs the tasks of a fan-out for one turn.
     pub(in crate::worker::websocket) fn fan_out_turn(&mut self, io: &mut Io, now_ns: u64) {
         let Some(phase) = &mut self.core.phase else {
             return;
@@ -559,5 +559,5 @@ const CHECK_NS: u64 = 1_000_000;
 
 const QUIET_MS_MAX: u64 = 5_000;
 
-/// What epoch and offset may add to a publication.
+/// The largest size that epoch and offset add to a publication.
 const POSITION_BYTES_MAX: usize = 64;

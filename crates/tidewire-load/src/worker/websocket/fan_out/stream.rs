@@ -68,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// Starts anew behind message `number`: what was before has nothing to do with what comes.
+    /// Starts anew after message `number`: earlier messages have nothing to do with later ones.
     pub(crate) fn restart(&mut self, number: u64) {
         self.bytes.clear();
         self.ends.clear();

@@ -124,7 +124,7 @@ fn frames_differ_in_mask_and_content() {
     );
 }
 
-/// What a session sends of three laps, in the order in which it sends it.
+/// The messages of a session in three laps, in the order in which it sends them.
 fn sent(ring: &FrameRing) -> Vec<u8> {
     let (mut place, mut bytes) = (0, Vec::new());
     let goal = ring.start_of(ring.frames() * 3);
