@@ -363,7 +363,10 @@ export class Session {
       message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
       rate_limit_warning: (p, _, now) => {
         const remaining = uint(p.remaining);
-        if (this.options.rateLimit) this.outbound.rate.warned(remaining, now.ms);
+        if (this.options.rateLimit) {
+          this.outbound.giveBack();
+          this.outbound.rate.warned(remaining, now.ms);
+        }
         const retryAfterMs = uint(p.retry_after) * 1_000;
         this.host.emit("rateLimitWarning", { limit: uint(p.limit), remaining, retryAfterMs });
       },
@@ -453,6 +456,7 @@ export class Session {
     this.outbound.bytesMax = uint(limits.max_message_size);
     const capacity = uint(limits.rate_limit_capacity);
     const refill = uint(limits.rate_limit_refill);
+    this.outbound.giveBack();
     // The last tenth of the rate is left to the protocol's own messages.
     const share = this.#isPoor ? 0.45 : 0.9;
     const { rateLimit, pingIntervalMs } = this.options;
@@ -509,6 +513,7 @@ export class Session {
     const error = new TidewireError(code, String(p.message ?? ""), { fault, retryAfterMs });
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
+      this.outbound.giveBack();
       this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
       link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
       this.producer?.rewind();
