@@ -337,9 +337,11 @@ export class Driver {
       this.options.endpoints?.succeeded(attempt.index, attempt.openMs - attempt.startMs);
       this.#mark("tidewire:open", attempt.startMs);
     }
-    const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
-    const next = isRecovering ? "recovering" : "open";
-    if (next !== this.state) this.#setStatus(statusOf(next));
+    const { state } = this;
+    const next = state !== "open" && this.session.subscriptions.isPending ? "recovering" : "open";
+    if (next === state) return;
+    if (state === "recovering") this.#mark("tidewire:recovered", attempt.openMs);
+    this.#setStatus(statusOf(next));
   }
 
   #deadline(moment: Now): number {

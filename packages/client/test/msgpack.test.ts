@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { hex } from "../src/core/bytes.js";
 import { TidewireError } from "../src/errors.js";
 import { msgpack } from "../src/msgpack.js";
 import { seeded } from "./random.js";
