@@ -1,6 +1,5 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
-import { DEVELOPMENT } from "#development";
 import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";

@@ -15,7 +15,6 @@ import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } fr
 import { Outbound } from "./outbound.js";
 import type { Producer } from "./producer.js";
 import { QualityMeter } from "./quality.js";
-import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
