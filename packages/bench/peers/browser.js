@@ -37,7 +37,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The script of the page: each contender subscribes topic `a` and calls `count` for each publication. */
 const script = `
-import { open } from ${JSON.stringify(new URL("../../client/dist/esm/index.js", import.meta.url).pathname)};
+import { open } from ${JSON.stringify(new URL("../../client/dist/min/index.js", import.meta.url).pathname)};
 
 const contenders = {
   async bare(url, count) {

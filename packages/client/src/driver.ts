@@ -1,6 +1,5 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
-import { DEVELOPMENT } from "#development";
 import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
@@ -337,9 +336,11 @@ export class Driver {
       this.options.endpoints?.succeeded(attempt.index, attempt.openMs - attempt.startMs);
       this.#mark("tidewire:open", attempt.startMs);
     }
-    const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
-    const next = isRecovering ? "recovering" : "open";
-    if (next !== this.state) this.#setStatus(statusOf(next));
+    const { state } = this;
+    const next = state !== "open" && this.session.subscriptions.isPending ? "recovering" : "open";
+    if (next === state) return;
+    if (state === "recovering") this.#mark("tidewire:recovered", attempt.openMs);
+    this.#setStatus(statusOf(next));
   }
 
   #deadline(moment: Now): number {

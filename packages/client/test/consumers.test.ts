@@ -127,3 +127,47 @@ test("a page without a bundler loads one file without imports", () => {
   expect(code).not.toMatch(/(?:^|;)(?:import|export)[^;]*from"/);
   expect(code).toMatch(/export\s*\{/);
 });
+
+test("10,000 subscriptions take at most 1 KB of heap each, and leave nothing", () => {
+  const text = `
+    import { connect } from "@tidewire/client";
+    import { FakeTransport } from "@tidewire/client/testing";
+    const transport = new FakeTransport();
+    transport.onConnect = (connection) => {
+      connection.onMessage = ({ t, cid, p }) => {
+        connection.sent.length = 0;
+        if (t !== "subscription_update") return;
+        const at = { epoch: "0000000a", offset: 1, recovered: false, count: 0 };
+        const recovery = Object.fromEntries(p.topics.map((topic) => [topic, at]));
+        const answer = { action: p.action, success_topics: p.topics, failed_topics: [], recovery };
+        connection.send({ c: "WSE", t, cid, p: answer });
+      };
+      connection.accept({ features: { topics: true } });
+    };
+    const client = await connect("ws://fake.test/", { transport }).connected();
+    const used = async () => {
+      await new Promise((done) => setTimeout(done, 50));
+      gc();
+      gc();
+      return process.memoryUsage().heapUsed;
+    };
+    const subscribe = (name) => client.subscribe(name + ".topic").ready();
+    const all = (names) => Promise.all(names.map(subscribe));
+    const end = (list) => Promise.all(list.map((one) => one.unsubscribe()));
+    const names = (word) => Array.from({ length: 10_000 }, (_, index) => word + index);
+    await end(await all(names("before")));
+    const before = await used();
+    let list = await all(names("measured"));
+    const each = (await used() - before) / list.length;
+    await end(list);
+    list = undefined;
+    const left = (await used() - before) / 10_000;
+    console.log(JSON.stringify({ each, left }));
+    await client.close();
+  `;
+  const path = write("heap.mjs", text);
+  const output = execFileSync("node", ["--expose-gc", path], { encoding: "utf8", timeout: 30_000 });
+  const { each, left } = JSON.parse(output) as { each: number; left: number };
+  expect(each, "bytes of each").toBeLessThanOrEqual(1024);
+  expect(left, "bytes that each leaves").toBeLessThan(64);
+});

@@ -9,7 +9,7 @@ const format = msgpack();
 const PREFIX = "4d3a";
 
 function written(value: unknown): string {
-  return hex(format.payload(value) as Uint8Array);
+  return Buffer.from(format.payload(value) as Uint8Array).toString("hex");
 }
 
 /** Reads a payload, given in hex. */

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { type Client, connect } from "../src/index.js";
+import { type Client, type ClientOptions, connect } from "../src/index.js";
 import { type FakeConnection, FakeTransport } from "../src/testing.js";
 
 interface Request {
@@ -16,7 +16,7 @@ interface Request {
 }
 
 /** A client, and the requests for topics that its server has got; the test answers them. */
-async function start() {
+async function start(options: ClientOptions = {}) {
   const transport = new FakeTransport();
   const requests: Request[] = [];
   let connection!: FakeConnection;
@@ -27,7 +27,7 @@ async function start() {
     }) as never;
     opened.accept({ features: { topics: true, presence: true } });
   };
-  const client: Client = await connect("ws://fake.test/", { transport }).connected();
+  const client: Client = await connect("ws://fake.test/", { ...options, transport }).connected();
   const next = async () => {
     const request = await vi.waitUntil(() => requests.shift());
     return request.p;
@@ -129,4 +129,20 @@ test("requests with tokens are of a hundred topics", async () => {
   const sizes = [await answer(), await answer()].map((p) => Object.keys(p.tokens ?? {}).length);
   expect(sizes).toEqual([100, 50]);
   await client.close();
+});
+
+test("a connect and a recovery leave marks for the performance panel, if that is wanted", async () => {
+  const count = (name: string) => performance.getEntriesByName(`tidewire:${name}`).length;
+  for (const marks of [false, true]) {
+    const { client, answer } = await start({ marks });
+    performance.clearMeasures();
+    client.subscribe("chat");
+    await answer();
+    await client.ready();
+    client.reconnect();
+    await answer();
+    await vi.waitUntil(() => client.state === "open");
+    expect([count("open"), count("recovered")]).toEqual(marks ? [1, 1] : [0, 0]);
+    await client.close();
+  }
 });

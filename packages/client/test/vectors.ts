@@ -19,7 +19,7 @@ export function vectors<T>(name: string): T[] {
 }
 
 export function unhex(digits: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(digits.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));
+  return new Uint8Array(Buffer.from(digits, "hex"));
 }
 
 /** The binary frames of a case that begin with these hex digits, without them. */

@@ -42,6 +42,8 @@ export interface RequestOptions {
 
 /** What a message has beside its payload, in bytes, as far as limits count it. */
 const OVERHEAD_BYTES = 32;
+/** Messages that are taken from the rate limit at once. */
+const ALLOWANCE = 32;
 
 const bytesOf = (payload: EncodedPayload | undefined): number => OVERHEAD_BYTES + (payload?.length ?? 0);
 
@@ -57,6 +59,8 @@ export class Outbound {
   readonly #requests = new Map<unknown, Request>();
   /** No deadline of a request is sooner than this. */
   #soonestMs = Infinity;
+  /** Messages that may be sent before the rate limit is asked again. */
+  #allowance = 0;
   #nextCid = 1;
 
   constructor(session: Session) {
@@ -65,7 +69,7 @@ export class Outbound {
 
   /** Sends a message, or lets it wait. Throws `BUSY` when too much waits. Whether there is room for more. */
   send(fields: EnvelopeFields, payload: EncodedPayload | undefined, now: Now): boolean {
-    this.#checkSize(payload);
+    if (this.bytesMax) this.#checkSize(payload);
     if (!this.#waiting.size && this.#mayWrite(now)) {
       this.#session.host.write(fields, payload);
       return this.#session.mayWrite;
@@ -167,7 +171,15 @@ export class Outbound {
 
   /** Whether a message may be sent at once; if so, it counts for the rate limit. */
   #mayWrite(now: Now): boolean {
-    return this.#session.mayWrite && this.rate.take(1, now.ms) > 0;
+    if (!this.#session.mayWrite) return false;
+    if (this.#allowance < 1) this.#allowance = this.rate.take(ALLOWANCE, now.ms);
+    return this.#allowance-- > 0;
+  }
+
+  /** The server changes the rate limit: gives back what was taken from it in advance. */
+  giveBack(): void {
+    this.rate.giveBack(Math.max(this.#allowance, 0));
+    this.#allowance = 0;
   }
 
   /** Sends what waits, as far as the connection and the rate limit allow. Whether nothing waits any more. */
@@ -190,7 +202,10 @@ export class Outbound {
 
   /** When {@link timeout} or {@link flush} wants to be called. */
   nextTimeout(now: Now): number {
-    const rateMs = this.#waiting.size && this.#session.mayWrite ? this.rate.nextAt(now.ms) : Infinity;
+    const rateMs =
+      this.#waiting.size && this.#allowance < 1 && this.#session.mayWrite
+        ? this.rate.nextAt(now.ms)
+        : Infinity;
     return Math.min(rateMs, this.requests ? this.#soonestMs : Infinity);
   }
 

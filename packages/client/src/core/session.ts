@@ -15,7 +15,6 @@ import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } fr
 import { Outbound } from "./outbound.js";
 import type { Producer } from "./producer.js";
 import { QualityMeter } from "./quality.js";
-import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
@@ -363,7 +362,10 @@ export class Session {
       message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
       rate_limit_warning: (p, _, now) => {
         const remaining = uint(p.remaining);
-        if (this.options.rateLimit) this.outbound.rate.warned(remaining, now.ms);
+        if (this.options.rateLimit) {
+          this.outbound.giveBack();
+          this.outbound.rate.warned(remaining, now.ms);
+        }
         const retryAfterMs = uint(p.retry_after) * 1_000;
         this.host.emit("rateLimitWarning", { limit: uint(p.limit), remaining, retryAfterMs });
       },
@@ -453,6 +455,7 @@ export class Session {
     this.outbound.bytesMax = uint(limits.max_message_size);
     const capacity = uint(limits.rate_limit_capacity);
     const refill = uint(limits.rate_limit_refill);
+    this.outbound.giveBack();
     // The last tenth of the rate is left to the protocol's own messages.
     const share = this.#isPoor ? 0.45 : 0.9;
     const { rateLimit, pingIntervalMs } = this.options;
@@ -509,6 +512,7 @@ export class Session {
     const error = new TidewireError(code, String(p.message ?? ""), { fault, retryAfterMs });
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
+      this.outbound.giveBack();
       this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
       link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
       this.producer?.rewind();
