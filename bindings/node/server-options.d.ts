@@ -12,7 +12,7 @@ export interface TopicRule {
   historyAgeS?: number | null;
   /** A new subscriber gets the newest publication at once. Default: false. */
   lastValue?: boolean | null;
-  /** Subscribers are told who else is present. Default: false. */
+  /** Subscribers see who else is present. Default: false. */
   presence?: boolean | null;
   /**
    * The priority of publications: 1, 3, 5, 8 or 10. The highest one is sent first to a client
@@ -20,12 +20,12 @@ export interface TopicRule {
    */
   priority?: 1 | 3 | 5 | 8 | 10 | null;
   /**
-   * What happens to a lagging subscription that does not choose a policy itself. Default:
+   * The overload policy of a lagging subscription that does not choose one itself. Default:
    * "disconnect".
    */
   overload?: "disconnect" | "conflate" | "drop_oldest" | null;
   /**
-   * Who shares the topics: all servers with the same broker, or each server has its own.
+   * The servers that share the topics: all with the same broker, or each server has its own.
    * Without a broker every topic is the server's own. Default: "cluster".
    */
   scope?: "cluster" | "node" | null;
@@ -234,8 +234,8 @@ export interface EngineOptions {
    */
   drainRatePerS?: number | null;
   /**
-   * During a drain each client is told to reconnect after a random time of at most this length;
-   * 0 to tell it nothing. Default: 5000.
+   * During a drain each client reconnects after a random time of at most this length; 0 for no
+   * delay. Default: 5000.
    */
   reconnectSpreadMs?: number | null;
   /** Sessions of the whole server; the next client gets HTTP 503. Default: 1000000. */
@@ -308,7 +308,7 @@ export interface EngineOptions {
   closeTimeoutMs?: number | null;
   /** Time that an event loop may take for one turn before it counts as stuck. Default: 5000. */
   shardStallMs?: number | null;
-  /** When the server is full: how long a client is told to wait. Default: 5. */
+  /** The time that a client waits before it reconnects to a full server. Default: 5. */
   retryAfterS?: number | null;
   /**
    * Time that the application has to answer a call of a client; more than a day counts as a
@@ -368,7 +368,7 @@ export interface EngineOptions {
    * `orders.>=1000`. Default: none.
    */
   history?: Record<string, number> | string[] | null;
-  /** Topics whose subscribers are told who else is present. Default: none. */
+  /** Topics whose subscribers see who else is present. Default: none. */
   presence?: string | string[] | null;
   /**
    * How topics are kept and delivered: history, presence, priority, scope and slow subscribers;
@@ -404,7 +404,7 @@ export interface EngineOptions {
   historyBytesMax?: number | null;
   /** Topics whose position is remembered. Default: 1000000. */
   historyTopicsMax?: number | null;
-  /** Size of what a subscriber tells others about itself, as JSON. Default: 4096 (4 KiB). */
+  /** Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB). */
   presenceDataBytesMax?: number | null;
   /** Publication ids remembered to drop repeated publications. Default: 50000. */
   rememberedIdsMax?: number | null;
@@ -428,8 +428,8 @@ export interface EngineOptions {
   /** Queue groups of one topic. Default: 64. */
   groupsPerTopicMax?: number | null;
   /**
-   * What a full queue group drops: the publication that has waited longest, or the new one.
-   * Default: "drop_oldest".
+   * The publication that a full queue group drops: the one that has waited longest, or the new
+   * one. Default: "drop_oldest".
    */
   groupOverload?: "drop_oldest" | "drop_newest" | null;
   /**
@@ -455,8 +455,8 @@ export interface EngineOptions {
    */
   brokerCaFile?: string | null;
   /**
-   * What all keys and channels in the broker begin with. Servers with another prefix are
-   * another cluster. Default: "tw".
+   * The prefix of all keys and channels in the broker. Servers with another prefix are another
+   * cluster. Default: "tw".
    */
   brokerPrefix?: string | null;
   /**

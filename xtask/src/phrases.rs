@@ -22,6 +22,8 @@ fn has_phrase(line: &str, phrase: &str) -> bool {
 const PHRASES: &[(&str, &str)] = &[
     ("in silence", "\"without a report\""),
     ("let go of", "\"release\""),
+    ("lets go of", "\"releases\""),
+    ("hears of", "\"is notified of\""),
     ("may nothing", "what is not permitted"),
     (
         "newcomer",
@@ -31,8 +33,10 @@ const PHRASES: &[(&str, &str)] = &[
         "newcomers",
         "\"new clients\", \"new connections\" or \"new subscribers\"",
     ),
+    ("is none of", "what it is"),
     ("none of which", "a sentence of its own"),
     ("so many", "the name of the number"),
+    ("has its say", "the verb"),
     ("takes no more", "\"accepts no more\""),
     ("there and back", "\"round trip\""),
     ("throw away", "\"discard\""),

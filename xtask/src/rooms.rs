@@ -302,6 +302,7 @@ const HOUSES: &[House] = &[
             "options",
             "redis",
             "shard",
+            "seeds",
             "schema",
         ],
         apart: &[],

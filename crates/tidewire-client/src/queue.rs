@@ -154,7 +154,7 @@ impl Durable {
     fn fits(&self, bytes_max: usize) -> bool {
         let texts = [self.topic.as_ref(), self.key.as_ref(), Some(&self.t)];
         let texts_bytes: usize = texts.into_iter().flatten().map(String::len).sum();
-        bytes_max == 0 || self.payload.len() + texts_bytes + ENVELOPE_BYTES <= bytes_max
+        bytes_max == 0 || self.payload.len() + texts_bytes + PUBLISH_ENVELOPE_BYTES <= bytes_max
     }
 }
 
@@ -182,7 +182,7 @@ fn expiry(message: &Durable, config: &Queue, now_unix_ms: u64) -> Option<u64> {
 }
 
 /// The largest size of a request to publish besides its texts, a signature included.
-const ENVELOPE_BYTES: usize = 768;
+const PUBLISH_ENVELOPE_BYTES: usize = 768;
 
 #[cfg(test)]
 mod tests {

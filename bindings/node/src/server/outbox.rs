@@ -119,7 +119,7 @@ struct Record<'a> {
 impl<'a> Record<'a> {
     /// The record at the begin of these bytes; `None` if they are none.
     fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (head, texts) = bytes.split_at_checked(4 * HEAD_NUMBERS)?;
+        let (head, texts) = bytes.split_at_checked(4 * OUTBOX_HEAD_NUMBERS)?;
         let (numbers, _) = head.as_chunks::<4>();
         let number = |index: usize| u32::from_ne_bytes(numbers[index]);
         let length = number(0) as usize;
@@ -139,7 +139,7 @@ impl<'a> Record<'a> {
     }
 }
 
-const HEAD_NUMBERS: usize = 7;
+const OUTBOX_HEAD_NUMBERS: usize = 7;
 
 // What a record is.
 const SEND_TEXT: u32 = 1;

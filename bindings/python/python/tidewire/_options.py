@@ -23,16 +23,16 @@ class TopicRule(TypedDict, total=False):
     history_age_s: int
     #: A new subscriber gets the newest publication at once. Default: False.
     last_value: bool
-    #: Subscribers are told who else is present. Default: False.
+    #: Subscribers see who else is present. Default: False.
     presence: bool
     #: The priority of publications: 1, 3, 5, 8 or 10. The highest one is sent first to a client
     #: that lags. Default: 5.
     priority: Literal[1, 3, 5, 8, 10]
-    #: What happens to a lagging subscription that does not choose a policy itself. Default:
+    #: The overload policy of a lagging subscription that does not choose one itself. Default:
     #: "disconnect".
     overload: Literal["disconnect", "conflate", "drop_oldest"]
-    #: Who shares the topics: all servers with the same broker, or each server has its own. Without
-    #: a broker every topic is the server's own. Default: "cluster".
+    #: The servers that share the topics: all with the same broker, or each server has its own.
+    #: Without a broker every topic is the server's own. Default: "cluster".
     scope: Literal["cluster", "node"]
 
 
@@ -185,8 +185,8 @@ class ServerOptions(TypedDict, total=False):
     #: Sessions that each event loop closes per second of a drain; 0 to close all of them in the
     #: first half of the drain's timeout. Default: 0.
     drain_rate_per_s: int
-    #: During a drain each client is told to reconnect after a random time of at most this length; 0
-    #: to tell it nothing. Default: 5000.
+    #: During a drain each client reconnects after a random time of at most this length; 0 for no
+    #: delay. Default: 5000.
     reconnect_spread_ms: int
     #: Sessions of the whole server; the next client gets HTTP 503. Default: 1000000.
     connections_max: int
@@ -238,7 +238,7 @@ class ServerOptions(TypedDict, total=False):
     close_timeout_ms: int
     #: Time that an event loop may take for one turn before it counts as stuck. Default: 5000.
     shard_stall_ms: int
-    #: When the server is full: how long a client is told to wait. Default: 5.
+    #: The time that a client waits before it reconnects to a full server. Default: 5.
     retry_after_s: int
     #: Time that the application has to answer a call of a client; more than a day counts as a day.
     #: Default: 10000.
@@ -276,7 +276,7 @@ class ServerOptions(TypedDict, total=False):
     #: Topics whose newest publications are kept, and how many of each topic, such as
     #: `orders.>=1000`. Default: none.
     history: Mapping[str, int] | Sequence[str]
-    #: Topics whose subscribers are told who else is present. Default: none.
+    #: Topics whose subscribers see who else is present. Default: none.
     presence: str | Sequence[str]
     #: How topics are kept and delivered: history, presence, priority, scope and slow subscribers;
     #: the first rule whose pattern matches a topic applies. Default: none.
@@ -304,7 +304,7 @@ class ServerOptions(TypedDict, total=False):
     history_bytes_max: int
     #: Topics whose position is remembered. Default: 1000000.
     history_topics_max: int
-    #: Size of what a subscriber tells others about itself, as JSON. Default: 4096 (4 KiB).
+    #: Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB).
     presence_data_bytes_max: int
     #: Publication ids remembered to drop repeated publications. Default: 50000.
     remembered_ids_max: int
@@ -321,8 +321,8 @@ class ServerOptions(TypedDict, total=False):
     group_waiting_bytes_max: int
     #: Queue groups of one topic. Default: 64.
     groups_per_topic_max: int
-    #: What a full queue group drops: the publication that has waited longest, or the new one.
-    #: Default: "drop_oldest".
+    #: The publication that a full queue group drops: the one that has waited longest, or the new
+    #: one. Default: "drop_oldest".
     group_overload: Literal["drop_oldest", "drop_newest"]
     #: Data that may wait for the application to receive it; past it the connections are not read.
     #: Default: 67108864 (64 MiB).
@@ -338,7 +338,7 @@ class ServerOptions(TypedDict, total=False):
     #: Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default: the
     #: authorities of the web.
     broker_ca_file: Path
-    #: What all keys and channels in the broker begin with. Servers with another prefix are another
+    #: The prefix of all keys and channels in the broker. Servers with another prefix are another
     #: cluster. Default: "tw".
     broker_prefix: str
     #: Positions of topics outlive a restart of the broker. Only for one Redis without replicas,

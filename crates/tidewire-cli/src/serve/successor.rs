@@ -83,7 +83,7 @@ impl Succession {
             .fd_mappings(mappings.collect())
             .map_err(io::Error::other)?;
         let child = command.spawn()?;
-        let deadline = Instant::now() + START_TIMEOUT;
+        let deadline = Instant::now() + SUCCESSOR_START_TIMEOUT;
         Ok(Successor {
             child,
             word,
@@ -110,7 +110,9 @@ impl Successor {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.end();
-                Progress::Failed(format!("it did not serve within {START_TIMEOUT:?}"))
+                Progress::Failed(format!(
+                    "it did not serve within {SUCCESSOR_START_TIMEOUT:?}"
+                ))
             }
             // Its end of the stream is closed, so it has ended or is about to.
             _ => Progress::Failed(self.end()),
@@ -135,4 +137,4 @@ impl Successor {
 const FIRST_DESCRIPTOR: i32 = 3;
 
 /// How long the next server may take until it serves.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const SUCCESSOR_START_TIMEOUT: Duration = Duration::from_secs(60);

@@ -242,8 +242,8 @@ impl Exchange {
             let mut body = vec![b'['];
             let mut events = Vec::new();
             while let Some(next) = self.notices.front() {
-                let is_full =
-                    body.len() + next.body.len() > BATCH_BYTES || events.len() >= BATCH_EVENTS;
+                let is_full = body.len() + next.body.len() > EVENT_BATCH_BYTES
+                    || events.len() >= BATCH_EVENTS;
                 if is_full && !events.is_empty() {
                     break;
                 }
@@ -584,7 +584,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const EVENTS_PER_TURN: usize = 4_096;
 
 /// Bytes and events of one batch; a single event may have more bytes.
-const BATCH_BYTES: usize = 256 * 1024;
+const EVENT_BATCH_BYTES: usize = 256 * 1024;
 const BATCH_EVENTS: usize = 500;
 
 /// Half of the time before a batch is sent again, in milliseconds.

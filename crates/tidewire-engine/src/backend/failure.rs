@@ -1,4 +1,4 @@
-//! Why an event has no usable answer.
+//! Failures of events: the reasons for which an event has no usable answer.
 
 use crate::config::backend::BackendEvent;
 use tidewire_wire::codes::ErrorCode;

@@ -250,7 +250,7 @@ impl Fetch {
                 "the keys of tokens cannot be fetched, {words}: {reason}",
             );
         }
-        let wait_ms = RETRY_MS << self.failures.min(RETRY_DOUBLINGS);
+        let wait_ms = FETCH_RETRY_MS << self.failures.min(RETRY_DOUBLINGS);
         self.failures = self.failures.saturating_add(1);
         self.rest(wait_ms.min(self.refresh_ms), now);
     }
@@ -275,7 +275,7 @@ const PATIENCE_MS: u64 = 10_000;
 const EARLY_MS: u64 = 30_000;
 
 /// The time from the first failure to the next attempt, in milliseconds. It doubles with each further one.
-const RETRY_MS: u64 = 1_000;
+const FETCH_RETRY_MS: u64 = 1_000;
 
 /// How often it doubles: up to 32 seconds.
 const RETRY_DOUBLINGS: u32 = 5;

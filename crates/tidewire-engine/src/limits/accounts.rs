@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Accounts {
     /// By owner, in stripes with a lock each.
-    held: [Mutex<HashMap<OwnerId, usize>>; STRIPES],
+    held: [Mutex<HashMap<OwnerId, usize>>; ACCOUNT_STRIPES],
     total: AtomicUsize,
     owner_bytes_max: usize,
     bytes_max: usize,
@@ -62,14 +62,14 @@ impl Accounts {
     }
 
     fn stripe(&self, owner: OwnerId) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
-        self.held[owner.0 as usize % STRIPES]
+        self.held[owner.0 as usize % ACCOUNT_STRIPES]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Locks that the owners are spread over.
-const STRIPES: usize = 16;
+const ACCOUNT_STRIPES: usize = 16;
 
 #[cfg(test)]
 mod tests {

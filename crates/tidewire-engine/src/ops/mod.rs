@@ -96,7 +96,7 @@ impl Ops {
         let sockets = deal(&[socket], 1)?;
         let config = ShardConfig {
             read_buffer_bytes: READ_BUFFER_BYTES,
-            outbox_bytes_max: OUTBOX_BYTES_MAX,
+            outbox_bytes_max: OPS_OUTBOX_BYTES_MAX,
             // An answer for each connection, and some for connections that have ended.
             mailbox_capacity: 2 * CONNECTIONS_MAX,
             ..ShardConfig::default()
@@ -166,4 +166,4 @@ pub(crate) const OPS_BACKLOG: i32 = 256;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Holds the largest answer behind those that the peer has not read yet.
-const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
+const OPS_OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;

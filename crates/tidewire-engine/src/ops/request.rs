@@ -41,7 +41,7 @@ pub(crate) enum Body {
 pub(crate) enum RequestError {
     /// Not HTTP/1.
     Malformed,
-    /// More than [`HEAD_BYTES_MAX`] or [`HEADERS_MAX`].
+    /// More than [`REQUEST_HEAD_BYTES_MAX`] or [`HEADERS_MAX`].
     TooLarge,
 }
 
@@ -129,10 +129,10 @@ fn phrase(status: u16) -> &'static str {
 pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let window = &data[..data.len().min(HEAD_BYTES_MAX)];
+    let window = &data[..data.len().min(REQUEST_HEAD_BYTES_MAX)];
     let head_bytes = match request.parse(window) {
         Ok(httparse::Status::Complete(bytes)) => bytes,
-        Ok(httparse::Status::Partial) if data.len() >= HEAD_BYTES_MAX => {
+        Ok(httparse::Status::Partial) if data.len() >= REQUEST_HEAD_BYTES_MAX => {
             return Err(RequestError::TooLarge);
         }
         Ok(httparse::Status::Partial) => return Ok(None),
@@ -272,7 +272,7 @@ fn has_word(list: &[u8], word: &[u8]) -> bool {
 }
 
 /// The longest head of a request, in bytes.
-pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const REQUEST_HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// The most header lines.
 const HEADERS_MAX: usize = 64;
@@ -379,7 +379,7 @@ mod tests {
             Err(RequestError::Malformed)
         );
         assert_eq!(parse(b"GET / HTTP/2.0\r\n"), Err(RequestError::Malformed));
-        let endless = format!("GET /{}", "a".repeat(HEAD_BYTES_MAX));
+        let endless = format!("GET /{}", "a".repeat(REQUEST_HEAD_BYTES_MAX));
         assert_eq!(parse(endless.as_bytes()), Err(RequestError::TooLarge));
         let many = format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(HEADERS_MAX + 1));
         assert_eq!(parse(many.as_bytes()), Err(RequestError::TooLarge));

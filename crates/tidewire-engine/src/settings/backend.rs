@@ -84,12 +84,12 @@ fn secret(settings: &Settings) -> Result<Option<BackendSecret>, SettingError> {
         Some(name) => (name, settings.secret_file(name)?.unwrap_or_default()),
         None => return Ok(None),
     };
-    if secret.len() < SECRET_BYTES_MIN {
-        let problem = format!("a secret has at least {SECRET_BYTES_MIN} bytes");
+    if secret.len() < BACKEND_SECRET_BYTES_MIN {
+        let problem = format!("a secret has at least {BACKEND_SECRET_BYTES_MIN} bytes");
         return Err(settings.wrong(name, problem));
     }
     Ok(Some(BackendSecret(secret)))
 }
 
 /// The shortest secret, in bytes.
-const SECRET_BYTES_MIN: usize = 16;
+const BACKEND_SECRET_BYTES_MIN: usize = 16;

@@ -62,7 +62,7 @@ impl<A: Application> EngineShard<A> {
 
     /// Hands the answers of the backend to the connections that wait for them, which go on.
     pub(crate) fn settle_backend(&mut self, io: &mut Io) {
-        for (id, number, answer) in self.core.questions.inbox.take(ANSWERS_PER_TURN) {
+        for (id, number, answer) in self.core.questions.inbox.take(BACKEND_ANSWERS_PER_TURN) {
             let Some(connection) = self.connection(id) else {
                 continue;
             };
@@ -134,4 +134,4 @@ const HEADERS: [&str; 8] = [
 ];
 
 /// Answers handled in one turn before the connections are served again.
-const ANSWERS_PER_TURN: usize = 1024;
+const BACKEND_ANSWERS_PER_TURN: usize = 1024;

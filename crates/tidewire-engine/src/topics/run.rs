@@ -106,7 +106,7 @@ fn write_batch(
     chunk: &mut Vec<u8>,
 ) -> usize {
     let bytes: usize = envelopes.iter().map(|envelope| envelope.len() + 1).sum();
-    let mut message = Vec::with_capacity(bytes + ENVELOPE_BYTES);
+    let mut message = Vec::with_capacity(bytes + BATCH_ENVELOPE_BYTES);
     let opcode = write_shared_batch(envelopes, format, id, unix_ms, &mut message);
     Payload::new(opcode, &message).write_frame(chunk)
 }
@@ -116,7 +116,7 @@ fn write_batch(
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Bytes that a batch adds to its messages, about.
-const ENVELOPE_BYTES: usize = 160;
+const BATCH_ENVELOPE_BYTES: usize = 160;
 
 /// Bytes that a publication in a chunk is expected to take.
 const CHUNK_BYTES_EACH: usize = 128;

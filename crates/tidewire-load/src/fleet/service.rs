@@ -195,7 +195,7 @@ impl ServiceFleet {
         let mut all: Option<Tally> = None;
         let look = || watch(&live::sum_service(&self.cells));
         self.workers
-            .wait(&self.outcomes, TICK, look, |report| match report {
+            .wait(&self.outcomes, SERVICE_TICK, look, |report| match report {
                 ServiceReport::Died(error) => Err(FleetError::Loop(error)),
                 ServiceReport::Connected(tally)
                 | ServiceReport::Done(tally)
@@ -211,6 +211,6 @@ impl ServiceFleet {
     }
 }
 
-const TICK: Duration = Duration::from_millis(50);
+const SERVICE_TICK: Duration = Duration::from_millis(50);
 
 const OUTBOX_BYTES_MAX: usize = 1024 * 1024 * 1024;

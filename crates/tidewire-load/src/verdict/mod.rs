@@ -267,7 +267,7 @@ fn stalled_windows(windows: &[u64]) -> usize {
 #[must_use]
 pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
     let counts = windows.get(1..).unwrap_or_default();
-    if counts.len() < WINDOWS_MIN {
+    if counts.len() < VERDICT_WINDOWS_MIN {
         return None;
     }
     let n = counts.len() as f64;
@@ -306,7 +306,7 @@ pub const LATE_US_MAX: f64 = 10_000.0;
 
 /// With fewer windows of a quarter of a second, without the first, the variation is not known: a
 /// test of 1.5 s has five.
-const WINDOWS_MIN: usize = 4;
+const VERDICT_WINDOWS_MIN: usize = 4;
 
 /// With fewer windows, or a lower count, a stall cannot be detected.
 const STALL_WINDOWS_MIN: usize = 2;

@@ -343,7 +343,7 @@ fn every_report_satisfies_the_published_schema() {
 
 #[test]
 fn the_format_is_described_field_by_field() {
-    let text = include_str!("../../../docs/report-format.md");
+    let text = include_str!("../../../../docs/report-format.md");
     for field in schema::fields() {
         assert!(
             text.contains(&format!("`{field}`")),

@@ -149,7 +149,7 @@ impl Link {
         let presence = &mut self.presence;
         while self.fencing.is_fenced
             && !presence.changed.is_empty()
-            && presence.flight.len() < CALLS_IN_FLIGHT
+            && presence.flight.len() < PRESENCE_CALLS_IN_FLIGHT
             && let Some(connection) = self.slots.ready(Slot::Command)
         {
             let mut keys = Vec::new();
@@ -565,7 +565,7 @@ fn own_key(name: &[u8]) -> Option<OwnKey> {
 const COUNTED_EVERY_MS: u64 = 1_000;
 
 /// Calls that are not answered.
-const CALLS_IN_FLIGHT: usize = 8;
+const PRESENCE_CALLS_IN_FLIGHT: usize = 8;
 
 /// How long it takes until the other nodes have told again what they have.
 const OTHERS_MS: u64 = 2_000;

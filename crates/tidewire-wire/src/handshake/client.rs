@@ -490,8 +490,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse_response(&bytes, &OFFER, 200);
+        fn a_refusal_stays_whatever_follows(
+            good in 0..ACCEPTED.len(),
+            bytes in prop::collection::vec(any::<u8>(), 1..100),
+            cut in 0.0..1.0,
+        ) {
+            let whole = [&ACCEPTED.as_bytes()[..good], &bytes].concat();
+            let known = (whole.len() as f64 * cut) as usize;
+            if parse_response(&whole[..known], &OFFER, 1000).is_err() {
+                prop_assert!(parse_response(&whole, &OFFER, 1000).is_err());
+            }
         }
     }
 }

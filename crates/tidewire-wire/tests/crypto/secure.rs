@@ -48,7 +48,7 @@ fn opened(cipher: &mut SessionCipher, message: &[u8]) -> Result<Vec<u8>, OpenErr
 
 #[test]
 fn known_answers() {
-    let text = include_str!("../../../protocol/vectors/encryption.json");
+    let text = include_str!("../../../../protocol/vectors/encryption.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     for case in vectors["cases"].as_array().unwrap() {
         match case["kind"].as_str().unwrap() {

@@ -9,7 +9,7 @@ const NOW: u64 = 1_732_212_345;
 
 #[test]
 fn known_answers() {
-    let text = include_str!("../../../protocol/vectors/signatures.json");
+    let text = include_str!("../../../../protocol/vectors/signatures.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     for case in vectors["cases"].as_array().unwrap() {
         check(case);
@@ -96,7 +96,7 @@ fn message(payload: &[u8]) -> SignedMessage<'_> {
 
 #[test]
 fn ecdsa_signs_what_it_verifies() {
-    let text = include_str!("../../../protocol/vectors/encryption.json");
+    let text = include_str!("../../../../protocol/vectors/encryption.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     let cases = vectors["cases"].as_array().unwrap();
     let der = cases.iter().find_map(|case| case.get("identity_pkcs8"));

@@ -108,7 +108,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     assert_eq!(fetch.deadline_ms(), PATIENCE_MS);
     assert_eq!(fetch.turn(at(PATIENCE_MS)), Some(Action::Close));
     let next = fetch.deadline_ms();
-    assert_eq!(next, PATIENCE_MS + RETRY_MS);
+    assert_eq!(next, PATIENCE_MS + FETCH_RETRY_MS);
     assert_eq!(fetch.turn(at(next)), Some(Action::Open));
     fetch.connected();
     assert_eq!(fetch.turn(at(next + PATIENCE_MS)), Some(Action::Close));

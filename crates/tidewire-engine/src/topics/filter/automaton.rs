@@ -29,7 +29,11 @@ impl Automaton {
         Builder::new()
             .configure(config)
             .thompson(nfa)
-            .syntax(syntax::Config::new().utf8(false).nest_limit(NESTING_MAX))
+            .syntax(
+                syntax::Config::new()
+                    .utf8(false)
+                    .nest_limit(PATTERN_NESTING_MAX),
+            )
             .build(&with_ascii_classes(text))
             .map(Self)
             .map_err(|error| {
@@ -109,7 +113,7 @@ fn with_ascii_classes(text: &str) -> String {
 const TOO_LARGE: &str =
     "it needs too large an automaton: repeat less, or name the characters of a class";
 const REGEX_BYTES_MAX: usize = 512;
-const NESTING_MAX: u32 = 64;
+const PATTERN_NESTING_MAX: u32 = 64;
 const NFA_BYTES_MAX: usize = 64 * 1024;
 /// With this the worst expressions take about a millisecond to compile.
 const AUTOMATON_BYTES_MAX: usize = 32 * 1024;

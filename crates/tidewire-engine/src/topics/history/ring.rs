@@ -94,7 +94,7 @@ impl<T> Ring<T> {
         self.bytes -= oldest.bytes;
         // A ring that was long for a while must not hold its places for ever: they are not in the
         // budget.
-        if self.kept.capacity() > PLACES_MIN && self.kept.len() * 4 < self.kept.capacity() {
+        if self.kept.capacity() > RING_PLACES_MIN && self.kept.len() * 4 < self.kept.capacity() {
             self.kept.shrink_to(self.kept.len() * 2);
         }
         1
@@ -116,7 +116,7 @@ impl<T: Clone> Ring<T> {
 }
 
 /// A ring of this many places is never made smaller.
-const PLACES_MIN: usize = 16;
+const RING_PLACES_MIN: usize = 16;
 
 /// How much of one topic is kept. A publication is dropped as soon as one of the limits is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -132,7 +132,7 @@ impl Search {
             };
         }
         let gap = self.failed - self.stable;
-        let enough = (self.failed / RESOLUTION).max(1);
+        let enough = (self.failed / SEARCH_RESOLUTION).max(1);
         (gap > enough).then(|| self.stable + gap / 2)
     }
 
@@ -146,7 +146,7 @@ impl Search {
 }
 
 /// The limit is found to one part in this many.
-const RESOLUTION: usize = 64;
+const SEARCH_RESOLUTION: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -52,7 +52,7 @@ impl Inspection {
     /// Keeps a piece of the body.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if let Some(body) = &mut self.body {
-            let room = BODY_BYTES_MAX.saturating_sub(body.len());
+            let room = INSPECTED_BYTES_MAX.saturating_sub(body.len());
             self.is_too_long |= bytes.len() > room;
             body.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
@@ -126,9 +126,9 @@ impl Coding {
 
 fn read_all(decoder: impl Read) -> Option<Vec<u8>> {
     let mut content = Vec::new();
-    let mut bounded = decoder.take(BODY_BYTES_MAX as u64 + 1);
+    let mut bounded = decoder.take(INSPECTED_BYTES_MAX as u64 + 1);
     bounded.read_to_end(&mut content).ok()?;
-    (content.len() <= BODY_BYTES_MAX).then_some(content)
+    (content.len() <= INSPECTED_BYTES_MAX).then_some(content)
 }
 
 /// A value in the form for a template: a string without its quotes, anything else as JSON.
@@ -145,4 +145,4 @@ fn contains(body: &[u8], part: &[u8]) -> bool {
 }
 
 /// The largest kept body, before and after decoding.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;
