@@ -170,6 +170,7 @@ fn script(
         groups_key: b"q",
         work_max: 100_000,
         work_bytes_max: 16 * 1024 * 1024,
+        work_drops_newest: false,
         begun_ms: 0,
         items: &items,
     };

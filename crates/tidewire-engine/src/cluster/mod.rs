@@ -19,7 +19,7 @@ use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, NewCall};
 use crate::topics::broker::{Broker, ClusterNode, Control};
-use crate::topics::config::TopicLimits;
+use crate::topics::config::{GroupOverload, TopicLimits};
 use crate::topics::hub::Hub;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -148,6 +148,7 @@ fn exchange(
     let options = LinkOptions {
         group_waiting_max: topics.group_waiting_max as u64,
         group_waiting_bytes_max: topics.group_waiting_bytes_max as u64,
+        group_drops_newest: topics.group_overload == GroupOverload::DropNewest,
         groups_per_topic_max: topics.groups_per_topic_max as u64,
         producer_ttl_ms: producers.producer_ttl_ms,
         prefix: config.prefix.clone(),

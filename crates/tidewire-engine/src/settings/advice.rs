@@ -4,7 +4,6 @@ use super::given::Settings;
 use super::lookup::spelled;
 use crate::config::Config;
 use crate::config::backend::{BackendAway, BackendEvent};
-use crate::topics::config::GroupOverload;
 use crate::topics::name::covers;
 
 impl Settings {
@@ -19,7 +18,6 @@ impl Settings {
         warnings.extend(self.any_audience(config));
         self.shadowed_rules(&mut warnings);
         self.useless_access(&mut warnings);
-        warnings.extend(self.unshared_overload(config));
         let spell = |warning: String| spelled(&warning, self.way());
         warnings.into_iter().map(spell).collect()
     }
@@ -103,18 +101,6 @@ impl Settings {
         }
     }
 
-    /// The broker drops what has waited longest.
-    fn unshared_overload(&self, config: &Config) -> Option<String> {
-        let is_newest = config.topics.limits.group_overload == GroupOverload::DropNewest;
-        (is_newest && config.broker.is_some()).then(|| {
-            format!(
-                "{} holds for topics with the scope node only: the queue groups of topics that several servers share \
-                 drop the oldest publication",
-                self.label("group_overload")
-            )
-        })
-    }
-
     /// The rights that are allowed but denied as a whole, and those that are allowed in any case.
     fn useless_access(&self, warnings: &mut Vec<String>) {
         for what in ["subscribe", "publish", "presence", "queue_group"] {
@@ -189,19 +175,6 @@ mod tests {
         assert!(raw[0].starts_with("f:2: protocol: everybody"), "{raw:?}");
         let secret = ("jwt_secret", json!("0123456789abcdef0123456789abcdef"));
         assert_eq!(warnings(&[listen, secret], &[]), [""; 0]);
-    }
-
-    #[test]
-    fn a_policy_that_shared_groups_do_not_have() {
-        let auth = ("no_auth", json!(true));
-        let newest = ("group_overload", json!("drop_newest"));
-        assert_eq!(warnings(&[auth.clone(), newest.clone()], &[]), [""; 0]);
-        let broker = ("broker", json!("redis://127.0.0.1"));
-        let found = warnings(&[auth, newest, broker], &[]);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(
-            found[0].starts_with("f:2: group_overload holds for topics with the scope node only")
-        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct LinkOptions {
     pub group_waiting_max: u64,
     /// The same in bytes of their records. Default 16 MiB.
     pub group_waiting_bytes_max: u64,
+    /// Beyond them the new publication is dropped, and not the oldest. Default false.
+    pub group_drops_newest: bool,
     /// Queue groups of one topic. Default 64.
     pub groups_per_topic_max: u64,
     /// How long a producer is remembered after the last number that was kept, in milliseconds. Default an hour.
@@ -61,6 +63,7 @@ impl Default for LinkOptions {
             ahead_bytes_max: 1024 * 1024,
             group_waiting_max: 100_000,
             group_waiting_bytes_max: 16 * 1024 * 1024,
+            group_drops_newest: false,
             groups_per_topic_max: 64,
             producer_ttl_ms: 3_600_000,
         }

@@ -183,6 +183,7 @@ impl Link {
             groups_key: &self.names.layout.groups(),
             work_max: self.options.group_waiting_max,
             work_bytes_max: self.options.group_waiting_bytes_max,
+            work_drops_newest: self.options.group_drops_newest,
             begun_ms,
             items: &items,
         };

@@ -30,6 +30,14 @@ fn lost_field(topic: &[u8], group: &[u8]) -> Vec<u8> {
     [b"l".as_slice(), &own_name(topic, group)].concat()
 }
 
+/// What the work of a topic may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorkLimits {
+    pub(super) most: u64,
+    pub(super) bytes_max: u64,
+    pub(super) drops_newest: bool,
+}
+
 impl Redis {
     fn work_stream(&mut self, key: &[u8]) -> Option<&mut WorkStream> {
         self.store.get(key)?;
@@ -49,7 +57,7 @@ impl Redis {
         topic: &[u8],
         (least, place): (u32, &str),
         record: &[u8],
-        (most, bytes_max): (u64, u64),
+        limits: WorkLimits,
     ) {
         let field = total_field(topic);
         let Some(before) = self.store.value(groups, &field).and_then(number) else {
@@ -64,15 +72,23 @@ impl Redis {
             epoch: least,
             offset: if is_next { stream.last.offset + 1 } else { 0 },
         };
+        let first = stream.entries.front();
+        let is_full = first.is_some_and(|first| {
+            stream.entries.len() as u64 >= limits.most || total - first.before > limits.bytes_max
+        });
+        if limits.drops_newest && is_full {
+            return;
+        }
         stream.entries.push_back(Entry {
             id: stream.last,
             place: place.as_bytes().to_vec(),
             before,
             record: record.to_vec(),
         });
-        while stream.entries.len() as u64 > most {
+        while stream.entries.len() as u64 > limits.most {
             stream.entries.pop_front();
         }
+        let bytes_max = limits.bytes_max;
         let step = (bytes_max / 16).max(1);
         if total / step != before / step {
             while stream.entries.len() > 1

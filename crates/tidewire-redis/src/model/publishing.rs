@@ -2,6 +2,7 @@
 
 use crate::layout::number;
 use crate::model::Redis;
+use crate::model::groups::WorkLimits;
 use crate::model::scripts::WRITER_MS;
 use crate::model::store::Stored;
 
@@ -21,6 +22,7 @@ struct Head<'a> {
     work_max: u64,
     work_bytes_max: u64,
     begun_ms: u64,
+    drops_newest: bool,
 }
 
 impl<'a> Head<'a> {
@@ -39,6 +41,7 @@ impl<'a> Head<'a> {
             work_max,
             work_bytes_max,
             begun_ms,
+            drops_newest,
         ] = *arguments
         else {
             return None;
@@ -59,6 +62,7 @@ impl<'a> Head<'a> {
             work_max: number(work_max)?,
             work_bytes_max: number(work_bytes_max)?,
             begun_ms: number(begun_ms)?,
+            drops_newest: drops_newest == b"1",
         })
     }
 
@@ -70,7 +74,7 @@ impl<'a> Head<'a> {
 
 impl Redis {
     pub(super) fn publish(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) -> Option<String> {
-        let (head, items) = arguments.split_at_checked(13)?;
+        let (head, items) = arguments.split_at_checked(14)?;
         let ([fence, writer, groups], streams) = keys.split_at_checked(3)? else {
             return None;
         };
@@ -170,7 +174,11 @@ impl Redis {
         };
         if let Some(topic) = stream.get(head.groups.len() + 1..) {
             let least = u32::try_from(number(head.least)?).ok()?;
-            let limits = (head.work_max, head.work_bytes_max);
+            let limits = WorkLimits {
+                most: head.work_max,
+                bytes_max: head.work_bytes_max,
+                drops_newest: head.drops_newest,
+            };
             self.add_work(head.groups, topic, (least, &place), record, limits);
         }
         self.push(stream, &[place.as_bytes(), b" ", record].concat());

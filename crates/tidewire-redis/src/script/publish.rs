@@ -29,6 +29,8 @@ pub struct PublishCall<'a> {
     pub work_max: u64,
     /// The same in bytes of their records.
     pub work_bytes_max: u64,
+    /// Full work drops the new publication, and not the oldest.
+    pub work_drops_newest: bool,
     /// How long a stream is kept whose epoch is another than expected, in milliseconds; 0 is for ever.
     pub begun_ms: u64,
     /// The publications.
@@ -115,6 +117,7 @@ impl PublishCall<'_> {
         number_argument(out, self.work_max);
         number_argument(out, self.work_bytes_max);
         number_argument(out, self.begun_ms);
+        number_argument(out, u64::from(self.work_drops_newest));
         for item in self.items {
             match item.expected_epoch {
                 Some(epoch) => {
@@ -177,7 +180,7 @@ fn place(text: &[u8]) -> Result<PlaceReply, UnknownReply> {
 /// The greatest number that a batch may have: what the mark of a record holds.
 pub const BATCH_MAX: u64 = (1 << 48) - 1;
 
-const FIXED_ARGUMENTS: usize = 13;
+const FIXED_ARGUMENTS: usize = 14;
 
 #[cfg(test)]
 mod tests {

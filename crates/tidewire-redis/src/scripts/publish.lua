@@ -5,7 +5,7 @@
 -- ARGV: run id, least epoch, generation of the connection, number of the batch, least number that the writer's last
 --   batch must have, '1' if the writer may be new, publications, stride, milliseconds that an id is remembered, number
 --   of streams to be kept longer, entries and bytes that the work of a topic's queue groups may have, milliseconds to
---   keep a stream whose epoch is another than expected, or '0' for ever; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
+--   keep a stream whose epoch is another than expected, or '0' for ever, '1' if full work drops the new publication; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
 -- Reply: the places, separated by spaces: '<epoch>-<offset>', '-' without history, both with '=' in front for a
 --   duplicate, or '!' for a stream that cannot be used. Or one of the words stale, forgotten, gap, begin, fenced;
 --   then nothing was done.
@@ -32,7 +32,7 @@ redis.call('HSET', KEYS[2], 'n', ARGV[4], 'c', ARGV[3])
 
 local count, stride, kept = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local places = {}
-local k, a = 4, 14
+local k, a = 4, 15
 local has_groups = redis.call('EXISTS', KEYS[3]) == 1
 for i = 1, count do
   local key, id, record = KEYS[k], ARGV[a], ARGV[a + 2]
@@ -56,7 +56,8 @@ for i = 1, count do
     if place ~= '!' then
       if has_groups then
         -- The key of a stream is as that of the groups, with another letter and the topic.
-        add_work(KEYS[3], string.sub(key, #KEYS[3] + 2), ARGV[2], place, record, ARGV[11], tonumber(ARGV[12]))
+        add_work(KEYS[3], string.sub(key, #KEYS[3] + 2), ARGV[2], place, record, ARGV[11], tonumber(ARGV[12]),
+          ARGV[14] == '1')
       end
       redis.call('PUBLISH', key, place .. ' ' .. record)
       if id_key then redis.call('SET', id_key, place, 'PX', ARGV[9]) end

@@ -1,9 +1,19 @@
 -- Adds a publication to the work of the topic's queue groups, if it has any. The oldest is dropped when there are
--- `most`, or more than `bytes_max` bytes of records; the bytes are looked at once for each sixteenth of them.
-local function add_work(groups, topic, least, place, record, most, bytes_max)
+-- `most`, or more than `bytes_max` bytes of records; the bytes are looked at once for each sixteenth of them. With
+-- `drops_newest` the new one is dropped instead: it takes its number, so that the groups see that it is missing.
+local function add_work(groups, topic, least, place, record, most, bytes_max, drops_newest)
   local before = redis.call('HGET', groups, 't' .. topic)
   if not before then return end
   local stream = groups .. ':' .. topic
+  if drops_newest then
+    local first = redis.pcall('XRANGE', stream, '-', '+', 'COUNT', '1')[1]
+    if type(first) == 'table' and (redis.call('XLEN', stream) >= tonumber(most)
+        or tonumber(before) + #record - tonumber(first[2][4]) > bytes_max) then
+      local id = redis.pcall('XADD', stream, 'NOMKSTREAM', least .. '-*', 'd', '')
+      if type(id) == 'string' then redis.call('XDEL', stream, id) end
+      return
+    end
+  end
   local id = redis.pcall('XADD', stream, 'NOMKSTREAM', 'MAXLEN', most, least .. '-*',
     'p', place, 'b', before, 'd', record)
   if type(id) ~= 'string' then return end

@@ -328,6 +328,7 @@ impl Step {
             groups_key: b"q",
             work_max: 5,
             work_bytes_max: 90,
+            work_drops_newest: batch % 2 == 1,
             begun_ms: 100_000,
             items: &items.collect::<Vec<_>>(),
         };

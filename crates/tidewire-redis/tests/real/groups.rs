@@ -229,6 +229,33 @@ fn the_oldest_work_is_dropped_and_told() {
 }
 
 #[test]
+fn the_newest_work_is_dropped_and_told_if_that_is_asked_for() {
+    let server = Server::start("");
+    let options = LinkOptions {
+        group_waiting_max: 5,
+        group_drops_newest: true,
+        ..LinkOptions::default()
+    };
+    let mut one = member(&server, options, 0);
+    for number in 0..12 {
+        one.place("a", KEPT, &number.to_string());
+    }
+    room(&mut one, 10);
+    one.until("five", |peer| given(peer).len() == 5);
+    let done = ids(&one);
+    finish(&mut one, &done, &[]);
+    one.until("an empty stream", |_| work_left(&server) == 0);
+    one.place("a", KEPT, "12");
+    one.until("the next", |peer| given(peer).len() == 6);
+    assert_eq!(lost(&one), [Some(7)]);
+    let payloads = given(&one).into_iter().map(|(payload, _)| payload);
+    assert_eq!(
+        payloads.collect::<Vec<_>>(),
+        ["0", "1", "2", "3", "4", "12"]
+    );
+}
+
+#[test]
 fn a_topic_has_at_most_so_many_groups_and_a_group_without_nodes_ends() {
     let server = Server::start("");
     let options = LinkOptions {
