@@ -173,8 +173,10 @@ export interface HandlerOptions {
   blockedWarningMs?: number | null;
   /** How long handlers have to end after the server has stopped. Default 5000. */
   stopTimeoutMs?: number | null;
-  /** Where errors of handlers and warnings go. Default the console, without `debug`. */
-  log?: (level: "error" | "warn" | "debug", message: string, error?: unknown) => void;
+  /** Where errors of handlers and the lines of the engine go. Default the console. */
+  log?: ((level: "error" | "warn" | "info" | "debug" | "trace", message: string, error?: unknown) => void) | null;
+  /** The lowest level of what is logged. Default `warn`. The engine's lines go to the server that was started last. */
+  logLevel?: "off" | "error" | "warn" | "info" | "debug" | "trace" | null;
 }
 
 /** The options of a server: those of the engine, and those of its handlers. */
@@ -201,13 +203,65 @@ export interface PublishOptions extends TypeAndPriority {
   snapshot?: boolean;
 }
 
+/** A publication in the history of a topic: the message as clients receive it. */
+export interface TopicPublication {
+  /** What it is about. */
+  t: string;
+  /** What it carries. */
+  p?: any;
+  /** The topic. */
+  tp?: string;
+  /** Its place: the life of the topic, and the number in it. */
+  e?: string;
+  o?: number;
+  /** The id that its publisher gave it. */
+  id?: string;
+  /** `S` for a snapshot, which replaces the publications before it. */
+  c?: string;
+  [field: string]: any;
+}
+
 export interface HistoryPage {
+  /** The life of the topic that offsets belong to; `null` if the topic keeps no history. */
   epoch: string | null;
+  /** The offset of the newest publication; 0 if there was none. */
   offset: number;
+  /** The offset of the oldest publication that is kept. */
   oldest: number | null;
-  /** The publications as clients receive them. */
-  publications: any[];
+  publications: TopicPublication[];
+  /** Whether there are more in this direction. */
   more: boolean;
+}
+
+/** A connection in a list. */
+export interface ConnectionInfo {
+  /** Its id, as in `Connection.id` and `server.disconnect`. */
+  connection: string;
+  /** The UUID that its client was told; none with the protocol `raw`. */
+  id?: string;
+  /** The user that its token names. */
+  user?: string;
+  /** The other end, as `address:port`. */
+  address?: string;
+  format: "json" | "msgpack";
+  /** The number of topics and patterns that it is subscribed to. */
+  topics: number;
+  /** Bytes that wait to be sent to it. */
+  queuedBytes: number;
+  /** When it was opened, in milliseconds since 1970; none with the protocol `raw`. */
+  connectedUnixMs?: number;
+}
+
+/** A topic or pattern that has subscribers. */
+export interface TopicInfo {
+  topic: string;
+  /** Whether it is a pattern. */
+  pattern: boolean;
+  subscribers: number;
+  /** Publications since it has had subscribers without a break. */
+  publications: number;
+  /** Publications per second since the last query, at least a second ago. */
+  perS: number;
 }
 
 export interface TopicPresence {
@@ -260,8 +314,8 @@ export interface ServerPromises {
     topic?: string;
     after?: string;
     limit?: number;
-  }): Promise<Record<string, any>[]>;
-  listTopics(query?: { prefix?: string; after?: string; limit?: number }): Promise<Record<string, any>[]>;
+  }): Promise<ConnectionInfo[]>;
+  listTopics(query?: { prefix?: string; after?: string; limit?: number }): Promise<TopicInfo[]>;
   history(topic: string, query?: { since?: number; limit?: number; newestFirst?: boolean }): Promise<HistoryPage>;
   forgetHistory(topic: string): Promise<boolean>;
   presence(topic: string, query?: { limit?: number }): Promise<TopicPresence>;
@@ -333,12 +387,12 @@ export class Server implements AsyncIterable<Message> {
   /** How many connections there are. */
   get connections(): number;
   /** The counters of the server, by name. */
-  statistics(): Record<string, any>;
+  statistics(): Record<string, number>;
   handlerStatistics(): HandlerStatistics;
   /** Some connections: all of a user, or all of a topic, or all; `after` is the last `connection` of the page before. */
-  listConnections(query?: { user?: string; topic?: string; after?: string; limit?: number }): Record<string, any>[];
+  listConnections(query?: { user?: string; topic?: string; after?: string; limit?: number }): ConnectionInfo[];
   /** Some topics and patterns that have subscribers, in the order of their names. */
-  listTopics(query?: { prefix?: string; after?: string; limit?: number }): Record<string, any>[];
+  listTopics(query?: { prefix?: string; after?: string; limit?: number }): TopicInfo[];
   /** The history of a topic: its position, and some of its publications. */
   history(topic: string, query?: { since?: number; limit?: number; newestFirst?: boolean }): HistoryPage;
   /** Forgets what a topic keeps; false if there was nothing. */

@@ -4,6 +4,7 @@
 
 const { callable, flag, optionalWhole, shown, whole } = require("./arguments.js");
 const { ConfigurationError, WrongTypeError } = require("./errors.js");
+const { level, toConsole } = require("./log.js");
 const native = require("./native.js");
 
 const INT_MAX = 2_147_483_647;
@@ -17,7 +18,8 @@ const OWN = {
   keepOrder: (value) => flag("keepOrder", value ?? true),
   blockedWarningMs: (value) => whole("blockedWarningMs", value ?? 250, 0, INT_MAX),
   stopTimeoutMs: (value) => whole("stopTimeoutMs", value ?? 5_000, 0, INT_MAX),
-  log: (value) => callable("log", value ?? log),
+  log: (value) => callable("log", value ?? toConsole),
+  logLevel: (value) => level(value ?? "warn"),
 };
 
 /** The names of all options. */
@@ -50,14 +52,6 @@ function read(options) {
 function unknown(name, known) {
   const nearest = native.nearestName(name, [...known]);
   return `unknown option ${name}${nearest === null ? "" : `: did you mean ${nearest}?`}`;
-}
-
-/** Writes to the console. */
-function log(level, message, error) {
-  if (level === "debug") return;
-  const write = level === "error" ? console.error : console.warn;
-  if (error === undefined) write(`tidewire: ${message}`);
-  else write(`tidewire: ${message}:`, error);
 }
 
 module.exports = { optionNames, read, unknown };

@@ -11,6 +11,7 @@ const { Dispatcher } = require("./dispatcher.js");
 const { TidewireError, WrongTypeError } = require("./errors.js");
 const { Handlers } = require("./handlers.js");
 const { encode } = require("./json.js");
+const { Log } = require("./log.js");
 const { isMessage } = require("./message-mark.js");
 const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
@@ -33,6 +34,7 @@ const FINISHED = Symbol("finished");
 class Server {
   #core;
   #limits;
+  #engineLog;
   #log;
   #handlers;
   #dispatcher;
@@ -62,13 +64,8 @@ class Server {
     const { text: settings, limits } = read(options);
     this.#core = run(() => new native.NativeServer(settings));
     this.#limits = limits;
-    this.#log = (...line) => {
-      try {
-        limits.log(...line);
-      } catch {
-        // A logger that is broken is no reason to end.
-      }
-    };
+    this.#engineLog = new Log(limits.log, limits.logLevel);
+    this.#log = (...line) => this.#engineLog.line(...line);
     this.#handlers = new Handlers(this.#log);
     this.#dispatcher = new Dispatcher(this.#handlers, limits);
     this.#dispatcher.onRoom = () => this.#pumpSoon();
@@ -88,7 +85,13 @@ class Server {
 
   /** Starts to listen, and to call the handlers. */
   async start() {
-    run(() => this.#core.start(() => this.#wake()));
+    this.#engineLog.listen();
+    try {
+      run(() => this.#core.start(() => this.#wake()));
+    } catch (error) {
+      this.#engineLog.leave();
+      throw error;
+    }
     this.#route();
     this.#keepAlive = setInterval(() => {}, TIMER_MAX_MS);
     if (!this.#isReferenced) this.#keepAlive.unref();
@@ -144,6 +147,7 @@ class Server {
     }
     clearInterval(this.#keepAlive);
     this.#handlers.logUnlogged();
+    this.#engineLog.leave();
     return left;
   }
 
@@ -369,6 +373,7 @@ class Server {
 
   #finish() {
     this.#isFinished = true;
+    this.#engineLog.leave();
     this.#memory = undefined;
     clearInterval(this.#keepAlive);
     this.#finished.resolve();

@@ -2,6 +2,7 @@
 //!
 //! - `errors`: the one place where Rust errors become JavaScript errors
 //! - `lab`: the load generator
+//! - `log`: what the engine logs
 //! - `options`: the options of a server, in the spelling of JavaScript
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
@@ -16,6 +17,7 @@
 
 mod errors;
 mod lab;
+mod log;
 mod options;
 mod server;
 mod utilities;

@@ -4,6 +4,7 @@
 
 const fs = require("node:fs");
 const path = require("node:path");
+const querystring = require("node:querystring");
 const { pathToFileURL } = require("node:url");
 const { shown } = require("../arguments.js");
 const { InvalidArgumentError } = require("../errors.js");
@@ -201,7 +202,7 @@ function readBody(options) {
   if (options.body !== undefined && typeof options.body === "object") {
     const isForm = given === "application/x-www-form-urlencoded";
     options.contentType = given ?? "application/json";
-    options.body = isForm ? new URLSearchParams(options.body).toString() : JSON.stringify(options.body);
+    options.body = isForm ? querystring.stringify(options.body) : JSON.stringify(options.body);
   }
   if (options.body !== undefined || options.postFile || options.putFile || options.patchFile) {
     options.headers["content-type"] = options.contentType ?? given ?? "text/plain";

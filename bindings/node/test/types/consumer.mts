@@ -50,6 +50,11 @@ for await (const batch of new Server().batches()) {
   for (const message of batch)
     console.log(message.length, message.data.byteLength, message.json().n, offset, many);
 }
+const queued: number = server.listConnections({ user: "a" })[0]?.queuedBytes ?? 0;
+const perS: number = (await server.promises.listTopics())[0]?.perS ?? 0;
+console.log(queued, perS);
+// @ts-expect-error A topic has no field of this name.
+server.listTopics()[0]?.per_s;
 const history = server.history("a", { newestFirst: true }).publications;
 const token: string = jwt.encode({ sub: "a", exp: new Date() }, "key");
 new TokenVerifier({ one: "key" }).decode(token);

@@ -3,8 +3,9 @@
 import { useClient, useRequest, useTopic } from "@tidewire/react";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import type { Replies } from "../core/requests.js";
-import type { RoomView } from "../core/view.js";
+import type { RoomSummary, RoomView } from "../core/view.js";
 import { nameOf } from "./login.js";
+import { controlText, scoreOf, useTitle } from "./words.js";
 
 /** How long changes are collected before a list is asked for again. */
 const COLLECT_MS = 300;
@@ -27,35 +28,58 @@ export function Lobby() {
   const { data, error, refetch } = useRequest<Replies["lobby"]>("lobby", {});
   const changed = useCollected(refetch);
   useTopic("lobby", { max: 0, onMessage: changed });
+  useTitle("Lobby");
   if (error) return <p role="alert">{error.message}</p>;
   return (
     <main className="lobby">
       <h1>Lobby</h1>
-      <NewRoom />
-      <h2>Rooms</h2>
-      <ul className="rooms">
-        {data?.rooms.map(({ room, name, white, black, status }) => (
-          <li key={room} data-status={status}>
-            <a href={`#/rooms/${room}`}>
-              {name}: {nameOf(white)} – {nameOf(black)}
-            </a>{" "}
-            <small>{status}</small>
-          </li>
-        ))}
-      </ul>
-      <h2>Tournaments</h2>
-      <NewTournament />
-      <ul className="tournaments">
-        {data?.tournaments.map(({ tournament, name, format, status, registered, size }) => (
-          <li key={tournament}>
-            <a href={`#/tournaments/${tournament}`}>{name}</a>{" "}
-            <small>
-              {format}, {registered} of {size} players, {status}
-            </small>
-          </li>
-        ))}
-      </ul>
+      <div className="columns">
+        <section className="card">
+          <h2>Games</h2>
+          <NewRoom />
+          <ul className="list rooms">
+            {data?.rooms.map((room) => (
+              <RoomLine key={room.room} room={room} />
+            ))}
+            {data?.rooms.length === 0 && <li className="empty">Nobody plays. Open a room.</li>}
+          </ul>
+        </section>
+        <section className="card">
+          <h2>Tournaments</h2>
+          <NewTournament />
+          <ul className="list tournaments">
+            {data?.tournaments.map(({ tournament, name, format, status, registered, size }) => (
+              <li key={tournament} data-status={status}>
+                <a href={`#/tournaments/${tournament}`}>
+                  {name}
+                  <small>
+                    {format}, {registered} of {size} players, {status}
+                  </small>
+                </a>
+              </li>
+            ))}
+            {data?.tournaments.length === 0 && <li className="empty">There is no tournament.</li>}
+          </ul>
+        </section>
+      </div>
     </main>
+  );
+}
+
+function RoomLine({ room: { room, name, white, black, status, control, result } }: { room: RoomSummary }) {
+  const words = { waiting: "waits for a player", playing: "is played", over: result && scoreOf(result) };
+  return (
+    <li data-status={status}>
+      <a href={`#/rooms/${room}`}>
+        <span>
+          {nameOf(white)} – {nameOf(black)}
+        </span>
+        <small>
+          {name === "Chess" ? "" : `${name}, `}
+          {controlText(control)}, {words[status]}
+        </small>
+      </a>
+    </li>
   );
 }
 
@@ -81,23 +105,24 @@ function NewRoom() {
   };
   return (
     <form className="new-room" onSubmit={open}>
-      <select name="against">
+      <select name="against" aria-label="opponent">
         <option value="">against anybody</option>
         <option value="0">against a beginner machine</option>
         <option value="1">against a greedy machine</option>
         <option value="2">against a careful machine</option>
-      </select>{" "}
-      <select name="side">
+      </select>
+      <select name="side" aria-label="colour">
         <option value="white">with White</option>
         <option value="black">with Black</option>
-      </select>{" "}
+      </select>
       <label>
         <input name="minutes" type="number" min="1" max="180" defaultValue="5" /> minutes
-      </label>{" "}
+      </label>
       <label>
         <input name="increment" type="number" min="0" max="60" defaultValue="3" /> seconds for each move
-      </label>{" "}
-      <button type="submit">Open a room</button> <span role="alert">{problem}</span>
+      </label>
+      <button type="submit">Open a room</button>
+      <span role="alert">{problem}</span>
     </form>
   );
 }
@@ -118,13 +143,14 @@ function NewTournament() {
   };
   return (
     <form className="new-tournament" onSubmit={open}>
-      <input name="name" placeholder="its name" maxLength={60} required />{" "}
-      <select name="size">
-        <option>8</option>
-        <option>32</option>
-        <option>100</option>
-      </select>{" "}
-      players <button type="submit">Open a tournament</button> <span role="alert">{problem}</span>
+      <input name="name" placeholder="its name" aria-label="name of the tournament" maxLength={60} required />
+      <select name="size" aria-label="players">
+        <option value="8">8 players</option>
+        <option value="32">32 players</option>
+        <option value="100">100 players</option>
+      </select>
+      <button type="submit">Open a tournament</button>
+      <span role="alert">{problem}</span>
     </form>
   );
 }

@@ -21,7 +21,9 @@ export async function logIn(name: string): Promise<Login> {
   return body;
 }
 
-/** The name of a player without its suffix. */
+/** The name of a player without its suffix, which only machine players need. */
 export function nameOf(player: string | null): string {
-  return player === null ? "–" : (player.split("~")[0] ?? player);
+  if (player === null) return "–";
+  const [name, suffix] = player.split("~");
+  return name === "machine" ? `Machine ${suffix}` : (name ?? player);
 }

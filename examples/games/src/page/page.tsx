@@ -52,10 +52,12 @@ function Entrance({ problem, onEnter }: { problem: string; onEnter: (name: strin
     onEnter(String(new FormData(event.currentTarget).get("name")));
   };
   return (
-    <form className="entrance" onSubmit={submit}>
+    <form className="entrance card" onSubmit={submit}>
       <h1>Tidewire games</h1>
-      <input name="name" placeholder="your name" maxLength={24} required />{" "}
-      <button type="submit">Enter</button> <span role="alert">{problem}</span>
+      <p>Play chess against people and machines, watch games, and take part in tournaments.</p>
+      <input name="name" placeholder="your name" aria-label="your name" maxLength={24} required />
+      <button type="submit">Enter</button>
+      <span role="alert">{problem}</span>
     </form>
   );
 }
@@ -64,7 +66,8 @@ function Header({ player }: { player: string }) {
   const { state, reason } = useConnection();
   return (
     <header>
-      <a href="#/">Lobby</a> <b>{nameOf(player)}</b>{" "}
+      <a href="#/">♞ Lobby</a>
+      <b className="who">{nameOf(player)}</b>
       <span className="status" data-state={state}>
         {state === "open" ? "connected" : state === "closed" ? `disconnected: ${reason}` : "connecting …"}
       </span>

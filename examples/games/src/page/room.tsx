@@ -2,15 +2,28 @@
 
 import type { Client } from "@tidewire/client";
 import { useClient } from "@tidewire/react";
-import { type FormEvent, useEffect, useState, useSyncExternalStore } from "react";
+import { Chess } from "chess.js";
+import {
+  type FormEvent,
+  Fragment,
+  type RefObject,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
 import { other, type Side } from "../core/clock.js";
 import type { RoomView } from "../core/view.js";
 import { Board } from "./board.js";
 import { nameOf } from "./login.js";
 import { type RoomState, RoomStore } from "./room-store.js";
+import { useTitle } from "./words.js";
 
 const EMPTY: RoomState = { view: undefined, error: undefined, offsetMs: 0 };
 const nothing = () => () => {};
+/** A clock with less time than this is red. */
+const LOW_MS = 20_000;
 
 /** The state of a room while the component is mounted. */
 function useRoom(room: string): RoomState {
@@ -57,25 +70,55 @@ async function send(client: Client, type: string, payload: object, isSafe: boole
 export function Room({ id, player }: { id: string; player: string }) {
   const { view, error, offsetMs } = useRoom(id);
   const [act, problem] = useAction();
+  const [isTurned, setTurned] = useState(false);
+  const own = view && ownSide(view, player);
+  const mayMove = view?.status === "playing" && view.clock.running === own;
+  useTitle(mayMove ? "Your move" : view ? `${nameOf(view.white)} – ${nameOf(view.black)}` : "Room");
   if (error) return <p role="alert">{error.message}</p>;
   if (!view) return <p>…</p>;
-  const own: Side | undefined = view.white === player ? "white" : view.black === player ? "black" : undefined;
-  const bottom = own ?? "white";
-  const mayMove = view.status === "playing" && view.clock.running === own;
+  const bottom = isTurned ? other(own ?? "white") : (own ?? "white");
   const move = (text: string) => act("move", { room: id, move: text, ply: view.moves.length + 1 }, true);
   return (
     <main className="room" data-status={view.status} data-plies={view.moves.length}>
-      <h1>{view.name}</h1>
-      <Player view={view} side={other(bottom)} offsetMs={offsetMs} />
-      <Board fen={view.fen} side={bottom} lastMove={view.moves.at(-1)} onMove={mayMove ? move : undefined} />
-      <Player view={view} side={bottom} offsetMs={offsetMs} />
-      <p className="result">{resultOf(view)}</p>
-      <Actions view={view} own={own} act={act} />
-      <p role="alert">{problem}</p>
-      <p className="moves">{view.moves.join(" ")}</p>
-      <Chat view={view} player={player} act={act} />
+      <h1>
+        {view.tournament === null ? view.name : <a href={`#/tournaments/${view.tournament}`}>{view.name}</a>}
+      </h1>
+      <div className="columns">
+        <div className="table">
+          <Player view={view} side={other(bottom)} offsetMs={offsetMs} />
+          <Board
+            fen={view.fen}
+            bottom={bottom}
+            side={own}
+            lastMove={view.moves.at(-1)}
+            onMove={mayMove ? move : undefined}
+          />
+          <Player view={view} side={bottom} offsetMs={offsetMs} />
+        </div>
+        <div>
+          <p className="result" role="status">
+            {resultOf(view)}
+          </p>
+          <p role="alert">{problem}</p>
+          <p className="actions">
+            <Actions view={view} own={own} act={act} />
+            <button type="button" className="turn" onClick={() => setTurned(!isTurned)}>
+              Turn the board
+            </button>
+          </p>
+          <section className="card">
+            <h2>Moves</h2>
+            <Moves moves={view.moves} />
+          </section>
+          <Chat view={view} player={player} act={act} />
+        </div>
+      </div>
     </main>
   );
+}
+
+function ownSide(view: RoomView, player: string): Side | undefined {
+  return view.white === player ? "white" : view.black === player ? "black" : undefined;
 }
 
 type Act = (type: string, payload: object, isSafe?: boolean) => void;
@@ -85,7 +128,7 @@ function Actions({ view, own, act }: { view: RoomView; own: Side | undefined; ac
   if (view.status === "waiting") {
     const sit = () => act(own ? "leave" : "join", { room });
     return (
-      <button type="button" className="sit" onClick={sit}>
+      <button type="button" className={own ? "sit" : "sit primary"} onClick={sit}>
         {own ? "Leave the seat" : "Play"}
       </button>
     );
@@ -93,26 +136,59 @@ function Actions({ view, own, act }: { view: RoomView; own: Side | undefined; ac
   if (view.status === "over" || !own) return null;
   const draw = (answer: string) => act("draw", { room, answer });
   return (
-    <p className="actions">
+    <>
       <button type="button" onClick={() => act("resign", { room })}>
         Resign
-      </button>{" "}
+      </button>
       {view.offer === other(own) ? (
         <>
-          <button type="button" onClick={() => draw("accept")}>
+          <button type="button" className="primary" onClick={() => draw("accept")}>
             Accept the draw
-          </button>{" "}
+          </button>
           <button type="button" onClick={() => draw("decline")}>
             Decline the draw
           </button>
         </>
       ) : (
         <button type="button" disabled={view.offer === own} onClick={() => draw("offer")}>
-          Offer a draw
+          {view.offer === own ? "A draw is offered" : "Offer a draw"}
         </button>
       )}
+    </>
+  );
+}
+
+/** The moves in algebraic notation, two on a line. */
+function Moves({ moves }: { moves: string[] }) {
+  const lines = useMemo(() => algebraic(moves), [moves]);
+  const end = useEnd(moves.length);
+  return (
+    <p className="moves" ref={end}>
+      {lines.map((san, index) => (
+        // A move keeps its place.
+        // biome-ignore lint/suspicious/noArrayIndexKey: the place is what tells two equal moves apart.
+        <Fragment key={index}>
+          {index % 2 === 0 && <span>{index / 2 + 1}.</span>}
+          <span className={index === lines.length - 1 ? "newest" : undefined}>{san}</span>
+        </Fragment>
+      ))}
     </p>
   );
+}
+
+function algebraic(moves: string[]): string[] {
+  const chess = new Chess();
+  return moves.map((move) => chess.move(move).san);
+}
+
+/** Shows the end of a list that grows. */
+function useEnd(length: number): RefObject<(HTMLElement & HTMLParagraphElement & HTMLOListElement) | null> {
+  const element = useRef<HTMLElement & HTMLParagraphElement & HTMLOListElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a longer list is scrolled.
+  useEffect(() => {
+    element.current?.scrollTo(0, element.current.scrollHeight);
+  }, [length]);
+  return element;
 }
 
 function Player({ view, side, offsetMs }: { view: RoomView; side: Side; offsetMs: number }) {
@@ -122,8 +198,9 @@ function Player({ view, side, offsetMs }: { view: RoomView; side: Side; offsetMs
   const leftMs = Math.max(0, shownMs - (isRunning ? Math.max(0, nowMs - offsetMs - view.clockAtMs) : 0));
   const seconds = Math.ceil(leftMs / 1000);
   return (
-    <p className={`player ${isRunning ? "running" : ""}`} data-side={side}>
-      <b>{nameOf(view[side])}</b>{" "}
+    <p className={`player ${isRunning ? "running" : ""} ${leftMs < LOW_MS ? "low" : ""}`} data-side={side}>
+      <span className="colour" />
+      <b>{nameOf(view[side])}</b>
       <time>
         {Math.floor(seconds / 60)}:{String(seconds % 60).padStart(2, "0")}
       </time>
@@ -139,9 +216,11 @@ function Chat({ view, player, act }: { view: RoomView; player: string; act: Act 
     act("chat", { room, text: String(new FormData(form).get("text")) });
     form.reset();
   };
+  const end = useEnd(chat.length);
   return (
-    <section className="chat">
-      <ol>
+    <section className="chat card">
+      <h2>Chat</h2>
+      <ol ref={end}>
         {chat.map((line) => (
           <li key={`${line.atMs} ${line.player} ${line.text}`}>
             <b>{nameOf(line.player)}</b> {line.text}{" "}
@@ -159,14 +238,24 @@ function Chat({ view, player, act }: { view: RoomView; player: string; act: Act 
         ))}
       </ol>
       <form onSubmit={post}>
-        <input name="text" maxLength={200} placeholder="a line" required /> <button type="submit">Say</button>
+        <input
+          name="text"
+          aria-label="a line"
+          maxLength={200}
+          placeholder="a line"
+          autoComplete="off"
+          required
+        />
+        <button type="submit">Say</button>
       </form>
     </section>
   );
 }
 
-function resultOf({ status, result }: RoomView): string {
+function resultOf({ status, result, clock, offer }: RoomView): string {
   if (status === "waiting") return "Waiting for a second player.";
+  if (offer) return `${offer === "white" ? "White" : "Black"} offers a draw.`;
+  if (clock.running) return `${clock.running === "white" ? "White" : "Black"} is to move.`;
   if (!result) return "";
   const why = result.ending.replaceAll("_", " ");
   return result.winner ? `${result.winner === "white" ? "White" : "Black"} wins: ${why}` : `Draw: ${why}`;

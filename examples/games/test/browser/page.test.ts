@@ -7,6 +7,8 @@ import { pageFiles } from "../../src/server/page-files.js";
 import { TestServer, tidewire } from "../support.js";
 
 const SCHOLARS_MATE = ["e2e4", "e7e5", "d1h5", "b8c6", "f1c4", "g8f6", "h5f7"];
+/** White's pawn takes the knight on the last rank. */
+const TO_PROMOTION = ["h2h4", "g7g5", "h4g5", "h7h6", "g5h6", "a7a6", "h6h7", "a6a5", "h7g8"];
 
 describe.skipIf(!tidewire)("the page", () => {
   let server: TestServer;
@@ -102,6 +104,51 @@ describe.skipIf(!tidewire)("the page", () => {
     await bob.waitForSelector('.room[data-status="over"]');
     await ada.close();
     await bob.close();
+  });
+
+  test("marks where a piece may go, and asks what a pawn becomes", { timeout: 180_000 }, async () => {
+    const ada = await open("Ada");
+    await ada.click(".new-room button");
+    await ada.waitForSelector('.room[data-status="waiting"]');
+    const bob = await open("Bob", hashOf(ada));
+    await bob.click(".sit");
+    await ada.waitForSelector('.room[data-status="playing"]');
+    await ada.click('[data-square="g1"]');
+    const targets = await ada
+      .locator(".target")
+      .evaluateAll((squares) => squares.map((square) => (square as HTMLElement).dataset.square).sort());
+    expect(targets).toEqual(["f3", "h3"]);
+    for (const [index, text] of TO_PROMOTION.entries()) {
+      await move(index % 2 === 0 ? ada : bob, text);
+      if (index === TO_PROMOTION.length - 1) await ada.click('.promotion [aria-label="knight"]');
+      await Promise.all([ada, bob].map((page) => plies(page, index + 1)));
+    }
+    expect(await bob.getAttribute('[data-square="g8"]', "aria-label")).toBe("g8, white knight");
+    expect(await bob.textContent(".moves .newest")).toBe("hxg8=N");
+    await bob.click(".turn");
+    expect(await bob.getAttribute(".square:first-child", "data-square")).toBe("a8");
+    await ada.close();
+    await bob.close();
+  });
+
+  test("fits a phone", { timeout: 180_000 }, async () => {
+    const ada = await open("Ada");
+    await ada.setViewportSize({ width: 360, height: 640 });
+    const fits = async () =>
+      expect(await ada.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+    await ada.waitForSelector(".lobby");
+    await fits();
+    await ada.selectOption('[name="against"]', "0");
+    await ada.click(".new-room button");
+    await ada.waitForSelector('.room[data-status="playing"]');
+    await fits();
+    await ada.click("header a");
+    await ada.fill('.new-tournament [name="name"]', "A".repeat(60));
+    await ada.click(".new-tournament button");
+    await ada.click(".fill");
+    await ada.waitForSelector('.tournament[data-status="running"]');
+    await fits();
+    await ada.close();
   });
 
   test("comes back by itself after a restart of the server", { timeout: 180_000 }, async () => {

@@ -1,0 +1,337 @@
+//! The engine's log, for the logs of the languages.
+//!
+//! The engine logs on threads that must not wait for an interpreter. Its events go into a bounded queue of the process,
+//! from which a package receives them: it waits on a thread of its own ([`take`] with a time), or it is called when a
+//! line arrives ([`listen`]).
+
+use crate::failure::{Failure, Fault};
+use std::collections::VecDeque;
+use std::fmt::{Debug, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Metadata, Subscriber, span};
+
+pub use tracing::Level;
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// The module that logs, such as `tidewire_engine.shard.handshake`.
+    pub module: String,
+    /// The words, with the fields behind them.
+    pub words: String,
+}
+
+/// Somebody who is called when a line arrives.
+struct Listener {
+    id: u64,
+    level: u8,
+    /// Gives false if nobody is there any more.
+    wake: Box<dyn Fn() -> bool + Send>,
+}
+
+/// The names of the levels, from the fewest lines to the most.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Lines that wait to be received; further ones are counted.
+const LINES_MAX: usize = 10_000;
+
+static LEVEL: AtomicU8 = AtomicU8::new(0);
+static LINES: Mutex<VecDeque<Line>> = Mutex::new(VecDeque::new());
+static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
+static ARRIVED: Condvar = Condvar::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+static IS_WOKEN: AtomicBool = AtomicBool::new(false);
+static STARTED: Once = Once::new();
+
+/// Collects what the engine logs from a level on: `off`, `error`, `warn`, `info`, `debug` or `trace`. It holds for the
+/// process. `option` is the name of the option that has the level, for the error.
+///
+/// # Errors
+/// There is no level of this name.
+pub fn start(option: &str, level: &str) -> Result<(), Failure> {
+    set_level(level_number(option, level)?);
+    Ok(())
+}
+
+/// Calls `wake` for each line from a level on, until it gives false or [`leave`] ends it. The newest listener is the only
+/// one who is called. `wake` runs on threads of the engine and must not wait.
+///
+/// # Errors
+/// There is no level of this name.
+pub fn listen(
+    option: &str,
+    level: &str,
+    wake: impl Fn() -> bool + Send + 'static,
+) -> Result<u64, Failure> {
+    static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+    let level = level_number(option, level)?;
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    let wake = Box::new(wake);
+    locked(&LISTENERS).push(Listener { id, level, wake });
+    set_level(level);
+    Ok(id)
+}
+
+/// Ends what [`listen`] began. The listener before it is called again, if there is one.
+pub fn leave(id: u64) {
+    let mut listeners = locked(&LISTENERS);
+    listeners.retain(|listener| listener.id != id);
+    let level = listeners.last().map_or(0, |listener| listener.level);
+    drop(listeners);
+    set_level(level);
+}
+
+/// The lines that wait; if there are none, those that arrive within a time, or none.
+pub fn take(timeout: Duration) -> Vec<Line> {
+    let deadline = Instant::now() + timeout;
+    let mut lines = locked(&LINES);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let is_woken = IS_WOKEN.swap(false, Ordering::AcqRel);
+        if !lines.is_empty() || left.is_zero() || is_woken {
+            let mut taken: Vec<Line> = lines.drain(..).collect();
+            let dropped = DROPPED.swap(0, Ordering::AcqRel);
+            if dropped > 0 {
+                taken.push(Line {
+                    level: Level::WARN,
+                    module: "tidewire".to_owned(),
+                    words: format!("{dropped} log lines were dropped: too many came at once"),
+                });
+            }
+            return taken;
+        }
+        let waited = ARRIVED.wait_timeout(lines, left);
+        lines = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Ends the wait of [`take`].
+pub fn wake() {
+    let _lines = locked(&LINES);
+    IS_WOKEN.store(true, Ordering::Release);
+    ARRIVED.notify_all();
+}
+
+/// The queue, held: as long as this lives, nobody adds or receives a line. For a fork, so that no other thread holds it
+/// in the child.
+pub struct Held {
+    lines: MutexGuard<'static, VecDeque<Line>>,
+    _listeners: MutexGuard<'static, Vec<Listener>>,
+}
+
+/// Holds the queue.
+#[must_use]
+pub fn hold() -> Held {
+    Held {
+        lines: locked(&LINES),
+        _listeners: locked(&LISTENERS),
+    }
+}
+
+impl Held {
+    /// Forgets the lines that wait.
+    pub fn clear(&mut self) {
+        self.lines.clear();
+    }
+}
+
+fn level_number(option: &str, level: &str) -> Result<u8, Failure> {
+    let known = LEVELS.iter().position(|word| *word == level);
+    known.map(|index| index as u8).ok_or_else(|| {
+        let expected = LEVELS.join(", ");
+        let problem = format!("{option}: {level:?}: expected one of {expected}");
+        Failure::new(
+            "ConfigurationError",
+            "CONFIGURATION",
+            Fault::Caller,
+            problem,
+        )
+    })
+}
+
+fn set_level(level: u8) {
+    LEVEL.store(level, Ordering::Release);
+    STARTED.call_once(|| {
+        // Nothing else in this process collects the events of this copy of the engine.
+        let _ = tracing::subscriber::set_global_default(Collector);
+    });
+    tracing::callsite::rebuild_interest_cache();
+}
+
+fn filter() -> LevelFilter {
+    match LEVEL.load(Ordering::Acquire) {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::ERROR,
+        2 => LevelFilter::WARN,
+        3 => LevelFilter::INFO,
+        4 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    }
+}
+
+/// Calls the newest listener that is still there.
+fn notify() {
+    ARRIVED.notify_one();
+    let mut listeners = locked(&LISTENERS);
+    while let Some(listener) = listeners.last() {
+        if (listener.wake)() {
+            return;
+        }
+        listeners.pop();
+    }
+}
+
+/// A thread that panicked has left the queue whole: it is changed in one step.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Collector;
+
+impl Subscriber for Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+            && metadata.target().starts_with("tidewire")
+            && *metadata.level() <= filter()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(filter())
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        let line = Line {
+            level: *event.metadata().level(),
+            module: event.metadata().target().replace("::", "."),
+            words: words.message + &words.fields,
+        };
+        let mut lines = locked(&LINES);
+        if lines.len() >= LINES_MAX {
+            DROPPED.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        lines.push_back(line);
+        drop(lines);
+        notify();
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// The message of an event, and its fields as ` name=value`.
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Words {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message = value.to_owned();
+        } else {
+            // A String takes every write.
+            let _ = write!(self.fields, " {}={value:?}", field.name());
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        } else {
+            let _ = write!(self.fields, " {}={value:?}", field.name());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn an_unknown_level_names_the_option_and_the_levels() {
+        let error = start("logLevel", "loud").expect_err("no level");
+        assert_eq!(error.class, "ConfigurationError");
+        let words = "logLevel: \"loud\": expected one of off, error, warn, info, debug, trace";
+        assert_eq!(error.message, words);
+    }
+
+    /// The log is one of the process, so this is one test.
+    #[test]
+    fn the_newest_listener_that_is_there_is_called_for_lines_of_its_level() {
+        let count = |answer: bool| {
+            let calls = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&calls);
+            let wake = move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                answer
+            };
+            (calls, wake)
+        };
+        let (first_calls, first_wake) = count(true);
+        let (gone_calls, gone_wake) = count(false);
+        let (newest_calls, newest_wake) = count(true);
+        let first = listen("level", "info", first_wake).expect("a level");
+        let _gone = listen("level", "info", gone_wake).expect("a level");
+        let newest = listen("level", "warn", newest_wake).expect("a level");
+        tracing::info!(target: "tidewire", "below the level of the newest");
+        tracing::warn!(target: "tidewire::part", port = 5, "a warning");
+        assert_eq!(newest_calls.load(Ordering::SeqCst), 1);
+        let [line] = &take(Duration::ZERO)[..] else {
+            panic!("one line was expected");
+        };
+        assert_eq!(
+            (line.level, line.module.as_str()),
+            (Level::WARN, "tidewire.part")
+        );
+        assert_eq!(line.words, "a warning port=5");
+
+        leave(newest);
+        tracing::info!(target: "tidewire", "for the first");
+        tracing::info!(target: "tidewire", "for the first again");
+        tracing::error!(target: "another", "of another library");
+        assert_eq!(
+            gone_calls.load(Ordering::SeqCst),
+            1,
+            "it was gone and is not asked again"
+        );
+        assert_eq!(first_calls.load(Ordering::SeqCst), 2);
+        assert_eq!(newest_calls.load(Ordering::SeqCst), 1);
+        assert_eq!(take(Duration::ZERO).len(), 2);
+
+        for _ in 0..LINES_MAX + 3 {
+            tracing::warn!(target: "tidewire", "a flood");
+        }
+        let taken = take(Duration::ZERO);
+        assert_eq!(taken.len(), LINES_MAX + 1);
+        assert!(
+            taken[LINES_MAX]
+                .words
+                .starts_with("3 log lines were dropped")
+        );
+
+        leave(first);
+        tracing::error!(target: "tidewire", "for nobody");
+        assert_eq!(take(Duration::ZERO), []);
+    }
+}
