@@ -5,6 +5,11 @@
 //! message, so that an entry of an earlier message is known by its number. It writes one block with the
 //! fixed codes (RFC 1951, section 3.2.6), as level 1 of others does.
 
+use super::bits::{
+    BitWriter, Bits, LENGTH_MAX, distance_symbol, fixed_code, four_at, length_symbol, match_length,
+    reversed,
+};
+
 #[derive(Debug)]
 pub(crate) struct SmallCompressor {
     /// The place after the last one where each hash was seen, counted over all messages.
@@ -36,7 +41,7 @@ impl SmallCompressor {
         self.base += payload.len() as u32 + 1;
         // The end of the block, and the head of the empty one that a flush appends (RFC 7692, section 7.2.1).
         writer.put(0, 7 + 3);
-        writer.finish();
+        writer.align();
         if out.len() - start > payload.len() + STORED_OVERHEAD_BYTES {
             out.truncate(start);
             write_stored(payload, out);
@@ -73,50 +78,6 @@ impl SmallCompressor {
     }
 }
 
-/// Bits and how many they are.
-type Bits = (u32, u32);
-
-struct BitWriter<'o> {
-    out: &'o mut Vec<u8>,
-    bits: u64,
-    used: u32,
-}
-
-impl<'o> BitWriter<'o> {
-    fn new(out: &'o mut Vec<u8>) -> Self {
-        Self {
-            out,
-            bits: 0,
-            used: 0,
-        }
-    }
-
-    #[inline]
-    fn put_pair(&mut self, (bits, count): Bits) {
-        self.put(bits, count);
-    }
-
-    /// Appends up to 32 bits, the lowest first.
-    #[inline]
-    fn put(&mut self, bits: u32, count: u32) {
-        self.bits |= u64::from(bits) << self.used;
-        self.used += count;
-        if self.used >= 32 {
-            self.out
-                .extend_from_slice(&(self.bits as u32).to_le_bytes());
-            self.bits >>= 32;
-            self.used -= 32;
-        }
-    }
-
-    /// Fills the last byte with zeros.
-    fn finish(self) {
-        let bytes = self.used.div_ceil(8) as usize;
-        self.out
-            .extend_from_slice(&self.bits.to_le_bytes()[..bytes]);
-    }
-}
-
 /// Blocks without compression (RFC 1951, section 3.2.4), and the head of the empty one.
 fn write_stored(payload: &[u8], out: &mut Vec<u8>) {
     let length = payload.len() as u16;
@@ -128,66 +89,15 @@ fn write_stored(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 #[inline]
-fn four_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..)?.first_chunk::<4>()?;
-    Some(u32::from_le_bytes(*four))
-}
-
-#[inline]
 fn hash(four: u32) -> usize {
     (four.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize
 }
 
-/// How far the bytes at `at` are those at `from`, which lies before; at least four bytes are known to be.
-#[inline]
-fn match_length(bytes: &[u8], from: usize, at: usize) -> usize {
-    let length_max = (bytes.len() - at).min(LENGTH_MAX);
-    let (earlier, later) = (&bytes[from..], &bytes[at..at + length_max]);
-    let mut length = 4;
-    while let (Some(a), Some(b)) = (
-        earlier
-            .get(length..)
-            .and_then(|rest| rest.first_chunk::<8>()),
-        later.get(length..).and_then(|rest| rest.first_chunk::<8>()),
-    ) {
-        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-        if differing != 0 {
-            return length + differing.trailing_zeros() as usize / 8;
-        }
-        length += 8;
-    }
-    while length < length_max && earlier[length] == later[length] {
-        length += 1;
-    }
-    length
-}
-
-/// The code of a distance with its extra bits (RFC 1951, section 3.2.5).
+/// The code of a distance with its extra bits.
 #[inline]
 fn distance_code(distance: usize) -> Bits {
-    let less = (distance - 1) as u32;
-    if less < 4 {
-        return (reversed(less, 5), 5);
-    }
-    let extra_bits = 30 - less.leading_zeros();
-    let symbol = 2 * (extra_bits + 1) + (less >> extra_bits & 1);
-    let extra = less & ((1 << extra_bits) - 1);
+    let (symbol, (extra, extra_bits)) = distance_symbol(distance as u32);
     (reversed(symbol, 5) | extra << 5, 5 + extra_bits)
-}
-
-/// Codes are written from their highest bit on, everything else from its lowest.
-const fn reversed(code: u32, bits: u32) -> u32 {
-    code.reverse_bits() >> (32 - bits)
-}
-
-/// The fixed code of a literal or length symbol (RFC 1951, section 3.2.6).
-const fn fixed_code(symbol: u32) -> Bits {
-    match symbol {
-        0..=143 => (reversed(0x30 + symbol, 8), 8),
-        144..=255 => (reversed(0x190 + symbol - 144, 9), 9),
-        256..=279 => (reversed(symbol - 256, 7), 7),
-        _ => (reversed(0xC0 + symbol - 280, 8), 8),
-    }
 }
 
 const LITERALS: [Bits; 256] = {
@@ -200,24 +110,16 @@ const LITERALS: [Bits; 256] = {
     codes
 };
 
-/// The code of each length with its extra bits (RFC 1951, section 3.2.5); the first three are no lengths.
+/// The code of each length with its extra bits; the first three are no lengths.
 const LENGTHS: [Bits; LENGTH_MAX + 1] = {
     let mut codes = [(0, 0); LENGTH_MAX + 1];
     let mut length = 3;
-    while length < LENGTH_MAX {
-        let less = length as u32 - 3;
-        let (symbol, extra, extra_bits) = if less < 8 {
-            (257 + less, 0, 0)
-        } else {
-            let extra_bits = 29 - less.leading_zeros();
-            let symbol = 257 + 4 * (extra_bits + 1) + (less >> extra_bits & 3);
-            (symbol, less & ((1 << extra_bits) - 1), extra_bits)
-        };
+    while length <= LENGTH_MAX {
+        let (symbol, (extra, extra_bits)) = length_symbol(length as u32);
         let (code, bits) = fixed_code(symbol);
         codes[length] = (code | extra << bits, bits + extra_bits);
         length += 1;
     }
-    codes[LENGTH_MAX] = fixed_code(285);
     codes
 };
 
@@ -227,7 +129,6 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
 const TABLE_BITS: u32 = 12;
 const TABLE_ENTRIES: usize = 1 << TABLE_BITS;
-const LENGTH_MAX: usize = 258;
 
 /// Not the last block; fixed codes.
 const FIXED_BLOCK: u32 = 0b010;

@@ -1,7 +1,7 @@
 //! zlib streams (RFC 1950), inflated under a limit.
 
 use super::FormatError;
-use crate::deflate::small::{PAYLOAD_BYTES_MAX, SmallCompressor};
+use crate::deflate::messages::MessageCompressor;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// Inflates zlib streams one after another with one state (46 KiB), made once.
@@ -95,51 +95,55 @@ impl Inflater {
     }
 }
 
-/// Deflates messages one after another with one state (371 KiB), made once.
+/// Deflates messages one after another with the same states, made once: for most messages at levels 1 to 6 a compressor of
+/// this crate, as in [`Compressor`](crate::deflate::Compressor), and a general one (371 KiB) for the others.
 #[derive(Debug)]
 pub struct Deflater {
-    state: Compress,
-    /// For messages of up to 16 KiB at level 1: clearing the state takes longer than most of them.
-    small: Option<SmallCompressor>,
+    level: u32,
+    general: Option<Compress>,
+    messages: Option<MessageCompressor>,
 }
 
 impl Deflater {
-    /// Allocates the state. `level` is 0 (stored) to 9 (smallest); 1 is the fastest that compresses, and
+    /// `level` is 0 (stored) to 9 (smallest); 1 is the fastest that compresses, and
     /// a larger number counts as 9.
     pub fn new(level: u32) -> Self {
         Self {
-            state: Compress::new(Compression::new(level.min(9)), true),
-            small: (level == FASTEST).then(|| SmallCompressor::new(WINDOW_BITS)),
+            level: level.min(LEVEL_MAX),
+            general: None,
+            messages: MessageCompressor::for_level(level, WINDOW_BITS),
         }
     }
 
     /// Appends `plain` as one zlib stream to `out`. The prefix `C:` is the caller's.
     pub fn deflate(&mut self, plain: &[u8], out: &mut Vec<u8>) {
-        if let Some(small) = &mut self.small
-            && (1..=PAYLOAD_BYTES_MAX).contains(&plain.len())
+        if let Some(messages) = &mut self.messages
+            && messages.takes(plain.len())
         {
-            out.extend_from_slice(&HEAD_FASTEST);
-            small.compress(plain, out);
+            out.extend_from_slice(&head(self.level));
+            messages.compress(plain, out);
             out.extend_from_slice(&END_OF_BLOCKS);
             out.extend_from_slice(&adler32(plain).to_be_bytes());
             return;
         }
-        self.state.reset();
+        let state = self
+            .general
+            .get_or_insert_with(|| Compress::new(Compression::new(self.level), true));
+        state.reset();
         let start = out.len();
         let mut room = plain.len() / 2 + CHUNK_BYTES_MIN;
         loop {
-            let consumed = self.state.total_in() as usize;
-            let produced = self.state.total_out() as usize;
+            let consumed = state.total_in() as usize;
+            let produced = state.total_out() as usize;
             out.resize(start + produced + room, 0);
-            let status = self
-                .state
+            let status = state
                 .compress(
                     &plain[consumed..],
                     &mut out[start + produced..],
                     FlushCompress::Finish,
                 )
                 .expect("a state that was just reset takes any input");
-            let total = self.state.total_out() as usize;
+            let total = state.total_out() as usize;
             if matches!(status, Status::StreamEnd) {
                 out.truncate(start + total);
                 return;
@@ -180,13 +184,19 @@ fn adler32(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// The fastest level that compresses.
-const FASTEST: u32 = 1;
+const LEVEL_MAX: u32 = 9;
 
 const WINDOW_BITS: u8 = 15;
 
-/// The head of a stream (RFC 1950, section 2.2): deflate with a window of 32 KiB, the fastest algorithm.
-const HEAD_FASTEST: [u8; 2] = [0x78, 0x01];
+/// The head of a stream (RFC 1950, section 2.2): deflate with a window of 32 KiB, and how much was done at this level.
+fn head(level: u32) -> [u8; 2] {
+    match level {
+        0 | 1 => [0x78, 0x01],
+        2..=5 => [0x78, 0x5E],
+        6 => [0x78, 0x9C],
+        _ => [0x78, 0xDA],
+    }
+}
 
 /// The bytes after a flush at the end of a stream: the rest of the flush's empty block, and an empty last one.
 const END_OF_BLOCKS: [u8; 6] = [0, 0, 0xff, 0xff, 0x03, 0];
@@ -256,15 +266,7 @@ mod tests {
     #[test]
     fn small_messages_at_level_1_are_streams_like_others() {
         let mut deflater = Deflater::new(1);
-        let sizes = [
-            1,
-            2,
-            100,
-            5_552,
-            5_553,
-            PAYLOAD_BYTES_MAX,
-            PAYLOAD_BYTES_MAX + 1,
-        ];
+        let sizes = [1, 2, 100, 5_552, 5_553, 16 * 1024, 16 * 1024 + 1];
         for size in sizes {
             for plain in [
                 vec![b'a'; size],
@@ -272,7 +274,7 @@ mod tests {
             ] {
                 let (mut stream, mut back) = (Vec::new(), Vec::new());
                 deflater.deflate(&plain, &mut stream);
-                assert_eq!(stream[..2], HEAD_FASTEST, "{size}");
+                assert_eq!(stream[..2], head(1), "{size}");
                 inflate(&stream, &mut back, size).unwrap();
                 assert_eq!(back, plain);
             }
