@@ -310,13 +310,13 @@ const HOUSES: &[House] = &[
     },
     House {
         sources: "bindings/common/src",
-        rooms: &["server", "utilities", "failure"],
+        rooms: &["server", "utilities", "log", "failure"],
         apart: &[],
         has_root_files: true,
     },
     House {
         sources: "bindings/node/src",
-        rooms: &["server", "options", "lab", "utilities", "errors"],
+        rooms: &["server", "options", "lab", "log", "utilities", "errors"],
         apart: &[],
         has_root_files: true,
     },

@@ -1,4 +1,4 @@
-//! What the engine logs: `lib/log.js` is called when there are lines, and receives them.
+//! The log of the engine for JavaScript: `lib/log.js` is called when there are lines, and receives them.
 
 use crate::errors::Failure;
 use napi::Status;

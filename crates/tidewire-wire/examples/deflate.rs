@@ -1,5 +1,5 @@
-//! What a message costs to compress without memory between messages, and its size, beside zlib-rs: the best of several runs of
-//! each, in turns.
+//! Time and size of messages that are compressed without memory between messages, beside zlib-rs: the best of several runs
+//! of each, in turns.
 //!
 //! ```sh
 //! cargo run --release -p tidewire-wire --example deflate
@@ -55,7 +55,7 @@ fn time(bytes: usize, mut act: impl FnMut()) -> Duration {
     start.elapsed() / calls
 }
 
-/// JSON as a market sends it, of at least so many bytes.
+/// JSON as a market sends it, of a given length or more.
 fn trades(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = |below: u64| {

@@ -11,7 +11,7 @@ export interface Line {
 export interface Chart {
   readonly root: HTMLElement;
   update(): void;
-  /** Shows the values of so many points ago; `undefined` shows the last ones. */
+  /** Shows the values of a point, counted back from the last one; `undefined` shows the last ones. */
   point(ago: number | undefined): void;
 }
 

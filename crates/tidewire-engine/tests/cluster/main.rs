@@ -8,6 +8,8 @@ mod proxy;
 
 mod connections;
 mod groups;
+mod outages;
 mod places;
 mod presence;
+mod producers;
 mod publications;

@@ -7,12 +7,12 @@ use crate::connection::{ErrorKind, ServerError};
 use crate::link::Link;
 use crate::link::event::{Event, Refusal};
 use crate::link::options::{Now, Slot};
-use crate::link::state::Tag;
+use crate::link::state::{Keeping, Opening, Tag};
 use crate::resp::Value;
 use crate::script::{Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
 use std::collections::VecDeque;
 
-/// What waits to be told.
+/// Openings and numbers that wait for a call.
 #[derive(Debug, Default)]
 pub(super) struct Producers {
     openings: VecDeque<Opening>,
@@ -22,23 +22,6 @@ pub(super) struct Producers {
     /// Openings without a reply.
     flights: usize,
     hold_until_ms: u64,
-}
-
-/// A producer that is to be opened.
-#[derive(Debug)]
-pub(super) struct Opening {
-    number: u64,
-    key: Vec<u8>,
-    epoch: u32,
-    give_up_ms: u64,
-}
-
-/// A number that is to be kept.
-#[derive(Debug)]
-pub(super) struct Keeping {
-    number: u64,
-    key: Vec<u8>,
-    opened: OpenReply,
 }
 
 impl Link {

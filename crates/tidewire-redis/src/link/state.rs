@@ -4,10 +4,9 @@ use crate::connection::Connection;
 use crate::layout::{NodeId, Position};
 use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
-use crate::link::producers::{Keeping, Opening};
 use crate::record::Mark;
 use crate::resp::{Frames, Limits};
-use crate::script::Fence;
+use crate::script::{Fence, OpenReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -50,6 +49,23 @@ pub(super) enum Tag {
     Page(Arc<str>, Vec<ReadOp>),
     /// A new epoch because a caller wants it.
     Forget(ForgetOp),
+}
+
+/// A producer to open.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) epoch: u32,
+    pub(super) give_up_ms: u64,
+}
+
+/// A number to keep.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) opened: OpenReply,
 }
 
 /// The connections.

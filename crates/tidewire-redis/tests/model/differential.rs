@@ -577,9 +577,7 @@ fn compare(server: &Server, steps: &[Step]) {
 fn assert_pushes(listener: &mut Real, model: &mut Redis, client: tidewire_redis::model::ClientId) {
     let mut expected = Replies::new();
     expected.feed(&model.take_output(client));
-    let mut bytes = Vec::new();
-    command(&mut bytes, &[b"PING"]);
-    let mut found = vec![listener.exchange(&bytes)];
+    let mut found = vec![listener.ask(&[b"PING"])];
     while found.last().is_none_or(|value| value[0] != "\"PONG\"") {
         found.push(listener.exchange(b""));
     }

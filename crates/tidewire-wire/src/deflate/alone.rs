@@ -28,9 +28,9 @@ pub(crate) struct AloneCompressor {
 struct Effort {
     /// Earlier places that are compared.
     places: u32,
-    /// After a repetition of so many bytes, a better one at the next place is not looked for.
+    /// The length of a repetition, in bytes, from which no better one at the next place is searched.
     lazy: usize,
-    /// A repetition of so many bytes is good enough.
+    /// The length of a repetition, in bytes, that is good enough.
     good: usize,
     /// Longer payloads are for a general compressor, which is faster with them.
     payload_bytes_max: usize,

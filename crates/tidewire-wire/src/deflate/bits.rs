@@ -92,7 +92,7 @@ pub(super) const fn distance_symbol(distance: u32) -> (u32, Bits) {
     (symbol, (less & ((1 << extra_bits) - 1), extra_bits))
 }
 
-/// The next four bytes, if there are so many.
+/// The next four bytes, if four are left.
 #[inline]
 pub(super) fn four_at(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..)?.first_chunk::<4>()?;

@@ -72,13 +72,13 @@ impl<const N: usize> Code<N> {
         Self { lengths, codes }
     }
 
-    /// Symbols up to the last one that occurs, but at least so many.
+    /// The number of symbols up to the last one that occurs, but at least `least`.
     pub(super) fn used(&self, least: usize) -> usize {
         let last = self.lengths.iter().rposition(|length| *length > 0);
         last.map_or(0, |last| last + 1).max(least)
     }
 
-    /// The bits of so many of each symbol, without extra bits.
+    /// The bits of all symbols by their counts, without extra bits.
     pub(super) fn bits(&self, counts: &[u32; N]) -> usize {
         let each = counts.iter().zip(self.lengths);
         each.map(|(count, length)| *count as usize * usize::from(length))

@@ -24,7 +24,7 @@ impl MessageCompressor {
         }
     }
 
-    /// Whether it compresses messages of so many bytes.
+    /// Whether it compresses messages of this length in bytes.
     pub(crate) fn takes(&self, bytes: usize) -> bool {
         let bytes_max = match self {
             Self::Small(_) => small::PAYLOAD_BYTES_MAX,

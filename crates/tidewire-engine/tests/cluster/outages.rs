@@ -1,7 +1,7 @@
-//! What several servers do behind an outage of their broker, and of what nobody subscribes to. Each test starts a
+//! Outages of the broker behind several servers, and topics that nobody subscribes to. Each test starts a
 //! `redis-server` of its own.
 
-mod common;
+use crate::common;
 
 use common::cluster::{is_connected, shared_topics, start_connected};
 use common::topics::{publish, subscribe};

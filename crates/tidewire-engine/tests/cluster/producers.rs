@@ -1,6 +1,6 @@
 //! Producers of several servers over one Redis: their numbers count on all of them.
 
-mod common;
+use crate::common;
 
 use common::cluster::{is_connected, shared_topics};
 use common::topics::{next, subscribe};
