@@ -81,6 +81,8 @@ mod tests {
                 "README.md:1",
                 "crates/tidewire-net/Cargo.toml:2",
                 "crates/tidewire-net/src/lib.rs:1",
+                // Of no module, in no room, and with `unsafe`.
+                "crates/tidewire-net/src/lost.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
                 // The sample has no table of options or codes.
