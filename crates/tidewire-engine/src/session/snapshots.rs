@@ -1,11 +1,13 @@
 //! Snapshots: the state of topics, for clients that ask for it with `sync_request`.
 
+use crate::limits::work::cost;
 use crate::model::is_payload;
 use crate::model::queries::SyncRequest;
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
+use crate::state::jobs::{Job, SnapshotsJob, SyncJob};
 use crate::topics::broker::PageQuery;
 use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern};
@@ -27,34 +29,53 @@ impl<A: Application> Inbound<'_, A> {
         }
         self.session.core.counters.sync_requests.add(1);
         let topics = self.session.topics_to_sync(request.topics);
-        let mut is_answered = false;
-        if !topics.is_empty() {
-            // The next turn is for the others, if these are many.
-            self.session.core.fanout_bytes += topics.len() * TOPIC_COST_BYTES;
-            let calls = self.session.state.calls.get_or_insert_default();
-            calls.sync_id.clone_from(&correlation_id);
-            let mut context = Context::new(&mut self.session);
-            let request = SyncRequest {
-                topics: &topics,
-                include_snapshots: request.include_snapshots,
-                last_sequence: request.last_sequence,
-                correlation_id: correlation_id.as_deref(),
-            };
-            is_answered = self.app.on_sync(&mut context, &request);
-            if let Some(calls) = &mut self.session.state.calls {
-                calls.sync_id = None;
+        let named = topics.len() as u64 * cost::NAME;
+        self.session.core.meter.spend(named);
+        let job = SyncJob {
+            topics: topics.into_iter(),
+            allowed: Vec::new(),
+            include_snapshots: request.include_snapshots,
+            last_sequence: request.last_sequence,
+            correlation_id,
+        };
+        self.session.state.jobs.push(Job::Sync(Box::new(job)));
+    }
+
+    /// Checks some topics of a request and, when none is left, has it answered; what is left of it.
+    pub(crate) fn step_sync(&mut self, mut job: Box<SyncJob>) -> Option<Box<SyncJob>> {
+        for topic in &mut job.topics {
+            if self.session.may_sync(&topic) {
+                job.allowed.push(topic);
+            }
+            if self.session.core.meter.is_spent() {
+                return Some(job);
             }
         }
-        if !is_answered {
-            let reply = Reply::Error {
-                code: ErrorCode::InvalidAction,
-                message: "this server keeps no snapshots of these topics".into(),
-                retry_after_s: None,
-                refused: None,
-                correlation_id,
-            };
-            self.session.reply(&reply);
+        if !self.answer_sync(&job) {
+            self.session.refuse_sync(job.correlation_id);
         }
+        None
+    }
+
+    /// Whether the application answers, by itself or with what the topics keep.
+    fn answer_sync(&mut self, job: &SyncJob) -> bool {
+        if job.allowed.is_empty() {
+            return false;
+        }
+        let calls = self.session.state.calls.get_or_insert_default();
+        calls.sync_id.clone_from(&job.correlation_id);
+        let mut context = Context::new(&mut self.session);
+        let request = SyncRequest {
+            topics: &job.allowed,
+            include_snapshots: job.include_snapshots,
+            last_sequence: job.last_sequence,
+            correlation_id: job.correlation_id.as_deref(),
+        };
+        let is_answered = self.app.on_sync(&mut context, &request);
+        if let Some(calls) = &mut self.session.state.calls {
+            calls.sync_id = None;
+        }
+        is_answered
     }
 }
 
@@ -91,62 +112,91 @@ impl Context<'_> {
     }
 
     /// Answers with the newest publication of each of the request's topics that keeps its last
-    /// value, with its position, whatever the filters of subscriptions; gives whether there was
-    /// any, and none if the request wants no snapshots. If they are more than may wait for the
-    /// connection, the client is told by `LIMIT_EXCEEDED` which topic is the first that it did not
-    /// get.
+    /// value, with its position, whatever the filters of subscriptions. The answers follow one by
+    /// one after this call, as fast as the client reads them and the work of the turn allows.
+    ///
+    /// Gives whether any of the topics keeps its last value; always false if the request wants no
+    /// snapshots. If none of them has a value yet, the client receives `INVALID_ACTION`.
     pub fn send_newest(&mut self, request: &SyncRequest<'_>) -> bool {
-        if !request.include_snapshots {
-            return false;
+        let rules = &self.session.core.shared.hub.rules;
+        let keeps = |topic: &&String| rules.of(topic).last_value;
+        let kept = request.topics.iter().filter(keeps).cloned();
+        let kept: Vec<String> = kept.filter(|_| request.include_snapshots).collect();
+        let looked_at = request.topics.len() as u64 * cost::CHECK;
+        self.session.core.meter.spend(looked_at);
+        let keeps_any = !kept.is_empty();
+        if keeps_any {
+            let job = SnapshotsJob {
+                topics: kept.into_iter(),
+                is_any: false,
+                correlation_id: request.correlation_id.map(str::to_owned),
+            };
+            let job = Job::Snapshots(Box::new(job));
+            self.session.state.jobs.push(job);
         }
-        let mut is_any = false;
-        for topic in request.topics {
-            let limits = &self.session.core.shared.config.limits;
-            if self.session.io.queued_bytes(self.session.state.key.id) > limits.outbox_pause_bytes {
-                let reply = Reply::Error {
-                    code: ErrorCode::LimitExceeded,
-                    message: format!("{topic}: from this topic on it is too much at once").into(),
-                    retry_after_s: None,
-                    refused: None,
-                    correlation_id: request.correlation_id.map(str::to_owned),
-                };
-                self.session.reply(&reply);
-                return true;
-            }
-            if let Some(json) = self.session.newest(topic, request.correlation_id) {
-                self.session.send_snapshot(&json);
-                is_any = true;
-            }
-        }
-        is_any
+        keeps_any
     }
 }
 
 impl Session<'_> {
-    /// The topics of a `sync_request` that the session may have, each once.
+    /// The topics that a `sync_request` is about, each once.
     fn topics_to_sync(&self, asked: Vec<String>) -> Vec<String> {
-        let slots = self
-            .state
-            .topics
-            .as_ref()
-            .map_or(&[][..], |topics| &topics.slots);
         if asked.is_empty() {
-            let names = slots
+            let topics = self.state.topics.as_ref();
+            let slots = topics.map_or(&[][..], |topics| &topics.slots);
+            let topics = slots
                 .iter()
                 .filter_map(|slot| self.core.topics.topic(*slot));
-            return names.map(|topic| topic.name.to_string()).collect();
+            return topics.map(|topic| topic.name.to_string()).collect();
         }
-        let may_have = |topic: &str| {
-            let slot = self.core.topics.slot(topic);
-            slot.is_some_and(|slot| self.core.topics.is_member(slot, self.state.key.id))
-                || self.state.access.may_subscribe(topic)
-        };
         let mut seen = HashSet::new();
         let mut topics = asked;
-        topics.retain(|topic| {
-            check_topic_or_pattern(topic).is_ok() && may_have(topic) && seen.insert(topic.clone())
-        });
+        topics.retain(|topic| seen.insert(topic.clone()));
         topics
+    }
+
+    /// Whether the session may have the state of a topic.
+    fn may_sync(&mut self, topic: &str) -> bool {
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        let is_member = |slot| self.core.topics.is_member(slot, self.state.key.id);
+        check_topic_or_pattern(topic).is_ok()
+            && (self.core.topics.slot(topic).is_some_and(is_member)
+                || self.state.access.may_subscribe(topic))
+    }
+
+    /// Sends the snapshot of one topic; what is left.
+    pub(crate) fn step_snapshots(
+        &mut self,
+        mut job: Box<SnapshotsJob>,
+    ) -> Option<Box<SnapshotsJob>> {
+        let Some(topic) = job.topics.next() else {
+            if !job.is_any {
+                self.refuse_sync(job.correlation_id);
+            }
+            return None;
+        };
+        self.core.meter.spend(cost::SUBSCRIBE);
+        // Its rights may have changed since the request was checked.
+        if self.may_sync(&topic)
+            && let Some(json) = self.newest(&topic, job.correlation_id.as_deref())
+        {
+            self.send_snapshot(&json);
+            job.is_any = true;
+        }
+        Some(job)
+    }
+
+    fn refuse_sync(&mut self, correlation_id: Option<String>) {
+        let reply = Reply::Error {
+            code: ErrorCode::InvalidAction,
+            message: "this server keeps no snapshots of these topics".into(),
+            retry_after_s: None,
+            refused: None,
+            correlation_id,
+        };
+        self.reply(&reply);
     }
 
     /// The newest publication of a topic that keeps its last value, as a snapshot.
@@ -178,6 +228,9 @@ impl Session<'_> {
     }
 
     fn send_snapshot(&mut self, json: &[u8]) {
+        self.core
+            .meter
+            .spend(cost::SEND + cost::bytes(2 * json.len()));
         self.core.fanout_bytes += json.len();
         self.core.counters.snapshots_sent.add(1);
         match self.state.session.format() {
@@ -243,10 +296,6 @@ pub(crate) fn write(
     header.write_json(payload, &mut json);
     json
 }
-
-/// What a topic of a request counts for against what clients may have published in a turn, in
-/// bytes.
-const TOPIC_COST_BYTES: usize = 1024;
 
 /// What an envelope usually adds to its payload.
 const ENVELOPE_BYTES: usize = 96;

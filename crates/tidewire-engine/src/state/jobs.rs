@@ -38,6 +38,10 @@ pub(crate) enum Job {
     CatchUp(Box<CatchUp>),
     /// A `history_request`.
     History(Box<HistoryJob>),
+    /// A `sync_request`.
+    Sync(Box<SyncJob>),
+    /// Snapshots that answer it.
+    Snapshots(Box<SnapshotsJob>),
     /// A `presence_request`.
     Presence(Box<PresenceJob>),
     /// The topics that a session is present on from now on.
@@ -56,6 +60,28 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) struct PresenceJob {
     pub(crate) request: PresenceQuery,
+    pub(crate) correlation_id: Option<String>,
+}
+
+/// A `sync_request` that is not answered yet: its topics are checked one by one, and then the
+/// application is asked about all of them at once.
+#[derive(Debug)]
+pub(crate) struct SyncJob {
+    /// Those that are to be checked.
+    pub(crate) topics: std::vec::IntoIter<String>,
+    /// Those that the session may have.
+    pub(crate) allowed: Vec<String>,
+    pub(crate) include_snapshots: bool,
+    pub(crate) last_sequence: Option<u64>,
+    pub(crate) correlation_id: Option<String>,
+}
+
+/// Topics whose newest publications are sent as snapshots, one by one.
+#[derive(Debug)]
+pub(crate) struct SnapshotsJob {
+    pub(crate) topics: std::vec::IntoIter<String>,
+    /// One of them has been sent.
+    pub(crate) is_any: bool,
     pub(crate) correlation_id: Option<String>,
 }
 
