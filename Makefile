@@ -107,7 +107,9 @@ simulation: ## The engine on a simulated network, 100,000 seeds, the link with a
 
 hostility: ## Attack the engine as a hostile client, measure how long others wait, write bench/HOSTILITY.md
 	cargo build --release --package tidewire-cli
+	cargo build --release --package tidewire-engine --example held_shard
 	python3 bench/hostility.py --write bench/HOSTILITY.md
+	python3 bench/hostility.py --tls --runs 3 --write bench/HOSTILITY.md
 
 snippets: ## The shell, TOML and JSON snippets of README.md and docs/, as they stand there
 	cargo build --release --package tidewire-cli

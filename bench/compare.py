@@ -183,13 +183,19 @@ SECTIONS = {
     "typescript-browser": typescript.typescript_browser,
 }
 
+# Printed on request, and no part of RESULTS.md.
+EXTRA = {f"saturation-{count}": saturation.spread_at(count) for count in saturation.CONNECTIONS}
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each server")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one measurement")
     parser.add_argument(
-        "--only", choices=SECTIONS, nargs="+", help="print these sections and leave RESULTS.md as it is"
+        "--only",
+        choices=[*SECTIONS, *EXTRA],
+        nargs="+",
+        help="print these sections and leave RESULTS.md as it is",
     )
     options = parser.parse_args()
     page = Page(None if options.only else RESULTS)
@@ -201,7 +207,7 @@ def main():
         if name.startswith("typescript-") and not typescript.is_installed():
             print(f"The npm packages are not built for {name}: see bench/run.")
             continue
-        SECTIONS[name](page, options.rounds, options.seconds)
+        (SECTIONS | EXTRA)[name](page, options.rounds, options.seconds)
     if page.path:
         print("The results are in bench/RESULTS.md.")
 

@@ -2,6 +2,7 @@
 
     make hostility                         every attack, five runs, writes bench/HOSTILITY.md
     bench/hostility.py --only filters --runs 1
+    bench/hostility.py --tls --runs 3          all connections over TLS
     bench/hostility.py --before OLD/tidewire   another program beside ours, each run in turn
 
 Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
@@ -20,10 +21,12 @@ import re
 import select
 import signal
 import socket
+import ssl
 import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -35,6 +38,10 @@ ATTACK_S = 4.0
 ANSWER_S_MAX = 60.0
 DELAY_MS_MAX = 50.0
 
+# Over TLS: what the clients use, and the server's files.
+TLS = ssl.create_default_context()
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
+
 
 class WebSocket:
     """As much of a WebSocket client as an attack needs."""
@@ -42,6 +49,8 @@ class WebSocket:
     def __init__(self, address, source="127.0.0.1"):
         self.socket = socket.create_connection(address, timeout=30, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.is_tls:
+            self.socket = TLS.wrap_socket(self.socket)
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(
             f"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -69,8 +78,30 @@ class WebSocket:
     def take(self):
         """Reads and throws away whatever has come."""
         while select.select([self.socket], [], [], 0)[0]:
-            if not self.socket.recv(1 << 20):
+            if self.received() == b"":
                 raise ConnectionError("the server has closed the connection")
+
+    def received(self):
+        """What has come; nothing at the end of the connection, None if it is only a record of TLS."""
+        self.socket.setblocking(False)
+        try:
+            return self.socket.recv(1 << 20)
+        except (ssl.SSLWantReadError, BlockingIOError):
+            return None
+        finally:
+            self.socket.settimeout(30)
+
+
+class Address(tuple):
+    """Where a server listens, and whether with TLS."""
+
+    def __new__(cls, host, port, is_tls=False):
+        address = super().__new__(cls, (host, port))
+        address.is_tls = is_tls
+        return address
+
+    def __reduce__(self):
+        return Address, (*self, self.is_tls)
 
 
 def frame(payload, opcode=1):
@@ -291,6 +322,31 @@ def endings(address):
             client.socket.close()
 
 
+def stuck_shard(address):
+    """A shard that its application holds for three seconds, and publications for its subscribers."""
+    held, publisher = on_shard(address, 1), on_shard(address, 0)
+    held.send(subscribe(["public"]))
+    held.wait_for(b"success_topics")
+    held.send({"t": "hold"})
+    flood(publisher, (publish("public", {"text": "x" * 1000}) for _ in range(100_000)))
+
+
+stuck_shard.example = "held_shard"
+
+
+def on_shard(address, shard):
+    """A connection that the operating system has given to this shard."""
+    while True:
+        client = WebSocket(address)
+        client.send({"t": "where"})
+        client.wait_for(b'"here","p":')
+        while not (number := client.buffer.partition(b'"here","p":')[2][:1]):
+            client.buffer += client.socket.recv(1 << 20)
+        if int(number) == shard:
+            return client
+        client.socket.close()
+
+
 def silent_handshakes(address):
     """1,500 connections per second from another address that send nothing."""
     ends_at = time.monotonic() + ATTACK_S
@@ -317,6 +373,7 @@ ATTACKS = [
     slow_pattern_readers,
     producers,
     endings,
+    stuck_shard,
     silent_handshakes,
 ]
 
@@ -324,7 +381,20 @@ ATTACKS = [
 class Server:
     """A server with default limits, two shards, and rights of an ordinary user."""
 
-    def __init__(self, program):
+    def __init__(self, program, attack, tls):
+        command = example(attack) or self.options(program, tls)
+        self.process = subprocess.Popen(
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        for line in self.process.stdout:
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.address = Address("127.0.0.1", int(found[1]), bool(tls))
+                return
+        raise SystemExit(f"{command[0]} does not start")
+
+    @staticmethod
+    def options(program, tls):
         groups = ["--client-queue-group-allow", "jobs.>"]
         flags = ["--no-auth", "--app", "sink", "--listen", "127.0.0.1:0", "--shards", "2"]
         topics = "public,public.>,kept.>,present.>,jobs.>,lossy.>,slow.>,s.>,*.>,t.>"
@@ -332,16 +402,7 @@ class Server:
         flags += ["--client-publish-allow", ">", "--client-presence-allow", "present.>"]
         flags += ["--history", "kept.>=1000", "--presence", "present.>"]
         has_groups = "--client-queue-group-allow" in help_of(program)
-        command = [program, "serve", *flags, *(groups if has_groups else [])]
-        self.process = subprocess.Popen(
-            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        for line in self.process.stdout:
-            found = re.search(r"127\.0\.0\.1:(\d+)", line)
-            if found:
-                self.address = ("127.0.0.1", int(found[1]))
-                return
-        raise SystemExit(f"{program} does not start")
+        return [program, "serve", *flags, *(groups if has_groups else []), *tls]
 
     def memory_mb(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -352,16 +413,23 @@ class Server:
         self.process.wait()
 
 
+def example(attack):
+    """The server of an attack that needs an application of its own."""
+    name = getattr(attack, "example", None)
+    return name and [TARGET / "release" / "examples" / name]
+
+
 def help_of(program):
     return subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=False).stdout
 
 
-def witness(address, results, stop):
+def witness(address, results, stop, attack):
     """Sends a ping every 5 ms from each of six connections and notes the longest wait since it was asked last."""
-    clients = [WebSocket(address) for _ in range(WITNESSES)]
+    # Whoever is on a held shard waits.
+    client = (lambda: on_shard(address, 0)) if example(attack) else (lambda: WebSocket(address))
+    clients = [client() for _ in range(WITNESSES)]
     for client in clients:
         client.take()
-        client.socket.setblocking(False)
     asked = dict.fromkeys(clients)
     longest = 0.0
     while True:
@@ -374,7 +442,9 @@ def witness(address, results, stop):
         now = time.monotonic()
         for client in clients:
             if client.socket in ready:
-                data = client.socket.recv(65536)
+                data = client.received()
+                if data is None:
+                    continue
                 if not data:
                     results.put(("gone", 0.0))
                     return
@@ -402,11 +472,11 @@ def longest_wait(results, seconds):
     return worst
 
 
-def run(program, attack):
+def run(program, attack, tls):
     """One run: the longest wait without and with the attack, and the memory."""
-    server = Server(program)
+    server = Server(program, attack, tls)
     results, stop = multiprocessing.Queue(), multiprocessing.Event()
-    watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop), daemon=True)
+    watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop, attack), daemon=True)
     watcher.start()
     attacker = None
     try:
@@ -437,19 +507,29 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="*", metavar="ATTACK")
     parser.add_argument("--before", metavar="PROGRAM", help="another version, measured in turns with ours")
+    parser.add_argument("--tls", action="store_true", help="every connection over TLS")
     parser.add_argument("--write", metavar="FILE", help="where the page goes")
     arguments = parser.parse_args()
     programs = [("ours", TARGET / "release" / "tidewire")]
     if arguments.before:
         programs.insert(0, ("before", arguments.before))
     attacks = [a for a in ATTACKS if not arguments.only or a.__name__ in arguments.only]
+    if arguments.tls:
+        # The server of an example has no TLS.
+        attacks = [a for a in attacks if not example(a)]
+    with tempfile.TemporaryDirectory() as folder:
+        lines, failed = measured(attacks, programs, arguments.runs, certificate(folder) if arguments.tls else [])
+    if arguments.write:
+        write_section(pathlib.Path(arguments.write), TITLES[arguments.tls], lines)
+    if failed:
+        print(f"above {DELAY_MS_MAX:.0f} ms: {', '.join(failed)}", file=sys.stderr)
+        sys.exit(1)
+
+
+def measured(attacks, programs, runs, tls):
+    """The lines of the table, and the attacks that delay others for too long."""
     lines = [
-        "# Hostile clients",
-        "",
-        "The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident",
-        f"memory of the server. Medians of {arguments.runs} runs, by `make hostility`; the limit is "
-        f"{DELAY_MS_MAX:.0f} ms.",
-        "Attacker, observers and server share two cores: the operating system causes part of each wait.",
+        f"Medians of {runs} runs.",
         "",
         "| attack | " + " | ".join(f"{n}: undisturbed | attacked | memory" for n, _ in programs) + " |",
         "|---|" + "---|" * 3 * len(programs),
@@ -458,9 +538,9 @@ def main():
     failed = []
     for attack in attacks:
         rows = {name: [] for name, _ in programs}
-        for _ in range(arguments.runs):
+        for _ in range(runs):
             for name, program in programs:
-                rows[name].append(run(program, attack))
+                rows[name].append(run(program, attack, tls))
         cells = []
         for name, _ in programs:
             quiet, worst, memory = ([row[i] for row in rows[name]] for i in range(3))
@@ -470,11 +550,35 @@ def main():
         does = " ".join(attack.__doc__.split())
         lines.append(f"| {does} (`{attack.__name__}`) | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    if arguments.write:
-        pathlib.Path(arguments.write).write_text("\n".join(lines) + "\n")
-    if failed:
-        print(f"above {DELAY_MS_MAX:.0f} ms: {', '.join(failed)}", file=sys.stderr)
-        sys.exit(1)
+    return lines, failed
+
+
+def certificate(folder):
+    """The options of a server with a certificate of its own."""
+    chain, key = pathlib.Path(folder, "chain.pem"), pathlib.Path(folder, "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return ["--tls-certificate", chain, "--tls-key", key]
+
+
+TITLES = {False: "## Without TLS", True: "## Over TLS"}
+HEAD = f"""# Hostile clients
+
+The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident
+memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms. Attacker, observers and server share two
+cores: the operating system causes part of each wait.
+"""
+
+
+def write_section(page, title, lines):
+    """Writes one section of the page and leaves the other one as it is."""
+    old = page.read_text() if page.exists() else ""
+    sections = {part.split("\n", 1)[0]: part.strip() for part in ("\n" + old).split("\n## ")[1:]}
+    sections = {f"## {name}": f"## {part}" for name, part in sections.items()}
+    sections[title] = "\n".join([title, "", *lines])
+    kept = [sections[title] for title in TITLES.values() if title in sections]
+    page.write_text("\n\n".join([HEAD.strip(), *kept]) + "\n")
 
 
 if __name__ == "__main__":

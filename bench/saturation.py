@@ -42,6 +42,30 @@ def saturation(page, rounds, seconds):
     page.end()
 
 
+def spread_at(connections):
+    """A section about how much the runs differ, for so many connections; many rounds make it worth while."""
+
+    def spread(page, rounds, seconds):
+        columns = ["messages/s", "uWebSockets", "ratio", "lowest / median", "highest / median", "slow runs"]
+        columns += ["uWebSockets: lowest / median", "highest / median", "slow runs", "target"]
+        title = f"Spread of {rounds} runs, a sender that never waits, {connections:,} connections"
+        page.table(title, "payload", *columns)
+        for payload_bytes in SIZES_BYTES:
+            flags = ["--payload-bytes", payload_bytes, "--connections", connections]
+            ours, theirs = in_turns("sink", rounds, seconds, flags)
+            rates = [f"{figure(rows, 'rate_per_s'):,.0f}" for rows in (ours, theirs)]
+            cells = [*rates, f"{ratio(ours, theirs, 'rate_per_s'):.2f}", *spread_cells(ours), *spread_cells(theirs)]
+            page.row(f"{payload_bytes:,} B", *cells, verdict(ours, theirs))
+        page.end(f"A slow run is below {SLOW} of the median of its server; Tidewire may have no more of them.")
+
+    return spread
+
+
+def spread_cells(rows):
+    middle, rates = figure(rows, "rate_per_s"), [row["rate_per_s"] for row in rows]
+    return [f"{min(rates) / middle:.2f}", f"{max(rates) / middle:.2f}", str(slow_runs(rows))]
+
+
 def in_turns(mode, rounds, seconds, flags):
     ours, theirs = [], []
     for _ in range(rounds):

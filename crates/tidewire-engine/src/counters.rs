@@ -162,6 +162,7 @@ counters! {
     deliveries, Counter, "Publications sent, counted for each receiver";
     publications_replayed, Counter, "Publications sent again to subscribers that had missed them";
     publications_dropped, Counter, "Publications dropped or replaced because a subscription lagged";
+    publications_unfiltered, Counter, "Publications that subscribers with filters did not receive because their user or address had used its part of the second";
     publications_expired, Counter, "Publications that nobody received because their time to live had ended";
     gaps_reported, Counter, "Gaps reported to lagging subscribers";
     history_requests, Counter, "History requests of clients";
@@ -190,6 +191,8 @@ counters! {
     queue_full_pauses, Counter, "Pauses of reading because the application was not ready";
     jobs_deferred, Counter, "Messages whose remaining work waited for the next turn";
     work_peak_us, Gauge, "Largest measured work of one connection in one turn of a shard, in microseconds, summed over the shards";
+    owner_work_peak_us, Gauge, "Largest measured work of all connections of one user or address in one turn of a shard, in microseconds, summed over the shards";
+    shard_work_peak_us, Gauge, "Largest measured work of all connections of a shard in one turn, in microseconds, summed over the shards";
     delivery_peak_us, Gauge, "Largest measured delivery work of a shard in one turn, in microseconds, summed over the shards";
     sessions_closed_by_peer, Counter, "Sessions ended by a close of the peer";
     sessions_closed_by_server, Counter, "Sessions ended by a close of the server";

@@ -28,6 +28,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// The work of one connection in a turn (docs/engine.md), and one step more: a filter is compiled in one.
 const WORK_US_MAX: u64 = 4_000 + 6_000;
+/// The work of all connections of a user in a turn, and of all of a shard, each with one step more.
+const USER_WORK_US_MAX: u64 = 8_000 + 6_000;
+const SHARD_WORK_US_MAX: u64 = 12_000 + 6_000;
 /// The deliveries of a shard in a turn, and one publication more to one group of subscribers with a filter.
 const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
 
@@ -35,6 +38,14 @@ const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
 const KEPT_BYTES_MAX: usize = (16 + 2) << 20;
 /// Besides, while it is worked on: the message in its several forms, and the answers that wait to be written.
 const PEAK_BYTES_MAX: usize = KEPT_BYTES_MAX + (8 << 20);
+
+/// What a user may have the server keep, and all of them, in the test of many connections; and the buffers of each
+/// connection.
+const USER_BYTES_MAX: usize = 4 << 20;
+const SERVER_BYTES_MAX: usize = 8 << 20;
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+/// Of all histories in that test.
+const HISTORY_BYTES_MAX: usize = 4 << 20;
 
 const TOPICS_MAX: usize = 1_000;
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -74,14 +85,18 @@ struct World<H: Handler> {
     now_ms: u64,
 }
 
-fn world() -> World<impl Handler> {
-    let (driver, handle) = serve(config(), |_| Sink);
-    let mut world = World {
+fn empty_world(config: Config) -> World<impl Handler> {
+    let (driver, handle) = serve(config, |_| Sink);
+    World {
         driver,
         handle,
         others: Vec::new(),
         now_ms: 0,
-    };
+    }
+}
+
+fn world() -> World<impl Handler> {
+    let mut world = empty_world(config());
     let text = "a".repeat(4_000);
     for number in 0..1_000 {
         world.keep("kept.long", &json!({"text": text, "n": number}));
@@ -114,9 +129,13 @@ impl<H: Handler> World<H> {
 
     /// A connection of the one user.
     fn open(&mut self) -> SimulatedClient {
+        self.open_as("user-1")
+    }
+
+    fn open_as(&mut self, user: &str) -> SimulatedClient {
         let number = self.others.len() as u8 + 1;
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 40_000);
-        let bearer = format!("Bearer {}", token(json!({})));
+        let bearer = format!("Bearer {}", token(json!({"sub": user})));
         let end = self.driver.network().connect_from(0, address);
         SimulatedClient::open(end, &[("Authorization", &bearer)])
     }
@@ -160,6 +179,38 @@ impl<H: Handler> World<H> {
     }
 }
 
+impl<H: Handler> World<H> {
+    /// Some users send the same message at the same time, each on a connection of its own; the connections, when all
+    /// of them have been answered.
+    fn play_together(&mut self, users: &[String], message: &Value) -> Vec<SimulatedClient> {
+        let clients: Vec<_> = users.iter().map(|user| self.open_as(user)).collect();
+        self.go_on(|| ());
+        for client in &clients {
+            drop(client.end.receive());
+            client.send(message);
+            client.send(&json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}));
+        }
+        let mut heard = vec![Vec::new(); clients.len()];
+        let mut is_done = vec![false; clients.len()];
+        while !is_done.iter().all(|is_done| *is_done) {
+            self.go_on(|| {
+                let each = clients.iter().zip(&mut heard).zip(&mut is_done);
+                for ((client, heard), is_done) in each {
+                    heard.extend(client.end.receive());
+                    // Whoever has had too much refused is disconnected.
+                    let is_in = |words: &[u8]| heard.windows(words.len()).any(|part| part == words);
+                    *is_done |= is_in(END) || is_in(DISCONNECTED);
+                    heard.drain(..heard.len().saturating_sub(DISCONNECTED.len()));
+                }
+            });
+        }
+        clients
+    }
+}
+
+/// In the error before the close of a connection with too many errors.
+const DISCONNECTED: &[u8] = b"CIRCUIT_BREAKER_OPEN";
+
 /// In the answer to the question at the end.
 const END: &[u8] = br#""cid":"end""#;
 
@@ -194,6 +245,124 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
             assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes at once for {shown}");
             drop(client);
         }
+    }
+}
+
+/// The budgets of a user and of a shard hold for many connections at once, in work and in memory.
+#[test]
+fn the_worst_of_every_type_from_many_connections_stays_within_the_budgets() {
+    let _alone = ALONE.lock();
+    let one_user = vec!["user-1".to_owned(); CROWD];
+    let many_users: Vec<_> = (1..=CROWD).map(|number| format!("user-{number}")).collect();
+    for (users, bytes_max) in [(one_user, USER_BYTES_MAX), (many_users, SERVER_BYTES_MAX)] {
+        let mut config = config();
+        config.topics.limits.subscription_bytes_per_owner_max = USER_BYTES_MAX;
+        config.topics.limits.subscription_bytes_max = SERVER_BYTES_MAX;
+        config.topics.limits.history_bytes_max = HISTORY_BYTES_MAX;
+        let mut world = empty_world(config);
+        for number in 0..200 {
+            let text = "a".repeat(4_000);
+            world.keep("kept.long", &json!({"text": text, "n": number}));
+        }
+        for system in SystemType::ALL {
+            for message in worst(system, FULL) {
+                let before = ALLOCATED.current_usage();
+                let clients = world.play_together(&users, &message);
+                let kept = ALLOCATED.current_usage().saturating_sub(before);
+                drop(message);
+                let counters = world.handle.counters();
+                let (owner, shard) = (counters.owner_work_peak_us, counters.shard_work_peak_us);
+                let name = system.as_str();
+                assert!(owner <= USER_WORK_US_MAX, "{owner} us of a user for {name}");
+                assert!(
+                    shard <= SHARD_WORK_US_MAX,
+                    "{shard} us of a shard for {name}"
+                );
+                let bytes_max = bytes_max + HISTORY_BYTES_MAX + CROWD * BUFFER_BYTES_MAX;
+                assert!(kept <= bytes_max, "{kept} bytes kept for {name}");
+                drop(clients);
+                world.go_on(|| ());
+            }
+        }
+        let counters = world.handle.counters();
+        assert!(counters.jobs_deferred > 0 && counters.shard_work_peak_us > 4_000);
+    }
+}
+
+/// Connections that send at the same time.
+const CROWD: usize = 4;
+
+/// A filter that costs a hundred microseconds for each publication delays the user whose it is, and nobody else.
+#[test]
+fn costly_filters_of_one_user_are_skipped_when_the_shard_falls_behind() {
+    const PUBLICATIONS: usize = 3_000;
+    let _alone = ALONE.lock();
+    let mut config = config();
+    config.topics.limits.backlog_bytes_max = 64 << 20;
+    let mut world = empty_world(config);
+    let subscribe = |world: &mut World<_>, user, filter: Value| {
+        let mut client = world.open_as(user);
+        client.send(&update(json!({"topics": ["public"], "filter": filter})));
+        world.go_on(|| ());
+        drop(client.receive());
+        client
+    };
+    // Takes everything, but looks for long.
+    let all = |number: usize| json!({"$or": [worst_filter(), {"n": {"$gte": 0}}, {"x": number}]});
+    let mut costly: Vec<_> = (0..4)
+        .map(|number| subscribe(&mut world, "user-1", all(number)))
+        .collect();
+    let mut cheap = subscribe(&mut world, "user-2", json!({"n": {"$gte": 0}}));
+    let text = "a".repeat(4_000);
+    for number in 0..PUBLICATIONS {
+        world.keep("public", &json!({"text": text, "n": number}));
+    }
+    world.go_on(|| ());
+    let numbers = |client: &mut SimulatedClient| -> Vec<u64> {
+        let messages = client.receive_json();
+        let entries = messages.iter().filter(|message| message["t"] == "entry");
+        entries
+            .map(|entry| entry["p"]["n"].as_u64().expect("a number"))
+            .collect()
+    };
+    // Before the second has passed the other user has everything.
+    assert!(numbers(&mut cheap).into_iter().eq(0..PUBLICATIONS as u64));
+    let counters = world.handle.counters();
+    assert!(counters.publications_unfiltered > 0, "nothing is skipped");
+    assert!(
+        counters.delivery_peak_us <= DELIVERY_US_MAX,
+        "{} us delivered",
+        counters.delivery_peak_us
+    );
+    let received: Vec<usize> = costly
+        .iter_mut()
+        .map(|client| numbers(client).len())
+        .collect();
+    let missed: usize = received.iter().map(|count| PUBLICATIONS - count).sum();
+    assert_eq!(
+        missed as u64, counters.publications_unfiltered,
+        "{received:?}"
+    );
+
+    // Each of the first user's subscriptions is told what it has missed, before what follows.
+    for _ in 0..1_100 {
+        world.go_on(|| ());
+    }
+    world.keep("public", &json!({"n": PUBLICATIONS}));
+    world.go_on(|| ());
+    for (client, received) in costly.iter_mut().zip(received) {
+        let messages = client.receive_json();
+        let of = |t: &str| messages.iter().position(|message| message["t"] == t);
+        let entry = of("entry").expect("the next publication");
+        if received == PUBLICATIONS {
+            assert_eq!(of("publication_gap"), None);
+            continue;
+        }
+        let gap = of("publication_gap").expect("a gap");
+        let count = PUBLICATIONS - received;
+        let expected = json!({"topic": "public", "reason": "dropped", "count": count});
+        assert_eq!(messages[gap]["p"], expected);
+        assert!(gap < entry);
     }
 }
 

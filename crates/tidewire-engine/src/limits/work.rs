@@ -23,8 +23,18 @@ pub(crate) struct Meter {
     second: u64,
     /// The work that one owner may spend in a second; 0 for no limit.
     owner_second_max: u64,
-    /// The most that one connection has spent in one turn.
-    peak: u64,
+    peaks: WorkPeaks,
+}
+
+/// The most that was spent in one turn, in units.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct WorkPeaks {
+    /// By one connection.
+    pub(crate) connection: u64,
+    /// By all connections of one owner.
+    pub(crate) owner: u64,
+    /// By all connections of the shard.
+    pub(crate) shard: u64,
 }
 
 #[derive(Debug, Default)]
@@ -65,12 +75,28 @@ impl Meter {
         if self.spent < LIGHT_WORK {
             return;
         }
-        self.peak = self.peak.max(self.spent);
         self.turn_spent += self.spent;
         let work = self.owners.entry(owner).or_default();
         work.turn += self.spent;
         work.second += self.spent;
+        self.peaks = WorkPeaks {
+            connection: self.peaks.connection.max(self.spent),
+            owner: self.peaks.owner.max(work.turn),
+            shard: self.peaks.shard.max(self.turn_spent),
+        };
         self.spent = 0;
+    }
+
+    /// Charges an owner for work that was done outside its own messages: it counts for the second.
+    pub(crate) fn charge(&mut self, owner: OwnerId, units: u64) {
+        if self.owner_second_max > 0 {
+            self.owners.entry(owner).or_default().second += units;
+        }
+    }
+
+    /// The second that owners are charged in.
+    pub(crate) fn second(&self) -> u64 {
+        self.second
     }
 
     /// Whether a job of this owner may run now.
@@ -109,9 +135,9 @@ impl Meter {
         }
     }
 
-    /// The most that one connection has spent in one turn, in units.
-    pub(crate) fn peak(&self) -> u64 {
-        self.peak
+    /// The most that was spent in one turn so far.
+    pub(crate) fn peaks(&self) -> WorkPeaks {
+        self.peaks
     }
 }
 
@@ -126,6 +152,8 @@ pub(crate) mod cost {
     pub(crate) const TOKEN_TOPIC: u64 = 20;
     /// Checking the name of a topic.
     pub(crate) const CHECK: u64 = 300;
+    /// Copying the name of a topic.
+    pub(crate) const NAME: u64 = 100;
     /// Comparing a name with a glob of the access rules.
     pub(crate) const GLOB: u64 = 40;
     /// Entering a topic: names, tables, the hub, the answer.
@@ -140,6 +168,10 @@ pub(crate) mod cost {
     pub(crate) const ENTRY: u64 = 100;
     /// Writing a message to one connection, besides its bytes.
     pub(crate) const SEND: u64 = 250;
+    /// Looking whether an owner can pay for a filter.
+    pub(crate) const OWNER: u64 = 40;
+    /// Noting that a subscription misses publications.
+    pub(crate) const SKIP: u64 = 150;
     /// Compiling one byte of a filter.
     pub(crate) const FILTER_SOURCE_BYTE: u64 = 20;
     /// Compiling a regular expression, whatever comes of it.
@@ -233,6 +265,33 @@ mod tests {
         assert!(meter.may_work(BOB) && !meter.waits_for_second(BOB));
         meter.start_turn(6_000);
         assert!(meter.may_work(ANN) && !meter.waits_for_second(ANN));
+    }
+
+    #[test]
+    fn work_for_others_counts_for_the_second_alone() {
+        let mut meter = Meter::new(10);
+        meter.charge(ANN, 9_999_999);
+        assert!(meter.may_work(ANN) && !meter.waits_for_second(ANN));
+        meter.charge(ANN, 1);
+        assert!(meter.waits_for_second(ANN) && !meter.waits_for_second(BOB));
+        let mut unlimited = Meter::new(0);
+        unlimited.charge(ANN, u64::MAX);
+        assert!(!unlimited.waits_for_second(ANN));
+    }
+
+    #[test]
+    fn peaks_are_those_of_turns() {
+        let mut meter = Meter::new(0);
+        work(&mut meter, ANN, 100_000);
+        work(&mut meter, ANN, 200_000);
+        work(&mut meter, BOB, 250_000);
+        meter.start_turn(0);
+        work(&mut meter, BOB, 240_000);
+        let peaks = meter.peaks();
+        assert_eq!(
+            (peaks.connection, peaks.owner, peaks.shard),
+            (250_000, 300_000, 550_000)
+        );
     }
 
     #[test]

@@ -77,7 +77,8 @@ impl Session<'_> {
     /// Starts the close that the application or a step has asked for, if any.
     #[inline]
     pub(crate) fn close_if_asked(&mut self) {
-        if let Some((code, reason)) = self.state.close.take() {
+        if let Some(close) = self.state.close.take() {
+            let (code, reason) = *close;
             self.start_close(code, reason);
         }
     }

@@ -28,7 +28,8 @@ impl<A: Application> Inbound<'_, A> {
             if let Some(rest) = self.step(job) {
                 self.session.state.jobs.insert(place, rest);
             }
-            if let Some((code, reason)) = self.session.state.close.take() {
+            if let Some(close) = self.session.state.close.take() {
+                let (code, reason) = *close;
                 self.session.start_close(code, reason);
             }
         }
@@ -91,11 +92,15 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_history(job);
                 rest.map(Job::History)
             }
+            Job::Sync(job) => self.step_sync(job).map(Job::Sync),
+            Job::Snapshots(job) => {
+                let rest = self.session.step_snapshots(job);
+                rest.map(Job::Snapshots)
+            }
             Job::Presence(job) => {
                 let rest = self.session.step_presence(job);
                 rest.map(Job::Presence)
             }
-            Job::Sync(job) => self.step_sync(job).map(Job::Sync),
             Job::Announcement(announcement) => {
                 let rest = self.session.step_announcement(announcement);
                 rest.map(Job::Announcement)

@@ -5,6 +5,7 @@ use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
+use crate::state::connection::Refusals;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
@@ -35,8 +36,9 @@ impl Session<'_> {
             }
             (RateVerdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
-                self.state.refusals.since_told += 1;
-                self.state.refusals.retry_after_ms = retry_after_ms;
+                let refusals = self.state.refusals.get_or_insert_default();
+                refusals.since_told += 1;
+                refusals.retry_after_ms = retry_after_ms;
                 match protocol {
                     Protocol::V1 => self.tell_refusals(),
                     // Without messages of ours there is only the close to tell it by.
@@ -55,13 +57,14 @@ impl Session<'_> {
             return;
         }
         let now_ms = self.now().monotonic_ms;
-        let Some(due_ms) = self.state.refusals.due_ms() else {
+        let refusals = self.state.refusals.as_deref();
+        let Some(due_ms) = refusals.and_then(Refusals::due_ms) else {
             return;
         };
         if now_ms < due_ms {
             return self.set_timer();
         }
-        let refusals = &mut self.state.refusals;
+        let refusals = self.state.refusals.get_or_insert_default();
         let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
@@ -135,10 +138,10 @@ impl Session<'_> {
             correlation_id: None,
         };
         self.say(&error);
-        self.state.close = Some((
+        self.state.close = Some(Box::new((
             CloseCode::TOO_MANY_ERRORS,
             "too many messages had to be refused",
-        ));
+        )));
     }
 }
 

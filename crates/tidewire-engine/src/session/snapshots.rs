@@ -1,12 +1,13 @@
 //! Snapshots: the state of topics, for clients that ask for it with `sync_request`.
 
+use crate::limits::work::cost;
 use crate::model::is_payload;
 use crate::model::queries::SyncRequest;
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::jobs::{Job, SyncJob};
+use crate::state::jobs::{Job, SnapshotsJob, SyncJob};
 use crate::topics::broker::{PageQuery, Prepare, Refusal};
 use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern, is_pattern};
@@ -21,73 +22,60 @@ use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{Reply, Sync};
 
 impl<A: Application> Inbound<'_, A> {
-    /// `sync_request` from a client: answered at once, or when the broker has made its topics ready.
+    /// `sync_request` from a client.
     pub(crate) fn handle_sync_request(&mut self, request: Sync, correlation_id: Option<String>) {
         if !self.session.state.is_open() {
             return;
         }
         self.session.core.counters.sync_requests.add(1);
-        if !self.session.core.shared.hub.has_cluster() {
-            return self.answer_sync(request, correlation_id, None);
-        }
+        let topics = self.session.topics_to_sync(request.topics);
+        let named = topics.len() as u64 * cost::NAME;
+        self.session.core.meter.spend(named);
         let job = SyncJob {
-            request,
+            topics: topics.into_iter(),
+            allowed: Vec::new(),
+            include_snapshots: request.include_snapshots,
+            last_sequence: request.last_sequence,
             correlation_id,
-            refused: Vec::new(),
         };
         self.session.state.jobs.push(Job::Sync(Box::new(job)));
     }
 
-    /// Answers a request whose topics are ready; what is left of it.
+    /// Checks some topics of a request and, when none is left, has it answered; what is left of it.
     pub(crate) fn step_sync(&mut self, mut job: Box<SyncJob>) -> Option<Box<SyncJob>> {
-        if !self.session.is_sync_ready(&mut job) {
-            return Some(job);
+        for topic in &mut job.topics {
+            if self.session.may_sync(&topic) {
+                job.allowed.push(topic);
+            }
+            if self.session.core.meter.is_spent() {
+                return Some(job);
+            }
         }
-        let refusal = job.refused.first().map(|(_, refusal)| *refusal);
-        self.answer_sync(job.request, job.correlation_id, refusal);
+        if !self.answer_sync(&job) {
+            self.session.refuse_sync(job.correlation_id, None);
+        }
         None
     }
 
-    fn answer_sync(
-        &mut self,
-        request: Sync,
-        correlation_id: Option<String>,
-        refusal: Option<Refusal>,
-    ) {
-        let topics = self.session.topics_to_sync(request.topics);
-        let mut is_answered = false;
-        if !topics.is_empty() {
-            // The next turn is for the others, if these are many.
-            self.session.core.fanout_bytes += topics.len() * TOPIC_COST_BYTES;
-            let calls = self.session.state.calls.get_or_insert_default();
-            calls.sync_id.clone_from(&correlation_id);
-            let mut context = Context::new(&mut self.session);
-            let request = SyncRequest {
-                topics: &topics,
-                include_snapshots: request.include_snapshots,
-                last_sequence: request.last_sequence,
-                correlation_id: correlation_id.as_deref(),
-            };
-            is_answered = self.app.on_sync(&mut context, &request);
-            if let Some(calls) = &mut self.session.state.calls {
-                calls.sync_id = None;
-            }
+    /// Whether the application answers, by itself or with what the topics keep.
+    fn answer_sync(&mut self, job: &SyncJob) -> bool {
+        if job.allowed.is_empty() {
+            return false;
         }
-        if !is_answered {
-            let words = "this server keeps no snapshots of these topics";
-            let (code, message) = match refusal.map(PublishError::from) {
-                Some(error) => (error.code(), error.to_string().into()),
-                None => (ErrorCode::InvalidAction, words.into()),
-            };
-            let reply = Reply::Error {
-                code,
-                message,
-                retry_after_s: None,
-                refused: None,
-                correlation_id,
-            };
-            self.session.reply(&reply);
+        let calls = self.session.state.calls.get_or_insert_default();
+        calls.sync_id.clone_from(&job.correlation_id);
+        let mut context = Context::new(&mut self.session);
+        let request = SyncRequest {
+            topics: &job.allowed,
+            include_snapshots: job.include_snapshots,
+            last_sequence: job.last_sequence,
+            correlation_id: job.correlation_id.as_deref(),
+        };
+        let is_answered = self.app.on_sync(&mut context, &request);
+        if let Some(calls) = &mut self.session.state.calls {
+            calls.sync_id = None;
         }
+        is_answered
     }
 }
 
@@ -124,89 +112,127 @@ impl Context<'_> {
     }
 
     /// Answers with the newest publication of each of the request's topics that keeps its last
-    /// value, with its position, whatever the filters of subscriptions; gives whether there was
-    /// any, and none if the request wants no snapshots. If they are more than may wait for the
-    /// connection, the client is told by `LIMIT_EXCEEDED` which topic is the first that it did not
-    /// get.
+    /// value, with its position, whatever the filters of subscriptions. The answers follow one by
+    /// one after this call, as fast as the client reads them and the work of the turn allows.
+    ///
+    /// Gives whether any of the topics keeps its last value; always false if the request wants no
+    /// snapshots. If none of them has a value yet, the client receives `INVALID_ACTION`.
     pub fn send_newest(&mut self, request: &SyncRequest<'_>) -> bool {
-        if !request.include_snapshots {
-            return false;
+        let rules = &self.session.core.shared.hub.rules;
+        let keeps = |topic: &&String| rules.of(topic).last_value;
+        let kept = request.topics.iter().filter(keeps).cloned();
+        let kept: Vec<String> = kept.filter(|_| request.include_snapshots).collect();
+        let looked_at = request.topics.len() as u64 * cost::CHECK;
+        self.session.core.meter.spend(looked_at);
+        let keeps_any = !kept.is_empty();
+        if keeps_any {
+            let job = SnapshotsJob {
+                topics: kept.into_iter(),
+                prepared: 0,
+                refusal: None,
+                is_any: false,
+                correlation_id: request.correlation_id.map(str::to_owned),
+            };
+            let job = Job::Snapshots(Box::new(job));
+            self.session.state.jobs.push(job);
         }
-        let mut is_any = false;
-        for topic in request.topics {
-            let limits = &self.session.core.shared.config.limits;
-            if self.session.io.queued_bytes(self.session.state.key.id) > limits.outbox_pause_bytes {
-                let reply = Reply::Error {
-                    code: ErrorCode::LimitExceeded,
-                    message: format!("{topic}: from this topic on it is too much at once").into(),
-                    retry_after_s: None,
-                    refused: None,
-                    correlation_id: request.correlation_id.map(str::to_owned),
-                };
-                self.session.reply(&reply);
-                return true;
-            }
-            if let Some(json) = self.session.newest(topic, request.correlation_id) {
-                self.session.send_snapshot(&json);
-                is_any = true;
-            }
-        }
-        is_any
+        keeps_any
     }
 }
 
 impl Session<'_> {
-    /// Whether the shared topics of a request can be read now; if not, the job has to wait.
-    fn is_sync_ready(&mut self, job: &mut SyncJob) -> bool {
-        job.refused.extend(self.take_refused());
-        if !job.request.include_snapshots {
-            return true;
-        }
-        let wanted = Prepare {
-            since: None,
-            newest: 1,
-        };
-        let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
-        let topics = self.topics_to_sync(job.request.topics.clone());
-        for topic in topics.iter().take(at_most) {
-            let hub = &self.core.shared.hub;
-            let is_asked = hub.is_shared(topic) && !is_pattern(topic);
-            let is_refused = job.refused.iter().any(|(refused, _)| **refused == **topic);
-            if is_asked && hub.rules.of(topic).last_value && !is_refused {
-                self.ask_for(&topic.as_str().into(), wanted);
-            }
-        }
-        if self.state.awaits_broker() {
-            return false;
-        }
-        job.refused.extend(self.take_refused());
-        true
-    }
-
-    /// The topics of a `sync_request` that the session may have, each once.
+    /// The topics of a `sync_request`, each once.
     fn topics_to_sync(&self, asked: Vec<String>) -> Vec<String> {
-        let slots = self
-            .state
-            .topics
-            .as_ref()
-            .map_or(&[][..], |topics| &topics.slots);
         if asked.is_empty() {
-            let names = slots
+            let topics = self.state.topics.as_ref();
+            let slots = topics.map_or(&[][..], |topics| &topics.slots);
+            let topics = slots
                 .iter()
                 .filter_map(|slot| self.core.topics.topic(*slot));
-            return names.map(|topic| topic.name.to_string()).collect();
+            return topics.map(|topic| topic.name.to_string()).collect();
         }
-        let may_have = |topic: &str| {
-            let slot = self.core.topics.slot(topic);
-            slot.is_some_and(|slot| self.core.topics.is_member(slot, self.state.key.id))
-                || self.state.access.may_subscribe(topic)
-        };
         let mut seen = HashSet::new();
         let mut topics = asked;
-        topics.retain(|topic| {
-            check_topic_or_pattern(topic).is_ok() && may_have(topic) && seen.insert(topic.clone())
-        });
+        topics.retain(|topic| seen.insert(topic.clone()));
         topics
+    }
+
+    /// Whether the session may have the state of a topic.
+    fn may_sync(&mut self, topic: &str) -> bool {
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        let is_member = |slot| self.core.topics.is_member(slot, self.state.key.id);
+        check_topic_or_pattern(topic).is_ok()
+            && (self.core.topics.slot(topic).is_some_and(is_member)
+                || self.state.access.may_subscribe(topic))
+    }
+
+    /// Sends the snapshot of one topic; what is left.
+    pub(crate) fn step_snapshots(
+        &mut self,
+        mut job: Box<SnapshotsJob>,
+    ) -> Option<Box<SnapshotsJob>> {
+        if job.prepared == 0 {
+            job.prepared = self.prepare_snapshots(job.topics.as_slice());
+            if self.state.awaits_broker() {
+                return Some(job);
+            }
+        }
+        let refused = self.take_refused();
+        job.refusal = job.refusal.or(refused.first().map(|(_, refusal)| *refusal));
+        let Some(topic) = job.topics.next() else {
+            if !job.is_any {
+                self.refuse_sync(job.correlation_id, job.refusal);
+            }
+            return None;
+        };
+        job.prepared -= 1;
+        self.core.meter.spend(cost::SUBSCRIBE);
+        // Its rights may have changed since the request was checked.
+        if self.may_sync(&topic)
+            && let Some(json) = self.newest(&topic, job.correlation_id.as_deref())
+        {
+            self.send_snapshot(&json);
+            job.is_any = true;
+        }
+        Some(job)
+    }
+
+    /// Asks the broker for the newest publications of the next shared topics; the number of topics
+    /// that can be read when it has answered.
+    fn prepare_snapshots(&mut self, topics: &[String]) -> usize {
+        let next = &topics[..topics.len().min(PREPARED_MAX)];
+        if self.core.shared.hub.has_cluster() {
+            let wanted = Prepare {
+                since: None,
+                newest: 1,
+            };
+            for topic in next {
+                self.core.meter.spend(cost::SUBSCRIBE);
+                if self.core.shared.hub.is_shared(topic) && !is_pattern(topic) {
+                    self.ask_for(&topic.as_str().into(), wanted);
+                }
+            }
+        }
+        next.len()
+    }
+
+    /// Answers a request for which nothing was sent, with the reason of the broker if it gave one.
+    fn refuse_sync(&mut self, correlation_id: Option<String>, refusal: Option<Refusal>) {
+        let words = "this server keeps no snapshots of these topics";
+        let (code, message) = match refusal.map(PublishError::from) {
+            Some(error) => (error.code(), error.to_string().into()),
+            None => (ErrorCode::InvalidAction, words.into()),
+        };
+        let reply = Reply::Error {
+            code,
+            message,
+            retry_after_s: None,
+            refused: None,
+            correlation_id,
+        };
+        self.reply(&reply);
     }
 
     /// The newest publication of a topic that keeps its last value, as a snapshot.
@@ -238,6 +264,9 @@ impl Session<'_> {
     }
 
     fn send_snapshot(&mut self, json: &[u8]) {
+        self.core
+            .meter
+            .spend(cost::SEND + cost::bytes(2 * json.len()));
         self.core.fanout_bytes += json.len();
         self.core.counters.snapshots_sent.add(1);
         match self.state.session.format() {
@@ -254,7 +283,7 @@ impl Session<'_> {
     }
 }
 
-/// The other parts of an envelope that was published.
+/// The type in the envelope of a publication.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -304,9 +333,8 @@ pub(crate) fn write(
     json
 }
 
-/// The cost of a topic of a request, counted against what clients may have published in a turn, in
-/// bytes.
-const TOPIC_COST_BYTES: usize = 1024;
+/// The topics that the broker is asked for at a time.
+const PREPARED_MAX: usize = 64;
 
 /// The usual size of an envelope besides its payload.
 const ENVELOPE_BYTES: usize = 96;

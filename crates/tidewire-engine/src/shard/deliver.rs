@@ -4,13 +4,14 @@ use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
+use crate::shard::filtering::Filtered;
 use crate::state::connection::Connection;
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::filter::Filter;
 use crate::topics::form::Form;
 use crate::topics::lag::{LagLimits, Next};
-use crate::topics::local::{Gathered, Groups, Item, LocalTopics, Pending, Slot};
+use crate::topics::local::{Gathered, Groups, Item, Pending, Slot};
 use crate::topics::outlet::{Delivery, Target};
 use crate::topics::publication::Publication;
 use crate::topics::run::Run;
@@ -20,7 +21,7 @@ use tidewire_wire::session::Reply;
 
 /// The deliveries of a turn.
 #[derive(Debug, Default)]
-struct Budget {
+pub(crate) struct Budget {
     /// In units of [work](crate::limits::work).
     spent: u64,
     /// Of publications gathered, counted for each receiver.
@@ -38,7 +39,7 @@ impl<A: Application> EngineShard<A> {
         }
         self.core.fanout_bytes = 0;
         let mut budget = Budget::default();
-        while self.flush_pending(io, &mut budget) {
+        while self.report_skipped(io, &mut budget) && self.flush_pending(io, &mut budget) {
             let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
             outlet.settle(std::mem::take(&mut self.core.topics.unsettled_bytes));
             if budget.is_over() || self.core.topics.queue.is_empty() {
@@ -47,6 +48,7 @@ impl<A: Application> EngineShard<A> {
             self.gather_round(io, &mut budget);
             self.flush_all(io, &mut budget);
         }
+        self.core.topics.is_behind = budget.is_spent();
         let peak = &self.core.counters.delivery_peak_us;
         peak.set(peak.load().max(budget.spent / 1_000));
     }
@@ -61,6 +63,7 @@ impl<A: Application> EngineShard<A> {
     fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
         self.core.topics.round.start();
         while budget.bytes < DELIVERY_BYTES_PER_TURN
+            && budget.spent < GATHERING_WORK_PER_TURN
             && !self.core.topics.round.is_over
             && let Some(delivery) = self.core.topics.queue.pop_front()
         {
@@ -203,29 +206,17 @@ impl<A: Application> EngineShard<A> {
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
         self.core.replace_expired(wire_now(io), &mut batch);
         for (key, members) in groups.iter() {
-            let mut left = 0..0;
-            let mut items = None;
-            if budget.is_spent() {
-                left = 0..members.len();
-            } else {
-                let passed = self.core.topics.passed(&batch, key.filter, budget);
-                if !passed.is_empty() {
-                    let sent =
-                        self.send_group(io, (slot, key.form), members, &passed, when, budget);
-                    left = sent..members.len();
-                    items = Some(passed);
-                }
-            }
-            if !left.is_empty() {
-                let filter = self.core.topics.filter(key.filter).cloned();
-                self.core.topics.pending.push_back(Pending {
-                    slot,
-                    form: key.form,
-                    filter: filter.filter(|_| items.is_none()),
-                    items: items.unwrap_or_else(|| batch.clone()),
-                    members: members[left].to_vec(),
-                });
-            }
+            let filter = self.core.topics.filter(key.filter).cloned();
+            let group = Pending {
+                slot,
+                form: key.form,
+                filter,
+                items: Vec::new(),
+                members: Vec::new(),
+            };
+            let [first, then] = self.send_to_group(io, group, (&batch, members), when, budget);
+            self.core.topics.pending.extend(first);
+            self.core.topics.pending.extend(then);
         }
         if let Some(topic) = self.core.topics.topic_mut(slot) {
             topic.groups = groups;
@@ -235,20 +226,13 @@ impl<A: Application> EngineShard<A> {
     /// Goes on with what the turn before had no time for; whether all of it is done.
     fn flush_pending(&mut self, io: &mut Io, budget: &mut Budget) -> bool {
         while let Some(mut pending) = self.core.topics.pending.pop_front() {
-            if let Some(filter) = pending.filter.take() {
-                pending.items.retain(|item| budget.passes(&filter, item));
-            }
             let mut members = std::mem::take(&mut pending.members);
             members.retain(|id| !self.core.topics.has_left(pending.slot, *id));
-            let place = (pending.slot, pending.form);
-            let mut sent = members.len();
-            if !pending.items.is_empty() {
-                let when = When::EndOfTurn;
-                sent = self.send_group(io, place, &members, &pending.items, when, budget);
-            }
-            if sent < members.len() {
-                pending.members = members[sent..].to_vec();
-                self.core.topics.pending.push_front(pending);
+            let items = std::mem::take(&mut pending.items);
+            let what = (&items[..], &members[..]);
+            let [first, then] = self.send_to_group(io, pending, what, When::EndOfTurn, budget);
+            for rest in then.into_iter().chain(first) {
+                self.core.topics.pending.push_front(rest);
             }
             if budget.is_spent() && !self.core.topics.pending.is_empty() {
                 return false;
@@ -256,6 +240,43 @@ impl<A: Application> EngineShard<A> {
         }
         self.core.topics.left.clear();
         true
+    }
+
+    /// Sends what of `items` passes the group's filter to its members. What the budget does not
+    /// cover is returned in its order: the rest of the members for what has passed, and all members
+    /// for what the filter has yet to look at.
+    fn send_to_group(
+        &mut self,
+        io: &mut Io,
+        group: Pending,
+        (items, members): (&[Item], &[ConnectionId]),
+        when: When,
+        budget: &mut Budget,
+    ) -> [Option<Pending>; 2] {
+        let (slot, form) = (group.slot, group.form);
+        let left = |filter, items: &[Item], members: &[ConnectionId]| {
+            let is_done = items.is_empty() || members.is_empty();
+            (!is_done).then(|| Pending {
+                slot,
+                form,
+                filter,
+                items: items.to_vec(),
+                members: members.to_vec(),
+            })
+        };
+        if budget.is_spent() {
+            return [left(group.filter, items, members), None];
+        }
+        let Some(filter) = group.filter else {
+            let sent = self.send_group(io, (slot, form), members, items, when, budget);
+            return [left(None, items, &members[sent..]), None];
+        };
+        let Filtered { passed, rest } = self.filter(slot, &filter, members, items, budget);
+        let sent = self.send_group(io, (slot, form), members, &passed, when, budget);
+        [
+            left(None, &passed, &members[sent..]),
+            left(Some(filter), &rest, members),
+        ]
     }
 
     /// Sends publications to members of a group; to how many, which are all unless the budget ends
@@ -269,6 +290,9 @@ impl<A: Application> EngineShard<A> {
         when: When,
         budget: &mut Budget,
     ) -> usize {
+        if items.is_empty() {
+            return members.len();
+        }
         let Form::Shared { format, batches } = form else {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
@@ -471,23 +495,17 @@ impl SessionTopics {
     }
 }
 
-impl LocalTopics {
-    /// The publications of a batch that pass a filter.
-    fn passed(&mut self, batch: &[Item], filter: u32, budget: &mut Budget) -> Vec<Item> {
-        let Some(filter) = self.filter(filter).cloned() else {
-            return batch.to_vec();
-        };
-        let passed = batch.iter().filter(|item| budget.passes(&filter, item));
-        passed.cloned().collect()
-    }
-}
-
 impl Budget {
-    fn spend(&mut self, units: u64) {
+    pub(crate) fn spend(&mut self, units: u64) {
         self.spent += units;
     }
 
-    fn is_spent(&self) -> bool {
+    /// What was spent so far, in units of [work](crate::limits::work).
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
         self.spent >= DELIVERY_WORK_PER_TURN
     }
 
@@ -498,7 +516,7 @@ impl Budget {
 
     /// Whether a subscriber with this filter gets a publication. The protocol's own messages have
     /// no payload to look at.
-    fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
+    pub(crate) fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
         let content = item.publication.content();
         if content.is_empty() {
             return true;
@@ -539,6 +557,10 @@ const LAG_SHARES: usize = 16;
 /// read in between. What was gathered stays together, so that writes to thousands of subscribers
 /// have as much in them as without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
+
+/// The part of it that may go into batches before some of them are sent. A publication that thousands
+/// of patterns match is put into thousands of batches.
+const GATHERING_WORK_PER_TURN: u64 = DELIVERY_WORK_PER_TURN / 2;
 
 /// Past this many bytes that wait for a socket it is asked whether it takes them before more are
 /// added.

@@ -6,6 +6,7 @@ mod changes;
 pub(crate) mod containment;
 mod deliver;
 pub(crate) mod drain;
+mod filtering;
 mod forwarding;
 mod handshake;
 pub(crate) mod health;
@@ -29,7 +30,7 @@ use crate::session::application::{Application, Marked};
 use crate::session::inbound::{Inbound, Tally};
 use crate::shard::mailbox::Mail;
 use crate::shard::view::View;
-use crate::state::connection::{Connection, ConnectionState, Pauses, Phase, Refusals};
+use crate::state::connection::{Connection, ConnectionState, Pauses, Phase};
 use crate::state::core::Core;
 use crate::state::jobs::{JobProgress, Jobs};
 use crate::topics::access::Access;
@@ -284,7 +285,7 @@ impl<A: Application> Handler for EngineShard<A> {
             session: ServerSession::new(Format::Json, false, now),
             bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
-            refusals: Refusals::default(),
+            refusals: None,
             owner: OwnerId::SERVER,
             jobs: Jobs::default(),
             user: None,
@@ -464,7 +465,10 @@ impl<A: Application> Handler for EngineShard<A> {
         self.deliver(io);
         self.core.meter.start_turn(io.now().monotonic_ms);
         let counters = &self.core.counters;
-        counters.work_peak_us.set(self.core.meter.peak() / 1_000);
+        let peaks = self.core.meter.peaks();
+        counters.work_peak_us.set(peaks.connection / 1_000);
+        counters.owner_work_peak_us.set(peaks.owner / 1_000);
+        counters.shard_work_peak_us.set(peaks.shard / 1_000);
         if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
@@ -529,7 +533,8 @@ impl<A: Application> Handler for EngineShard<A> {
         // Another shard's backlog does not wake this one.
         let waits = !self.backlogged.is_empty()
             || !self.working.is_empty()
-            || !self.core.departures.is_empty();
+            || !self.core.departures.is_empty()
+            || !self.core.topics.skipped.is_empty();
         let retry = self.turned.filter(|_| waits);
         let retry = retry.map(|turned| turned + BACKLOG_RETRY);
         let wakes = [

@@ -41,7 +41,8 @@ pub(crate) struct ConnectionState {
     pub(crate) session: ServerSession,
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
-    pub(crate) refusals: Refusals,
+    /// The refusals of the rate limit, once there are some.
+    pub(crate) refusals: Option<Box<Refusals>>,
     /// The owner that its work and its memory are charged to.
     pub(crate) owner: OwnerId,
     /// The jobs that its messages have requested and that are not done.
@@ -79,7 +80,7 @@ pub(crate) struct ConnectionState {
     /// The peer that the application is notified of when the session is encrypted, if it must be.
     pub(crate) unannounced: Option<Box<Unannounced>>,
     /// Set while a message is handled, if the session is to end after it.
-    pub(crate) close: Option<(CloseCode, &'static str)>,
+    pub(crate) close: Option<Box<(CloseCode, &'static str)>>,
     /// How the session ended, once it has.
     pub(crate) ended: Option<CloseReason>,
 }
@@ -160,7 +161,8 @@ impl ConnectionState {
         let expiry_ms = self.expiry.as_ref().map(|expiry| expiry.due_ms());
         let topics = self.topics.as_ref();
         let tokens_ms = topics.and_then(|topics| topics.by_token.due_ms());
-        [encryption_ms, expiry_ms, tokens_ms, self.refusals.due_ms()]
+        let refusals_ms = self.refusals.as_deref().and_then(Refusals::due_ms);
+        [encryption_ms, expiry_ms, tokens_ms, refusals_ms]
             .into_iter()
             .flatten()
             .fold(self.session.poll_deadline_ms(profile), u64::min)
@@ -231,6 +233,11 @@ impl Connection {
         self.state.phase() != Phase::Opening
     }
 }
+
+/// What each open connection takes in its shard's table, in bytes. A new field makes all of them larger: what few
+/// connections have goes behind a pointer.
+const _: () = assert!(size_of::<Option<Connection>>() <= CONNECTION_BYTES_MAX);
+const CONNECTION_BYTES_MAX: usize = 408;
 
 /// The interval at which a peer that sends too fast is warned, in milliseconds.
 const REFUSAL_INTERVAL_MS: u64 = 1_000;

@@ -16,7 +16,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, HistoryPage, HistoryPosition, PresenceQuery, RecoveryPosition, Reply, Subscription,
-    Sync, Token, TopicFailure, TopicRecovery,
+    Token, TopicFailure, TopicRecovery,
 };
 
 /// The unfinished jobs of a connection, the one to go on with last.
@@ -39,10 +39,12 @@ pub(crate) enum Job {
     CatchUp(Box<CatchUp>),
     /// A `history_request`.
     History(Box<HistoryJob>),
-    /// A `presence_request`.
-    Presence(Box<PresenceJob>),
     /// A `sync_request`.
     Sync(Box<SyncJob>),
+    /// Snapshots that answer it.
+    Snapshots(Box<SnapshotsJob>),
+    /// A `presence_request`.
+    Presence(Box<PresenceJob>),
     /// The topics that a session is present on from now on.
     Announcement(Announcement),
     /// The subscriptions of a session whose rights have changed.
@@ -62,13 +64,30 @@ pub(crate) struct PresenceJob {
     pub(crate) correlation_id: Option<String>,
 }
 
-/// A `sync_request` that waits for the broker.
+/// An unanswered `sync_request`: its topics are checked one by one, and then the
+/// application is asked about all of them at once.
 #[derive(Debug)]
 pub(crate) struct SyncJob {
-    pub(crate) request: Sync,
+    /// Those that are to be checked.
+    pub(crate) topics: std::vec::IntoIter<String>,
+    /// Those that the session may have.
+    pub(crate) allowed: Vec<String>,
+    pub(crate) include_snapshots: bool,
+    pub(crate) last_sequence: Option<u64>,
     pub(crate) correlation_id: Option<String>,
-    /// Why the broker did not make a topic ready, if it did not, and which ones.
-    pub(crate) refused: Vec<(Arc<str>, Refusal)>,
+}
+
+/// Topics whose newest publications are sent as snapshots, one by one.
+#[derive(Debug)]
+pub(crate) struct SnapshotsJob {
+    pub(crate) topics: std::vec::IntoIter<String>,
+    /// The first of them that can be read: the broker was asked for them.
+    pub(crate) prepared: usize,
+    /// The first reason of the broker for not making one ready.
+    pub(crate) refusal: Option<Refusal>,
+    /// One of them has been sent.
+    pub(crate) is_any: bool,
+    pub(crate) correlation_id: Option<String>,
 }
 
 /// The messages of a batch that have not been handled.

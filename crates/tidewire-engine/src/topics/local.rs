@@ -4,13 +4,15 @@ use super::filter::Filter;
 use super::form::Form;
 use super::held_filters::Filters;
 use super::outlet::Delivery;
+use super::place_hasher::PlaceHasher;
 use super::publication::Publication;
 use super::round::Round;
+use super::skipped::Skipped;
 use super::trie::PatternTrie;
 use crate::topics::member::member_key;
 use slab::Slab;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
 
@@ -33,12 +35,18 @@ pub(crate) struct LocalTopics {
     pub(crate) pending: VecDeque<Pending>,
     /// The subscribers that have left a topic since something is pending.
     pub(crate) left: HashSet<PlaceKey>,
+    /// What subscribers with filters have missed.
+    pub(crate) skipped: Skipped,
+    /// The last turn had more to deliver than it had time for.
+    pub(crate) is_behind: bool,
     /// Of publications that were taken from the outlet and have not reached everyone.
     pub(crate) unsettled_bytes: usize,
     /// Connections that have taken what they had been sent, and have more waiting.
     pub(crate) drained: Vec<ConnectionId>,
     /// The patterns that match a topic, as long as the patterns stay the same.
     found: HashMap<Arc<str>, Box<[Slot]>>,
+    /// Of all of them, at most.
+    found_slots: usize,
 }
 
 /// Names a topic of the shard, as long as it has subscribers.
@@ -49,8 +57,7 @@ pub(crate) type Slot = u32;
 pub(crate) struct LocalTopic {
     pub(crate) name: Arc<str>,
     pub(crate) is_pattern: bool,
-    /// The number of the last delivery that was gathered: a repeated or earlier one is no
-    /// subscriber's.
+    /// The number of the last delivery that was gathered; those up to it are not gathered again.
     seen: u64,
     subscribers: u32,
     /// Those of them that have a filter.
@@ -357,13 +364,15 @@ impl LocalTopics {
             return &[];
         }
         if !self.found.contains_key(topic) {
-            if self.found.len() >= FOUND_MAX {
-                self.found.clear();
-            }
             let mut slots = Vec::new();
             self.patterns
                 .for_each_match(topic, |slot| slots.push(*slot));
             slots.sort_unstable();
+            self.found_slots += slots.len();
+            if self.found.len() >= FOUND_MAX || self.found_slots > FOUND_SLOTS_MAX {
+                self.found.clear();
+                self.found_slots = slots.len();
+            }
             self.found.insert(Arc::clone(topic), slots.into());
         }
         self.found.get(topic).map_or(&[], |slots| slots)
@@ -372,11 +381,9 @@ impl LocalTopics {
     /// How many subscriptions a publication goes to.
     pub(crate) fn receivers(&mut self, topic: &Arc<str>) -> usize {
         let slots: usize = self.found(topic).len();
-        let exact = self
-            .by_name
-            .get(topic)
-            .map(|slot| &self.topics[*slot as usize]);
-        let mut receivers = exact.map_or(0, |topic| topic.subscribers as usize);
+        let exact = self.by_name.get(topic);
+        let mut receivers =
+            exact.map_or(0, |slot| self.topics[*slot as usize].subscribers as usize);
         if slots > 0 {
             let slots = self.found.get(topic).map_or(&[][..], |slots| slots);
             let counts = slots
@@ -569,28 +576,7 @@ fn place_key(id: ConnectionId, slot: Slot) -> PlaceKey {
     u64::from(member_key(id)) << 32 | u64::from(slot)
 }
 
-/// Hashes numbers that the shard has given itself, so that nobody can choose colliding ones.
-#[derive(Debug, Default, Clone, Copy)]
-struct PlaceHasher(u64);
-
-impl Hasher for PlaceHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing; the rotation brings the good high bits to where the table looks.
-        self.0 = (self.0 ^ number)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(26);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// Topics whose patterns are remembered.
 const FOUND_MAX: usize = 1_024;
+/// Their patterns, of which many users may have many that match every topic: 4 MiB.
+const FOUND_SLOTS_MAX: usize = 1 << 20;
