@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { CHROMIUM } from "./packages/client/test/browser/chromium.js";
@@ -37,8 +36,6 @@ export default defineConfig({
       ...reactProjects,
     ],
     maxConcurrency: 4,
-    // Most tests wait for servers and browsers: one more than there are cores shortens the whole.
-    maxWorkers: availableParallelism() + 1,
     // A browser on a busy machine may be late once; the output says when a test had to be run again.
     retry: 1,
   },

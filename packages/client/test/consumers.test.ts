@@ -155,7 +155,7 @@ test("10,000 subscriptions take at most 1 KB of heap each, and leave nothing", (
     const all = (names) => Promise.all(names.map(subscribe));
     const end = (list) => Promise.all(list.map((one) => one.unsubscribe()));
     const names = (word) => Array.from({ length: 10_000 }, (_, index) => word + index);
-    await end(await all(names("before")));
+    await end(await all(names("before").slice(0, 1_000)));
     const before = await used();
     let list = await all(names("measured"));
     const each = (await used() - before) / list.length;
@@ -166,7 +166,7 @@ test("10,000 subscriptions take at most 1 KB of heap each, and leave nothing", (
     await client.close();
   `;
   const path = write("heap.mjs", text);
-  const output = execFileSync("node", ["--expose-gc", path], { encoding: "utf8", timeout: 30_000 });
+  const output = execFileSync("node", ["--expose-gc", path], { encoding: "utf8", timeout: 55_000 });
   const { each, left } = JSON.parse(output) as { each: number; left: number };
   expect(each, "bytes of each").toBeLessThanOrEqual(1024);
   expect(left, "bytes that each leaves").toBeLessThan(64);
