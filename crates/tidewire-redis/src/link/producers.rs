@@ -7,7 +7,7 @@ use crate::connection::{ErrorKind, ServerError};
 use crate::link::Link;
 use crate::link::event::{Event, Refusal};
 use crate::link::options::{Now, Slot};
-use crate::link::state::Tag;
+use crate::link::state::{Keeping, Opening, Tag};
 use crate::resp::Value;
 use crate::script::{Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
 use std::collections::VecDeque;
@@ -22,23 +22,6 @@ pub(super) struct Producers {
     /// Openings without a reply.
     flights: usize,
     hold_until_ms: u64,
-}
-
-/// A producer that is to be opened.
-#[derive(Debug)]
-pub(super) struct Opening {
-    number: u64,
-    key: Vec<u8>,
-    epoch: u32,
-    give_up_ms: u64,
-}
-
-/// A number that is to be kept.
-#[derive(Debug)]
-pub(super) struct Keeping {
-    number: u64,
-    key: Vec<u8>,
-    opened: OpenReply,
 }
 
 impl Link {
@@ -94,7 +77,13 @@ impl Link {
         if !producers.is_keeping && !producers.keeps.is_empty() {
             let count = producers.keeps.len().min(KEPT_AT_A_TIME);
             let keeps: Vec<_> = producers.keeps.drain(..count).collect();
-            let items: Vec<_> = keeps.iter().map(Keeping::item).collect();
+            let items: Vec<_> = keeps
+                .iter()
+                .map(|keeping| KeepItem {
+                    key: &keeping.key,
+                    opened: keeping.opened,
+                })
+                .collect();
             let mut command = Vec::new();
             let call = KeepCall {
                 fence_key,
@@ -221,15 +210,6 @@ impl Link {
         let give_up = opening.map(|opening| opening.give_up_ms);
         let hold = Some(self.producers.hold_until_ms).filter(|at| *at != 0);
         give_up.into_iter().chain(hold).min()
-    }
-}
-
-impl Keeping {
-    fn item(&self) -> KeepItem<'_> {
-        KeepItem {
-            key: &self.key,
-            opened: self.opened,
-        }
     }
 }
 

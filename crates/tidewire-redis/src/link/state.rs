@@ -4,10 +4,9 @@ use crate::connection::Connection;
 use crate::layout::{NodeId, Position};
 use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
-use crate::link::producers::{Keeping, Opening};
 use crate::record::Mark;
 use crate::resp::{Frames, Limits};
-use crate::script::Fence;
+use crate::script::{Fence, OpenReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -397,4 +396,21 @@ pub(super) struct Clock {
     pub(super) has_inbox: bool,
     /// The last probe came back, on the present connections.
     pub(super) is_proven: bool,
+}
+
+/// A producer that is to be opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) epoch: u32,
+    pub(super) give_up_ms: u64,
+}
+
+/// A number of a producer that is to be kept.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) opened: OpenReply,
 }
