@@ -1,9 +1,11 @@
 """The real parts of a run: Redis, the servers, and a proxy before Redis for each of them."""
 
 import asyncio
+import contextlib
 import glob
 import os
 import pathlib
+import random
 import signal
 import socket
 import tempfile
@@ -16,9 +18,12 @@ READY_WITHIN_S = 30
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A free port below those that the system gives to outgoing connections: one of these could take it meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 async def until(condition, what, within_s=READY_WITHIN_S):

@@ -238,7 +238,10 @@ fn nothing_is_lost_while_redis_is_killed_and_started_again() {
     // How often Redis is killed; `make kill-test` does it 1,000 times.
     let kills = std::env::var("TIDEWIRE_KILLS");
     let kills = kills.map_or(20, |kills| kills.parse().expect("a number"));
-    for _ in 0..kills {
+    for kill in 0..kills {
+        if kill % 100 == 99 {
+            println!("{kill} kills, {number} publications, none lost");
+        }
         for _ in 0..20 {
             let answer = publish_and_wait(&mut publisher, "h.a", number);
             assert_eq!(answer["offset"], number + 1, "{answer}");

@@ -77,7 +77,13 @@ impl Link {
         if !producers.is_keeping && !producers.keeps.is_empty() {
             let count = producers.keeps.len().min(KEPT_AT_A_TIME);
             let keeps: Vec<_> = producers.keeps.drain(..count).collect();
-            let items: Vec<_> = keeps.iter().map(Keeping::item).collect();
+            let items: Vec<_> = keeps
+                .iter()
+                .map(|keeping| KeepItem {
+                    key: &keeping.key,
+                    opened: keeping.opened,
+                })
+                .collect();
             let mut command = Vec::new();
             let call = KeepCall {
                 fence_key,
@@ -204,15 +210,6 @@ impl Link {
         let give_up = opening.map(|opening| opening.give_up_ms);
         let hold = Some(self.producers.hold_until_ms).filter(|at| *at != 0);
         give_up.into_iter().chain(hold).min()
-    }
-}
-
-impl Keeping {
-    fn item(&self) -> KeepItem<'_> {
-        KeepItem {
-            key: &self.key,
-            opened: self.opened,
-        }
     }
 }
 

@@ -414,3 +414,20 @@ pub(super) struct Clock {
     /// The last probe came back, on the present connections.
     pub(super) is_proven: bool,
 }
+
+/// A producer that is to be opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) epoch: u32,
+    pub(super) give_up_ms: u64,
+}
+
+/// A number of a producer that is to be kept.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    pub(super) number: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) opened: OpenReply,
+}

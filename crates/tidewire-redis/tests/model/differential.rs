@@ -1,6 +1,6 @@
 //! The model and a real server give the same replies to the same scripts.
 
-use crate::groups::{GroupStep, group_step};
+use crate::groups::{GroupStep, group_step, lease_key, node_id};
 use crate::producers::{ProducerStep, producer_step};
 use crate::server::Server;
 use proptest::prelude::*;
@@ -133,15 +133,6 @@ fn epoch(small: u8) -> u32 {
 /// Topic 3 has a key that is no stream.
 fn stream(topic: u8) -> Vec<u8> {
     format!("t:{topic}").into_bytes()
-}
-
-/// With letters, so that no part of it looks like a version.
-pub(crate) fn node_id(node: u8) -> NodeId {
-    NodeId(u64::MAX - u64::from(node))
-}
-
-pub(crate) fn lease_key(node: u8) -> &'static [u8] {
-    [b"nffffffffffffffff", b"nfffffffffffffffe"][usize::from(node)]
 }
 
 /// Members, users, channels.

@@ -1,9 +1,17 @@
 //! Steps of queue groups, for the comparison of the model with a real server.
 
-use crate::differential::{lease_key, node_id};
 use proptest::prelude::*;
-use tidewire_redis::Position;
 use tidewire_redis::script::{Fence, Hashes, JoinCall, LeaveCall, WorkCall};
+use tidewire_redis::{NodeId, Position};
+
+/// With letters, so that no part of it looks like a version.
+pub(crate) fn node_id(node: u8) -> NodeId {
+    NodeId(u64::MAX - u64::from(node))
+}
+
+pub(crate) fn lease_key(node: u8) -> &'static [u8] {
+    [b"nffffffffffffffff", b"nfffffffffffffffe"][usize::from(node)]
+}
 
 /// One step of a node in a group of topic 0 or 1.
 #[derive(Debug, Clone)]
