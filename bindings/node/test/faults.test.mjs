@@ -399,7 +399,7 @@ test("starts and stops do not grow", async () => {
       growths.push((await used()) - bytes);
     }
     console.log(JSON.stringify({ growths, files: open() - files }));`,
-    { nodeOptions: ["--expose-gc"], timeout: 110_000 },
+    { nodeOptions: ["--expose-gc"], timeout: 170_000 },
   );
   assert.deepEqual([stderr, code], ["", 0]);
   const { growths, files } = JSON.parse(stdout);

@@ -100,7 +100,7 @@ export function Room({ id, player }: { id: string; player: string }) {
             {resultOf(view)}
           </p>
           <p role="alert">{problem}</p>
-          <p className="actions">
+          <p className="buttons">
             <Actions view={view} own={own} act={act} />
             <button type="button" className="turn" onClick={() => setTurned(!isTurned)}>
               Turn the board
@@ -136,7 +136,7 @@ function Actions({ view, own, act }: { view: RoomView; own: Side | undefined; ac
   if (view.status === "over" || !own) return null;
   const draw = (answer: string) => act("draw", { room, answer });
   return (
-    <>
+    <span className="actions">
       <button type="button" onClick={() => act("resign", { room })}>
         Resign
       </button>
@@ -154,7 +154,7 @@ function Actions({ view, own, act }: { view: RoomView; own: Side | undefined; ac
           {view.offer === own ? "A draw is offered" : "Offer a draw"}
         </button>
       )}
-    </>
+    </span>
   );
 }
 

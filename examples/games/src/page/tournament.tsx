@@ -99,7 +99,7 @@ function Registration({ view, player }: { view: TournamentView; player: string }
   };
   const isRegistered = view.players.includes(player);
   return (
-    <p className="actions">
+    <p className="buttons">
       <button
         type="button"
         className="register primary"
