@@ -10,7 +10,7 @@ use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::shard::deliver::Budget;
+use crate::shard::delivery_budget::Budget;
 use crate::topics::filter::Filter;
 use crate::topics::local::{Item, Slot};
 use crate::topics::skipped::{Missed, SkippedReport};

@@ -5,6 +5,7 @@ mod calls;
 mod changes;
 pub(crate) mod containment;
 mod deliver;
+mod delivery_budget;
 pub(crate) mod drain;
 mod filtering;
 mod forwarding;

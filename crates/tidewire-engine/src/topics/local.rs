@@ -3,9 +3,9 @@
 use super::filter::Filter;
 use super::form::Form;
 use super::held_filters::Filters;
+pub(crate) use super::item::{Item, Slot};
 use super::outlet::Delivery;
 use super::place_hasher::PlaceHasher;
-use super::publication::Publication;
 use super::round::Round;
 use super::skipped::Skipped;
 use super::trie::PatternTrie;
@@ -49,9 +49,6 @@ pub(crate) struct LocalTopics {
     found_slots: usize,
 }
 
-/// Names a topic of the shard, as long as it has subscribers.
-pub(crate) type Slot = u32;
-
 /// One topic or pattern.
 #[derive(Debug)]
 pub(crate) struct LocalTopic {
@@ -73,15 +70,6 @@ pub(crate) struct LocalTopic {
     pub(crate) batch: Vec<Item>,
     /// Publications since the topic has subscribers here.
     pub(crate) publications: u64,
-}
-
-/// One publication of a batch.
-#[derive(Debug, Clone)]
-pub(crate) struct Item {
-    pub(crate) publication: Arc<Publication>,
-    /// Its number in the round if several topics and patterns match it: each connection gets it
-    /// once.
-    pub(crate) mark: Option<u32>,
 }
 
 /// Members of a group who are still to get a batch.

@@ -22,6 +22,7 @@ pub(crate) mod groups;
 pub(crate) mod held_filters;
 pub(crate) mod history;
 pub(crate) mod hub;
+pub(crate) mod item;
 pub(crate) mod lag;
 pub(crate) mod local;
 pub(crate) mod lru;

@@ -1,6 +1,6 @@
 //! Runs: consecutive publications of one priority, written once for all subscribers of a group.
 
-use super::local::Item;
+use super::item::Item;
 use crate::topics::publication::Payload;
 use std::sync::Arc;
 use tidewire_wire::envelope::Priority;

@@ -1,7 +1,7 @@
 //! Publications that no filter was asked about, because the owner of the subscription had used its
 //! part of the second. They are reported as a gap when the next second begins.
 
-use super::local::{Item, Slot};
+use super::item::{Item, Slot};
 use crate::model::Position;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -51,23 +51,6 @@ pub(super) enum Tag {
     Forget(ForgetOp),
 }
 
-/// A producer to open.
-#[derive(Debug)]
-pub(super) struct Opening {
-    pub(super) number: u64,
-    pub(super) key: Vec<u8>,
-    pub(super) epoch: u32,
-    pub(super) give_up_ms: u64,
-}
-
-/// A number to keep.
-#[derive(Debug)]
-pub(super) struct Keeping {
-    pub(super) number: u64,
-    pub(super) key: Vec<u8>,
-    pub(super) opened: OpenReply,
-}
-
 /// The connections.
 #[derive(Debug)]
 pub(super) struct Slots {
