@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
-use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Shard, ShardConfig};
+use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Shard, ShardConfig, Usage};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::{Connection as WebSocket, Masked};
 use tidewire_wire::deflate::{Compressor, Decompressor, DeflateParameters};
@@ -111,6 +111,7 @@ impl Client {
             address: self.address.into(),
             source: None,
             tls: None,
+            usage: Usage::WritesFirst,
         };
         if let Err(error) = io.connect(connect) {
             self.fail(io, error.to_string());

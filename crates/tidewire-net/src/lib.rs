@@ -36,7 +36,9 @@ pub use config::ShardConfig;
 pub use handler::Handler;
 pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
-pub use io::{Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
+pub use io::{
+    Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, Usage, When,
+};
 pub use listener::{bind, deal};
 pub use mailbox::{Mailbox, MailboxError, Waker};
 pub use shard::Shard;

@@ -430,6 +430,7 @@ fn nothing_real_is_connected_to() {
                 .into(),
             source: None,
             tls: None,
+            usage: tidewire_net::Usage::Any,
         })
     });
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Unsupported);

@@ -174,7 +174,12 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
     if flags.output.json {
         print(&report.to_json())?;
     } else if let Some(tool) = flags.output.lines_of {
-        print(&foreign::report(tool, report))?;
+        let asked = foreign::Asked {
+            requests: flags.plan.requests,
+            duration: flags.plan.duration_s,
+            keeps_alive: !flags.connection.no_keepalive,
+        };
+        print(&foreign::report(tool, report, asked))?;
     } else {
         print(&tables)?;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use tidewire_net::tls::{self, ClientConfig};
-use tidewire_net::{Address, Connect, Mailbox};
+use tidewire_net::{Address, Connect, Mailbox, Usage};
 
 /// The addresses of the backend's name, or why there are none.
 #[derive(Debug)]
@@ -116,6 +116,8 @@ impl Route {
             address: Address::Tcp(address),
             source: None,
             tls,
+            // A request follows at once.
+            usage: Usage::WritesFirst,
         })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 use tidewire_net::tls::{self, ClientConfig};
-use tidewire_net::{Address, Connect, Mailbox};
+use tidewire_net::{Address, Connect, Mailbox, Usage};
 use tidewire_redis::Slot;
 
 /// How the link connects: where to, and by which TLS.
@@ -41,6 +41,7 @@ impl Route {
                 address: Address::Unix(path.clone()),
                 source: None,
                 tls: None,
+                usage: Usage::Any,
             })),
             Place::Tcp { host, port, .. } => {
                 let address: IpAddr = host.parse().ok()?;
@@ -107,6 +108,7 @@ impl Route {
             address: Address::Tcp(address),
             source: None,
             tls,
+            usage: Usage::Any,
         })
     }
 }

@@ -13,8 +13,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 pub use platform::{
-    Outgoing, Quota, WaitClock, acceptor_pids, allowed_cores, ancestors, cores_busy, outgoing,
-    process_cpu, process_name, process_tree, quota, thread_waited,
+    Connections, Outgoing, Quota, WaitClock, acceptor_pids, allowed_cores, ancestors, cores_busy,
+    outgoing, process_cpu, process_name, process_tree, quota, thread_waited,
 };
 
 use crate::report::model::Machine;
@@ -88,12 +88,13 @@ pub fn machine() -> Machine {
 mod platform {
     use std::collections::HashSet;
     use std::fs;
+    use std::io::{BufRead, BufReader};
     use std::net::{IpAddr, SocketAddr};
     use std::time::Duration;
 
-    use procfs::net::TcpState;
+    use procfs::net::{TcpNetEntries, TcpNetEntry, TcpState};
     use procfs::process::{self, FDTarget, Process};
-    use procfs::{CpuInfo, Current, Meminfo};
+    use procfs::{CpuInfo, Current, FromBufReadSI, Meminfo};
     use rustix::time::{ClockId, clock_gettime};
 
     use super::ProcessUsage;
@@ -101,7 +102,7 @@ mod platform {
 
     pub use super::schedule::{Quota, WaitClock, allowed_cores, cores_busy, quota, thread_waited};
     pub use super::tree::{
-        Outgoing, acceptor_pids, ancestors, outgoing, process_name, process_tree,
+        Connections, Outgoing, acceptor_pids, ancestors, outgoing, process_name, process_tree,
     };
 
     /// Processor time that all threads of this process have used.
@@ -133,6 +134,9 @@ mod platform {
 
     pub(super) fn listener_pids(target: SocketAddr) -> Vec<u32> {
         let sockets = listening_inodes(target);
+        if sockets.is_empty() {
+            return Vec::new();
+        }
         let Ok(processes) = process::all_processes() else {
             return Vec::new();
         };
@@ -147,19 +151,39 @@ mod platform {
 
     /// Inodes of the sockets that accept connections to `target`.
     fn listening_inodes(target: SocketAddr) -> HashSet<u64> {
-        let tables = [procfs::net::tcp(), procfs::net::tcp6()];
         let accepts = |local: SocketAddr| {
             let ip = canonical(local.ip());
             local.port() == target.port() && (ip.is_unspecified() || ip == canonical(target.ip()))
         };
-        tables
+        ["/proc/net/tcp", "/proc/net/tcp6"]
             .into_iter()
-            .filter_map(Result::ok)
+            .filter_map(listeners)
             .flatten()
             .filter(|entry| entry.state == TcpState::Listen && accepts(entry.local_address))
             .map(|entry| entry.inode)
             .collect()
     }
+
+    /// The listening sockets of a table. The kernel lists them first, so that the others need not be read.
+    fn listeners(table: &str) -> Option<Vec<TcpNetEntry>> {
+        let mut lines = BufReader::new(fs::File::open(table).ok()?);
+        let mut text = String::new();
+        let mut start = 0;
+        while lines.read_line(&mut text).ok()? > 0 {
+            let is_listening = text[start..].split_whitespace().nth(3) == Some(LISTENING);
+            // The first line has the names of the columns.
+            if start > 0 && !is_listening {
+                text.truncate(start);
+                break;
+            }
+            start = text.len();
+        }
+        let entries = TcpNetEntries::from_buf_read(text.as_bytes(), procfs::current_system_info());
+        entries.ok().map(|entries| entries.0)
+    }
+
+    /// The state of a listening socket in the tables of the kernel (TCP_LISTEN).
+    const LISTENING: &str = "0A";
 
     fn holds_any(process: &Process, sockets: &HashSet<u64>) -> bool {
         process.fd().is_ok_and(|mut descriptors| {
@@ -240,6 +264,18 @@ mod platform {
         pub throttled: Duration,
     }
 
+    /// Not known on this system.
+    #[derive(Debug, Default)]
+    pub struct Connections;
+
+    impl Connections {
+        /// None.
+        #[must_use]
+        pub fn now() -> Self {
+            Self
+        }
+    }
+
     /// Outgoing connections of processes.
     #[derive(Debug, Clone, Default)]
     pub struct Outgoing {
@@ -308,12 +344,20 @@ mod platform {
     }
 
     /// Not known on this system.
-    pub fn acceptor_pids(_target: SocketAddr, _known: &BTreeSet<u32>) -> BTreeSet<u32> {
+    pub fn acceptor_pids(
+        _connections: &Connections,
+        _target: SocketAddr,
+        _known: &BTreeSet<u32>,
+    ) -> BTreeSet<u32> {
         BTreeSet::new()
     }
 
     /// Not known on this system.
-    pub fn outgoing(_pids: &BTreeSet<u32>, _target: SocketAddr) -> Outgoing {
+    pub fn outgoing(
+        _connections: &Connections,
+        _pids: &BTreeSet<u32>,
+        _target: SocketAddr,
+    ) -> Outgoing {
         Outgoing::default()
     }
 }

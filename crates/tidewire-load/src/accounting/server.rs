@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::accounting::resources::{self, Outgoing};
+use crate::accounting::resources::{self, Connections, Outgoing};
 
 /// The processes of a local server; none when it is on another machine or not visible.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +63,15 @@ pub(crate) struct ServerSample {
 
 impl ServerWatch {
     /// The processes that serve an address: the named one and those that listen there, with all
-    /// that they have started.
+    /// that they have started. `connections` is the number that the lab will open.
     ///
     /// # Errors
     /// The named process does not belong to the server.
-    pub(crate) fn find(target: SocketAddr, named: Option<u32>) -> Result<Self, ServerPidError> {
+    pub(crate) fn find(
+        target: SocketAddr,
+        named: Option<u32>,
+        connections: u64,
+    ) -> Result<Self, ServerPidError> {
         let is_local = resources::is_local(target.ip());
         let roots = resources::listener_pids(target);
         let mut remarks = Vec::new();
@@ -94,7 +98,10 @@ impl ServerWatch {
             ..Self::default()
         };
         watch.pids = watch.front();
-        watch.before = resources::outgoing(&watch.pids, target);
+        // Fewer connections do not indicate a proxy.
+        if connections >= FORWARDED_MIN && !watch.pids.is_empty() {
+            watch.before = resources::outgoing(&Connections::now(), &watch.pids, target);
+        }
         Ok(watch)
     }
 
@@ -118,13 +125,14 @@ impl ServerWatch {
             return;
         }
         self.looked_at = connected;
-        let acceptors: Vec<u32> = resources::acceptor_pids(target, &front)
+        let connections = Connections::now();
+        let acceptors: Vec<u32> = resources::acceptor_pids(&connections, target, &front)
             .into_iter()
             .collect();
         front.extend(served_by(&acceptors));
         self.pids.clone_from(&front);
         for _ in 0..PROXIES_MAX {
-            let now = resources::outgoing(&front, target);
+            let now = resources::outgoing(&connections, &front, target);
             let Some(backend) = self.forwarded_to(&now, connected) else {
                 self.remark_on_local_sockets(&now, connected);
                 return;
@@ -419,7 +427,7 @@ mod tests {
     fn the_generators_own_process_is_no_server() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        let mut watch = ServerWatch::find(target, None).unwrap();
+        let mut watch = ServerWatch::find(target, None, 10).unwrap();
         assert!(watch.sample().is_none() && watch.rss_bytes().is_none());
         watch.look(10);
         assert!(watch.sample().is_none());
@@ -430,7 +438,7 @@ mod tests {
     fn a_process_that_is_not_the_server_is_refused() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        let missing = ServerWatch::find(target, Some(u32::MAX)).unwrap_err();
+        let missing = ServerWatch::find(target, Some(u32::MAX), 10).unwrap_err();
         assert!(
             matches!(missing, ServerPidError::Missing { .. }),
             "{missing}"
@@ -440,7 +448,7 @@ mod tests {
             .spawn()
             .unwrap();
         // It is a child of the listener here, like a worker of a server.
-        let related = ServerWatch::find(target, Some(other.id()));
+        let related = ServerWatch::find(target, Some(other.id()), 10);
         other.kill().unwrap();
         other.wait().unwrap();
         assert_eq!(related.unwrap().pids, BTreeSet::from([other.id()]));

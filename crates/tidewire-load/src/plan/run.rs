@@ -37,6 +37,7 @@ pub fn run(
         return Err(RunError::NothingToEncryptWith);
     }
     check_bounds(options)?;
+    check_rate(options)?;
     if let Some(shortage) = shortage_of_all(options) {
         return Err(RunError::Impossible(shortage));
     }
@@ -53,7 +54,8 @@ pub fn run(
     report.preflight = findings;
     report.plan = Some(plan(options, sources.len()));
 
-    let server = ServerWatch::find(address, options.server_pid)?;
+    let connections = options.connections_most() as u64;
+    let server = ServerWatch::find(address, options.server_pid, connections)?;
     let mut bench = Bench::new(options, sources, server, progress, stop);
     'tests: for test in &options.tests {
         for tier in test.tiers(&options.tiers) {
@@ -146,6 +148,19 @@ fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// A rate that no test heeds is a mistake. One that only some heed is noted in the results of the
+/// others.
+fn check_rate(options: &BenchOptions) -> Result<(), RunError> {
+    let tests = &options.tests;
+    if options.rate_per_s.is_none() || tests.iter().any(|test| test.has_rate()) {
+        return Ok(());
+    }
+    let names: Vec<&str> = tests.iter().map(|test| test.name()).collect();
+    Err(RunError::RateWithoutEffect {
+        tests: names.join(", "),
+    })
 }
 
 fn plan(options: &BenchOptions, sources: usize) -> Plan {

@@ -117,6 +117,7 @@ fn assessment(result: &TestResult) -> Block {
     let row = |one: &AssessmentThreshold| {
         let value = |value: f64| match one.unit.as_str() {
             "" => number::si(value),
+            "ms" => number::us(value * 1e3),
             unit => format!("{} {unit}", number::si(value)),
         };
         vec![

@@ -39,11 +39,11 @@ pub fn render_within(report: &Report, width: Option<usize>) -> String {
             ));
         }
         for note in section.notes() {
-            line(&mut out, &format!("  ! {note}"));
+            wrapped(&mut out, "  ! ", &note, width);
         }
     }
     for text in summary::baseline(report) {
-        line(&mut out, &format!("  ! {text}"));
+        wrapped(&mut out, "  ! ", &text, width);
     }
     for finding in report.preflight.iter().filter(|finding| !finding.ok) {
         let hint = finding.hint.as_deref().unwrap_or("");
@@ -55,16 +55,14 @@ pub fn render_within(report: &Report, width: Option<usize>) -> String {
                 finding.name, finding.value, finding.wanted
             ),
         );
-        line(&mut out, &format!("  ! {hint}"));
+        wrapped(&mut out, "  ! ", hint, width);
     }
     out.push('\n');
     if let Some(limit) = summary::bottleneck(report) {
-        line(&mut out, &format!("Limit    {limit}"));
+        wrapped(&mut out, "Limit    ", limit, width);
     }
-    line(
-        &mut out,
-        &format!("Verdict  {}: {}", headline.word, headline.text),
-    );
+    let verdict = format!("{}: {}", headline.word, headline.text);
+    wrapped(&mut out, "Verdict  ", &verdict, width);
     out
 }
 
@@ -173,6 +171,27 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
+/// A text behind a label. Its further lines begin below its first word.
+fn wrapped(out: &mut String, label: &str, text: &str, width: Option<usize>) {
+    let mut row = label.to_owned();
+    let indent = label.chars().count();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        let chars = row.chars().count() + 1 + word.chars().count();
+        if !is_empty && width.is_some_and(|width| chars > width) {
+            line(out, row.trim_end());
+            row = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            row.push(' ');
+        }
+        row.push_str(word);
+        is_empty = false;
+    }
+    line(out, &row);
+}
+
 /// Text without control characters, which could move a terminal's cursor or change its colours.
 fn plain(text: &str) -> String {
     text.chars()
@@ -218,6 +237,19 @@ mod tests {
         );
         assert_eq!(long.matches("word").count(), 40, "{long}");
         assert!(rows_within(&["alone"], &[vec!["x".into()]], 1, Some(3)).contains('x'));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_words() {
+        let mut out = String::new();
+        wrapped(&mut out, "  ! ", "one two three four", Some(12));
+        assert_eq!(out, "  ! one two\n    three\n    four\n");
+        let mut out = String::new();
+        wrapped(&mut out, "Verdict  ", "valid: nothing  was lost", None);
+        assert_eq!(out, "Verdict  valid: nothing  was lost\n");
+        let mut out = String::new();
+        wrapped(&mut out, "  ! ", "unbreakable", Some(5));
+        assert_eq!(out, "  ! unbreakable\n");
     }
 
     #[test]

@@ -183,3 +183,24 @@ fn rates_and_times_that_no_clock_can_keep_are_refused() {
     let error = run(&long, &mut (), &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(error, RunError::OutOfBounds { .. }), "{error}");
 }
+
+#[test]
+fn a_rate_that_no_test_heeds_is_refused_and_noted_where_some_do() {
+    let server = Server::raw(Conduct::Sink);
+    let pings = options(&server, TestKind::PingLatency, 100.0);
+    let error = run(&pings, &mut (), &AtomicBool::new(false)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("no effect on ping-latency"), "{text}");
+
+    let mut both = options(&server, TestKind::PingLatency, 100.0);
+    both.tests.push(TestKind::Throughput);
+    both.pings_per_connection = 1;
+    let report = run(&both, &mut (), &AtomicBool::new(false)).unwrap();
+    let notes = |at: usize| report.results[at].notes.join(" ");
+    assert!(
+        notes(0).contains("has no effect on this test"),
+        "{}",
+        notes(0)
+    );
+    assert!(!notes(1).contains("has no effect"), "{}", notes(1));
+}

@@ -264,6 +264,7 @@ fn a_pause_while_connecting_reads_nothing_before_its_end() {
                 address: address.into(),
                 source: None,
                 tls: None,
+                usage: tidewire_net::Usage::Any,
             })
             .unwrap();
         io.pause_reading(id);

@@ -26,6 +26,7 @@ fn begin(mut lab: TestHandler) -> (Running, TcpStream) {
         address: listener.local_addr().unwrap().into(),
         source: None,
         tls: Some((tls::client_config(None).unwrap(), name)),
+        usage: tidewire_net::Usage::Any,
     };
     client
         .ask(move |_, io| io.connect_before_tls(connect))

@@ -311,6 +311,7 @@ fn stop_closes_everything() {
                 address: address.into(),
                 source: None,
                 tls: None,
+                usage: tidewire_net::Usage::Any,
             };
             assert!(io.connect(again).is_err());
         });
@@ -336,6 +337,7 @@ fn stop_ends_connections_that_are_being_made() {
                 address: address.into(),
                 source: None,
                 tls,
+                usage: tidewire_net::Usage::Any,
             })
             .unwrap();
         }
@@ -417,6 +419,7 @@ fn a_handler_may_end_and_begin_connections_at_any_call() {
                 address: address.into(),
                 source: None,
                 tls: None,
+                usage: tidewire_net::Usage::Any,
             })
             .unwrap();
         }
@@ -428,6 +431,7 @@ fn a_handler_may_end_and_begin_connections_at_any_call() {
                 address: address.into(),
                 source: None,
                 tls: None,
+                usage: tidewire_net::Usage::Any,
             })
             .unwrap();
         }

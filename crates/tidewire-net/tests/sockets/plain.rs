@@ -7,13 +7,14 @@ use common::{Running, Seen, TestHandler, assert_same, check_echo, dial, pattern,
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
 use std::sync::mpsc::channel;
-use tidewire_net::{Closed, Connect, ShardConfig, bind};
+use tidewire_net::{Closed, Connect, ShardConfig, Usage, bind};
 
 fn to(address: SocketAddr) -> Connect {
     Connect {
         address: address.into(),
         source: None,
         tls: None,
+        usage: Usage::Any,
     }
 }
 
@@ -115,6 +116,26 @@ fn a_connection_is_made_from_the_chosen_address() {
         ..to(address)
     };
     assert!(client.ask(move |_, io| io.connect(foreign).is_err()));
+    client.stop();
+}
+
+/// Also where the client was expected to write first, and does not.
+#[test]
+fn every_use_of_a_connection_carries_bytes_both_ways() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = Running::plain(Lab::echo());
+    for usage in [Usage::Any, Usage::WritesFirst, Usage::WritesOnce] {
+        let connect = Connect {
+            usage,
+            ..to(address)
+        };
+        let id = client.ask(move |_, io| io.connect(connect)).unwrap();
+        assert_eq!(client.connected(), id);
+        let (stream, _) = listener.accept().unwrap();
+        check_echo(&common::with_deadline(stream), &pattern(300_000));
+        assert!(matches!(client.closed(), Closed::ByPeer));
+    }
     client.stop();
 }
 

@@ -156,6 +156,7 @@ fn connect_to(address: SocketAddr, config: &Arc<tls::ClientConfig>, name: &str) 
         address: address.into(),
         source: None,
         tls: Some((Arc::clone(config), name)),
+        usage: tidewire_net::Usage::Any,
     }
 }
 

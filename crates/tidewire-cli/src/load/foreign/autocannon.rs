@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tidewire_load::report::number::grouped;
+
 use super::figures::Figures;
 use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
 
@@ -142,10 +144,12 @@ pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
             out,
             ["Stat", "1%", "2.5%", "50%", "97.5%", "Avg", "Stdev", "Min"],
         )?;
-        for (name, rates, unit) in [
-            ("Req/Sec", &windows.requests_per_s, 1.0),
-            ("Bytes/Sec", &windows.bytes_per_s, 1e3),
-        ] {
+        let count = |rate: f64| grouped(rate as u64);
+        let rows: [(_, _, &dyn Fn(f64) -> String); 2] = [
+            ("Req/Sec", &windows.requests_per_s, &count),
+            ("Bytes/Sec", &windows.bytes_per_s, &bytes),
+        ];
+        for (name, rates, shown) in rows {
             let cells = [
                 rates.p1,
                 rates.p2_5,
@@ -155,10 +159,7 @@ pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
                 rates.stdev,
                 rates.min,
             ];
-            let cells = cells.map(|rate| match unit > 1.0 {
-                true => format!("{:.0} kB", rate / unit),
-                false => format!("{rate:.0}"),
-            });
+            let cells = cells.map(shown);
             let [a, b, c, d, e, f, g] = &cells;
             row(out, [name, a, b, c, d, e, f, g])?;
         }
@@ -173,17 +174,31 @@ pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
             of.refused
         )?;
     }
-    let (sent, read) = (of.requests.sent, of.wire as f64 / 1e6);
-    writeln!(
-        out,
-        "{sent} requests in {:.2}s, {read:.2} MB read",
-        of.seconds
-    )?;
+    let (sent, read) = (of.requests.sent, bytes(of.wire as f64));
+    writeln!(out, "{sent} requests in {:.2}s, {read} read", of.seconds)?;
     if of.requests.failed > 0 {
         let (failed, timeouts) = (of.requests.failed, of.requests.timeouts);
         writeln!(out, "{failed} errors ({timeouts} timeouts)")?;
     }
     Ok(())
+}
+
+/// Three significant digits and a decimal unit, such as `4.08 MB`.
+fn bytes(count: f64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    let decimals = match value {
+        _ if unit == 0 => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", units[unit])
 }
 
 fn row(out: &mut String, cells: [&str; 8]) -> std::fmt::Result {

@@ -1,10 +1,21 @@
 //! The figures that the report lines of all tools print.
 
+use std::time::Duration;
+
 use tidewire_load::Report;
 use tidewire_load::report::{Latency, Requests, TestResult};
 
+/// The parts of the command line that a tool repeats in its lines.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked {
+    pub(crate) requests: Option<u64>,
+    pub(crate) duration: Option<Duration>,
+    pub(crate) keeps_alive: bool,
+}
+
 /// The figures that all tools print.
 pub(super) struct Figures<'a> {
+    pub(super) asked: Asked,
     pub(super) url: &'a str,
     pub(super) server: &'a str,
     pub(super) result: &'a TestResult,
@@ -21,11 +32,12 @@ pub(super) struct Figures<'a> {
 }
 
 impl<'a> Figures<'a> {
-    pub(super) fn of(report: &'a Report, result: &'a TestResult) -> Self {
+    pub(super) fn of(report: &'a Report, result: &'a TestResult, asked: Asked) -> Self {
         let load = &result.load;
         let received = load.bytes.unwrap_or_default().received;
         let refused = load.statuses.iter().filter(|(status, _)| **status > 399);
         Self {
+            asked,
             url: &report.target.url,
             server: report.target.server.as_deref().unwrap_or_default(),
             result,
@@ -67,6 +79,22 @@ impl<'a> Figures<'a> {
             }
         }
         latency.max / 1e3
+    }
+
+    /// Responses after which the connection stayed open.
+    pub(super) fn kept_alive(&self) -> u64 {
+        let connecting = self.result.load.connecting.as_ref();
+        let opened = connecting.map_or(0, |connecting| connecting.opened);
+        let replaced = opened.saturating_sub(self.result.connections);
+        self.requests.succeeded.saturating_sub(replaced)
+    }
+
+    /// The part of the seconds whose rate is within one standard deviation of the mean, in per cent.
+    pub(super) fn seconds_near_the_mean(&self, mean: f64, stdev: f64) -> f64 {
+        let rates = &self.result.rate_series;
+        let near = (mean - stdev)..=(mean + stdev);
+        let within = rates.iter().filter(|rate| near.contains(*rate)).count();
+        within as f64 / rates.len().max(1) as f64 * 100.0
     }
 
     /// The part of the latencies within one standard deviation of the mean, in per cent.

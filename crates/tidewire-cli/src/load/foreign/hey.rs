@@ -94,6 +94,21 @@ pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
         writeln!(out, "  {percentile}% in {seconds:.4} secs")?;
     }
     let load = &of.result.load;
+    let connect = load
+        .connecting
+        .as_ref()
+        .and_then(|connecting| connecting.latency_us.clone());
+    writeln!(out, "\nDetails (average, fastest, slowest):")?;
+    for (name, latency) in [
+        ("DNS+dialup:", connect.unwrap_or_default()),
+        ("resp wait:", load.first_byte_us.clone().unwrap_or_default()),
+    ] {
+        let [mean, min, max] = [latency.mean, latency.min, latency.max].map(s);
+        writeln!(
+            out,
+            "  {name}\t{mean:.4} secs, {min:.4} secs, {max:.4} secs"
+        )?;
+    }
     writeln!(out, "\nStatus code distribution:")?;
     for (status, count) in &load.statuses {
         writeln!(out, "  [{status}]\t{count} responses")?;

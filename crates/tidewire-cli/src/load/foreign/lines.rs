@@ -1,17 +1,17 @@
 //! A report in the lines of other load generators.
 
-use super::figures::Figures;
+use super::figures::{Asked, Figures};
 use super::{Tool, autocannon, hey};
 use std::fmt::Write;
 use tidewire_load::Report;
 
 /// The report in the form of the tool's own.
-pub(crate) fn report(tool: Tool, report: &Report) -> String {
+pub(crate) fn report(tool: Tool, report: &Report, asked: Asked) -> String {
     let mut out = String::new();
     let Some(result) = report.results.last() else {
         return out;
     };
-    let figures = Figures::of(report, result);
+    let figures = Figures::of(report, result, asked);
     match tool {
         Tool::Ab => ab(&mut out, &figures),
         Tool::Wrk => wrk(&mut out, &figures),
@@ -55,8 +55,19 @@ fn ab(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     )?;
     line("Complete requests:", done.to_string())?;
     line("Failed requests:", requests.failed.to_string())?;
+    if requests.failed > 0 {
+        let connect = of.result.failed.unwrap_or(0).min(requests.failed);
+        let receive = requests.failed - connect;
+        line(
+            "",
+            format!("(Connect: {connect}, Receive: {receive}, Length: 0, Exceptions: 0)"),
+        )?;
+    }
     if of.refused > 0 {
         line("Non-2xx responses:", of.refused.to_string())?;
+    }
+    if of.asked.keeps_alive {
+        line("Keep-Alive requests:", of.kept_alive().to_string())?;
     }
     line("Total transferred:", format!("{} bytes", of.wire))?;
     line("HTML transferred:", format!("{} bytes", of.body))?;
@@ -152,9 +163,13 @@ fn wrk(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     )?;
     let each = f64::from(of.threads.max(1));
     if let Some(rates) = of.result.load.windows.map(|windows| windows.requests_per_s) {
+        let near = of.seconds_near_the_mean(rates.mean, rates.stdev);
         let [mean, stdev, max] =
             [rates.mean, rates.stdev, rates.max].map(|rate| wrk_count(rate / each));
-        writeln!(out, "    Req/Sec   {mean:>8} {stdev:>9} {max:>8}")?;
+        writeln!(
+            out,
+            "    Req/Sec   {mean:>8} {stdev:>9} {max:>8} {near:>7.2}%"
+        )?;
     }
     writeln!(out, "  Latency Distribution")?;
     for percentile in [50.0, 75.0, 90.0, 99.0] {
@@ -224,7 +239,17 @@ fn loadtest(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     let requests = &of.requests;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<21}{value}");
     line("\nTarget URL:", format!(" {}", of.url))?;
+    if let Some(requests) = of.asked.requests {
+        line("Max requests:", requests.to_string())?;
+    } else if let Some(duration) = of.asked.duration {
+        line("Max time (s):", duration.as_secs_f64().to_string())?;
+    }
     line("Concurrent clients:", of.result.connections.to_string())?;
+    let agent = match of.asked.keeps_alive {
+        true => "keepalive",
+        false => "none",
+    };
+    line("Agent:", agent.to_owned())?;
     line(
         "\nCompleted requests:",
         format!(" {}", requests.succeeded + requests.failed),
@@ -267,6 +292,7 @@ mod tests {
         report.results.push(TestResult {
             duration_s: Some(2.0),
             rate_per_s: Some(5_000.0),
+            rate_series: vec![5_000.0, 6_000.0],
             latency_us: Some(Latency {
                 p50: 1_500.0,
                 p90: 2_000.0,
@@ -311,9 +337,17 @@ mod tests {
         report
     }
 
+    fn asked() -> Asked {
+        Asked {
+            requests: Some(10_000),
+            duration: None,
+            keeps_alive: true,
+        }
+    }
+
     #[track_caller]
     fn assert_lines(tool: Tool, lines: &[&str]) {
-        let text = report(tool, &sample());
+        let text = report(tool, &sample(), asked());
         for line in lines {
             assert!(
                 text.lines().any(|found| found == *line),
@@ -336,6 +370,8 @@ mod tests {
                 "Time taken for tests:   2.000 seconds",
                 "Complete requests:      10000",
                 "Failed requests:        10",
+                "                        (Connect: 0, Receive: 10, Length: 0, Exceptions: 0)",
+                "Keep-Alive requests:    9990",
                 "Non-2xx responses:      10",
                 "Requests per second:    5000.00 [#/sec] (mean)",
                 "Time per request:       2.000 [ms] (mean)",
@@ -354,7 +390,7 @@ mod tests {
                 "Running 2s test @ http://127.0.0.1:8080/a/b",
                 "  1 threads and 10 connections",
                 "    Latency     1.60ms  500.00us  20.00ms   90.00%",
-                "    Req/Sec      5.00k      0.00    6.00k",
+                "    Req/Sec      5.00k      0.00    6.00k   50.00%",
                 "     75%   1.80ms",
                 "     99%   9.00ms",
                 "  9990 requests in 2.00s, 2.00MB read",
@@ -372,7 +408,9 @@ mod tests {
             Tool::Loadtest,
             &[
                 "Target URL:          http://127.0.0.1:8080/a/b",
+                "Max requests:        10000",
                 "Concurrent clients:  10",
+                "Agent:               keepalive",
                 "Completed requests:  10000",
                 "Total errors:        10",
                 "Total time:          2.000 s",
@@ -394,7 +432,7 @@ mod tests {
                 "10 connections",
                 "Stat              2.5%         50%       97.5%         99%         Avg       Stdev         Max",
                 "Latency        1.50 ms     1.50 ms     9.00 ms     9.00 ms     1.60 ms     0.50 ms    20.00 ms",
-                "Req/Sec              0           0           0           0        5000           0           0",
+                "Req/Sec              0           0           0           0       5,000           0           0",
                 "9980 2xx responses, 10 non 2xx responses",
                 "10000 requests in 2.00s, 2.10 MB read",
                 "10 errors (4 timeouts)",
@@ -421,7 +459,7 @@ mod tests {
                 "  [4]\ttimeout",
             ],
         );
-        let text = report(Tool::Hey, &sample());
+        let text = report(Tool::Hey, &sample(), asked());
         let bars = text
             .lines()
             .filter_map(|line| line.split_once("[")?.1.split_once("]\t|"));
@@ -433,6 +471,6 @@ mod tests {
     fn a_report_without_results_has_no_lines() {
         let mut empty = sample();
         empty.results.clear();
-        assert_eq!(report(Tool::Wrk, &empty), "");
+        assert_eq!(report(Tool::Wrk, &empty, asked()), "");
     }
 }

@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use flags::{Flag, Meaning};
 use std::ffi::OsString;
 
+pub(crate) use figures::Asked;
 pub(crate) use lines::report;
 
 /// A tool whose command line is supported.

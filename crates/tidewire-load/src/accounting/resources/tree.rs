@@ -10,6 +10,9 @@ use procfs::process::{self, FDTarget, Process};
 /// The processes and all that they have started, directly or not. The first process of the system
 /// is left out: it listens for others, and every process is its child.
 pub fn process_tree(roots: &[u32]) -> BTreeSet<u32> {
+    if roots.is_empty() {
+        return BTreeSet::new();
+    }
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for process in process::all_processes().into_iter().flatten().flatten() {
         if let (Ok(pid), Ok(stat)) = (u32::try_from(process.pid()), process.stat())
@@ -56,14 +59,32 @@ pub fn process_name(pid: u32) -> Option<String> {
     )
 }
 
+/// The established connections of this machine at one moment. The kernel goes through the table of all
+/// sockets for it, which takes some 10 ms with many of them.
+#[derive(Debug, Default)]
+pub struct Connections(Vec<TcpNetEntry>);
+
+impl Connections {
+    /// Those of now.
+    #[must_use]
+    pub fn now() -> Self {
+        let tables = [procfs::net::tcp(), procfs::net::tcp6()];
+        let entries = tables.into_iter().filter_map(Result::ok).flatten();
+        let is_established = |entry: &TcpNetEntry| entry.state == TcpState::Established;
+        Self(entries.filter(is_established).collect())
+    }
+}
+
 /// The processes that hold the accepted side of connections to `target`, searched among `known`
 /// first. Several may hold the same connection, such as a parent and its workers.
-pub fn acceptor_pids(target: SocketAddr, known: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let is_accepted = |entry: &TcpNetEntry| {
-        entry.state == TcpState::Established && is_same(entry.local_address, target)
-    };
-    let accepted: HashSet<u64> = connections()
-        .filter(is_accepted)
+pub fn acceptor_pids(
+    connections: &Connections,
+    target: SocketAddr,
+    known: &BTreeSet<u32>,
+) -> BTreeSet<u32> {
+    let entries = connections.0.iter();
+    let accepted: HashSet<u64> = entries
+        .filter(|entry| is_same(entry.local_address, target))
         .map(|entry| entry.inode)
         .collect();
     if accepted.is_empty() {
@@ -91,26 +112,18 @@ pub struct Outgoing {
 }
 
 /// The outgoing connections of these processes, without the accepted connections of `target`.
-pub fn outgoing(pids: &BTreeSet<u32>, target: SocketAddr) -> Outgoing {
+pub fn outgoing(connections: &Connections, pids: &BTreeSet<u32>, target: SocketAddr) -> Outgoing {
     let held: HashSet<u64> = pids.iter().flat_map(|pid| sockets_of(*pid)).collect();
     let mut outgoing = Outgoing {
         sockets: held.len() as u64,
         ..Outgoing::default()
     };
-    for entry in connections() {
-        let is_own = entry.state == TcpState::Established && held.contains(&entry.inode);
-        if is_own && !is_same(entry.local_address, target) {
+    for entry in &connections.0 {
+        if held.contains(&entry.inode) && !is_same(entry.local_address, target) {
             *outgoing.to.entry(entry.remote_address).or_default() += 1;
         }
     }
     outgoing
-}
-
-fn connections() -> impl Iterator<Item = TcpNetEntry> {
-    [procfs::net::tcp(), procfs::net::tcp6()]
-        .into_iter()
-        .filter_map(Result::ok)
-        .flatten()
 }
 
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
@@ -161,14 +174,17 @@ mod tests {
         let own = BTreeSet::from([std::process::id()]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        assert!(acceptor_pids(target, &own).is_empty());
-        let before = outgoing(&own, target);
+        let empty = Connections::now();
+        assert!(acceptor_pids(&empty, target, &own).is_empty());
+        let before = outgoing(&empty, &own, target);
         let client = TcpStream::connect(target).unwrap();
         let accepted = listener.accept().unwrap();
-        assert_eq!(acceptor_pids(target, &own), own);
+        let now = Connections::now();
+        assert_eq!(acceptor_pids(&now, target, &own), own);
         // Also without any known process at the start.
-        assert!(acceptor_pids(target, &BTreeSet::new()).contains(&std::process::id()));
-        let after = outgoing(&own, target);
+        let found = acceptor_pids(&now, target, &BTreeSet::new());
+        assert!(found.contains(&std::process::id()));
+        let after = outgoing(&now, &own, target);
         assert_eq!(after.to.get(&target), Some(&1));
         assert_eq!(before.to.get(&target), None);
         drop((client, accepted));

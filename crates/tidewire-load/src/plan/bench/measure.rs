@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::TestKind;
 use super::measured::Measured;
 use super::options::{BenchOptions, Progress, RunError};
 use crate::accounting::generator::{GeneratorCores, Moment};
@@ -89,7 +90,12 @@ impl<'a> Bench<'a> {
         self.progress.test_started(name, detail, expected);
     }
 
-    pub(crate) fn finished(&mut self, result: TestResult) -> TestResult {
+    pub(crate) fn finished(&mut self, mut result: TestResult) -> TestResult {
+        let has_rate = TestKind::parse(&result.test).is_none_or(TestKind::has_rate);
+        if self.options.rate_per_s.is_some() && !has_rate {
+            let note = "The given rate has no effect on this test, which sends no messages.";
+            result.notes.push(note.to_owned());
+        }
         self.progress.test_finished(&result);
         result
     }

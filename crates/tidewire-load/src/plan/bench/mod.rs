@@ -90,6 +90,22 @@ impl TestKind {
         Self::ALL.into_iter().find(|test| test.name() == name)
     }
 
+    /// Whether the test sends messages, which may leave at a given rate.
+    #[must_use]
+    pub fn has_rate(self) -> bool {
+        match self {
+            Self::Throughput
+            | Self::SizeMatrix
+            | Self::FormatComparison
+            | Self::FanOut
+            | Self::Echo => true,
+            Self::ConnectionStorm
+            | Self::PingLatency
+            | Self::SustainedHold
+            | Self::ConnectionLimit => false,
+        }
+    }
+
     /// Those of the tiers that the test runs with: the search for a limit starts at the first and runs
     /// once.
     pub(crate) fn tiers(self, tiers: &[usize]) -> &[usize] {

@@ -191,6 +191,14 @@ pub enum RunError {
     /// The options request encryption from a plain WebSocket server.
     #[error("only protocol version 1 has encryption: remove the other profile")]
     NothingToEncryptWith,
+    /// A rate was given for tests that send no messages.
+    #[error(
+        "a rate has no effect on {tests}: remove the rate, or choose tests that send messages, such as throughput"
+    )]
+    RateWithoutEffect {
+        /// The names of the tests.
+        tests: String,
+    },
     /// No test can have its number of connections.
     #[error("{0}")]
     Impossible(Shortage),

@@ -133,7 +133,7 @@ pub fn run(
         Address::Unix(_) => None,
     };
     let server = match tcp {
-        Some(address) => ServerWatch::find(address, plan.server_pid)?,
+        Some(address) => ServerWatch::find(address, plan.server_pid, plan.setup.users as u64)?,
         None => ServerWatch::default(),
     };
     let mut load = Loading {

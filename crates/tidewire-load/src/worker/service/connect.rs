@@ -2,13 +2,14 @@
 
 use rand::Rng;
 use std::time::Duration;
-use tidewire_net::{Connect, Io, tls};
+use tidewire_net::{Connect, Io, Usage, tls};
 
 use super::Core;
-use super::order::ServiceReport;
+use super::order::{DialogueKind, ServiceReport};
 use super::user::{User, UserState};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::Tally;
+use crate::worker::script::Encoded;
 
 impl Core {
     /// All users get a connection, before a phase.
@@ -122,7 +123,7 @@ impl Core {
         user.state = UserState::Connecting;
         self.handshakes += 1;
         self.tally.attempted += 1;
-        let destination = self.destination(user.number);
+        let destination = self.destination(user);
         let begun = match self.setup.endpoint.tunnel {
             Some(_) => io.connect_before_tls(destination),
             None => io.connect(destination),
@@ -141,7 +142,7 @@ impl Core {
         }
     }
 
-    fn destination(&self, number: usize) -> Connect {
+    fn destination<S>(&self, user: &User<S>) -> Connect {
         let setup = &self.setup;
         let tls = setup.endpoint.tls.as_ref().and_then(|tls| {
             // Checked when the target was parsed.
@@ -150,12 +151,35 @@ impl Core {
         });
         let source = match setup.sources.len() {
             0 => None,
-            count => Some(setup.sources[number % count]),
+            count => Some(setup.sources[user.number % count]),
         };
         Connect {
             address: setup.endpoint.address.clone(),
             source,
             tls,
+            usage: self.usage(user),
+        }
+    }
+
+    /// The use of a connection that is opened now.
+    fn usage<S>(&self, user: &User<S>) -> Usage {
+        let setup = &self.setup;
+        let greets = setup.endpoint.tls.is_some()
+            || setup.endpoint.tunnel.is_some()
+            || matches!(setup.dialogue, DialogueKind::Messages(_));
+        match user.owed.front() {
+            _ if greets => Usage::WritesFirst,
+            None => Usage::Any,
+            Some(pending) => {
+                let is_only = !setup.keeps_alive && pending.redirects == 0;
+                let request = &setup.script.steps[pending.exchange.step as usize].request;
+                match request {
+                    Encoded::Fixed { bytes, .. } if is_only && bytes.len() <= SEGMENT_BYTES_MIN => {
+                        Usage::WritesOnce
+                    }
+                    _ => Usage::WritesFirst,
+                }
+            }
         }
     }
 
@@ -207,3 +231,6 @@ impl Core {
         self.random.random()
     }
 }
+
+/// Every segment holds this much: the smallest packet of IPv6, without headers and the options of TCP.
+const SEGMENT_BYTES_MIN: usize = 1_200;

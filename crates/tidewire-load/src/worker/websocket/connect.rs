@@ -1,7 +1,7 @@
 //! Connecting: TCP, TLS, the upgrade and, for version 1, `server_ready`.
 
 use rand::Rng;
-use tidewire_net::{Connect, Io, tls};
+use tidewire_net::{Connect, Io, Usage, tls};
 use tidewire_wire::frame::Role;
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
@@ -113,6 +113,8 @@ impl Core {
             address: setup.target.address.into(),
             source,
             tls,
+            // The upgrade, or the greeting of TLS.
+            usage: Usage::WritesFirst,
         })?;
         io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
         if let Some(run) = &mut self.connect_run {
