@@ -62,8 +62,10 @@ impl<A: Application> EngineShard<A> {
     /// up to one that some of its subscribers get by one subscription and some by another.
     fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
         self.core.topics.round.start();
+        // From here on, so that every round gathers something.
+        let spent_max = budget.spent + GATHERING_WORK_PER_ROUND;
         while budget.bytes < DELIVERY_BYTES_PER_TURN
-            && budget.spent < GATHERING_WORK_PER_TURN
+            && budget.spent < spent_max
             && !self.core.topics.round.is_over
             && let Some(delivery) = self.core.topics.queue.pop_front()
         {
@@ -551,9 +553,9 @@ const LAG_SHARES: usize = 16;
 /// have as much in them as without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
-/// How much of that may go into batches before some of them are sent. A publication that thousands
+/// How much work goes into batches before they are sent. A publication that thousands
 /// of patterns match is put into thousands of batches.
-const GATHERING_WORK_PER_TURN: u64 = DELIVERY_WORK_PER_TURN / 2;
+const GATHERING_WORK_PER_ROUND: u64 = DELIVERY_WORK_PER_TURN / 2;
 
 /// Past so many bytes that wait for a socket it is asked whether it takes them before more are
 /// added.
