@@ -4,7 +4,7 @@ use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::shard::delivery_budget::{Budget, DELIVERY_BYTES_PER_TURN, GATHERING_WORK_PER_TURN};
+use crate::shard::delivery_budget::{Budget, DELIVERY_BYTES_PER_TURN, GATHERING_WORK_PER_ROUND};
 use crate::shard::filtering::Filtered;
 use crate::state::connection::Connection;
 use crate::state::topics::SessionTopics;
@@ -53,8 +53,10 @@ impl<A: Application> EngineShard<A> {
     /// up to one that some of its subscribers get by one subscription and some by another.
     fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
         self.core.topics.round.start();
+        // From here on, so that every round gathers something.
+        let spent_max = budget.spent + GATHERING_WORK_PER_ROUND;
         while budget.bytes < DELIVERY_BYTES_PER_TURN
-            && budget.spent < GATHERING_WORK_PER_TURN
+            && budget.spent < spent_max
             && !self.core.topics.round.is_over
             && let Some(delivery) = self.core.topics.queue.pop_front()
         {

@@ -53,6 +53,6 @@ pub(super) const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 /// have as much in them as without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
-/// The part of it that may go into batches before some of them are sent. A publication that thousands
-/// of patterns match is put into thousands of batches.
-pub(super) const GATHERING_WORK_PER_TURN: u64 = DELIVERY_WORK_PER_TURN / 2;
+/// The work that goes into batches before they are sent. A publication that thousands of patterns match is put into
+/// thousands of batches.
+pub(super) const GATHERING_WORK_PER_ROUND: u64 = DELIVERY_WORK_PER_TURN / 2;
