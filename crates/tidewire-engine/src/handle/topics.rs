@@ -238,7 +238,7 @@ impl Handle {
 
     fn change_user(&self, user: &str, what: &ChangeKind) -> Result<(), SendError> {
         let user: Arc<str> = user.into();
-        for shard in 0..self.shared.config.shards as u32 {
+        for shard in 0..self.shards() {
             let change = SessionChange {
                 whose: ChangedSessions::User(Arc::clone(&user)),
                 what: what.clone(),

@@ -18,7 +18,7 @@ impl Session<'_> {
     /// refused, and end the session.
     #[inline]
     pub(crate) fn may_be_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
-        if self.core.shared.config.encryption == Encryption::Off {
+        if self.core.setup.config.encryption == Encryption::Off {
             return true;
         }
         self.check_plain(encoding, bytes)
@@ -29,7 +29,7 @@ impl Session<'_> {
         if is_sealed(encoding, bytes) && version.is_some() {
             return true;
         }
-        let must_be_encrypted = match self.core.shared.config.encryption {
+        let must_be_encrypted = match self.core.setup.config.encryption {
             Encryption::Off => false,
             // Version 1 lets a client speak before it has the server's key.
             Encryption::Optional => version == Some(EncryptionVersion::Two),
@@ -55,7 +55,7 @@ impl Session<'_> {
     /// The answer to a hello without a key, or to one after the first.
     pub(crate) fn reply_hello(&mut self, correlation_id: Option<String>, producer: Option<String>) {
         let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
-        if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
+        if encryption.is_none() && self.core.setup.config.encryption == Encryption::Required {
             return self.require_encryption();
         }
         let producer = match producer {
@@ -106,7 +106,7 @@ impl Session<'_> {
         };
         let system = SystemType::KeyUpdate;
         if kind == Ok(Kind::System(system)) {
-            let profile = &self.core.shared.profile;
+            let profile = &self.core.setup.profile;
             if let SystemEvent::KeyUpdate { request } = self
                 .state
                 .session
@@ -152,7 +152,7 @@ impl Session<'_> {
         let id = self.core.new_id(now.unix_ms);
         let mut message = Vec::new();
         let reply = Reply::KeyUpdate { request: false };
-        let profile = &self.core.shared.profile;
+        let profile = &self.core.setup.profile;
         self.state
             .session
             .encode(profile, &reply, id, now, &mut message);

@@ -67,7 +67,7 @@ impl<A: Application> Inbound<'_, A> {
 
     #[inline(always)]
     fn receive_admitted(&mut self, encoding: Encoding, bytes: &[u8]) {
-        if self.session.core.shared.config.protocol == Protocol::Raw {
+        if self.session.core.setup.config.protocol == Protocol::Raw {
             self.dispatch_message(Message { encoding, bytes });
         } else if self.session.may_be_plain(encoding, bytes) {
             match encoding {

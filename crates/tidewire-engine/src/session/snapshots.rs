@@ -75,7 +75,13 @@ impl Context<'_> {
             topic,
             t,
             payload,
-            self.session.core.shared.hub.limits.payload_bytes_max,
+            self.session
+                .core
+                .setup
+                .config
+                .topics
+                .limits
+                .payload_bytes_max,
         )?;
         let calls = self.session.state.calls.as_ref();
         let correlation_id = calls.and_then(|calls| calls.sync_id.clone());
@@ -101,7 +107,7 @@ impl Context<'_> {
         }
         let mut is_any = false;
         for topic in request.topics {
-            let limits = &self.session.core.shared.config.limits;
+            let limits = &self.session.core.setup.config.limits;
             if self.session.io.queued_bytes(self.session.state.key.id) > limits.outbox_pause_bytes {
                 let reply = Reply::Error {
                     code: ErrorCode::LimitExceeded,
@@ -152,7 +158,7 @@ impl Session<'_> {
     /// The newest publication of a topic that keeps its last value, as a snapshot.
     fn newest(&self, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
         let hub = &self.core.shared.hub;
-        if check_topic(topic).is_err() || !hub.rules.of(topic).last_value {
+        if check_topic(topic).is_err() || !hub.rules.get().of(topic).last_value {
             return None;
         }
         let query = PageQuery {
