@@ -250,7 +250,7 @@ impl Exchange {
             return;
         };
         let is_pattern = is_pattern(topic);
-        let limits = hub.rules.of(topic).history.filter(|_| !is_pattern);
+        let limits = hub.rules.get().of(topic).history.filter(|_| !is_pattern);
         {
             let mut mirrors = self.broker.mirrors();
             let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();

@@ -202,7 +202,7 @@ impl Handle {
     }
 
     pub(crate) fn shards(&self) -> u32 {
-        self.shared.config.shards as u32
+        self.shared.setup.get().config.shards as u32
     }
 
     /// Asks every shard from `start` on, slice by slice, until `take` has enough.

@@ -25,7 +25,7 @@ impl Handle {
         correlation_id: Option<&str>,
     ) -> Result<(), PublishError> {
         let hub = &self.shared.hub;
-        check(topic, t, payload, hub.limits.payload_bytes_max)?;
+        check(topic, t, payload, hub.limits.get().payload_bytes_max)?;
         if self.shared.is_stopped() {
             return Err(PublishError::Stopped);
         }

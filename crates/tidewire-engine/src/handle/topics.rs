@@ -253,7 +253,7 @@ impl Handle {
         until_unix_ms: Option<u64>,
     ) -> Result<(), SendError> {
         let user: Arc<str> = user.into();
-        for shard in 0..self.shared.config.shards as u32 {
+        for shard in 0..self.shards() {
             let change = SessionChange {
                 whose: ChangedSessions::User(Arc::clone(&user)),
                 what: what.clone(),

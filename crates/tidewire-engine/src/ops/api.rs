@@ -120,27 +120,16 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
             _ => Err(ApiError::method("GET, HEAD".to_owned())),
         };
     }
-    let Some(context) = context.filter(|context| !context.keys().is_empty()) else {
+    let Some(context) = context.filter(|context| context.has_keys()) else {
         return Err(ApiError::new(403, "api_disabled", DISABLED));
     };
     let shown = request
         .key
         .ok_or_else(|| ApiError::new(401, "no_key", NO_KEY))?;
-    let known = known_key(context, shown)
+    let known = context
+        .find_key(|key| key.key.is(shown))
         .ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
-    plan_for(request, request.path, known)
-}
-
-/// The key of the API that was shown, if it is one.
-pub(crate) fn known_key<'a>(context: &'a TaskContext, shown: &[u8]) -> Option<&'a NamedApiKey> {
-    // All keys are compared, so that the time does not tell which one was almost right.
-    let mut known = None;
-    for candidate in context.keys() {
-        if candidate.key.is(shown) {
-            known = Some(candidate);
-        }
-    }
-    known
+    plan_for(request, request.path, &known)
 }
 
 /// The same for a path of the API and the key that the sender has shown.

@@ -38,7 +38,7 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
             _ => Err(ApiError::method("GET, HEAD".to_owned())),
         };
     }
-    let Some(context) = context.filter(|context| !context.keys().is_empty()) else {
+    let Some(context) = context.filter(|context| context.has_keys()) else {
         return Err(ApiError::new(403, "api_disabled", api::DISABLED));
     };
     if request.method != "GET" || path == FEED {
@@ -48,13 +48,13 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         "/login" => log_in,
         "/logout" => log_out,
         FEED => {
-            check_right(user(request, context)?, ApiRight::Read)?;
+            check_right(&user(request, context)?, ApiRight::Read)?;
             return Ok(Plan::Feed(token(request).unwrap_or_default().to_owned()));
         }
         "/session" => return session(request, context),
         _ if path.starts_with(api::PREFIX) => {
             let known = user(request, context)?;
-            return api::plan_for(request, path, known);
+            return api::plan_for(request, path, &known);
         }
         _ => return Err(ApiError::new(404, "not_found", UNKNOWN)),
     };
@@ -93,7 +93,7 @@ fn page(path: &str) -> Option<Response> {
 fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
     let LoggingIn { key } = body_of(task)?;
     let now = Instant::now();
-    let Some(known) = api::known_key(context, key.as_bytes()) else {
+    let Some(known) = context.find_key(|known| known.key.is(key.as_bytes())) else {
         if context.logins.may_warn(now) {
             tracing::warn!("a login to the dashboard with a wrong key; at most one line a minute");
         }
@@ -106,7 +106,7 @@ fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
     tracing::info!(who = known.name, what = "log_in");
     // Whoever logs in again has one login, which a logout ends.
     context.logins.remove(&task.name);
-    let token = context.logins.add(known, now);
+    let token = context.logins.add(&known, now);
     let cookie = format!("{COOKIE}={token}; {}", task.query);
     Ok(Response::json(200, "{}\n").with("Set-Cookie", cookie))
 }
@@ -132,7 +132,7 @@ fn session(request: &Request<'_>, context: &TaskContext) -> Result<Plan, ApiErro
 }
 
 /// The key with which the browser has logged in, if it is still one of the API's.
-fn user<'a>(request: &Request<'_>, context: &'a TaskContext) -> Result<&'a NamedApiKey, ApiError> {
+fn user(request: &Request<'_>, context: &TaskContext) -> Result<NamedApiKey, ApiError> {
     token(request)
         .and_then(|token| context.known_login(token, Instant::now()))
         .ok_or_else(|| ApiError::new(401, "not_logged_in", "log in at /dashboard"))

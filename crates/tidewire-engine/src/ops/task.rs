@@ -68,15 +68,33 @@ impl TaskContext {
         }
     }
 
-    /// The keys of the API; without one it is off.
-    pub(crate) fn keys(&self) -> &[NamedApiKey] {
-        &self.handle.shared.config.ops_api_keys
+    /// Whether the API has keys; without one it is off.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self
+            .handle
+            .shared
+            .setup
+            .get()
+            .config
+            .ops_api_keys
+            .is_empty()
+    }
+
+    /// The key of the API that is this one. All are compared, so that the time does not tell which one was almost right.
+    pub(crate) fn find_key(&self, is_it: impl Fn(&NamedApiKey) -> bool) -> Option<NamedApiKey> {
+        let setup = self.handle.shared.setup.get();
+        let keys = setup.config.ops_api_keys.iter();
+        keys.fold(
+            None,
+            |found, key| if is_it(key) { Some(key) } else { found },
+        )
+        .cloned()
     }
 
     /// The key of a login that has not ended, if it is still one of the API's.
-    pub(crate) fn known_login(&self, token: &str, now: Instant) -> Option<&NamedApiKey> {
+    pub(crate) fn known_login(&self, token: &str, now: Instant) -> Option<NamedApiKey> {
         let key = self.logins.find(token, now)?;
-        self.keys().iter().find(|known| **known == key)
+        self.find_key(|known| *known == key)
     }
 
     /// The topics with the most publications a second; asked for once a second at most, however

@@ -161,7 +161,7 @@ impl Server {
         let broker = cluster.as_ref().map(Cluster::broker);
         let random = |_| StdRng::from_os_rng();
         let (mut shards, handle) = assemble(config, application, random, broker)?;
-        let sockets = given.opened(&handle.shared.config)?;
+        let sockets = given.opened(&handle.shared.setup.get().config)?;
         let address = sockets.clients[0].local_addr()?;
         let hands = deal(&sockets.clients, shards.len())?;
         for (shard, hand) in shards.iter_mut().zip(hands) {
@@ -213,7 +213,8 @@ impl Server {
 
     /// Says in the log where the server listens, and whether everybody may connect.
     fn log_start(&self) {
-        let config = &self.handle.shared.config;
+        let setup = self.handle.shared.setup.get();
+        let config = &setup.config;
         let scheme = if config.tls.is_some() { "wss" } else { "ws" };
         let path = config.paths.first().map_or("/", String::as_str);
         tracing::info!(
@@ -331,16 +332,17 @@ pub(crate) fn assemble<A: Application>(
     let keys = Keys::new(&config)?;
     let hub = Arc::new(new_hub(&config, cluster)?);
     let shared = Arc::new(Shared::new(config, keys, hub));
+    let setup = shared.setup.owned();
+    let config = &setup.config;
     let mut mailboxes = Vec::new();
     let mut shards = Vec::new();
-    for index in 0..shared.config.shards {
+    for index in 0..config.shards {
         let core = Core::new(index, &shared, random(index));
         let shard_config = ShardConfig {
-            outbox_bytes_max: shared.config.limits.outbox_bytes_max,
-            outboxes_bytes_max: shared.config.limits.outboxes_bytes_max / shared.config.shards,
-            receive_buffer_bytes_max: shared.config.limits.receive_buffer_bytes_max,
-            receive_buffers_bytes_max: shared.config.limits.receive_buffers_bytes_max
-                / shared.config.shards,
+            outbox_bytes_max: config.limits.outbox_bytes_max,
+            outboxes_bytes_max: config.limits.outboxes_bytes_max / config.shards,
+            receive_buffer_bytes_max: config.limits.receive_buffer_bytes_max,
+            receive_buffers_bytes_max: config.limits.receive_buffers_bytes_max / config.shards,
             ..ShardConfig::default()
         };
         let handler = EngineShard::new(core, application(index));
@@ -410,7 +412,7 @@ fn start_ops(handle: &Handle, socket: Option<&TcpListener>) -> Result<Option<Ops
     };
     let shared = &handle.shared;
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
-    let hosts = shared.config.hosts.clone();
+    let hosts = shared.setup.get().config.hosts.clone();
     let ops = Ops::start_for(socket.try_clone()?, source, handle.clone(), hosts)?;
     Ok(Some(ops))
 }

@@ -8,11 +8,8 @@ use crate::auth::AuthConfig;
 use crate::auth::key_set::{KeySetSource, Wish};
 use crate::config::Config;
 use crate::handle::Handle;
-use crate::limits::errors::ErrorLimit;
-use crate::limits::rate::RateLimit;
-use crate::live::VERSIONS_MAX;
 use crate::model::{ReloadFunction, Reloaded, SettingsFunction};
-use crate::state::shared::{Shared, profile_of};
+use crate::state::shared::{Setup, Shared};
 use crate::topics::config::{RuleSet, Scope, TopicRule};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_net::tls::CertificateSlot;
@@ -32,11 +29,6 @@ pub enum ReloadError {
     /// No server could start with this configuration.
     #[error(transparent)]
     Configuration(#[from] StartError),
-    /// A configuration that was replaced stays in memory, so their number is bounded.
-    #[error(
-        "the configuration was changed {VERSIONS_MAX} times; restart the server to change it again"
-    )]
-    TooMany,
 }
 
 impl Server {
@@ -76,18 +68,15 @@ impl Reloader {
         let shared = &self.handle.shared;
         let mut config = config.clone();
         lower(&mut config);
-        let (config, mut reloaded) = merge(&shared.config, &config);
+        let (config, mut reloaded) = merge(&shared.setup.get().config, &config);
         check(&config)?;
-        let rules = shared.hub.rules.replaced(&config.topics.rules);
+        let rules = shared.hub.rules.get().replaced(&config.topics.rules);
         let rules =
             rules.map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
         config.topics.access.check().map_err(StartError::from)?;
         let mut keys = Keys::new(&config)?;
         if let (Some(verifier), Some(set)) = (&mut keys.verifier, &shared.key_set) {
             verifier.adopt(set);
-        }
-        if !reloaded.changed.is_empty() && !shared.config.has_room() {
-            return Err(ReloadError::TooMany);
         }
         if let (Some(slot), Some(files)) = (&self.certificate, &config.tls) {
             let replaced = slot.replace(&files.certificate, &files.key);
@@ -105,25 +94,12 @@ impl Reloader {
     }
 }
 
-/// Nothing in here can fail: all values have as many versions as the configuration.
+/// Nothing in here can fail.
 fn install(shared: &Shared, mut config: Config, keys: Keys, rules: RuleSet) {
     lower(&mut config);
-    let limits = &config.limits;
-    let rate = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
-    let errors = ErrorLimit::new(limits.errors_max, limits.errors_window_ms);
-    let replaced = [
-        shared.verifier.replace(keys.verifier),
-        shared
-            .access
-            .replace(Arc::new(config.topics.access.clone())),
-        shared.rate_limit.replace(rate),
-        shared.error_limit.replace(errors),
-        shared.profile.replace(profile_of(&config)),
-        shared.hub.rules.replace(rules),
-        shared.hub.limits.replace(config.topics.limits.clone()),
-        shared.config.replace(config),
-    ];
-    debug_assert!(replaced.iter().all(Result::is_ok));
+    shared.hub.rules.replace(rules);
+    shared.hub.limits.replace(config.topics.limits.clone());
+    shared.setup.replace(Setup::new(config, keys.verifier));
 }
 
 /// The configuration in force with everything of `new` that can change, and the options that differ.

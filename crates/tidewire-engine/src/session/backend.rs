@@ -102,7 +102,7 @@ impl Session<'_> {
                 Failure::Full => ErrorCode::QueueFull,
                 _ => ErrorCode::BackendUnavailable,
             };
-            if self.core.shared.config.protocol == Protocol::V1 {
+            if self.core.setup.config.protocol == Protocol::V1 {
                 self.reply(&Reply::error(code, failure.words().to_owned()));
             }
         }

@@ -96,7 +96,7 @@ impl Session<'_> {
                 correlation_id: Some(id.to_string()),
             }));
         }
-        if calls.received.len() >= self.core.shared.config.limits.calls_per_connection_max {
+        if calls.received.len() >= self.core.setup.config.limits.calls_per_connection_max {
             fail(span, ErrorCode::LimitExceeded.as_str());
             let error = call_error(ErrorCode::LimitExceeded, "too many calls are open");
             return Err(Box::new(Reply::CallResponse {
@@ -165,7 +165,7 @@ impl Session<'_> {
         if !self.state.is_open() || self.state.unannounced.is_some() {
             return outcome.end(Err(CallFailure::Closed));
         }
-        let config = &self.core.shared.config;
+        let config = &self.core.setup.config;
         if config.protocol != Protocol::V1 || !self.state.session.client_takes_calls() {
             return outcome.end(Err(CallFailure::Unsupported));
         }
@@ -260,7 +260,7 @@ impl<A: Application> Inbound<'_, A> {
         let Ok(payload) = std::str::from_utf8(&call.payload) else {
             return self.session.refuse("the payload of a call is not UTF-8");
         };
-        let longest_ms = self.session.core.shared.config.limits.call_timeout_ms;
+        let longest_ms = self.session.core.setup.config.limits.call_timeout_ms;
         let longest_ms = longest_ms.min(TIMEOUT_MAX.as_millis() as u64);
         let timeout_ms = call.timeout_ms.unwrap_or(longest_ms).min(longest_ms);
         let due_ms = self.session.now().monotonic_ms.saturating_add(timeout_ms);

@@ -142,7 +142,7 @@ impl Session<'_> {
         self.join(slot, name, &catch_up.wanted, (seq, None));
         let timings = &self.core.counters.timings;
         timings.recovery_duration.record(catch_up.started.elapsed());
-        if self.core.shared.hub.rules.shows_presence(name) {
+        if self.core.shared.hub.rules.get().shows_presence(name) {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();
             let announcement = Announcement::new(topics, data);

@@ -85,7 +85,7 @@ impl Session<'_> {
 
     /// Gives the peer time to answer a close.
     pub(crate) fn await_close(&mut self, id: ConnectionId) {
-        let timeout_ms = self.core.shared.config.limits.close_timeout_ms;
+        let timeout_ms = self.core.setup.config.limits.close_timeout_ms;
         self.io
             .set_timer(id, self.now().monotonic_ms.saturating_add(timeout_ms));
     }

@@ -28,7 +28,7 @@ impl Session<'_> {
         if is_over || !is_of_use {
             return Ok(None);
         }
-        let limit = self.core.shared.config.limits.message_bytes_max;
+        let limit = self.core.setup.config.limits.message_bytes_max;
         let result = deflate
             .decompress(&mut self.core.deflate, message.bytes, inflated, limit)
             .and_then(|()| message.event(inflated));
@@ -55,7 +55,7 @@ impl Session<'_> {
         let Framing::Zlib { prefix_bytes } = identify(bytes) else {
             return Some(bytes);
         };
-        let limit = self.core.shared.config.limits.message_bytes_max;
+        let limit = self.core.setup.config.limits.message_bytes_max;
         match self
             .core
             .inflater

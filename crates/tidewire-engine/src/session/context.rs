@@ -61,7 +61,7 @@ impl Context<'_> {
     /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the
     /// client's hello said that it takes them, else one by one.
     pub fn send_batch(&mut self, messages: &[&str]) {
-        let is_v1 = self.session.core.shared.config.protocol == Protocol::V1;
+        let is_v1 = self.session.core.setup.config.protocol == Protocol::V1;
         let takes_batches = is_v1 && self.session.state.session.client_takes_batches();
         if !takes_batches || messages.len() < 2 {
             return messages.iter().for_each(|text| self.send_text(text));

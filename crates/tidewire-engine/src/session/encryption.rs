@@ -22,7 +22,7 @@ impl Session<'_> {
         if is_sealed(encoding, bytes) && version.is_some() {
             return true;
         }
-        let must_be_encrypted = match self.core.shared.config.encryption {
+        let must_be_encrypted = match self.core.setup.config.encryption {
             Encryption::Off => false,
             // Version 1 lets a client speak before it has the server's key.
             Encryption::Optional => version == Some(EncryptionVersion::Two),
@@ -48,7 +48,7 @@ impl Session<'_> {
     /// Whether a hello is answered and does not end the session for lack of a key.
     pub(crate) fn may_greet(&mut self, greeting: &Greeting) -> bool {
         let has_key = greeting.offer.is_some() || self.state.encryption().is_some();
-        let needs_key = self.core.shared.config.encryption == Encryption::Required;
+        let needs_key = self.core.setup.config.encryption == Encryption::Required;
         self.state.is_open() && (has_key || !needs_key)
     }
 
@@ -59,7 +59,7 @@ impl Session<'_> {
         producer: Option<ProducerState>,
     ) {
         let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
-        if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
+        if encryption.is_none() && self.core.setup.config.encryption == Encryption::Required {
             return self.require_encryption();
         }
         let producer = producer.or_else(|| self.known_producer());
@@ -107,7 +107,7 @@ impl Session<'_> {
         };
         let system = SystemType::KeyUpdate;
         if kind == Ok(Kind::System(system)) {
-            let profile = &self.core.shared.profile;
+            let profile = &self.core.setup.profile;
             if let SystemEvent::KeyUpdate { request } = self
                 .state
                 .session
@@ -153,7 +153,7 @@ impl Session<'_> {
         let id = self.core.new_id(now.unix_ms);
         let mut message = Vec::new();
         let reply = Reply::KeyUpdate { request: false };
-        let profile = &self.core.shared.profile;
+        let profile = &self.core.setup.profile;
         self.state
             .session
             .encode(profile, &reply, id, now, &mut message);

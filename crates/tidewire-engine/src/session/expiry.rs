@@ -23,7 +23,7 @@ impl Session<'_> {
         token: &str,
         now: Now,
     ) -> Result<(u64, Arc<AccessRules>), Cow<'static, str>> {
-        let Some(verifier) = &*self.core.shared.verifier else {
+        let Some(verifier) = &self.core.setup.verifier else {
             return Err("this server checks no tokens".into());
         };
         let claims: Claims = verifier
@@ -36,14 +36,14 @@ impl Session<'_> {
             .core
             .rules_of(&claims)
             .map_err(|error| error.to_string())?;
-        let rules = rules.map_or_else(|| Arc::clone(&self.core.shared.access), Arc::new);
+        let rules = rules.map_or_else(|| Arc::clone(&self.core.setup.access), Arc::new);
         Ok((claims.expires_at_s, rules))
     }
 
     /// Ends a session whose token has expired, and warns one whose token is about to; whether it
     /// has ended.
     pub(crate) fn check_expiry(&mut self) -> bool {
-        let (now, is_v1) = (self.now(), self.core.shared.config.protocol == Protocol::V1);
+        let (now, is_v1) = (self.now(), self.core.setup.config.protocol == Protocol::V1);
         let Some(expiry) = self.state.expiry.as_deref_mut() else {
             return false;
         };
@@ -80,7 +80,7 @@ impl Session<'_> {
             code = ErrorCode::TokenExpired.as_str(),
             "a session ends because its token has expired",
         );
-        if self.core.shared.config.protocol == Protocol::V1 {
+        if self.core.setup.config.protocol == Protocol::V1 {
             let error = Reply::error(ErrorCode::TokenExpired, WORDS);
             self.say(&error);
         }
@@ -100,7 +100,7 @@ impl Session<'_> {
         let token = &*token.0;
         let keys = self
             .core
-            .shared
+            .setup
             .verifier
             .as_ref()
             .map_or(0, |verifier| verifier.keys());
@@ -136,7 +136,7 @@ impl Session<'_> {
     }
 
     fn refuse_token(&mut self, words: Cow<'static, str>, correlation_id: Option<String>) {
-        let has_tokens = self.core.shared.verifier.is_some();
+        let has_tokens = self.core.setup.verifier.is_some();
         let code = if has_tokens {
             self.core.counters.tokens_refused.add(1);
             tracing::info!(

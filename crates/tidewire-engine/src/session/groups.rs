@@ -21,7 +21,13 @@ impl Session<'_> {
             return Err((ErrorCode::TopicForbidden, words));
         }
         let refuse = |words| Err((ErrorCode::LimitExceeded, words));
-        let subscriptions_max = self.core.shared.hub.limits.subscriptions_per_connection_max;
+        let subscriptions_max = self
+            .core
+            .setup
+            .config
+            .topics
+            .limits
+            .subscriptions_per_connection_max;
         let key = self.state.key;
         let topics = self.state.topics.get_or_insert_default();
         let mut members = topics.groups.values();

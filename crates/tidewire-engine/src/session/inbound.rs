@@ -47,7 +47,7 @@ impl<A: Application> Inbound<'_, A> {
     /// Announces a new session to the application. A session that has to be encrypted is announced
     /// once it is.
     pub(crate) fn announce_when_encrypted(&mut self, peer: Peer) {
-        let config = &self.session.core.shared.config;
+        let config = &self.session.core.setup.config;
         if config.encryption != Encryption::Required {
             return self.announce(&peer);
         }
@@ -82,7 +82,7 @@ impl<A: Application> Inbound<'_, A> {
         core.meter.settle(state.owner);
         let id = state.key.id;
         let outbox_bytes = io.queued_bytes(id);
-        if outbox_bytes > core.shared.config.limits.outbox_pause_bytes {
+        if outbox_bytes > core.setup.config.limits.outbox_pause_bytes {
             state.pauses.outbox = true;
             state.pauses.outbox_bytes_seen = outbox_bytes;
             io.pause_reading(id);

@@ -60,7 +60,7 @@ impl<A: Application> Inbound<'_, A> {
         }
         let id = self.session.state.key.id;
         if self.session.io.queued_bytes(id)
-            > self.session.core.shared.config.limits.outbox_pause_bytes
+            > self.session.core.setup.config.limits.outbox_pause_bytes
         {
             // Nothing but what waits: it is reported when the socket has taken it, if it does not
             // now.

@@ -18,7 +18,7 @@ impl Session<'_> {
         match self
             .state
             .bucket
-            .take(&self.core.shared.rate_limit, self.now().monotonic_ms)
+            .take(&self.core.setup.rate_limit, self.now().monotonic_ms)
         {
             RateVerdict::Allowed => true,
             verdict => self.admit_reluctantly(verdict),
@@ -27,7 +27,7 @@ impl Session<'_> {
 
     #[cold]
     fn admit_reluctantly(&mut self, verdict: RateVerdict) -> bool {
-        match (verdict, self.core.shared.config.protocol) {
+        match (verdict, self.core.setup.config.protocol) {
             (RateVerdict::Allowed, _) | (RateVerdict::AllowedLow, Protocol::Raw) => true,
             (RateVerdict::AllowedLow, Protocol::V1) => {
                 let warning = self.rate_warning();
@@ -65,7 +65,7 @@ impl Session<'_> {
             return self.set_timer();
         }
         let refusals = self.state.refusals.get_or_insert_default();
-        let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
+        let refill_per_s = self.core.setup.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
             refusals.since_told
@@ -83,7 +83,7 @@ impl Session<'_> {
     }
 
     fn rate_warning(&self) -> Reply {
-        let limits = &self.core.shared.config.limits;
+        let limits = &self.core.setup.config.limits;
         Reply::RateLimitWarning {
             current_rate: limits.rate_limit_capacity - self.state.bucket.remaining(),
             limit: limits.rate_limit_capacity,
@@ -96,7 +96,7 @@ impl Session<'_> {
     pub(crate) fn charge_inflated(&mut self, bytes: usize) {
         self.core.meter.spend(cost::inflated(bytes));
         self.state.bucket.charge(
-            &self.core.shared.rate_limit,
+            &self.core.setup.rate_limit,
             bytes / INFLATED_BYTES_PER_TOKEN,
         );
     }
@@ -105,7 +105,7 @@ impl Session<'_> {
     /// [`ErrorVerdict::Exhausted`] the caller tells it and calls [`Self::exhaust_error_budget`].
     #[cold]
     pub(crate) fn count_error(&mut self, code: ErrorCode) -> ErrorVerdict {
-        let Some(limit) = self.core.shared.error_limit.filter(|_| counts(code)) else {
+        let Some(limit) = self.core.setup.error_limit.filter(|_| counts(code)) else {
             return ErrorVerdict::Report;
         };
         let now_ms = self.now().monotonic_ms;
@@ -129,7 +129,7 @@ impl Session<'_> {
     #[cold]
     pub(crate) fn exhaust_error_budget(&mut self) {
         debug_assert!(self.state.is_open());
-        let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
+        let retry_after_s = self.core.setup.error_limit.map(ErrorLimit::retry_after_s);
         let error = Reply::Error {
             code: ErrorCode::CircuitBreakerOpen,
             message: "too many messages of this connection had to be refused".into(),

@@ -51,7 +51,7 @@ impl Session<'_> {
 
     /// Sets the timer of an open session to its next deadline.
     pub(crate) fn set_timer(&mut self) {
-        let due_ms = self.state.due_ms(&self.core.shared.profile);
+        let due_ms = self.state.due_ms(&self.core.setup.profile);
         self.io.set_timer(self.state.key.id, due_ms);
     }
 
@@ -64,7 +64,7 @@ impl Session<'_> {
             // Not the peer's silence: it is not being read, or has yet to come to our ping.
             self.state.session.handle_heard(self.now().monotonic_ms);
         }
-        let profile = &self.core.shared.profile;
+        let profile = &self.core.setup.profile;
         match self.state.session.handle_timeout(profile, self.now()) {
             TimeoutAction::CloseIdle => {
                 self.core.counters.idle_timeouts.add(1);
@@ -72,7 +72,7 @@ impl Session<'_> {
                 return;
             }
             TimeoutAction::SendPing => {
-                if self.core.shared.config.protocol == Protocol::V1 {
+                if self.core.setup.config.protocol == Protocol::V1 {
                     self.reply(&Reply::Ping);
                 }
                 // Every WebSocket library answers this one, with or without code for our messages.

@@ -76,7 +76,7 @@ impl Session<'_> {
             answer.success_topics.push(name.to_string());
             self.join(slot, name, wanted, (seq, None));
         }
-        if !is_pattern && self.core.shared.hub.rules.shows_presence(name) {
+        if !is_pattern && self.core.shared.hub.rules.get().shows_presence(name) {
             answer.entered.push(Arc::clone(name));
         }
         Ok(())
@@ -102,7 +102,7 @@ impl Session<'_> {
     /// Charges a session for memory. The words of an error are for the client.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), &'static str> {
         let topics = self.state.topics.get_or_insert_default();
-        let limits = &self.core.shared.hub.limits;
+        let limits = &self.core.setup.config.topics.limits;
         if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
             return Err("the subscriptions of this connection take as much memory as they may");
         }
@@ -122,7 +122,7 @@ impl Session<'_> {
         if is_member {
             return Ok(());
         }
-        let limits = &self.core.shared.hub.limits;
+        let limits = &self.core.setup.config.topics.limits;
         let subscriptions = self
             .state
             .topics
@@ -161,7 +161,7 @@ impl Session<'_> {
         let hub = &self.core.shared.hub;
         let missed = Missed {
             since: wanted.since,
-            or_newest: hub.rules.of(name).last_value && wanted.replay == 0,
+            or_newest: hub.rules.get().of(name).last_value && wanted.replay == 0,
             limit: 0,
         };
         let Some((recovery, seq)) = hub.recover(name, missed, moment)? else {
@@ -210,8 +210,8 @@ impl Session<'_> {
         };
         let topics = self.state.topics.get_or_insert_default();
         // The rule of the subscription's own name, a pattern included, as it is now: a later one changes nothing.
-        let rule = self.core.shared.hub.rules.of(name);
-        let mut overload = wanted.overload.unwrap_or(rule.overload);
+        let rules = self.core.shared.hub.rules.get();
+        let mut overload = wanted.overload.unwrap_or(rules.of(name).overload);
         if waiting.is_some() && overload == Overload::Disconnect {
             // What waits already cannot be sent before the connection keeps up.
             overload = Overload::DropOldest;

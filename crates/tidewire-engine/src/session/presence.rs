@@ -148,7 +148,7 @@ impl Session<'_> {
             return None;
         }
         let messages = event_messages(announcement.data.as_deref());
-        let limit = &self.core.shared.rate_limit;
+        let limit = &self.core.setup.rate_limit;
         let verdict = self
             .state
             .bucket

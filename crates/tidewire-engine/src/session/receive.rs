@@ -67,7 +67,7 @@ impl<A: Application> Inbound<'_, A> {
 
     #[inline(always)]
     fn receive_admitted(&mut self, encoding: Encoding, bytes: &[u8]) {
-        let config = &self.session.core.shared.config;
+        let config = &self.session.core.setup.config;
         if config.protocol == Protocol::Raw {
             self.dispatch_message(Message { encoding, bytes });
         } else if config.encryption == Encryption::Off || self.session.may_be_plain(encoding, bytes)

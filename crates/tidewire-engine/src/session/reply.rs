@@ -42,7 +42,7 @@ impl Session<'_> {
         let id = self.core.new_id(now.unix_ms);
         if self.state.layers.is_some() {
             let mut message = Vec::new();
-            let profile = &self.core.shared.profile;
+            let profile = &self.core.setup.profile;
             let opcode = self
                 .state
                 .session
@@ -58,7 +58,7 @@ impl Session<'_> {
         let Some(buffer) = self.io.buffer_in(self.state.key.id, priority) else {
             return;
         };
-        let profile = &self.core.shared.profile;
+        let profile = &self.core.setup.profile;
         let payload_bytes = write_message(buffer, &mut self.state.session, profile, reply, id, now);
         self.core.count_sent(payload_bytes);
     }

@@ -16,7 +16,7 @@ impl<A: Application> Inbound<'_, A> {
     pub(crate) fn dispatch_system(&mut self, system: SystemType, format: Format, bytes: &[u8]) {
         let session = &mut self.session;
         session.core.counters.system_messages_received.add(1);
-        let profile = &session.core.shared.profile;
+        let profile = &session.core.setup.profile;
         match session
             .state
             .session

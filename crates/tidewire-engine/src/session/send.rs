@@ -31,7 +31,7 @@ impl Session<'_> {
         let Some(buffer) = self.io.buffer(self.state.key.id) else {
             return;
         };
-        let is_long = payload.len() >= self.core.shared.config.compression.threshold_bytes;
+        let is_long = payload.len() >= self.core.setup.config.compression.threshold_bytes;
         let uses_zlib = is_long && layers.zlib && takes_zlib && payload.opcode == OpCode::Text;
         if let Some(encryption) = &mut layers.encryption {
             let mut write =

@@ -8,7 +8,8 @@ use tidewire_wire::session::{Reply, RequestKind};
 
 /// The reply to `request`.
 pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<String>) -> Reply {
-    let limits = &shared.config.limits;
+    let setup = shared.setup.get();
+    let limits = &setup.config.limits;
     match kind {
         RequestKind::HealthCheck => Reply::HealthCheckResponse {
             payload: json!({

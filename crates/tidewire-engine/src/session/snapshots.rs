@@ -96,7 +96,13 @@ impl Context<'_> {
             topic,
             t,
             payload,
-            self.session.core.shared.hub.limits.payload_bytes_max,
+            self.session
+                .core
+                .setup
+                .config
+                .topics
+                .limits
+                .payload_bytes_max,
         )?;
         let calls = self.session.state.calls.as_ref();
         let correlation_id = calls.and_then(|calls| calls.sync_id.clone());
@@ -118,7 +124,7 @@ impl Context<'_> {
     /// Gives whether any of the topics keeps its last value; always false if the request wants no
     /// snapshots. If none of them has a value yet, the client receives `INVALID_ACTION`.
     pub fn send_newest(&mut self, request: &SyncRequest<'_>) -> bool {
-        let rules = &self.session.core.shared.hub.rules;
+        let rules = self.session.core.shared.hub.rules.get();
         let keeps = |topic: &&String| rules.of(topic).last_value;
         let kept = request.topics.iter().filter(keeps).cloned();
         let kept: Vec<String> = kept.filter(|_| request.include_snapshots).collect();
@@ -238,7 +244,7 @@ impl Session<'_> {
     /// The newest publication of a topic that keeps its last value, as a snapshot.
     fn newest(&self, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
         let hub = &self.core.shared.hub;
-        if check_topic(topic).is_err() || !hub.rules.of(topic).last_value {
+        if check_topic(topic).is_err() || !hub.rules.get().of(topic).last_value {
             return None;
         }
         let query = PageQuery {

@@ -17,7 +17,7 @@ impl Session<'_> {
         correlation_id: Option<String>,
     ) {
         let job = SubscriptionJob::new(request, correlation_id);
-        let data_bytes_max = self.core.shared.hub.limits.presence_data_bytes_max;
+        let data_bytes_max = self.core.setup.config.topics.limits.presence_data_bytes_max;
         let data = job.wanted.presence.as_ref();
         if data.is_some_and(|data| data.len() > data_bytes_max) {
             let words = format!("presence is longer than {data_bytes_max} bytes");

@@ -42,7 +42,7 @@ impl Session<'_> {
         token: &str,
     ) -> Result<Option<u64>, (ErrorCode, Cow<'static, str>)> {
         let refuse = |words: &'static str| Err((ErrorCode::TokenRefused, words.into()));
-        let Some(verifier) = &*self.core.shared.verifier else {
+        let Some(verifier) = &self.core.setup.verifier else {
             return refuse("this server checks no tokens");
         };
         let keys = verifier.keys() as u64;

@@ -392,7 +392,7 @@ impl<A: Application> EngineShard<A> {
         items: &[Item],
         budget: &mut Budget,
     ) {
-        let limits = LagLimits::of(&self.core.shared.hub.limits);
+        let limits = LagLimits::of(&self.core.setup.config.topics.limits);
         let Some(mut session) = self.session(io, id) else {
             return;
         };

@@ -58,7 +58,7 @@ impl<A: Application> EngineShard<A> {
         let is_session = |state: &ConnectionState| state.is_open();
         let connections = self.connections.iter().flatten();
         let sessions = connections.filter(|connection| is_session(&connection.state));
-        let drain = &self.core.shared.config.drain;
+        let drain = &self.core.setup.config.drain;
         let all = self.core.shared.sessions.load(Ordering::Acquire) as u64;
         DrainProgress {
             pace: Pace {
@@ -77,7 +77,7 @@ impl<A: Application> EngineShard<A> {
 /// Closes a session of a draining server and tells its client when to return.
 fn close_for_drain(session: &mut Session<'_>, spread_ms: u64) {
     session.core.counters.drained_connections.add(1);
-    if session.core.shared.config.protocol == Protocol::V1 && spread_ms > 0 {
+    if session.core.setup.config.protocol == Protocol::V1 && spread_ms > 0 {
         let after_ms = session.core.rng.random_range(0..=spread_ms);
         let reconnect = Reply::Reconnect {
             after_ms,

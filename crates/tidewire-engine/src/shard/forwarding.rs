@@ -34,7 +34,7 @@ impl TrustedProxies {
 impl<A: Application> EngineShard<A> {
     /// Begins the opening handshake of a connection that was just accepted.
     pub(crate) fn start_opening(&mut self, io: &mut Io, id: ConnectionId) {
-        let proxies = &self.core.shared.config.proxies;
+        let proxies = &self.core.setup.config.proxies;
         let address = io.peer_address(id).map(|address| address.ip());
         let source = address.map_or(Source::Unknown, |address| proxies.source(address));
         if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
@@ -84,7 +84,7 @@ impl<A: Application> EngineShard<A> {
         };
         if let Some(address) = source {
             state.forwarded = Some(Box::new(address));
-            let source = self.core.shared.config.proxies.source(address.ip());
+            let source = self.core.setup.config.proxies.source(address.ip());
             self.start_pending(io, id, source);
         }
         Some(bytes)
@@ -108,7 +108,7 @@ impl<A: Application> EngineShard<A> {
 
     /// Notes for whom a trusted proxy has sent a request.
     pub(crate) fn read_forwarded(&mut self, io: &Io, id: ConnectionId, request: &Request<'_>) {
-        let proxies = &self.core.shared.config.proxies;
+        let proxies = &self.core.setup.config.proxies;
         if proxies.networks.is_empty() {
             return;
         }

@@ -87,7 +87,7 @@ impl<A: Application> EngineShard<A> {
     /// incomplete.
     pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let limits = wire::Limits {
-            head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
+            head_bytes_max: self.core.setup.config.limits.request_head_bytes_max,
         };
         let request = match parse_request(data, &limits) {
             Ok(Some(request)) => request,
@@ -163,7 +163,7 @@ impl<A: Application> EngineShard<A> {
     ) {
         let now = wire_now(io);
         let user = guest.user;
-        let deflate = layers::wanted(&self.core.shared.config)
+        let deflate = layers::wanted(&self.core.setup.config)
             .and_then(|wanted| DeflateParameters::accept(wanted, request.extensions()));
         let extensions = deflate
             .as_ref()
@@ -184,11 +184,11 @@ impl<A: Application> EngineShard<A> {
         self.core.counters.handshakes_completed.add(1);
         self.time_handshake(io, id);
         self.core.counters.connections_open.add(1);
-        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
+        let is_v1 = self.core.setup.config.protocol == Protocol::V1;
         if is_v1 {
             self.core.greet(io, id, &mut session, user.clone(), now);
         }
-        let limit = self.core.shared.config.limits.message_bytes_max;
+        let limit = self.core.setup.config.limits.message_bytes_max;
         let Some(Some(Connection { state, reader })) = self.connections.get_mut(id.index()) else {
             return;
         };
@@ -204,7 +204,7 @@ impl<A: Application> EngineShard<A> {
         state.expiry = guest
             .expires_at_s
             .and_then(|expires_at_s| self.core.expiry_at(expires_at_s, now));
-        io.set_timer(id, state.due_ms(&self.core.shared.profile));
+        io.set_timer(id, state.due_ms(&self.core.setup.profile));
         let address = state.peer_address(io).map(|address| address.ip());
         state.owner = self.core.shared.owners.of(user.as_deref(), address);
         if let Some(user) = &state.user {
@@ -245,8 +245,8 @@ impl<A: Application> EngineShard<A> {
         let message_id = self.core.new_id(now.unix_ms);
         let error = Reply::error(ErrorCode::AuthFailed, failure.to_owned());
         if let Some(buffer) = io.buffer(id) {
-            if self.core.shared.config.protocol == Protocol::V1 {
-                let profile = &self.core.shared.profile;
+            if self.core.setup.config.protocol == Protocol::V1 {
+                let profile = &self.core.setup.profile;
                 write_message(buffer, session, profile, &error, message_id, now);
             }
             let code = CloseCode::NOT_AUTHENTICATED;
@@ -272,7 +272,7 @@ impl Core {
         };
         let message_id = self.new_id(now.unix_ms);
         if let Some(buffer) = io.buffer(id) {
-            let profile = &self.shared.profile;
+            let profile = &self.setup.profile;
             let bytes = write_message(buffer, session, profile, &ready, message_id, now);
             self.count_sent(bytes);
         }
@@ -285,7 +285,7 @@ impl Core {
         newcomer: &Newcomer,
         answer: Option<BackendAnswer>,
     ) -> Decision {
-        let config = &self.shared.config;
+        let config = &self.setup.config;
         if let Some(rejection) = self.rejection(request, newcomer) {
             return rejection;
         }
@@ -293,7 +293,7 @@ impl Core {
         let mut user = None;
         let mut expires_at_s = None;
         let mut rules = None;
-        if let (Some(verifier), Some(auth)) = (&*self.shared.verifier, &config.auth) {
+        if let (Some(verifier), Some(auth)) = (&self.setup.verifier, &config.auth) {
             if verifier.is_waiting() {
                 return self.full("the server has no keys to check tokens with yet");
             }
@@ -329,7 +329,7 @@ impl Core {
         }
         let access_is_set = admitted.access.is_some();
         let rules = admitted.access.or(rules);
-        let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
+        let rules = rules.map_or_else(|| Arc::clone(&self.setup.access), Arc::new);
         let user = admitted.user.or(user);
         let guest = Guest {
             access: Access::bind(&rules, user.as_deref()),
@@ -343,7 +343,7 @@ impl Core {
 
     /// Why a request is rejected whoever sends it, if so.
     fn rejection(&self, request: &Request<'_>, newcomer: &Newcomer) -> Option<Decision> {
-        let config = &self.shared.config;
+        let config = &self.setup.config;
         if let Some(reason) = self.turns_away() {
             return Some(self.full(reason));
         }
@@ -369,7 +369,7 @@ impl Core {
         Decision::Reject {
             status: 503,
             reason: reason.to_owned(),
-            retry_after_s: Some(self.shared.config.limits.retry_after_s),
+            retry_after_s: Some(self.setup.config.limits.retry_after_s),
         }
     }
 
@@ -427,7 +427,7 @@ impl Core {
 
     /// The access rules that a token brings along.
     pub(crate) fn rules_of(&self, claims: &Claims) -> Result<Option<AccessRules>, InvalidRules> {
-        let name = self.shared.config.topics.access_claim.as_deref();
+        let name = self.setup.config.topics.access_claim.as_deref();
         name.and_then(|name| claims.rest.get(name))
             .map(AccessRules::from_claim)
             .transpose()
@@ -435,7 +435,7 @@ impl Core {
 
     /// Counts one more session, if there is room.
     fn take_place(&self) -> bool {
-        let limit = self.shared.config.limits.connections_max;
+        let limit = self.setup.config.limits.connections_max;
         let one_more = |sessions| (sessions < limit).then_some(sessions + 1);
         self.shared
             .sessions
@@ -488,7 +488,7 @@ fn session_of(request: &Request<'_>, now: Now) -> ServerSession {
 
 /// The subprotocol to confirm.
 fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
-    let config = &core.shared.config;
+    let config = &core.setup.config;
     let auth = config.auth.as_ref();
     let prefix = auth.and_then(|auth| auth.subprotocol_prefix.as_deref());
     request.chosen_protocol(&config.subprotocols, prefix)

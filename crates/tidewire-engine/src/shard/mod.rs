@@ -77,7 +77,7 @@ pub(crate) struct EngineShard<A> {
 
 impl<A: Application> EngineShard<A> {
     pub(crate) fn new(core: Core, app: A) -> Self {
-        let config = &core.shared.config;
+        let config = &core.setup.config;
         let limits = PendingLimits::of_shard(&config.limits, config.shards);
         Self {
             core,
@@ -276,15 +276,16 @@ impl<A: Application> Handler for EngineShard<A> {
         if id.index() > MEMBER_INDEX_MAX {
             return io.abort(id);
         }
+        self.core.refresh();
         self.core.make_way(id);
-        let limits = &self.core.shared.config.limits;
+        let limits = &self.core.setup.config.limits;
         let now = wire_now(io);
         let state = ConnectionState {
             key: ConnectionKey::new(self.core.shared.hub.server, self.core.index, id),
             control: None,
             close_code: None,
             session: ServerSession::new(Format::Json, false, now),
-            bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
+            bucket: TokenBucket::new(&self.core.setup.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
             refusals: None,
             owner: OwnerId::SERVER,
@@ -294,7 +295,7 @@ impl<A: Application> Handler for EngineShard<A> {
             forwarded: None,
             awaits_proxy_header: false,
             accepted_us: micros_of(io),
-            access: Access::bind(&self.core.shared.access, None),
+            access: Access::bind(&self.core.setup.access, None),
             access_is_set: false,
             topics: None,
             calls: None,
@@ -323,6 +324,7 @@ impl<A: Application> Handler for EngineShard<A> {
 
     #[inline]
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        self.core.refresh();
         let bytes = data.len();
         // Of a connection that has ended nothing is read any more.
         self.contained(io, id, |shard, io| shard.handle_bytes(io, id, data))
@@ -353,7 +355,7 @@ impl<A: Application> Handler for EngineShard<A> {
                 tracing::info!(
                     connection = %connection.state.key,
                     user = connection.state.user.as_deref(),
-                    queued_bytes_over = self.core.shared.config.limits.outbox_bytes_max,
+                    queued_bytes_over = self.core.setup.config.limits.outbox_bytes_max,
                     "a connection ends because its peer does not read what waits for it",
                 );
             }
@@ -395,6 +397,7 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.refresh();
         self.with_session(io, id, |session| session.handle_timer());
         let connection = self.connection(id);
         if connection.is_some_and(|connection| !connection.state.jobs.is_empty()) {
@@ -404,6 +407,7 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.refresh();
         let now_ms = io.now().monotonic_ms;
         let Some(connection) = self.connection(id) else {
             return;
@@ -418,6 +422,7 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
+        self.core.refresh();
         match mail {
             Mail::Send(id, outgoing) => {
                 self.with_session(io, id, |session| session.send(outgoing.payload()));
@@ -437,6 +442,7 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
+        self.core.refresh();
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.stop_if_told(io);
         self.contained_all(|app| app.on_turn());

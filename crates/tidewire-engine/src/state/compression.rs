@@ -26,7 +26,7 @@ impl Core {
             }
             None => {
                 self.counters.messages_compressed.add(1);
-                let level = self.shared.config.compression.level;
+                let level = self.setup.config.compression.level;
                 layer.compress(&mut self.deflate, level, &payload.joined(), &mut scratch);
                 &scratch
             }
@@ -46,7 +46,7 @@ impl Core {
     /// understands.
     pub(crate) fn compress_alone(&mut self, window_bits: u8, payload: &[u8], out: &mut Vec<u8>) {
         self.counters.messages_compressed.add(1);
-        let level = self.shared.config.compression.level;
+        let level = self.setup.config.compression.level;
         self.deflate
             .compressor(level, window_bits)
             .compress(payload, out);
@@ -78,7 +78,7 @@ impl Core {
 
     fn write_zlib_form(&mut self, payload: Payload<'_>, out: &mut Vec<u8>) {
         self.counters.messages_compressed.add(1);
-        let level = self.shared.config.compression.level;
+        let level = self.setup.config.compression.level;
         out.extend_from_slice(ZLIB_PREFIX);
         self.deflater
             .get_or_insert_with(|| Deflater::new(level))

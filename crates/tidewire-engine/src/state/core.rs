@@ -2,13 +2,14 @@
 
 use crate::counters::Counters;
 use crate::limits::work::Meter;
+use crate::live::Reader;
 use crate::state::backend::Questions;
 use crate::state::calls::ShardCalls;
 use crate::state::delivery_times::DeliveryTimes;
 use crate::state::layers::SharedDeflate;
 use crate::state::operations::Operations;
 use crate::state::rates::TopicRates;
-use crate::state::shared::Shared;
+use crate::state::shared::{Setup, Shared};
 use crate::state::topics::{Departure, EndedSessions};
 use crate::topics::local::LocalTopics;
 use crate::topics::users::Users;
@@ -23,6 +24,8 @@ use tidewire_wire::uuid::{Uuid, uuid_v7};
 pub(crate) struct Core {
     pub(crate) index: u32,
     pub(crate) shared: Arc<Shared>,
+    /// The configuration as it is for this call.
+    pub(crate) setup: Reader<Setup>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rng: StdRng,
     pub(crate) inflater: Inflater,
@@ -59,6 +62,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(index: usize, shared: &Arc<Shared>, rng: StdRng) -> Self {
+        let setup = Reader::new(&shared.setup);
         Self {
             index: index as u32,
             shared: Arc::clone(shared),
@@ -81,10 +85,17 @@ impl Core {
             work_waits: false,
             departures: VecDeque::new(),
             ended_sessions: EndedSessions::default(),
-            meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
+            meter: Meter::new(setup.config.limits.owner_work_ms_per_s),
+            setup,
             fanout_bytes: 0,
             backlog_is_full: false,
         }
+    }
+
+    /// Takes the configuration of now, before anything is done with an event.
+    #[inline]
+    pub(crate) fn refresh(&mut self) {
+        self.setup.refresh(&self.shared.setup);
     }
 
     /// Counts a message with a payload of N bytes that has been written.

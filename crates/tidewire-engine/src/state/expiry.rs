@@ -63,7 +63,7 @@ impl Core {
     /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it
     /// does not end with it.
     pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
-        let config = &self.shared.config;
+        let config = &self.setup.config;
         let backend = config.backend.as_ref();
         // Without tokens it is the backend that says when a session ends.
         let by_backend = backend.map(|_| AuthConfig::new(KeyMaterial::Hs256(Vec::new())));

@@ -68,13 +68,12 @@ impl Core {
         }
         let presence_bytes = topics.presence_bytes.remove(&slot);
         self.release(holder.owner, topics, presence_bytes.unwrap_or_default());
-        let hub = &self.shared.hub;
+        let rules = self.shared.hub.rules.get();
         self.counters
             .subscriptions
             .set(self.topics.subscriptions() as u64);
         self.counters.topics.set(self.topics.len() as u64);
-        let keeps_presence =
-            !is_pattern && hub.rules.keep_presence() && hub.rules.shows_presence(&name);
+        let keeps_presence = !is_pattern && rules.keep_presence() && rules.shows_presence(&name);
         keeps_presence.then_some(name)
     }
 

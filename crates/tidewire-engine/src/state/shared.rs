@@ -29,9 +29,8 @@ use tidewire_wire::session::{Features, ServerProfile};
 /// The state that all shards of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) config: Live<Config>,
-    pub(crate) profile: Live<ServerProfile>,
-    pub(crate) verifier: Live<Option<Verifier>>,
+    /// The values that a reload replaces.
+    pub(crate) setup: Live<Setup>,
     /// The keys of tokens that are fetched, if they are.
     pub(crate) key_set: Option<Arc<KeySet>>,
     pub(crate) identity: Option<IdentityKey>,
@@ -41,9 +40,6 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Arc<Backend>>,
     /// Where spans go, if there are any.
     pub(crate) traces: Option<Arc<dyn TraceSink>>,
-    /// The rights of clients whose tokens do not set their own.
-    pub(crate) access: Live<Arc<AccessRules>>,
-    pub(crate) rate_limit: Live<RateLimit>,
     pub(crate) owners: Owners,
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
@@ -53,8 +49,6 @@ pub(crate) struct Shared {
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
     pub(crate) origin_reports: OriginReports,
-    /// The error budget of a connection, if there is one.
-    pub(crate) error_limit: Live<Option<ErrorLimit>>,
     /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
@@ -70,6 +64,33 @@ pub(crate) struct Shared {
     pub(crate) started_unix_ms: u64,
 }
 
+/// The configuration, and the values that are made from it. A shard reads its own view of it: `core.setup`.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) profile: ServerProfile,
+    pub(crate) verifier: Option<Verifier>,
+    /// The rights of clients whose tokens do not set their own.
+    pub(crate) access: Arc<AccessRules>,
+    pub(crate) rate_limit: RateLimit,
+    /// The error budget of a connection, if there is one.
+    pub(crate) error_limit: Option<ErrorLimit>,
+}
+
+impl Setup {
+    pub(crate) fn new(config: Config, verifier: Option<Verifier>) -> Self {
+        let limits = &config.limits;
+        Self {
+            profile: profile_of(&config),
+            verifier,
+            access: Arc::new(config.topics.access.clone()),
+            rate_limit: RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s),
+            error_limit: ErrorLimit::new(limits.errors_max, limits.errors_window_ms),
+            config,
+        }
+    }
+}
+
 /// The keys made from the configuration.
 pub(crate) struct Keys {
     pub(crate) verifier: Option<Verifier>,
@@ -78,7 +99,7 @@ pub(crate) struct Keys {
 }
 
 /// The description of a server for clients.
-pub(crate) fn profile_of(config: &Config) -> ServerProfile {
+fn profile_of(config: &Config) -> ServerProfile {
     let limits = &config.limits;
     ServerProfile {
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -104,24 +125,17 @@ pub(crate) fn profile_of(config: &Config) -> ServerProfile {
 
 impl Shared {
     pub(crate) fn new(config: Config, keys: Keys, hub: Arc<Hub>) -> Self {
-        let limits = &config.limits;
-        let profile = profile_of(&config);
-        let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
         let counters = (0..config.shards)
             .map(|_| Arc::new(Counters::default()))
             .collect();
         let key_set = keys.verifier.as_ref().and_then(Verifier::set);
         Self {
             key_set: key_set.filter(|set| set.source.is_some()).cloned(),
-            profile: Live::new(profile),
-            verifier: Live::new(keys.verifier),
             identity: keys.identity,
             signatures: keys.signatures,
             hub,
             backend: config.backend.clone().map(Backend::new).map(Arc::new),
             traces: config.traces.clone(),
-            access: Live::new(Arc::new(config.topics.access.clone())),
-            rate_limit: Live::new(rate_limit),
             owners: Owners::new(),
             accounts: Accounts::new(
                 config.topics.limits.subscription_bytes_per_owner_max,
@@ -132,7 +146,6 @@ impl Shared {
             producers: SharedProducers::new(&config.producers),
             hosts: HostGuard::new(config.hosts.clone()),
             origin_reports: OriginReports::default(),
-            error_limit: Live::new(ErrorLimit::new(limits.errors_max, limits.errors_window_ms)),
             reload: OnceLock::new(),
             settings: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -142,7 +155,7 @@ impl Shared {
             failure: OnceLock::new(),
             started: Instant::now(),
             started_unix_ms: unix_ms(),
-            config: Live::new(config),
+            setup: Live::new(Setup::new(config, keys.verifier)),
         }
     }
 
@@ -160,15 +173,15 @@ impl Shared {
 
     /// How each shard is, in the order of the shards.
     pub(crate) fn shard_health(&self) -> Vec<ShardHealth> {
-        let stall_ms = self.config.limits.shard_stall_ms;
+        let stall_ms = self.setup.get().config.limits.shard_stall_ms;
         let outlets = self.hub.outlets.iter();
         outlets.map(|outlet| outlet.health(stall_ms)).collect()
     }
 
     /// Whether there are keys to check tokens with, or none are needed.
     pub(crate) fn has_keys(&self) -> bool {
-        let verifier = self.verifier.as_ref();
-        !verifier.is_some_and(Verifier::is_waiting)
+        let setup = self.setup.get();
+        !setup.verifier.as_ref().is_some_and(Verifier::is_waiting)
     }
 
     /// Whether the server accepts new connections.

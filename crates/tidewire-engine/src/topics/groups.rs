@@ -5,6 +5,7 @@ use super::group::QueueGroup;
 use super::outlet::{Delivery, Target};
 use super::publication::Publication;
 use crate::clock::unix_ms;
+use crate::live::Held;
 use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicLimits;
 use crate::topics::outlet::{Origin, Outlet};
@@ -93,7 +94,7 @@ pub(crate) struct GroupCounters {
 
 /// The parts of the server that queue groups use.
 pub(crate) struct GroupServer<'a> {
-    pub(crate) limits: &'a TopicLimits,
+    pub(crate) limits: Held<TopicLimits>,
     pub(crate) counters: &'a GroupCounters,
     /// One outlet for each shard.
     pub(crate) outlets: &'a [Outlet],
@@ -144,7 +145,7 @@ impl TopicGroups {
         server: &GroupServer<'_>,
     ) -> Option<&mut NamedGroup> {
         let known = self.groups.iter().position(|group| group.name == *name);
-        let limits = server.limits;
+        let limits = &server.limits;
         if known.is_none() && self.groups.len() >= limits.groups_per_topic_max {
             return None;
         }

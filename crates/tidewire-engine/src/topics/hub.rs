@@ -102,7 +102,7 @@ impl Hub {
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
         self.cluster.is_some()
-            && (is_pattern(topic) || self.rules.of(topic).scope == Scope::Cluster)
+            && (is_pattern(topic) || self.rules.get().of(topic).scope == Scope::Cluster)
     }
 
     /// Publishes to a topic.
@@ -116,7 +116,8 @@ impl Hub {
     ) -> Result<BrokerAnswer<Published>, PublishError> {
         check_topic(topic)?;
         self.check(draft, origin)?;
-        let rule = self.rules.of(topic);
+        let rules = self.rules.get();
+        let rule = rules.of(topic);
         let order = Order {
             topic,
             rule,
@@ -143,7 +144,8 @@ impl Hub {
         wanted: Prepare,
         tickets: Tickets<'_>,
     ) -> BrokerAnswer<Result<(), Refusal>> {
-        let rule = self.rules.of(topic);
+        let rules = self.rules.get();
+        let rule = rules.of(topic);
         match &self.cluster {
             Some(cluster) if self.is_shared(topic) => cluster.prepare(topic, rule, wanted, tickets),
             _ => BrokerAnswer::Now(Ok(())),
@@ -204,7 +206,7 @@ impl Hub {
     /// Whether the shards have more to deliver than they should. One that is stuck is not waited
     /// for.
     pub(crate) fn is_busy(&self, origin: Origin) -> bool {
-        let limit = self.limits.backlog_bytes_max;
+        let limit = self.limits.get().backlog_bytes_max;
         let is_busy = |(shard, outlet): (usize, &Outlet)| {
             outlet.bytes() > limit
                 && (origin.is(shard) || !outlet.detach_if_stuck(shard, self.stall_ms))
@@ -229,7 +231,8 @@ impl Hub {
     /// Registers interest in a topic. The broker is notified of the first.
     fn interest<'a>(&self, stripe: &'a mut Stripe, topic: &Arc<str>) -> &'a mut Interest {
         stripe.interest.entry(Arc::clone(topic)).or_insert_with(|| {
-            let rule = self.rules.of(topic);
+            let rules = self.rules.get();
+            let rule = rules.of(topic);
             if let Some(cluster) = self.cluster_of(rule) {
                 cluster.add_interest(topic, rule);
             }
@@ -240,7 +243,7 @@ impl Hub {
     /// Forgets a topic that neither a shard nor a group wants any more, and notifies the broker.
     fn forget_unwanted(&self, stripe: &mut Stripe, topic: &str) {
         if stripe.forget_unwanted(topic)
-            && let Some(cluster) = self.cluster_of(self.rules.of(topic))
+            && let Some(cluster) = self.cluster_of(self.rules.get().of(topic))
         {
             cluster.remove_interest(topic);
         }
@@ -275,7 +278,7 @@ impl Hub {
 
     fn group_server(&self) -> GroupServer<'_> {
         GroupServer {
-            limits: &self.limits,
+            limits: self.limits.get(),
             counters: &self.groups,
             outlets: &self.outlets,
             random: &self.random,
@@ -351,7 +354,8 @@ impl Hub {
         missed: Missed,
         moment: Moment,
     ) -> Result<Option<Recovered>, NotReady> {
-        let rule = self.rules.of(topic);
+        let rules = self.rules.get();
+        let rule = rules.of(topic);
         let Some(limits) = &rule.history else {
             return Ok(None);
         };
@@ -378,7 +382,8 @@ impl Hub {
         query: PageQuery,
         now_ms: u64,
     ) -> Result<Option<Page<Arc<Publication>>>, NotReady> {
-        let rule = self.rules.of(topic);
+        let rules = self.rules.get();
+        let rule = rules.of(topic);
         let Some(limits) = &rule.history else {
             return Ok(None);
         };
@@ -395,7 +400,7 @@ impl Hub {
         topic: &Arc<str>,
         tickets: Tickets<'_>,
     ) -> BrokerAnswer<Result<bool, Refusal>> {
-        match self.cluster_of(self.rules.of(topic)) {
+        match self.cluster_of(self.rules.get().of(topic)) {
             None => BrokerAnswer::Now(Ok(self.local.forget_now(topic))),
             Some(cluster) => cluster.forget(topic, tickets),
         }
@@ -406,8 +411,9 @@ impl Hub {
         if self.has_groups.load(Ordering::Acquire) {
             self.sweep_groups(now_ms);
         }
-        if self.rules.keep_history() {
-            let limits_of = |topic: &str| self.rules.of(topic).history.unwrap_or(KEEP_NOTHING);
+        let rules = self.rules.get();
+        if rules.keep_history() {
+            let limits_of = |topic: &str| rules.of(topic).history.unwrap_or(KEEP_NOTHING);
             self.local.sweep(now_ms, &limits_of);
             if let Some(cluster) = &self.cluster {
                 cluster.sweep(now_ms, &limits_of);
@@ -427,7 +433,7 @@ impl Hub {
         if draft.t.is_empty() || SystemType::parse(draft.t).is_some() {
             return Err(PublishError::Type);
         }
-        let bytes_max = self.limits.payload_bytes_max;
+        let bytes_max = self.limits.get().payload_bytes_max;
         if draft.payload.len() > bytes_max {
             return Err(PublishError::TooLarge { bytes_max });
         }

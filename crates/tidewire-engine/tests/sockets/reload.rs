@@ -177,6 +177,22 @@ fn a_mistake_changes_nothing() {
 }
 
 #[test]
+fn there_may_be_any_number_of_reloads() {
+    let mut config = config();
+    let server = start(config.clone(), Echo);
+    let mut session = connect_v1(&server);
+    for number in 1..=2_000 {
+        config.limits.calls_per_connection_max = number;
+        assert_eq!(
+            reload(&server, &config).changed,
+            ["calls_per_connection_max"]
+        );
+    }
+    assert_alive(&mut session);
+    connect_v1(&server);
+}
+
+#[test]
 fn a_certificate_is_replaced_and_connections_stay() {
     let (files, trust, folder) = certified();
     let (new_files, new_trust, _new_folder) = certified();

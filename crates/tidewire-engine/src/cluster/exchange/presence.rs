@@ -14,7 +14,7 @@ impl Exchange {
     /// Follows a topic that the link has been asked for, if its subscribers learn who is there.
     pub(super) fn follow_presence(&mut self, topic: &Arc<str>) {
         let hub = self.hub.upgrade();
-        if !hub.is_some_and(|hub| hub.rules.shows_presence(topic)) {
+        if !hub.is_some_and(|hub| hub.rules.get().shows_presence(topic)) {
             return;
         }
         if let Some(mirror) = self.broker.mirrors().topics.get_mut(topic) {
@@ -74,7 +74,7 @@ impl Exchange {
         };
         if let (Some(event), Some(hub)) =
             (self.presence_event(topic, &told, now), self.hub.upgrade())
-            && hub.rules.shows_presence(topic)
+            && hub.rules.get().shows_presence(topic)
         {
             hub.deliver_matched(topic, event);
         }

@@ -115,7 +115,7 @@ impl Hub {
 
     /// The broker that has the work of a topic's groups, if several servers share it.
     fn group_broker(&self, topic: &str) -> Option<&Arc<dyn Broker>> {
-        self.cluster_of(self.rules.of(topic))
+        self.cluster_of(self.rules.get().of(topic))
     }
 
     /// Tells the broker what members have done, and that their room is another.

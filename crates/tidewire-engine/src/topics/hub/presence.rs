@@ -43,10 +43,10 @@ impl Hub {
 
     /// Whether several servers know together who is on a topic.
     pub(crate) fn shares_presence(&self, topic: &str) -> bool {
-        self.rules.shows_presence(topic) && self.presence_of(topic).is_some()
+        self.rules.get().shows_presence(topic) && self.presence_of(topic).is_some()
     }
 
     fn presence_of(&self, topic: &str) -> Option<&Arc<dyn Broker>> {
-        self.cluster_of(self.rules.of(topic))
+        self.cluster_of(self.rules.get().of(topic))
     }
 }
