@@ -4,11 +4,11 @@ use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
+use crate::shard::budget::{Budget, DELIVERY_BYTES_PER_TURN, DELIVERY_WORK_PER_TURN};
 use crate::shard::filtering::Filtered;
 use crate::state::connection::Connection;
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
-use crate::topics::filter::Filter;
 use crate::topics::form::Form;
 use crate::topics::lag::{LagLimits, Next};
 use crate::topics::local::{Gathered, Groups, Item, Pending, Slot};
@@ -18,15 +18,6 @@ use crate::topics::run::Run;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io, When};
 use tidewire_wire::session::Reply;
-
-/// What a turn has delivered.
-#[derive(Debug, Default)]
-pub(crate) struct Budget {
-    /// In units of [work](crate::limits::work).
-    spent: u64,
-    /// Of publications gathered, counted for each receiver.
-    bytes: usize,
-}
 
 impl<A: Application> EngineShard<A> {
     /// Delivers what has been published, but no more in one turn than the connections can wait for.
@@ -490,37 +481,6 @@ impl SessionTopics {
     }
 }
 
-impl Budget {
-    pub(crate) fn spend(&mut self, units: u64) {
-        self.spent += units;
-    }
-
-    /// What was spent so far, in units of [work](crate::limits::work).
-    pub(crate) fn spent(&self) -> u64 {
-        self.spent
-    }
-
-    pub(crate) fn is_spent(&self) -> bool {
-        self.spent >= DELIVERY_WORK_PER_TURN
-    }
-
-    /// Whether nothing more is gathered in this turn.
-    fn is_over(&self) -> bool {
-        self.is_spent() || self.bytes >= DELIVERY_BYTES_PER_TURN
-    }
-
-    /// Whether a subscriber with this filter gets a publication. The protocol's own messages have
-    /// no payload to look at.
-    pub(crate) fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
-        let content = item.publication.content();
-        if content.is_empty() {
-            return true;
-        }
-        self.spend(filter.match_cost(content.len()));
-        filter.matches(content)
-    }
-}
-
 impl LagLimits {
     fn of(limits: &TopicLimits) -> Self {
         Self {
@@ -540,18 +500,8 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     io.is_blocked(id)
 }
 
-/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too
-/// small.
-const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
-
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
-
-/// What one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the
-/// kernel's part can be as much again. The rest waits for the next turn, so that the sockets are
-/// read in between. What was gathered stays together, so that writes to thousands of subscribers
-/// have as much in them as without the cut.
-const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
 /// How much work goes into batches before they are sent. A publication that thousands
 /// of patterns match is put into thousands of batches.

@@ -10,7 +10,7 @@ use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::shard::deliver::Budget;
+use crate::shard::budget::Budget;
 use crate::topics::filter::Filter;
 use crate::topics::local::{Item, Slot};
 use crate::topics::skipped::{Missed, SkippedReport};
@@ -76,7 +76,7 @@ impl<A: Application> EngineShard<A> {
             return;
         };
         let topic = Arc::clone(&topic.name);
-        let Some(missed) = Missed::of(items, &topic) else {
+        let Some(missed) = Missed::of(items.iter().map(|item| &*item.publication), &topic) else {
             return;
         };
         let second = self.core.meter.second();

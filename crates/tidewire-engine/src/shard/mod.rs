@@ -1,6 +1,7 @@
 //! One shard of the server: the connections of one event loop.
 
 mod backend;
+mod budget;
 mod calls;
 mod changes;
 pub(crate) mod containment;

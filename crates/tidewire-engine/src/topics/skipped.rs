@@ -1,7 +1,7 @@
 //! Publications that no filter was asked about, because the owner of the subscription had used its
 //! part of the second. They are reported as a gap when the next second begins.
 
-use super::local::{Item, Slot};
+use super::publication::Publication;
 use crate::model::Position;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tidewire_wire::session::{GapRange, GapReason, PublicationGap};
 /// The subscriptions of a shard that have missed publications in this way.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
-    gaps: HashMap<(ConnectionId, Slot), SkippedGap>,
+    gaps: HashMap<(ConnectionId, u32), SkippedGap>,
     /// The second in which the first of them was missed.
     second: u64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Missed {
 #[derive(Debug)]
 pub(crate) struct SkippedReport {
     pub(crate) id: ConnectionId,
-    pub(crate) slot: Slot,
+    pub(crate) slot: u32,
     pub(crate) gap: PublicationGap,
 }
 
@@ -51,7 +51,7 @@ impl Skipped {
     /// Adds to what a subscription has missed.
     pub(crate) fn add(
         &mut self,
-        (id, slot): (ConnectionId, Slot),
+        (id, slot): (ConnectionId, u32),
         topic: &Arc<str>,
         missed: Missed,
         second: u64,
@@ -87,9 +87,11 @@ impl Skipped {
 
 impl Missed {
     /// These publications, for a subscription to `topic`; `None` for no publications.
-    pub(crate) fn of(items: &[Item], topic: &str) -> Option<Self> {
-        let missed = items.iter().map(|item| {
-            let publication = &item.publication;
+    pub(crate) fn of<'p>(
+        publications: impl Iterator<Item = &'p Publication>,
+        topic: &str,
+    ) -> Option<Self> {
+        let missed = publications.map(|publication| {
             let is_of_topic = publication.topic.as_deref() == Some(topic);
             let position = publication.position.filter(|_| is_of_topic);
             Self {
