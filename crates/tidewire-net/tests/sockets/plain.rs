@@ -124,7 +124,7 @@ fn a_connection_is_made_from_the_chosen_address() {
 fn every_use_of_a_connection_carries_bytes_both_ways() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let client = Running::plain(Lab::echo());
+    let client = Running::plain(TestHandler::echo());
     for usage in [Usage::Any, Usage::WritesFirst, Usage::WritesOnce] {
         let connect = Connect {
             usage,
