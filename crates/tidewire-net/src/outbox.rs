@@ -336,7 +336,11 @@ mod tests {
             (0..LANES, bytes.clone(), any::<bool>()).prop_map(
                 |(lane, bytes, shared)| match shared {
                     true => Step::Shared { lane, bytes },
-                    false => Step::Own { lane, bytes },
+                    // A buffer is requested to write a frame into it, and stays until it is sent.
+                    false => Step::Own {
+                        lane,
+                        bytes: bytes.max(1),
+                    },
                 },
             );
         let send = (bytes, 1..8usize).prop_map(|(bytes, slices)| Step::Send { bytes, slices });

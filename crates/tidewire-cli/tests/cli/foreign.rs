@@ -89,6 +89,7 @@ fn the_lines_of_autocannon_are_those_of_autocannon() {
 }
 
 #[track_caller]
+#[expect(clippy::print_stderr, reason = "it says which tool was not compared")]
 fn compare(case: &Case) {
     let Some(program) = find(case.tool) else {
         // The output of a test is shown with --nocapture, and by CI in its log of skipped tests.

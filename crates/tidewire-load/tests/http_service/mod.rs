@@ -1,5 +1,8 @@
 //! A small HTTP service on a thread for each connection: it remembers every request and gives the configured answers.
 
+// Outside of `cargo test` it is no test code to the linter.
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
