@@ -82,7 +82,7 @@ fn the_lines_of_loadtest_are_those_of_loadtest() {
 fn the_lines_of_autocannon_are_those_of_autocannon() {
     compare(&Case {
         tool: "autocannon",
-        flags: &["-c", "2", "-d", "1", "-n"],
+        flags: &["-c", "2", "-d", "1"],
         path: "/a",
         left_out: &[],
     });
@@ -181,7 +181,11 @@ fn without_figures(word: &str) -> String {
         if rest[..start].ends_with(char::is_alphabetic) {
             break;
         }
-        shape.push_str(rest[..start].trim_end_matches('-'));
+        let before = &rest[..start];
+        let signed = before
+            .strip_suffix('-')
+            .filter(|name| !name.ends_with(char::is_alphabetic));
+        shape.push_str(signed.unwrap_or(before));
         let tail =
             rest[start..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,".contains(c));
         let units = [
