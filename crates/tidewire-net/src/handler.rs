@@ -68,12 +68,6 @@ pub trait Handler {
         None
     }
 
-    /// How long the shard looks for events before it sleeps until the next one. It saves the time that waking takes, for
-    /// a handler that expects an answer within some microseconds.
-    fn poll_spin(&self) -> std::time::Duration {
-        std::time::Duration::ZERO
-    }
-
     /// Whether the handler accepts data of this connection now. `false` pauses its reading like
     /// [`Io::pause_reading`] does, before anything is read, until [`Io::resume_reading`].
     fn may_read(&mut self, id: ConnectionId) -> bool {

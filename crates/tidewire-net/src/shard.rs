@@ -93,7 +93,7 @@ impl<H: Handler> Shard<H> {
         while !self.io.stopping {
             let timeout = self.timeout();
             self.heartbeat.end_turn();
-            match self.wait(&mut events, timeout) {
+            match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
@@ -157,21 +157,6 @@ impl<H: Handler> Shard<H> {
     }
 
     /// The maximum wait for events of the kernel.
-    /// Waits for events; first without sleeping, if the handler expects one soon.
-    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        let spin = self.handler.poll_spin();
-        if !spin.is_zero() && timeout.is_none_or(|timeout| timeout > spin) {
-            let until = Instant::now() + spin;
-            while Instant::now() < until {
-                self.poll.poll(events, Some(Duration::ZERO))?;
-                if !events.is_empty() {
-                    return Ok(());
-                }
-            }
-        }
-        self.poll.poll(events, timeout)
-    }
-
     fn timeout(&mut self) -> Option<Duration> {
         if self.has_work_left() {
             return Some(Duration::ZERO);

@@ -25,10 +25,6 @@ pub(crate) struct LinkHandler {
     is_paused: bool,
     /// The connection of subscriptions that is not read because of that.
     paused: Option<ConnectionId>,
-    /// When the broker was asked first of what it has not answered.
-    asked_at: Option<Instant>,
-    /// It has answered fast: it is worth while to look for its answer without sleeping.
-    is_near: bool,
     /// When the next turn is due.
     deadline: Option<Instant>,
 }
@@ -44,8 +40,6 @@ impl LinkHandler {
             late: None,
             is_paused: false,
             paused: None,
-            asked_at: None,
-            is_near: false,
             // The first turn opens the connections.
             deadline: Some(Instant::now()),
         }
@@ -83,9 +77,6 @@ impl LinkHandler {
             if let (false, Some(id)) = (output.is_empty(), self.connections[slot.index()]) {
                 io.send(id, output);
                 output.clear();
-                if slot == Slot::Command {
-                    self.asked_at.get_or_insert_with(Instant::now);
-                }
             }
         }
     }
@@ -172,11 +163,6 @@ impl Handler for LinkHandler {
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         if let Some(slot) = self.slot_of(id) {
-            if slot == Slot::Command
-                && let Some(at) = self.asked_at.take()
-            {
-                self.is_near = at.elapsed() < NEAR;
-            }
             self.exchange.link.received(slot, data, now(io));
         }
         data.len()
@@ -207,13 +193,6 @@ impl Handler for LinkHandler {
         self.deadline = [next, retry].into_iter().flatten().min();
     }
 
-    fn poll_spin(&self) -> Duration {
-        match self.is_near && self.asked_at.is_some() {
-            true => SPIN,
-            false => Duration::ZERO,
-        }
-    }
-
     fn poll_deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -229,12 +208,6 @@ fn now(io: &Io) -> Now {
 
 /// How long a place that was said too late is good.
 const LATE_MAX: Duration = Duration::from_secs(10);
-
-/// In how long a broker answers that is near: on the same machine, with little to do.
-const NEAR: Duration = Duration::from_micros(120);
-
-/// How long the link looks for the answer of such a broker before it sleeps.
-const SPIN: Duration = Duration::from_micros(80);
 
 /// How often the link looks whether the shards have delivered.
 const PAUSE_POLL: Duration = Duration::from_millis(1);
