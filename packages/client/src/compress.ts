@@ -88,7 +88,7 @@ function adler32(bytes: Uint8Array): number {
   let a = 1;
   let b = 0;
   for (let at = 0; at < bytes.length; ) {
-    // So many sums stay below 2^32.
+    // The sums of 3,800 bytes stay below 2^32.
     for (const end = Math.min(at + 3800, bytes.length); at < end; at += 1) {
       a += bytes[at]!;
       b += a;

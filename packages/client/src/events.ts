@@ -53,7 +53,7 @@ export interface ClientEvents {
    * queue until `done()` is called.
    */
   uncertain: Extract<QueueReport, { type: "uncertain" }>;
-  /** So many queued messages were too old. */
+  /** Queued messages that were too old: their number. */
   expired: { messages: number };
   /** The queue cannot store. */
   queueFailed: TidewireError;

@@ -19,7 +19,7 @@ export interface EndpointList {
   choose(nowMs: number, leftOut: readonly number[]): { index: number } | { waitMs: number };
   /** A connection to an address is being opened (1), or is over (-1). @internal */
   count(index: number, step: number): void;
-  /** A session was established after so many milliseconds. @internal */
+  /** A session was established; the time that it took, in milliseconds. @internal */
   succeeded(index: number, connectMs: number): void;
   /** An attempt failed, or the server ended a session for a reason of its own. @internal */
   failed(index: number, nowMs: number): void;
@@ -107,7 +107,7 @@ export interface ClientOptions {
 
 /** What a client gives the port to its shared connection. */
 export interface SharedHost {
-  /** The client has a connection of its own, and why: it is told by the event `degraded`. */
+  /** The client has a connection of its own, and why: the event `degraded` reports it. */
   degraded(reason: string): void;
 }
 

@@ -84,7 +84,7 @@ export class Endpoints {
     return Math.min(...this.#entries.map((entry) => entry.breaker.waitMs(nowMs)));
   }
 
-  /** A session was established after so many milliseconds. */
+  /** A session was established; the time that it took, in milliseconds. */
   succeeded(index: number, connectMs: number): void {
     const entry = this.#entries[index];
     if (!entry) return;

@@ -56,9 +56,9 @@ export type QueueReport =
    * to be done when the application has handled the event. Further ones are reported after that.
    */
   | { type: "uncertain"; messages: QueueEntry[]; resent: boolean; done(): void }
-  /** So many messages were too old to be sent, and are gone. */
+  /** Messages that were too old to be sent, and are gone: their number. */
   | { type: "expired"; messages: number }
-  /** So many messages were larger than the server accepts, and are gone. */
+  /** Messages larger than the server accepts, which are gone: their number. */
   | { type: "too_large"; messages: number }
   /**
    * The store does not work, or cannot be had; what was to be stored is tried again until it works.

@@ -8,7 +8,7 @@ export type TabMessage =
   | { type: "added" }
   /** Another tab owns the store now. */
   | { type: "owner" }
-  /** So many messages are in the store. */
+  /** The number of messages in the store. */
   | { type: "depth"; depth: number }
   /** What became of messages: acknowledged, or why not. */
   | { type: "settled"; rows: number[]; refusal?: Refusal };

@@ -26,7 +26,7 @@ export interface PipeOptions {
   readonly alone: (reason: string) => void;
 }
 
-/** Bytes that are on their way and do not count yet, because their receipt is told in batches. */
+/** Bytes that are on their way and do not count yet, because their receipt is reported in batches. */
 const UNTOLD_BYTES = 64 * 1024;
 /** Tabs in the background come back later, so that a visible one leads. */
 const HIDDEN_WAIT_MS = 300;

@@ -10,7 +10,7 @@ import type { Channel } from "./realm.js";
 export interface Wire {
   /** Frames, in order. */
   frames?: Frame[];
-  /** So many bytes of frames are done with. */
+  /** The bytes of frames that were handled. */
   done?: number;
   /** The tab is visible or hidden. */
   visible?: boolean;
@@ -54,7 +54,7 @@ export class Port {
     this.#channel.postMessage(message);
   }
 
-  /** Frames of so many bytes are done with. */
+  /** Releases the bytes of frames that were handled. */
   done(bytes: number): void {
     this.#done += bytes;
     if (this.#done < DONE_BYTES_MIN) return;

@@ -43,7 +43,7 @@ export interface NodeSocketHandler extends SocketHandler {
 const READ_BYTES = 256 * 1024;
 let sharedReadMemory: Buffer | undefined;
 
-/** Above so many bytes that wait to be written, only the last ping is answered (RFC 6455, section 5.5.3). */
+/** The bytes that may wait to be written; above them, only the last ping is answered (RFC 6455, section 5.5.3). */
 const PONG_BACKLOG_BYTES = 65_536;
 
 type Phase = "connecting" | "open" | "closing" | "closed";
