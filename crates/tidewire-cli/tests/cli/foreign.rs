@@ -16,7 +16,7 @@ struct Case {
     left_out: &'static [&'static str],
 }
 
-/// What ab says before the load and while it runs.
+/// The lines of ab before the load and while it runs.
 const AB: &[&str] = &[
     "This is ApacheBench",
     "Copyright",
