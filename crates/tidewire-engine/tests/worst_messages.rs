@@ -299,10 +299,16 @@ fn costly_filters_of_one_user_are_skipped_when_the_shard_falls_behind() {
     let _alone = ALONE.lock();
     let mut config = config();
     config.topics.limits.backlog_bytes_max = 64 << 20;
+    config.topics.rules.push(TopicRule {
+        presence: true,
+        ..TopicRule::new("public")
+    });
     let mut world = empty_world(config);
     let subscribe = |world: &mut World<_>, user, filter: Value| {
         let mut client = world.open_as(user);
-        client.send(&update(json!({"topics": ["public"], "filter": filter})));
+        client.send(&update(
+            json!({"topics": ["public"], "filter": filter, "presence": {}}),
+        ));
         world.go_on(|| ());
         drop(client.receive());
         client
@@ -317,9 +323,17 @@ fn costly_filters_of_one_user_are_skipped_when_the_shard_falls_behind() {
     for number in 0..PUBLICATIONS {
         world.keep("public", &json!({"text": text, "n": number}));
     }
+    // Somebody comes while publications are skipped.
+    let newcomer = world.open_as("user-3");
+    newcomer.send(&update(json!({"topics": ["public"], "presence": {}})));
     world.go_on(|| ());
-    let numbers = |client: &mut SimulatedClient| -> Vec<u64> {
+    let mut joins = 0;
+    let mut numbers = |client: &mut SimulatedClient| -> Vec<u64> {
         let messages = client.receive_json();
+        let joins_of_newcomer = messages.iter().filter(|message| {
+            message["t"] == "presence_join" && message["p"]["user_id"] == "user-3"
+        });
+        joins += joins_of_newcomer.count();
         let entries = messages.iter().filter(|message| message["t"] == "entry");
         entries
             .map(|entry| entry["p"]["n"].as_u64().expect("a number"))
@@ -343,6 +357,7 @@ fn costly_filters_of_one_user_are_skipped_when_the_shard_falls_behind() {
         missed as u64, counters.publications_unfiltered,
         "{received:?}"
     );
+    assert_eq!(joins, 5, "no filter looks at who comes");
 
     // Each of the first user's subscriptions is told what it has missed, before what follows.
     for _ in 0..1_100 {

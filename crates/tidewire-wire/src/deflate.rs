@@ -36,13 +36,16 @@ impl Compressor {
     #[must_use]
     pub fn new(level: u32, window_bits: u8, keeps_context: bool) -> Self {
         let (level, window_bits) = (level.clamp(1, 9), clamp_window(window_bits));
-        let messages = MessageCompressor::for_level(level, window_bits);
+        let messages = match keeps_context {
+            true => None,
+            false => MessageCompressor::for_level(level, window_bits),
+        };
         Self {
             level,
             window_bits,
             keeps_context,
             general: None,
-            messages: messages.filter(|_| !keeps_context),
+            messages,
         }
     }
 

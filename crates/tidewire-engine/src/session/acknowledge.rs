@@ -142,7 +142,7 @@ impl Session<'_> {
             id: id.clone(),
             epoch: opened.epoch,
             handle: opened.handle,
-            shared: place.map(SharedProducer::new),
+            shared: place.map(|place| SharedProducer::new(place, self.io.now().unix_ms)),
             owes_ack: false,
             gap: None,
         });
@@ -157,10 +157,11 @@ impl Session<'_> {
     pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
         let producer = producer_of(self.state)?;
         let last = self.core.shared.producers.locked().last(producer.handle)?;
+        let kept = producer.shared.as_ref().map(|shared| shared.kept);
         Some(ProducerState {
             id: producer.id.clone(),
             epoch: producer.epoch,
-            last,
+            last: kept.map_or(last, |kept| last.min(kept)),
         })
     }
 
@@ -184,9 +185,8 @@ impl Session<'_> {
         if let (Some(last), Some(shared)) = (last, &mut producer.shared)
             && last > shared.kept
         {
-            shared.is_keeping = true;
             producer.gap = gap;
-            return self.keep_number(last);
+            return self.start_keeping(last);
         }
         if let Some(last) = last {
             self.reply(&Reply::MessageAck { last });

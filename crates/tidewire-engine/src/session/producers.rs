@@ -35,9 +35,30 @@ impl<A: Application> Inbound<'_, A> {
         match (outcome, greeting.producer.take()) {
             (Ok(Done::ProducerOpened(place)), Some(id)) => {
                 let producer = self.session.open_producer(id, Some(place));
-                self.answer_hello(*greeting, producer);
+                match &producer {
+                    // An earlier connection to this server has got further than the broker knows.
+                    Some(state) if state.last > place.last => {
+                        self.session.keep_before_hello(greeting, state.last);
+                    }
+                    _ => self.answer_hello(*greeting, producer),
+                }
             }
             _ => self.session.refuse_hello(greeting.correlation_id),
+        }
+    }
+
+    /// The broker has remembered a number, or another connection goes on as this producer.
+    pub(crate) fn finish_keeping(&mut self, last: u64, outcome: TicketOutcome) {
+        let operations = self.session.state.operations.as_deref_mut();
+        let greeting = operations.and_then(|operations| operations.greeting.take());
+        let is_kept = self.session.note_kept(last, outcome);
+        match greeting {
+            Some(greeting) if is_kept => {
+                let producer = self.session.known_producer();
+                self.answer_hello(*greeting, producer);
+            }
+            _ if is_kept => self.session.acknowledge_kept(last),
+            _ => {}
         }
     }
 
@@ -93,18 +114,6 @@ impl Session<'_> {
         }
     }
 
-    /// Has the broker remember the number of the last accepted message. It is acknowledged then.
-    pub(super) fn keep_number(&mut self, last: u64) {
-        let Some((name, place)) = self.place_at(last) else {
-            return;
-        };
-        let ticket = self.core.operations.ticket();
-        let operation = Operation::ProducerKeeping(self.state.key.id, last);
-        self.core.operations.open(operation);
-        let hub = &self.core.shared.hub;
-        hub.keep_producer(name, place, Some(ticket));
-    }
-
     fn place_at(&self, last: u64) -> Option<(ProducerName, ProducerPlace)> {
         let producer = self.state.producer.as_deref()?.producer.as_ref()?;
         let shared = producer.shared.as_ref()?;
@@ -116,39 +125,73 @@ impl Session<'_> {
         Some((self.producer_name(&producer.id), place))
     }
 
-    /// The broker has remembered a number, or another connection goes on as this producer.
-    pub(crate) fn finish_keeping(&mut self, last: u64, outcome: TicketOutcome) {
-        let Some(producer) = self.open_shared_producer() else {
+    /// A hello acknowledges what it says, so the broker has to remember it first.
+    fn keep_before_hello(&mut self, greeting: Box<Greeting>, last: u64) {
+        let operations = self.state.operations.get_or_insert_default();
+        operations.greeting = Some(greeting);
+        self.start_keeping(last);
+    }
+
+    /// Has the broker remember the number of the last accepted message. It is acknowledged then.
+    pub(super) fn start_keeping(&mut self, last: u64) {
+        let Some((name, place)) = self.place_at(last) else {
             return;
         };
-        let handle = producer.handle;
-        let Some(shared) = &mut producer.shared else {
-            return;
+        if let Some(shared) = self.shared_producer() {
+            shared.is_keeping = true;
+        }
+        let ticket = self.core.operations.ticket();
+        let operation = Operation::ProducerKeeping(self.state.key.id, last);
+        self.core.operations.open(operation);
+        let hub = &self.core.shared.hub;
+        hub.keep_producer(name, place, Some(ticket));
+    }
+
+    /// Notes the broker's answer; whether it remembers the number for this connection.
+    fn note_kept(&mut self, last: u64, outcome: TicketOutcome) -> bool {
+        let now_unix_ms = self.now().unix_ms;
+        let Some(shared) = self.shared_producer() else {
+            return false;
         };
         shared.is_keeping = false;
         match outcome {
             Ok(Done::ProducerKept(true)) => {
                 shared.kept = last;
-                self.reply(&Reply::MessageAck { last });
-                let newest = self.core.shared.producers.locked().last(handle);
-                if let Some(producer) = self.open_shared_producer() {
-                    producer.owes_ack |= newest.is_some_and(|newest| newest > last);
-                }
-                self.acknowledge_accepted();
+                shared.kept_unix_ms = now_unix_ms;
+                true
             }
             Ok(Done::ProducerKept(false)) => {
-                let now_unix_ms = self.now().unix_ms;
-                let shared = &self.core.shared;
-                shared.producers.locked().close(handle, now_unix_ms);
+                let producer = self.state.producer.as_deref();
+                let producers = &self.core.shared.producers;
+                producers.close(producer, now_unix_ms);
                 self.end_superseded();
+                false
             }
             // The server stops.
-            _ => {}
+            _ => false,
         }
     }
 
-    fn open_shared_producer(&mut self) -> Option<&mut OpenProducer> {
+    /// Acknowledges a number that the broker remembers, and has it remember a newer one if there is.
+    fn acknowledge_kept(&mut self, last: u64) {
+        self.reply(&Reply::MessageAck { last });
+        let Some(producer) = self.open_producer_mut() else {
+            return;
+        };
+        let handle = producer.handle;
+        let newest = self.core.shared.producers.locked().last(handle);
+        if let Some(producer) = self.open_producer_mut() {
+            producer.owes_ack |= newest.is_some_and(|newest| newest > last);
+        }
+        self.acknowledge_accepted();
+    }
+
+    fn open_producer_mut(&mut self) -> Option<&mut OpenProducer> {
         self.state.producer.as_deref_mut()?.producer.as_mut()
+    }
+
+    fn shared_producer(&mut self) -> Option<&mut SharedProducer> {
+        self.open_producer_mut()?.shared.as_mut()
     }
 
     /// The connection has ended: its producer may go on with another one, here or elsewhere.
@@ -158,19 +201,34 @@ impl Session<'_> {
         let handle = producer.and_then(|session| Some(session.producer.as_ref()?.handle));
         let shared = &self.core.shared;
         let last = handle.and_then(|handle| shared.producers.locked().last(handle));
-        if let Some((name, place)) = last.and_then(|last| self.place_at(last)) {
+        let unkept = last.filter(|last| self.is_to_be_kept(*last, now_unix_ms));
+        if let Some((name, place)) = unkept.and_then(|last| self.place_at(last)) {
             shared.hub.keep_producer(name, place, None);
         }
         shared.producers.close(producer, now_unix_ms);
     }
+
+    fn is_to_be_kept(&self, last: u64, now_unix_ms: u64) -> bool {
+        let producer = self.state.producer.as_deref();
+        let producer = producer.and_then(|session| session.producer.as_ref());
+        let shared = producer.and_then(|producer| producer.shared.as_ref());
+        shared.is_some_and(|shared| {
+            last > shared.kept || now_unix_ms >= shared.kept_unix_ms + KEPT_AGAIN_MS
+        })
+    }
 }
 
 impl SharedProducer {
-    pub(super) fn new(place: ProducerPlace) -> Self {
+    pub(super) fn new(place: ProducerPlace, now_unix_ms: u64) -> Self {
         Self {
             opening: place.opening,
             kept: place.last,
+            kept_unix_ms: now_unix_ms,
             is_keeping: false,
         }
     }
 }
+
+/// The broker forgets a producer some time after it was told of it last, so it is told again at the end of a connection,
+/// unless that lasted a shorter time than this, in milliseconds.
+const KEPT_AGAIN_MS: u64 = 10_000;

@@ -135,6 +135,7 @@ impl Context<'_> {
             let job = SnapshotsJob {
                 topics: kept.into_iter(),
                 prepared: 0,
+                is_asked_again: false,
                 refusal: None,
                 is_any: false,
                 correlation_id: request.correlation_id.map(str::to_owned),
@@ -187,6 +188,17 @@ impl Session<'_> {
         }
         let refused = self.take_refused();
         job.refusal = job.refusal.or(refused.first().map(|(_, refusal)| *refusal));
+        if !job.is_asked_again
+            && let [next, ..] = job.topics.as_slice()
+        {
+            // Others may have taken its place since it was prepared.
+            self.prepare_snapshots(std::slice::from_ref(next));
+            if self.state.awaits_broker() {
+                job.is_asked_again = true;
+                return Some(job);
+            }
+        }
+        job.is_asked_again = false;
         let Some(topic) = job.topics.next() else {
             if !job.is_any {
                 self.refuse_sync(job.correlation_id, job.refusal);

@@ -38,8 +38,14 @@ impl<A: Application> EngineShard<A> {
         budget: &mut Budget,
     ) -> Filtered {
         let Some(payer) = self.payer(members, budget) else {
-            self.skip(slot, members, items, budget);
-            return Filtered::default();
+            // No filter looks at events.
+            let is_event = |item: &Item| item.publication.content().is_empty();
+            let (passed, skipped): (Vec<_>, Vec<_>) = items.iter().cloned().partition(is_event);
+            self.skip(slot, members, &skipped, budget);
+            return Filtered {
+                passed,
+                rest: Vec::new(),
+            };
         };
         let mut filtered = Filtered::default();
         let before = budget.spent();

@@ -29,7 +29,8 @@ impl<A: Application> EngineShard<A> {
                     self.end_broker_pause(io, id);
                 }
                 Some(Operation::ProducerKeeping(id, last)) => {
-                    self.with_session(io, id, |session| session.finish_keeping(last, outcome));
+                    self.with_inbound(io, id, |inbound| inbound.finish_keeping(last, outcome));
+                    self.end_broker_pause(io, id);
                 }
                 Some(Operation::Preparation(id, topic)) => {
                     self.note_prepared(id, topic, outcome);

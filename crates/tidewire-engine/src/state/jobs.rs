@@ -83,6 +83,8 @@ pub(crate) struct SnapshotsJob {
     pub(crate) topics: std::vec::IntoIter<String>,
     /// The first of them that can be read: the broker was asked for them.
     pub(crate) prepared: usize,
+    /// The broker was asked for the next one once more.
+    pub(crate) is_asked_again: bool,
     /// The first reason of the broker for not making one ready.
     pub(crate) refusal: Option<Refusal>,
     /// One of them has been sent.

@@ -50,6 +50,8 @@ pub(crate) struct SharedProducer {
     pub(crate) opening: u64,
     /// The number that it has; larger ones are not acknowledged.
     pub(crate) kept: u64,
+    /// When it was told of the producer last.
+    pub(crate) kept_unix_ms: u64,
     /// It was told a larger one and has not answered.
     pub(crate) is_keeping: bool,
 }

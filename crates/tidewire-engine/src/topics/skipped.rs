@@ -12,6 +12,8 @@ use tidewire_wire::session::{GapRange, GapReason, PublicationGap};
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     gaps: HashMap<(ConnectionId, Slot), SkippedGap>,
+    /// Those of an earlier second, which are being reported.
+    reporting: Vec<((ConnectionId, Slot), SkippedGap)>,
     /// The second in which the first of them was missed.
     second: u64,
 }
@@ -40,12 +42,12 @@ pub(crate) struct SkippedReport {
 
 impl Skipped {
     pub(crate) fn is_empty(&self) -> bool {
-        self.gaps.is_empty()
+        self.gaps.is_empty() && self.reporting.is_empty()
     }
 
-    /// Whether the gaps are of an earlier second.
+    /// Whether gaps of an earlier second are to be reported.
     pub(crate) fn is_due(&self, second: u64) -> bool {
-        !self.gaps.is_empty() && self.second != second
+        !self.reporting.is_empty() || (!self.gaps.is_empty() && self.second != second)
     }
 
     /// Adds to what a subscription has missed.
@@ -68,12 +70,14 @@ impl Skipped {
         }
     }
 
-    /// Takes one of the gaps out.
+    /// Takes one of the gaps of an earlier second out.
     pub(crate) fn pop(&mut self) -> Option<SkippedReport> {
-        let (id, slot) = *self.gaps.keys().next()?;
-        let SkippedGap { topic, missed } = self.gaps.remove(&(id, slot))?;
-        if self.gaps.is_empty() {
-            self.gaps = HashMap::new();
+        if self.reporting.is_empty() {
+            self.reporting = std::mem::take(&mut self.gaps).into_iter().collect();
+        }
+        let ((id, slot), SkippedGap { topic, missed }) = self.reporting.pop()?;
+        if self.reporting.is_empty() {
+            self.reporting = Vec::new();
         }
         let gap = PublicationGap {
             topic: topic.to_string(),

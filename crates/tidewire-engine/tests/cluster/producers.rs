@@ -93,6 +93,36 @@ fn a_producer_goes_on_at_another_server() {
     assert_eq!((same, last), (epoch, json!(3)));
 }
 
+/// A hello acknowledges the number that it names, so Redis has to have it before.
+#[test]
+fn a_hello_names_no_number_that_redis_does_not_have() {
+    let redis = RedisServer::start("");
+    let [near, far] = servers(&config(&redis));
+    let (mut first, epoch, _) = producer(&near);
+    send(&mut first, 1);
+    assert!(is_accepted(&mut first, 1));
+    redis.pause();
+    // Redis is told of 2 at once; 3 has to wait for its answer.
+    for number in [2, 3] {
+        send(&mut first, number);
+        assert_eq!(first.next_json()["n"], number);
+    }
+    drop(first);
+    wait_until("the connection is gone", || {
+        near.handle().connections() == 0
+    });
+    let mut second = connect_v1(&near);
+    second.send_text(&hello().to_string());
+    wait_until("the broker is asked", || {
+        near.handle().counters().broker_pauses > 0
+    });
+    redis.go_on();
+    let place = second.next_json()["p"]["producer"].clone();
+    assert_eq!((&place["epoch"], &place["last"]), (&epoch, &json!(3)));
+    let (_, same, last) = producer(&far);
+    assert_eq!((same, last), (epoch, json!(3)));
+}
+
 #[test]
 fn a_publication_without_an_answer_is_placed_once_by_two_servers() {
     let redis = RedisServer::start("");

@@ -40,7 +40,11 @@ struct World<H: Handler> {
 }
 
 fn world(seed: u64) -> World<impl Handler> {
-    let (driver, handle, answers) = serve_late(config(), |_| Sink, seed);
+    world_of(config(), seed)
+}
+
+fn world_of(config: Config, seed: u64) -> World<impl Handler> {
+    let (driver, handle, answers) = serve_late(config, |_| Sink, seed);
     World {
         driver,
         handle,
@@ -460,4 +464,43 @@ fn a_connection_that_waits_for_the_broker_stops_nobody_else() {
         assert_eq!(numbers(&client.receive_json()), [7]);
     }
     assert_eq!(world.handle.counters().broker_pauses, 2);
+}
+
+#[test]
+fn topics_that_the_broker_has_put_away_meanwhile_are_asked_for_again() {
+    const TOPICS: usize = 40;
+    let mut config = config();
+    config.limits.outbox_pause_bytes = 100_000;
+    config.topics.rules.push(TopicRule {
+        history: Some(HistoryLimits::of(1)),
+        last_value: true,
+        ..TopicRule::new("state.>")
+    });
+    let mut world = world_of(config, 9);
+    let publisher = world.open(0);
+    let topics: Vec<_> = (0..TOPICS).map(|n| format!("state.{n}")).collect();
+    let text = "x".repeat(40_000);
+    for topic in &topics {
+        let payload = json!({"topic": topic, "type": "x", "payload": text});
+        publisher.send(&json!({"t": "publish_request", "p": payload}));
+        world.settle();
+    }
+    let mut client = world.open(0);
+    let payload = json!({"topics": topics, "include_snapshots": true});
+    client.send(&json!({"c": "S", "t": "sync_request", "cid": "s", "p": payload}));
+    // The client does not read, so that the rest waits while the broker puts the topics away.
+    client.end.stall(true);
+    world.settle();
+    let sent = world.handle.counters().snapshots_sent;
+    assert!((1..TOPICS as u64).contains(&sent), "{sent}");
+    world.answers.cool_down();
+    client.end.stall(false);
+    let mut said = Vec::new();
+    for _ in 0..TOPICS {
+        said.extend(client.receive_json());
+        world.settle();
+    }
+    let snapshots = said.iter().filter(|message| message["c"] == "S");
+    let named: Vec<_> = snapshots.filter_map(|it| it["tp"].as_str()).collect();
+    assert_eq!(named, topics);
 }

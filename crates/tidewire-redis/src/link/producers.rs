@@ -10,18 +10,70 @@ use crate::link::options::{Now, Slot};
 use crate::link::state::{Keeping, Opening, Tag};
 use crate::resp::Value;
 use crate::script::{Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Openings and numbers that wait for a call.
 #[derive(Debug, Default)]
 pub(super) struct Producers {
     openings: VecDeque<Opening>,
-    keeps: VecDeque<Keeping>,
+    keeps: Keeps,
     /// Numbers are on their way.
     is_keeping: bool,
     /// Openings without a reply.
     flights: usize,
     hold_until_ms: u64,
+}
+
+/// Numbers that wait for a call: at most one for each producer, so that any number of connections leaves few of them.
+#[derive(Debug, Default)]
+struct Keeps {
+    order: VecDeque<Vec<u8>>,
+    by_key: HashMap<Vec<u8>, Keeping>,
+}
+
+impl Keeps {
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Adds one as the last; gives the one that Redis would refuse because of it.
+    fn add(&mut self, keeping: Keeping) -> Option<Keeping> {
+        self.merge(keeping, VecDeque::push_back)
+    }
+
+    fn add_first(&mut self, keeping: Keeping) -> Option<Keeping> {
+        self.merge(keeping, VecDeque::push_front)
+    }
+
+    fn merge(
+        &mut self,
+        keeping: Keeping,
+        place: impl FnOnce(&mut VecDeque<Vec<u8>>, Vec<u8>),
+    ) -> Option<Keeping> {
+        let Some(waiting) = self.by_key.get_mut(&keeping.key) else {
+            place(&mut self.order, keeping.key.clone());
+            self.by_key.insert(keeping.key.clone(), keeping);
+            return None;
+        };
+        let (older, newer) = if waiting.opened.opening <= keeping.opened.opening {
+            (std::mem::replace(waiting, keeping), waiting)
+        } else {
+            (keeping, waiting)
+        };
+        if older.opened.opening < newer.opened.opening {
+            return Some(older);
+        }
+        // Of one opening the larger number says everything.
+        newer.opened.last = newer.opened.last.max(older.opened.last);
+        newer.numbers.extend(older.numbers);
+        None
+    }
+
+    fn take(&mut self, at_most: usize) -> Vec<Keeping> {
+        let count = self.order.len().min(at_most);
+        let keys = self.order.drain(..count);
+        keys.filter_map(|key| self.by_key.remove(&key)).collect()
+    }
 }
 
 impl Link {
@@ -52,11 +104,12 @@ impl Link {
         (user, producer): (&str, &str),
         opened: OpenReply,
     ) {
-        self.producers.keeps.push_back(Keeping {
-            number,
+        let keeping = Keeping {
+            numbers: vec![number],
             key: self.names.layout.producer(user, producer),
             opened,
-        });
+        };
+        self.refuse_kept(|keeps| keeps.add(keeping));
     }
 
     pub(super) fn tick_producers(&mut self, now: Now) {
@@ -75,8 +128,7 @@ impl Link {
             return;
         };
         if !producers.is_keeping && !producers.keeps.is_empty() {
-            let count = producers.keeps.len().min(KEPT_AT_A_TIME);
-            let keeps: Vec<_> = producers.keeps.drain(..count).collect();
+            let keeps = producers.keeps.take(KEPT_AT_A_TIME);
             let items: Vec<_> = keeps
                 .iter()
                 .map(|keeping| KeepItem {
@@ -158,9 +210,8 @@ impl Link {
         self.producers.is_keeping = false;
         match result.map(KeepReply::read) {
             Ok(Ok(Fenced::Done(KeepReply(held)))) if held.len() == keeps.len() => {
-                for (Keeping { number, .. }, is_held) in keeps.into_iter().zip(held) {
-                    self.events
-                        .push_back(Event::ProducerKept { number, is_held });
+                for (keeping, is_held) in keeps.into_iter().zip(held) {
+                    self.tell_kept(keeping, is_held);
                 }
             }
             undone => {
@@ -187,7 +238,21 @@ impl Link {
 
     fn keep_again(&mut self, keeps: Vec<Keeping>) {
         for keeping in keeps.into_iter().rev() {
-            self.producers.keeps.push_front(keeping);
+            self.refuse_kept(|keeps| keeps.add_first(keeping));
+        }
+    }
+
+    /// Adds a number, and refuses the one that need not be told any longer.
+    fn refuse_kept(&mut self, add: impl FnOnce(&mut Keeps) -> Option<Keeping>) {
+        if let Some(superseded) = add(&mut self.producers.keeps) {
+            self.tell_kept(superseded, false);
+        }
+    }
+
+    fn tell_kept(&mut self, keeping: Keeping, is_held: bool) {
+        for number in keeping.numbers {
+            self.events
+                .push_back(Event::ProducerKept { number, is_held });
         }
     }
 
@@ -220,7 +285,43 @@ const OPENINGS_MAX: usize = 10_000;
 const OPENINGS_IN_FLIGHT: usize = 64;
 
 /// Producers of one call.
-const KEPT_AT_A_TIME: usize = 64;
+const KEPT_AT_A_TIME: usize = 256;
 
 /// The pause after a refusal, in milliseconds.
 const HOLD_MS: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::{Keeping, Keeps, OpenReply};
+
+    fn keeping(number: u64, opening: u64, last: u64) -> Keeping {
+        let opened = OpenReply {
+            epoch: 7,
+            last,
+            opening,
+        };
+        Keeping {
+            numbers: vec![number],
+            key: b"p".to_vec(),
+            opened,
+        }
+    }
+
+    #[test]
+    fn of_one_producer_the_newest_opening_waits_and_the_others_are_refused() {
+        let mut keeps = Keeps::default();
+        assert!(keeps.add(keeping(1, 10, 5)).is_none());
+        let refused = keeps.add(keeping(2, 11, 6)).expect("the older opening");
+        assert_eq!(refused.numbers, [1]);
+        // It comes back after a failure, behind what came meanwhile.
+        let refused = keeps.add_first(keeping(3, 10, 4)).expect("an older one");
+        assert_eq!(refused.numbers, [3]);
+        // The same opening: both are answered by the larger number.
+        assert!(keeps.add_first(keeping(4, 11, 5)).is_none());
+        let told = keeps.take(10);
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].opened.opening, told[0].opened.last), (11, 6));
+        assert_eq!(told[0].numbers, [4, 2]);
+        assert!(keeps.is_empty());
+    }
+}

@@ -410,7 +410,8 @@ pub(super) struct Opening {
 /// A number of a producer that is to be kept.
 #[derive(Debug)]
 pub(super) struct Keeping {
-    pub(super) number: u64,
+    /// Of the calls that want to know.
+    pub(super) numbers: Vec<u64>,
     pub(super) key: Vec<u8>,
     pub(super) opened: OpenReply,
 }
