@@ -57,7 +57,7 @@ fn annotation(row: &Row) -> String {
     };
     match row.kind() {
         Kind::Integer if !row.values.is_empty() => values(),
-        Kind::Integer => "number".to_owned(),
+        Kind::Integer | Kind::Ratio => "number".to_owned(),
         Kind::Boolean => "boolean".to_owned(),
         Kind::Choice => values(),
         Kind::Text | Kind::Secret | Kind::Address | Kind::File => "string".to_owned(),

@@ -97,6 +97,7 @@ pub(super) fn range(option: &Row) -> String {
         Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::Choice => String::new(),
         Kind::Text | Kind::Secret => "a text".to_owned(),
+        Kind::Ratio => "0 to 1".to_owned(),
         Kind::File => "a path".to_owned(),
         Kind::Address => "`HOST:PORT`".to_owned(),
         Kind::List => "a list".to_owned(),

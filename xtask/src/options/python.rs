@@ -52,6 +52,7 @@ fn annotation(row: &Row) -> String {
     }
     match row.kind() {
         Kind::Integer => "int".to_owned(),
+        Kind::Ratio => "float".to_owned(),
         Kind::Boolean => "bool".to_owned(),
         Kind::Choice => {
             let values: Vec<String> = row.values.iter().map(literal).collect();

@@ -70,6 +70,8 @@ pub(crate) enum Kind {
     Boolean,
     Choice,
     Text,
+    /// A number from 0 to 1.
+    Ratio,
     Secret,
     File,
     Address,
@@ -206,6 +208,7 @@ impl Row {
             (Kind::Integer, _) => "N",
             (Kind::Boolean, _) => "BOOL",
             (Kind::Choice | Kind::Text, _) => "TEXT",
+            (Kind::Ratio, _) => "RATIO",
             (Kind::Secret, _) => "SECRET",
             (Kind::File, _) => "FILE",
             (Kind::Address, _) => "ADDRESS",
@@ -355,6 +358,11 @@ fn check_value(row: &Row, value: &Value) -> anyhow::Result<()> {
                 (smallest..=largest).contains(number),
                 "{number} is not in {smallest} to {largest}"
             );
+        }
+        (Kind::Ratio, Value::Text(text)) => {
+            let ratio = text.parse().ok();
+            let is_in_range = ratio.is_some_and(|ratio: f64| (0.0..=1.0).contains(&ratio));
+            ensure!(is_in_range, "{text} is not a number from 0 to 1");
         }
         (Kind::Boolean, Value::Boolean(_))
         | (Kind::Text | Kind::Secret | Kind::File | Kind::Address, Value::Text(_)) => {}

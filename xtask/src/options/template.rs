@@ -82,6 +82,7 @@ fn assignment(option: &Row) -> String {
     let value = match value {
         // Nobody should use a secret that stands in every new file.
         _ if option.kind() == Kind::Secret => "\"\"".to_owned(),
+        Some(Value::Text(ratio)) if option.kind() == Kind::Ratio => ratio,
         Some(value) => literal(&value),
         None => String::new(),
     };

@@ -6,7 +6,6 @@ use crate::session::Session;
 use crate::state::connection::Unannounced;
 use crate::state::core::emptied;
 use crate::state::layers::EncryptionLayer;
-use crate::state::operations::Greeting;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
@@ -43,32 +42,6 @@ impl Session<'_> {
         );
         self.reply(&error);
         self.start_close(CloseCode::POLICY_VIOLATION, "encryption is required");
-    }
-
-    /// Whether a hello is answered and does not end the session for lack of a key.
-    pub(crate) fn may_greet(&mut self, greeting: &Greeting) -> bool {
-        let has_key = greeting.offer.is_some() || self.state.encryption().is_some();
-        let needs_key = self.core.setup.config.encryption == Encryption::Required;
-        self.state.is_open() && (has_key || !needs_key)
-    }
-
-    /// The answer to a hello without a key, or to one after the first.
-    pub(crate) fn reply_hello(
-        &mut self,
-        correlation_id: Option<String>,
-        producer: Option<ProducerState>,
-    ) {
-        let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
-        if encryption.is_none() && self.core.setup.config.encryption == Encryption::Required {
-            return self.require_encryption();
-        }
-        let producer = producer.or_else(|| self.known_producer());
-        let hello = Reply::Hello {
-            correlation_id,
-            encryption,
-            producer,
-        };
-        self.reply(&hello);
     }
 
     /// A message that the rate limit refused. One of version 2 is opened all the same, because it

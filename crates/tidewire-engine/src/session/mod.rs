@@ -16,6 +16,7 @@ pub(crate) mod deliver;
 pub(crate) mod encryption;
 pub(crate) mod expiry;
 pub(crate) mod groups;
+pub(crate) mod hello;
 pub(crate) mod history;
 pub(crate) mod inbound;
 pub(crate) mod jobs;

@@ -8,23 +8,9 @@ use crate::state::producers::{OpenProducer, SharedProducer};
 use crate::topics::broker::{Done, ProducerName, ProducerPlace, TicketOutcome};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{ProducerState, Reply};
+use tidewire_wire::session::Reply;
 
 impl<A: Application> Inbound<'_, A> {
-    /// Answers a hello: at once, or when the broker has opened its producer.
-    pub(crate) fn handle_hello(&mut self, mut greeting: Greeting) {
-        let id = greeting.producer.take();
-        let Some(id) = id.filter(|_| self.session.may_greet(&greeting)) else {
-            return self.answer_hello(greeting, None);
-        };
-        if !self.session.core.shared.hub.shares_producers() {
-            let producer = self.session.open_producer(id, None);
-            return self.answer_hello(greeting, producer);
-        }
-        greeting.producer = Some(id);
-        self.session.ask_for_producer(Box::new(greeting));
-    }
-
     /// The broker has opened a producer, or has not.
     pub(crate) fn finish_opening(&mut self, outcome: TicketOutcome) {
         let operations = self.session.state.operations.as_deref_mut();
@@ -61,25 +47,10 @@ impl<A: Application> Inbound<'_, A> {
             _ => {}
         }
     }
-
-    fn answer_hello(&mut self, greeting: Greeting, producer: Option<ProducerState>) {
-        let Greeting {
-            offer,
-            correlation_id,
-            ..
-        } = greeting;
-        let session = &mut self.session;
-        let Some(offer) = offer else {
-            return session.reply_hello(correlation_id, producer);
-        };
-        if let Some(waiting) = session.exchange_keys(&offer, correlation_id, producer) {
-            self.announce(&waiting.peer);
-        }
-    }
 }
 
 impl Session<'_> {
-    fn ask_for_producer(&mut self, greeting: Box<Greeting>) {
+    pub(super) fn ask_for_producer(&mut self, greeting: Box<Greeting>) {
         let Some(id) = &greeting.producer else {
             return;
         };
@@ -95,7 +66,7 @@ impl Session<'_> {
 
     /// Without the producer's place its messages could be accepted twice: the client tries again.
     fn refuse_hello(&mut self, correlation_id: Option<String>) {
-        let words = "the broker does not answer, so nobody knows where the producer stands";
+        let words = "the broker does not answer, so this server does not know which messages of the producer were accepted";
         let error = Reply::Error {
             code: ErrorCode::BrokerUnavailable,
             message: words.into(),

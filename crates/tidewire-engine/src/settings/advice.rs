@@ -2,6 +2,7 @@
 
 use super::given::Settings;
 use super::lookup::spelled;
+use super::table::OPTIONS;
 use crate::config::Config;
 use crate::config::backend::{BackendAway, BackendEvent};
 use crate::topics::name::covers;
@@ -16,6 +17,7 @@ impl Settings {
         let mut warnings = Vec::new();
         warnings.extend(self.exposed(config));
         warnings.extend(self.any_audience(config));
+        warnings.extend(self.without_effect());
         self.shadowed_rules(&mut warnings);
         self.useless_access(&mut warnings);
         let spell = |warning: String| spelled(&warning, self.way());
@@ -65,6 +67,21 @@ impl Settings {
              `jwt_audience`, the value of `aud` in tokens for this server",
             self.label(source)
         ))
+    }
+
+    /// Settings of a backend, a broker or traces that are not there.
+    fn without_effect(&self) -> Vec<String> {
+        let missing = ["backend", "broker"].into_iter();
+        let missing = missing.filter(|main| !self.is_set(main));
+        missing
+            .flat_map(|main| {
+                let of_it = move |name: &&str| name.starts_with(&format!("{main}_"));
+                let names = OPTIONS.iter().map(|spec| spec.name).filter(of_it);
+                let given = names.filter(|name| self.is_set(name));
+                given
+                    .map(move |name| format!("{} has no effect without `{main}`", self.label(name)))
+            })
+            .collect()
     }
 
     /// Rules that an earlier one covers. Those of `history` and `presence` come first.
@@ -193,6 +210,23 @@ mod tests {
             .unwrap();
         let found = warnings(&[("jwt_jwks_file", json!(file.path()))], &[]);
         assert_eq!(found, [format!("f:1: jwt_jwks_file: {expected}")]);
+    }
+
+    #[test]
+    fn settings_of_a_backend_and_a_broker_that_are_not_there() {
+        let mut options = vec![
+            ("no_auth", json!(true)),
+            ("backend_secret", json!("0123456789abcdef0123456789abcdef")),
+            ("broker_prefix", json!("tw")),
+        ];
+        let expected = [
+            "f:2: backend_secret has no effect without --backend",
+            "f:3: broker_prefix has no effect without --broker",
+        ];
+        assert_eq!(warnings(&options, &[]), expected);
+        options.push(("backend", json!("http://127.0.0.1:9")));
+        options.push(("backend_events", json!(["connect"])));
+        assert_eq!(warnings(&options, &[]), expected[1..]);
     }
 
     #[test]

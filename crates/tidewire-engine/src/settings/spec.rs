@@ -58,6 +58,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
+    /// A number from 0 to 1.
+    Ratio,
     /// A text that no error and no log shows.
     Secret,
     /// The path of a file.

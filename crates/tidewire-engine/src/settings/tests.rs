@@ -188,6 +188,32 @@ fn choices_have_dashes_or_underscores() {
 }
 
 #[test]
+fn a_ratio_is_a_number_from_0_to_1() {
+    for (way, value) in [
+        (Way::Flag, json!("0.25")),
+        (Way::File, json!(0.25)),
+        (Way::File, json!("0.25")),
+    ] {
+        let mut settings = Settings::new(way);
+        settings
+            .set(Origin::of(way), "otlp_sampling", &value)
+            .unwrap();
+        assert_eq!(settings.text("otlp_sampling").as_deref(), Some("0.25"));
+    }
+    let mut settings = Settings::new(Way::Flag);
+    for wrong in ["1.1", "-0.1", "NaN", "all", ""] {
+        let origin = Origin::of(Way::Flag);
+        let error = settings
+            .set(origin, "otlp_sampling", &json!(wrong))
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("expected a number from 0 to 1"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn texts_of_flags_variables_and_files() {
     let set = |origin: Origin, value: Value| {
         let mut settings = Settings::new(Way::Flag);

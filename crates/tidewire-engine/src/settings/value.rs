@@ -12,7 +12,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub(super) enum Checked {
     Integer(u64),
     Boolean(bool),
-    /// Choices in the spelling of the table, texts, secrets, paths of files and addresses.
+    /// Choices in the spelling of the table, texts, ratios, secrets, paths of files and addresses.
     Text(String),
     List(Vec<String>),
     Counts(Vec<(String, usize)>),
@@ -63,6 +63,7 @@ pub(super) fn check(spec: &OptionSpec, value: &Value, is_text: bool) -> Result<C
         Kind::Boolean => boolean(value, is_text).map(Checked::Boolean),
         Kind::Choice(known) => choice(value, known).map(Checked::Text),
         Kind::Text | Kind::Secret | Kind::File => text(value).map(Checked::Text),
+        Kind::Ratio => ratio(value, is_text).map(|ratio| Checked::Text(ratio.to_string())),
         Kind::Address => text(value)
             .filter(|text| address(text).is_some())
             .map(Checked::Text),
@@ -91,6 +92,14 @@ fn number(value: &Value, is_text: bool) -> Option<u64> {
         Value::String(digits) if is_text => digits.parse().ok(),
         _ => value.as_u64(),
     }
+}
+
+fn ratio(value: &Value, is_text: bool) -> Option<f64> {
+    let ratio: f64 = match value {
+        Value::String(digits) if is_text => digits.trim().parse().ok()?,
+        _ => value.as_f64()?,
+    };
+    (0.0..=1.0).contains(&ratio).then_some(ratio)
 }
 
 fn boolean(value: &Value, is_text: bool) -> Option<bool> {
@@ -226,6 +235,7 @@ fn expected(spec: &OptionSpec, value: &Value) -> String {
         Kind::Boolean => "expected true or false".to_owned(),
         Kind::Choice(known) => format!("expected one of {}", known.join(", ")),
         Kind::Text | Kind::Secret => "expected a text".to_owned(),
+        Kind::Ratio => "expected a number from 0 to 1".to_owned(),
         Kind::File => "expected the path of a file".to_owned(),
         Kind::Address => {
             "expected an address and a port, such as 127.0.0.1:5006 or [::]:5006".to_owned()

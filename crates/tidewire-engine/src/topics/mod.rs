@@ -3,7 +3,7 @@
 //! A publication goes through the [`hub`], which all threads share: it gets its place in the
 //! history from the [`broker`] and, under the topic's lock, a number and a place in the [`outlet`]
 //! of every shard that has subscribers. Each shard delivers its outlet once per turn
-//! (`shard/deliver.rs`); [`local`] tells which of its connections subscribe to which topic. What a
+//! (`shard/fan_out.rs`); [`local`] tells which of its connections subscribe to which topic. What a
 //! lagging subscription cannot accept waits in [`lag`]. What clients and applications ask for is in
 //! `session/`.
 //!

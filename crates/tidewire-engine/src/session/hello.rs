@@ -1,0 +1,67 @@
+//! `client_hello` and its answer `server_hello`: keys of an encrypted connection and the producer.
+
+use crate::config::Encryption;
+use crate::session::Session;
+use crate::session::application::Application;
+use crate::session::inbound::Inbound;
+use crate::state::operations::Greeting;
+use tidewire_wire::session::{ProducerState, Reply};
+
+impl<A: Application> Inbound<'_, A> {
+    /// Answers a hello: at once, or when the broker has opened its producer.
+    pub(crate) fn handle_hello(&mut self, mut greeting: Greeting) {
+        let id = greeting.producer.take();
+        let Some(id) = id.filter(|_| self.session.may_greet(&greeting)) else {
+            return self.answer_hello(greeting, None);
+        };
+        if !self.session.core.shared.hub.shares_producers() {
+            let producer = self.session.open_producer(id, None);
+            return self.answer_hello(greeting, producer);
+        }
+        greeting.producer = Some(id);
+        self.session.ask_for_producer(Box::new(greeting));
+    }
+
+    pub(super) fn answer_hello(&mut self, greeting: Greeting, producer: Option<ProducerState>) {
+        let Greeting {
+            offer,
+            correlation_id,
+            ..
+        } = greeting;
+        let session = &mut self.session;
+        let Some(offer) = offer else {
+            return session.reply_hello(correlation_id, producer);
+        };
+        if let Some(waiting) = session.exchange_keys(&offer, correlation_id, producer) {
+            self.announce(&waiting.peer);
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Whether a hello is answered and does not end the session for lack of a key.
+    pub(crate) fn may_greet(&mut self, greeting: &Greeting) -> bool {
+        let has_key = greeting.offer.is_some() || self.state.encryption().is_some();
+        let needs_key = self.core.setup.config.encryption == Encryption::Required;
+        self.state.is_open() && (has_key || !needs_key)
+    }
+
+    /// The answer to a hello without a key, or to one after the first.
+    pub(crate) fn reply_hello(
+        &mut self,
+        correlation_id: Option<String>,
+        producer: Option<ProducerState>,
+    ) {
+        let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
+        if encryption.is_none() && self.core.setup.config.encryption == Encryption::Required {
+            return self.require_encryption();
+        }
+        let producer = producer.or_else(|| self.known_producer());
+        let hello = Reply::Hello {
+            correlation_id,
+            encryption,
+            producer,
+        };
+        self.reply(&hello);
+    }
+}
