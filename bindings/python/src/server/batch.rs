@@ -1,11 +1,9 @@
-//! Batches: events of the engine that Python receives together, without a copy.
+//! Batches: events of the engine that Python receives together.
 
 use super::core::Core;
 use super::message::Message;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyMemoryView};
 use std::ops::Range;
 use std::sync::Arc;
 use tidewire_engine::queue;
@@ -14,7 +12,6 @@ use tidewire_engine::queue;
 pub(super) struct Stored {
     pub(super) batch: queue::Batch,
     pub(super) core: Arc<Core>,
-    view: PyOnceLock<Py<PyMemoryView>>,
 }
 
 /// A part of a batch of the engine's queue.
@@ -43,17 +40,7 @@ impl Stored {
         Arc::new(Self {
             batch,
             core: Arc::clone(core),
-            view: PyOnceLock::new(),
         })
-    }
-
-    /// The bytes of all messages as Python sees them: copied once, with the first that is looked at.
-    pub(super) fn view<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyMemoryView>> {
-        let view = self.view.get_or_try_init(py, || {
-            let bytes = PyBytes::new(py, self.batch.message_bytes());
-            Ok::<_, PyErr>(PyMemoryView::from(&bytes)?.unbind())
-        })?;
-        Ok(view.bind(py))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::errors::{argument, invalid_message};
 use crate::json;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMemoryView, PySlice, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tidewire_engine::queue::Event;
@@ -145,13 +145,12 @@ impl Message {
         }
     }
 
-    /// The received bytes, without another copy; empty for other kinds than `message`.
+    /// The received bytes; empty for other kinds than `message`. Each access copies them: a view of the batch costs more
+    /// for small messages, and would keep the whole batch.
     #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
+    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let range = self.stored.batch.message_range(self.index).unwrap_or(0..0);
-        let part = PySlice::new(py, range.start as isize, range.end as isize, 1);
-        let view = self.stored.view(py)?.get_item(part)?;
-        Ok(view.cast_into::<PyMemoryView>()?)
+        PyBytes::new(py, &self.stored.batch.message_bytes()[range])
     }
 
     fn __len__(&self) -> usize {

@@ -1,32 +1,34 @@
-//! The example backend in Node beside a real server, with the flags that its first lines name.
+//! The example backends in Node and in PHP beside a real server, with the flags that their first lines name.
 
 use crate::program::{Running, run, tidewire};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use tidewire_testkit::websocket::Client;
 
 const SECRET: &str = "0123456789abcdef";
+const NODE: &str = "backend-node/server.mjs";
+const PHP: &str = "backend-php/index.php";
 
 /// A running example; killed when dropped.
 struct Backend {
     child: Child,
-    output: BufReader<ChildStdout>,
+    output: Box<dyn BufRead>,
     url: String,
 }
 
 impl Backend {
     fn start() -> Self {
         let mut child = Command::new("node")
-            .arg(example())
+            .arg(example(NODE))
             .env("TIDEWIRE_BACKEND_SECRET", SECRET)
             .env("PORT", "0")
             .stdout(Stdio::piped())
             .spawn()
             .expect("node of Debian's package nodejs");
         let mut backend = Self {
-            output: BufReader::new(child.stdout.take().unwrap()),
+            output: Box::new(BufReader::new(child.stdout.take().unwrap())),
             child,
             url: String::new(),
         };
@@ -36,6 +38,27 @@ impl Backend {
             .expect("an address")
             .to_owned();
         backend
+    }
+
+    /// The example in PHP, by PHP's own server.
+    fn start_php() -> Self {
+        let mut child = Command::new("php")
+            .args(["-S", "127.0.0.1:0"])
+            .arg(example("backend-php/index.php"))
+            .env("TIDEWIRE_BACKEND_SECRET", SECRET)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("php of Debian's package php-cli");
+        let mut output = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let at = line.find("http://").expect("an address");
+        let address = line[at..].split(')').next().unwrap();
+        Self {
+            url: format!("{address}/tidewire"),
+            output: Box::new(output),
+            child,
+        }
     }
 
     fn line(&mut self) -> String {
@@ -52,14 +75,16 @@ impl Drop for Backend {
     }
 }
 
-fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/backend-node/server.mjs")
+fn example(path: &str) -> PathBuf {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    examples.join(path)
 }
 
 /// The flags of `tidewire serve` in the first lines of the example, with this URL.
-fn flags(url: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(example()).unwrap();
-    let comment = text.lines().map_while(|line| line.strip_prefix("//"));
+fn flags(path: &str, url: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(example(path)).unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with("//"));
+    let comment = lines.map_while(|line| line.strip_prefix("//"));
     let words = comment.flat_map(str::split_whitespace);
     let words = words.skip_while(|word| *word != "serve").skip(1);
     words
@@ -90,7 +115,7 @@ fn ask(client: &mut Client, t: &str, payload: &Value) -> Value {
 #[test]
 fn the_example_in_node_decides_what_it_says() {
     let mut backend = Backend::start();
-    let flags = flags(&backend.url);
+    let flags = flags(NODE, &backend.url);
     let server = serve(&flags, SECRET);
     let (status, body) = server.opening().refused();
     assert_eq!(status, 403);
@@ -140,9 +165,41 @@ fn the_example_in_node_decides_what_it_says() {
 }
 
 #[test]
+fn the_example_in_php_decides_what_it_says() {
+    let mut backend = Backend::start_php();
+    let server = serve(&flags(PHP, &backend.url), SECRET);
+    let (status, body) = server.opening().refused();
+    assert_eq!(status, 403);
+    assert!(body.contains("say who you are"), "{body}");
+    let mut ada = server.opening().target("/ws?user=ada").open();
+    let ready: Value = serde_json::from_str(&ada.next_text()).unwrap();
+    assert_eq!(ready["p"]["details"]["user_id"], "ada", "{ready}");
+    let add = json!({"type": "add", "payload": [1, 2, 3]});
+    assert_eq!(ask(&mut ada, "call_request", &add), json!({"payload": 6}));
+    let unknown = json!({"type": "multiply", "payload": [1, 2]});
+    let told = ask(&mut ada, "call_request", &unknown);
+    assert_eq!(told["error"]["code"], "NOT_FOUND", "{told}");
+    ada.send_text(&json!({"t": "note", "p": "hello"}).to_string());
+    let written = std::iter::repeat_with(|| backend.line()).find(|line| line.contains("\"note\""));
+    let written = written.expect("the message");
+    assert!(
+        written.contains("hello") && written.contains("\"ada\""),
+        "{written}"
+    );
+}
+
+#[test]
+fn the_example_in_php_refuses_a_wrong_secret() {
+    let backend = Backend::start_php();
+    let server = serve(&flags(PHP, &backend.url), "another secret of 16 bytes");
+    let (status, body) = server.opening().target("/ws?user=ada").refused();
+    assert_eq!(status, 503, "{body}");
+}
+
+#[test]
 fn a_wrong_secret_admits_nobody() {
     let backend = Backend::start();
-    let server = serve(&flags(&backend.url), "another secret of 16 bytes");
+    let server = serve(&flags(NODE, &backend.url), "another secret of 16 bytes");
     let (status, body) = server.opening().target("/ws?user=ada").refused();
     assert_eq!(status, 503, "{body}");
     assert!(!body.contains("127.0.0.1"), "{body}");
