@@ -175,6 +175,7 @@ SECTIONS = {
     "topics": fan_out.topics,
     "filters": fan_out.filters,
     "python-receive": python_package.python_receive,
+    "python-saturation": python_package.python_saturation,
     "python-echo": python_package.python_echo,
     "python-asgi": python_package.python_asgi,
     "python-publish": python_package.python_publish,

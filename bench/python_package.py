@@ -5,11 +5,14 @@ import json
 import statistics
 import subprocess
 
+import saturation
 from measure import CLIENT_CORE, bench, cpu_us, median, rate, ratio, reached, verdicts
 from servers import ROOT, SECRET, TIDEWIRE, Server, peers, tidewire
 
 FOLDER = ROOT / "bench/peers/python"
 PYTHON = FOLDER / ".venv/bin/python"
+SATURATED_TARGET = 2.3e6
+SATURATION_COLUMNS = ["server", "messages/s", "lowest / median", "server CPU per message"]
 RECEIVE_TARGETS = {"length": 2.5e6, "payload": 0.8e6}
 WEBSOCKETS, PICOWS = "websockets (Python)", "picows (Python)"
 BATCHES, HANDLERS = "tidewire, batches", "tidewire, handlers"
@@ -53,6 +56,24 @@ def python_receive(page, rounds, seconds):
         ),
         "Python received every message that the generator counts.",
     )
+
+
+def python_saturation(page, rounds, seconds):
+    """Into Python from a sender that never waits (peers/saturate), which counts what the server has read."""
+    flags = ["--payload-bytes", 175, "--connections", 100]
+    runs = {"tidewire, len(message.data)": [], WEBSOCKETS: []}
+    for _ in range(rounds):
+        started = server("length", "length", "open")
+        row = saturation.measured(started, "sink", seconds, flags)
+        runs["tidewire, len(message.data)"].append(row)
+        runs[WEBSOCKETS].append(saturation.measured(websockets_server("sink"), "sink", seconds, flags))
+    page.table("Receive in Python from a sender that never waits, 175 B, 100 connections", *SATURATION_COLUMNS)
+    for name, rows in runs.items():
+        rates = [row["rate_per_s"] for row in rows]
+        cpu_ns = median(row["server_cpu_ns_per_message"] for row in rows)
+        page.row(name, f"{median(rates):,.0f}", f"{min(rates) / median(rates):.2f}", f"{cpu_ns / 1e3:.3f} µs")
+    ours = median(row["rate_per_s"] for row in runs["tidewire, len(message.data)"])
+    page.end(target(f"tidewire: at least {SATURATED_TARGET / 1e6:.1f} M/s", ours, SATURATED_TARGET))
 
 
 def check_taken(measured, confirmed):
