@@ -305,7 +305,10 @@ impl Link {
     ) {
         let number = forget.number;
         let outcome = match result.map(RenewReply::read) {
-            Ok(Ok(Fenced::Done(reply))) => Ok(reply.head),
+            // What was asked before on a connection that was lost may have been done.
+            Ok(Ok(Fenced::Done(reply))) => {
+                Ok(reply.head.filter(|_| reply.is_new || forget.is_doubtful))
+            }
             Ok(Err(_)) => Err(Refusal::Unknown),
             other => {
                 self.reading.forgets.push_front(forget);

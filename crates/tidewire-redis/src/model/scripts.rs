@@ -232,7 +232,11 @@ impl Redis {
             reply::integer(out, 0);
             return Some(());
         };
-        if !only.is_empty() && number(only)? != u64::from(present.epoch) {
+        let is_other = match only.is_empty() {
+            true => present.offset == 0,
+            false => number(only)? != u64::from(present.epoch),
+        };
+        if is_other {
             reply::text(out, present.to_string().as_bytes());
             reply::integer(out, 0);
             return Some(());

@@ -8,6 +8,8 @@ local key = KEYS[2]
 local epoch, offset, err = last_of(key)
 if err or not epoch then return { '', 0 } end
 local present = string.format('%.0f', epoch)
+-- Whoever forgets wants nothing of a topic that nobody has published to since its epoch began.
+if ARGV[3] == '' and offset == '0' then return { present .. '-0', 0 } end
 if ARGV[3] ~= '' and ARGV[3] ~= present then return { present .. '-' .. offset, 0 } end
 local place = begin_epoch(key, tonumber(ARGV[2]), math.max(epoch, tonumber(ARGV[4]))) .. '-0'
 redis.call('PUBLISH', key, place)

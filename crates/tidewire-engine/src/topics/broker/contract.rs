@@ -4,16 +4,27 @@
 use super::late::{Delivers, Fate, LateBroker};
 use super::memory::{MemoryBroker, MemoryLimits};
 use super::{
-    Broker, BrokerAnswer, Done, Missed, Moment, Order, PageQuery, Prepare, Ticket, TicketOutcome,
+    Broker, BrokerAnswer, ClusterNode, Control, Done, Missed, Moment, Order, PageQuery, Prepare,
+    Ticket, TicketOutcome,
 };
+use crate::cluster::{CallDone, Cluster, LinkLimits, Neighbour};
+use crate::config::Config;
+use crate::config::broker::{BrokerAddress, BrokerConfig};
 use crate::limits::owner::OwnerId;
+use crate::model::calls::NewCall;
 use crate::model::{ConnectionKey, Position};
+use crate::server;
 use crate::topics::config::TopicRule;
 use crate::topics::history::HistoryLimits;
+use crate::topics::hub::Hub;
+use crate::topics::outlet::Delivery;
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{NewPublication, Publication, Published};
+use std::collections::VecDeque;
 use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tidewire_testkit::redis::RedisServer;
 
 /// Every test, for a broker that `$make` makes.
 macro_rules! contract {
@@ -67,12 +78,20 @@ macro_rules! contract {
 
 contract!(memory, Subject::memory());
 contract!(late, Subject::late());
+contract!(redis, Subject::redis());
 
 /// A broker under test, and what makes it go on.
 struct Subject {
     broker: Arc<dyn Broker>,
     seen: Arc<Seen>,
     late: Option<Arc<LateBroker>>,
+    shared: Option<Shared>,
+}
+
+/// A broker that delivers to a server's topics when Redis has told it to.
+struct Shared {
+    hub: Arc<Hub>,
+    _redis: RedisServer,
 }
 
 impl Subject {
@@ -81,6 +100,39 @@ impl Subject {
             broker: Arc::new(memory_broker()),
             seen: Arc::default(),
             late: None,
+            shared: None,
+        }
+    }
+
+    /// A link to a Redis of its own, whose deliveries go to the only shard.
+    fn redis() -> Self {
+        let redis = RedisServer::start("");
+        let mut config = Config {
+            shards: 1,
+            ..Config::default()
+        };
+        let presence = TopicRule {
+            presence: true,
+            ..rule()
+        };
+        config.topics.rules = vec![presence];
+        let address = BrokerAddress::parse(&redis.url()).expect("a URL");
+        let broker_config = BrokerConfig::new(address);
+        let cluster = Cluster::new(&broker_config, &LinkLimits::of(&config)).expect("a link");
+        let broker = cluster.broker();
+        let hub = server::new_hub(&config, Some(Arc::clone(&broker))).expect("topics");
+        let hub = Arc::new(hub);
+        let link = cluster.into_link(Arc::downgrade(&hub), Alone);
+        std::thread::spawn(move || link.run().map(drop));
+        let seen = Arc::new(Seen {
+            hub: Some(Arc::clone(&hub)),
+            ..Seen::default()
+        });
+        Self {
+            broker,
+            seen,
+            late: None,
+            shared: Some(Shared { hub, _redis: redis }),
         }
     }
 
@@ -95,7 +147,23 @@ impl Subject {
             broker: Arc::clone(&late) as Arc<dyn Broker>,
             seen,
             late: Some(late),
+            shared: None,
         }
+    }
+
+    /// Whoever wants the publications of a topic is there before it is published to.
+    fn follow(&self, topic: &Arc<str>) {
+        if let Some(Shared { hub, .. }) = &self.shared {
+            hub.add_interest(topic, 0);
+            self.prepare(topic);
+        }
+    }
+
+    /// The offsets that were delivered, once there are so many.
+    fn delivered(&self, count: usize) -> Vec<u64> {
+        let seen = || self.seen.offsets();
+        eventually(|| seen().len() >= count);
+        seen()
     }
 
     /// Asks, and makes the broker go on until it has answered.
@@ -125,10 +193,11 @@ impl Subject {
     }
 
     fn go_on(&self) {
-        if let Some(late) = &self.late
-            && !late.act(Fate::Done)
-            && !late.tell(0)
-        {
+        let is_idle = match &self.late {
+            Some(late) => !late.act(Fate::Done) && !late.tell(0),
+            None => true,
+        };
+        if is_idle {
             std::thread::yield_now();
         }
     }
@@ -199,22 +268,56 @@ fn memory_broker() -> MemoryBroker {
     })
 }
 
-/// Remembers what it was handed.
+/// The only server of its cluster, without clients.
+struct Alone;
+
+impl Neighbour for Alone {
+    fn obey(&self, _: Control, _: Option<u64>) {}
+
+    fn call(&self, _: ConnectionKey, _: NewCall, _: CallDone) {}
+
+    fn describe(&self) -> ClusterNode {
+        ClusterNode::default()
+    }
+}
+
+/// Waits for something that happens on another thread.
+fn eventually(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "in vain");
+        std::thread::yield_now();
+    }
+}
+
+/// Remembers what it was handed, or what its hub has for the only shard.
 #[derive(Debug, Default)]
-struct Seen(Mutex<Vec<(String, u64)>>);
+struct Seen {
+    deliveries: Mutex<Vec<(String, u64)>>,
+    hub: Option<Arc<Hub>>,
+}
 
 impl super::Sink for Seen {
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
         let offset = publication.position.expect("a topic with history").offset;
-        let mut seen = self.0.lock().expect("no panic");
-        seen.push((topic.to_string(), offset));
+        let mut deliveries = self.deliveries.lock().expect("no panic");
+        deliveries.push((topic.to_string(), offset));
     }
 }
 
 impl Seen {
     fn offsets(&self) -> Vec<u64> {
-        let seen = self.0.lock().expect("no panic");
-        seen.iter().map(|(_, offset)| *offset).collect()
+        let mut deliveries = self.deliveries.lock().expect("no panic");
+        if let Some(hub) = &self.hub {
+            let mut taken = VecDeque::new();
+            hub.outlets[0].take(&mut taken);
+            for Delivery { publication, .. } in taken {
+                hub.outlets[0].settle(publication.cost());
+                let offset = publication.position.expect("a topic with history").offset;
+                deliveries.push((String::new(), offset));
+            }
+        }
+        deliveries.iter().map(|(_, offset)| *offset).collect()
     }
 }
 
@@ -249,15 +352,18 @@ fn since(epoch: u32, offset: u64) -> Missed {
 
 fn positions_follow_each_other(subject: &Subject) {
     let (a, b) = ("a".into(), "b".into());
+    subject.follow(&a);
+    subject.follow(&b);
     let places = [1, 2, 3].map(|_| subject.publish(&a));
     assert!(places.iter().all(|place| place.epoch == places[0].epoch));
     assert_eq!(places.map(|place| place.offset), [1, 2, 3]);
     assert_eq!(subject.publish(&b).offset, 1);
-    assert_eq!(subject.seen.offsets(), [1, 2, 3, 1]);
+    assert_eq!(subject.delivered(4), [1, 2, 3, 1]);
 }
 
 fn many_publishers_have_one_order(subject: &Subject) {
     let topic = "a".into();
+    subject.follow(&topic);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -267,18 +373,20 @@ fn many_publishers_have_one_order(subject: &Subject) {
             });
         }
     });
-    assert_eq!(subject.seen.offsets(), (1..=1_000).collect::<Vec<_>>());
+    assert_eq!(subject.delivered(1_000), (1..=1_000).collect::<Vec<_>>());
 }
 
 fn an_id_is_published_once(subject: &Subject) {
     let topic = "a".into();
+    subject.follow(&topic);
+    subject.follow(&"b".into());
     let publication = NewPublication::new("t", "1").with_id("one");
     let first = subject.publish_as(&topic, &publication);
     let second = subject.publish_as(&topic, &publication);
     assert!(!first.is_duplicate && second.is_duplicate);
     assert_eq!(first.position, second.position);
     assert!(!subject.publish_as(&"b".into(), &publication).is_duplicate);
-    assert_eq!(subject.seen.offsets(), [1, 1]);
+    assert_eq!(subject.delivered(2), [1, 1]);
 }
 
 fn a_recovery_is_complete_or_empty(subject: &Subject) {
@@ -327,6 +435,7 @@ fn the_newest_comes(subject: &Subject) {
 
 fn a_recovery_and_what_is_delivered_meet(subject: &Subject) {
     let topic: Arc<str> = "a".into();
+    subject.follow(&topic);
     subject.prepare(&topic);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -374,24 +483,27 @@ fn connections_of_a_user_are_one_member(subject: &Subject) {
     let (topic, ada): (Arc<str>, Arc<str>) = ("a".into(), "ada".into());
     let key = |text: &str| text.parse::<ConnectionKey>().expect("a connection");
     let (one, two) = (key("0-1"), key("0-2"));
-    assert_eq!(broker.join(&topic, &ada, one, None), PresenceChange::Joined);
-    assert_eq!(
-        broker.join(&topic, &ada, two, None),
-        PresenceChange::Unchanged
-    );
-    let data = Some("{}".into());
-    assert_eq!(
-        broker.join(&topic, &ada, two, data),
-        PresenceChange::Updated
-    );
-    let view = broker.present(&topic, 10);
-    assert_eq!(
-        (view.users, view.connections, view.members.len()),
-        (1, 2, 1)
-    );
-    assert_eq!(broker.present(&topic, 0).members.len(), 0);
-    assert_eq!(broker.leave(&topic, &ada, one), PresenceChange::Unchanged);
-    assert_eq!(broker.leave(&topic, &ada, two), PresenceChange::Left);
-    assert_eq!(broker.leave(&topic, &ada, two), PresenceChange::Unchanged);
-    assert_eq!(broker.present(&topic, 10).users, 0);
+    subject.follow(&topic);
+    // A broker of several servers tells the subscribers itself, in the order of all servers.
+    let changes = |change| match subject.shared {
+        Some(_) => PresenceChange::Unchanged,
+        None => change,
+    };
+    let join = |connection, data| broker.join(&topic, &ada, connection, data);
+    let leave = |connection| broker.leave(&topic, &ada, connection);
+    assert_eq!(join(one, None), changes(PresenceChange::Joined));
+    assert_eq!(join(two, None), PresenceChange::Unchanged);
+    let updated = join(two, Some("{}".into()));
+    assert_eq!(updated, changes(PresenceChange::Updated));
+    let figures = |limit| {
+        let view = broker.present(&topic, limit);
+        (view.users, view.connections, view.members.len())
+    };
+    eventually(|| figures(10) == (1, 2, 1));
+    assert_eq!(figures(0).2, 0);
+    assert_eq!(leave(one), PresenceChange::Unchanged);
+    eventually(|| figures(10) == (1, 1, 1));
+    assert_eq!(leave(two), changes(PresenceChange::Left));
+    assert_eq!(leave(two), PresenceChange::Unchanged);
+    eventually(|| figures(10) == (0, 0, 0));
 }
