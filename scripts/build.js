@@ -7,7 +7,7 @@ import { build } from "esbuild";
 import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 
 /** The parts of the client that a page can load beside the core. */
-const PARTS = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints"];
+const PARTS = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints", "quality"];
 /** What names begin with that the core exports for its parts alone. */
 const INTERNAL = "_";
 

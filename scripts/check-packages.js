@@ -29,7 +29,7 @@ for (const name of packages) {
 }
 await dashboardIsCurrent();
 await size("core", 'export { connect } from "@tidewire/client";');
-const parts = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints"];
+const parts = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints", "quality"];
 const all = ["", ...parts.map((part) => `/${part}`)];
 await size("all", all.map((part) => `export * from "@tidewire/client${part}";`).join("\n"));
 shortNamesAreInternal();

@@ -7,7 +7,7 @@ import type { EncodedPayload, Envelope, EnvelopeFields } from "./core/layers.js"
 import type { RequestOptions } from "./core/outbound.js";
 import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
-import { type Answer, type Hints, type Now, Session } from "./core/session.js";
+import { type Hints, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
@@ -15,8 +15,6 @@ import type { LogLevel, ResolvedOptions } from "./options.js";
 import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
-/** A connection with a lower score is poor. */
-const POOR_SCORE = 40;
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is to be sent, and for the server's answer. */
@@ -31,7 +29,6 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface DriverHost {
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
-  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
   /** There is room to send, or the state has changed. */
   changed(): void;
   /** An error of the application's own code. */
@@ -86,7 +83,11 @@ export class Driver {
     this.session = new Session(options, {
       write: (fields, payload, after) => this.#write(fields, payload, after),
       emit: (name, detail) => host.emit(name, detail),
-      call: (type, payload, timeoutMs, reply) => host.call(type, payload, timeoutMs, reply),
+      renew: (reason) => {
+        this.reconnect(reason);
+        this.wake();
+      },
+      checkOpen: () => this.checkOpen(),
       sealed: () => {
         this.#attempt!.pipeline!.isSealed = true;
       },
@@ -124,6 +125,11 @@ export class Driver {
     this.checkOpen();
     const { format, outbound } = this.session;
     return outbound.request(t, format.payload(payload), options, now());
+  }
+
+  /** The same for a request that does no harm twice. */
+  query(t: string, payload: object, options: RequestOptions): Promise<Envelope> {
+    return this.ask(t, payload, { ...options, isRepeatable: true });
   }
 
   /** Something is to be sent, or to wait for: looks at it at the end of this turn. */
@@ -218,8 +224,8 @@ export class Driver {
       (error) => this.#failed(attempt, error),
     );
     const moment = now();
-    const { answered, score } = this.session.quality.quality(moment.ms);
-    this.session.setPoor(this.options.adapt && (isNetworkPoor() || (answered > 2 && score < POOR_SCORE)));
+    const { adapt, quality } = this.options;
+    this.session.setPoor(adapt && (isNetworkPoor() || (quality?.isPoor() ?? false)));
     this.session.connected(attempt.url, attempt.exchange, moment);
     this.#schedule();
   }

@@ -1,12 +1,9 @@
 /** `@tidewire/client`: live data between web pages and Tidewire servers. */
 
+export { type CallHandler, handle } from "./calls.js";
 export {
-  type CallHandler,
   type CallOptions,
   Client,
-  type HistoryOptions,
-  type HistoryPage,
-  type PresenceInfo,
   type Published,
   type PublishOptions,
   type SendOptions,
@@ -16,6 +13,7 @@ export { connect, open } from "./connect.js";
 export type { PreparedMessage } from "./core/prepared.js";
 export type { Quality } from "./core/quality.js";
 export type { Priority } from "./core/queue-port.js";
+export { debug } from "./debug.js";
 export { type ClientErrorCode, type Fault, TidewireError } from "./errors.js";
 export type {
   ClientEvents,
@@ -31,6 +29,7 @@ export type {
   ClientOptions,
   EndpointList,
   LogLevel,
+  QualityPort,
   ReconnectOptions,
   Target,
   TokenPlacement,
@@ -42,4 +41,13 @@ export {
   type SubscriptionEvents,
   type SubscriptionStatus,
 } from "./subscription.js";
+export {
+  type HistoryOptions,
+  type HistoryPage,
+  history,
+  type PresenceInfo,
+  type PresenceOptions,
+  presence,
+  sync,
+} from "./topics.js";
 export type { Transport } from "./transport.js";

@@ -231,11 +231,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     this.#joining ??= new Map();
     this.#joining.set(topic, []);
     void this.#driver
-      .ask(
-        "history_request",
-        { topic, limit: Math.min(limit, 1_000), order: "newest" },
-        { isRepeatable: true },
-      )
+      .query("history_request", { topic, limit: Math.min(limit, 1_000), order: "newest" }, {})
       .then((answer) => publicationsOf<T>(topic, answer).reverse())
       .catch((): Message<T>[] => [])
       .then((old) => {

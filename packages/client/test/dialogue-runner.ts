@@ -41,13 +41,18 @@ class Player {
     const host: SessionHost = {
       write: (fields, payload) => push("write", { ...fields, p: JSON.parse(String(payload ?? "null")) }),
       emit: (name, detail) => push(name, detail),
-      call: (type, payload, timeoutMs) => push("call", { type, payload, timeout_ms: timeoutMs }),
       sealed: () => undefined,
       changed: () => undefined,
       wantToken: () => push("wantToken", undefined),
       hasRoom: () => true,
+      renew: () => undefined,
+      checkOpen: () => undefined,
     };
     this.#session = new Session(options, host);
+    this.#session.answers.get = (type) => (payload, timeoutMs) => {
+      push("call", { type, payload, timeout_ms: timeoutMs });
+      return new Promise(() => {});
+    };
     const layers = {
       format,
       compression: undefined,

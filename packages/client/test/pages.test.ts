@@ -61,10 +61,11 @@ test("the file of the core works with each part that travels, and they share the
 test("the queue works with the file of the core", async () => {
   const { open } = await load<typeof core>("tidewire.min.js");
   const { queue } = await load<typeof import("../src/queue.js")>("min/queue.js");
-  const client = await open(`ws://${engine.address}/ws`, { transport: nodeTransport(), queue: queue() });
+  const outbox = queue();
+  const client = await open(`ws://${engine.address}/ws`, { transport: nodeTransport(), queue: outbox });
   const subscription = await client.subscribe("queued").ready();
   const received = new Promise<{ payload: unknown }>((resolve) => subscription.on("message", resolve));
-  await client.publishAcknowledged("queued", { text: "once" });
+  await outbox.publish("queued", { text: "once" });
   expect((await received).payload).toEqual({ text: "once" });
   await client.close();
 });

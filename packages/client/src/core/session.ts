@@ -14,7 +14,6 @@ import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
 import type { Producer } from "./producer.js";
-import { QualityMeter } from "./quality.js";
 import { RateLimit } from "./rate.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
@@ -29,8 +28,6 @@ export interface SessionHost {
   /** Sends a message on the current connection. `after` runs when it has been sealed. */
   write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void;
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
-  /** A server's call. */
-  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
   /** Keys are agreed on: everything is sealed from here on. */
   sealed(): void;
   /** The session was accepted, opened, or is recovered: its owner looks at its state. */
@@ -39,10 +36,17 @@ export interface SessionHost {
   wantToken(): void;
   /** Whether the connection has room for more. */
   hasRoom(): boolean;
+  /** Opens a new connection in place of this one. */
+  renew(reason: string): void;
+  /** Throws if the client has ended, or is about to. */
+  checkOpen(): void;
 }
 
 /** The answer to a server's call. */
 export type Answer = { payload: unknown } | { error: { code: string; message: string } };
+
+/** Answers a server's call. It does not reject. */
+export type CallAnswerer = (payload: unknown, timeoutMs: number | undefined) => Promise<Answer>;
 
 /** What the end of a connection says about the next one. */
 export interface Hints {
@@ -67,7 +71,8 @@ interface Link {
   repeatAtMs: number;
   refresh?: { endsMs: number; nextMs: number } | undefined;
   features: Record<string, unknown>;
-  readonly pings: ((latencyMs: number) => void)[];
+  /** Pings on their way; they are answered in order. */
+  readonly pings: { sentMs: number; done(latencyMs: number): void }[];
 }
 
 /** No server can make a client wait longer by a hint. */
@@ -75,6 +80,8 @@ const HINT_MS_MAX = 24 * 3_600_000;
 /** After a wake, a silent server has this long to answer a ping. */
 const WAKE_GRACE_MS = 5_000;
 const ACKS_MAX = 1_000;
+/** Pings that may be on their way. */
+const PINGS_MAX = 64;
 /** Messages that a batch must not hold. */
 const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
 
@@ -82,10 +89,11 @@ export class Session {
   readonly options: ResolvedOptions;
   readonly format: Format;
   readonly subscriptions: Subscriptions;
-  readonly quality = new QualityMeter();
   readonly outbound: Outbound;
   readonly producer: Producer | undefined;
   readonly host: SessionHost;
+  /** What answers the server's calls, by type. */
+  readonly answers = new Map<string, CallAnswerer>();
   #link: Link | undefined;
   #isPoor = false;
   readonly #acks: number[] = [];
@@ -142,11 +150,11 @@ export class Session {
     const link = this.#link;
     this.#link = undefined;
     this.#acks.length = 0;
-    this.quality.disconnected();
+    this.options.quality?.disconnected();
     this.outbound.disconnected();
     this.subscriptions.disconnected();
     this.producer?.disconnected();
-    for (const done of link?.pings ?? []) done(Number.NaN);
+    for (const { done } of link?.pings ?? []) done(Number.NaN);
     return { reconnectAfterMs: link?.reconnectAfterMs, retryAfterMs: link?.retryAfterMs };
   }
 
@@ -217,9 +225,9 @@ export class Session {
     const link = this.#link;
     if (!link?.isOpen) return done(Number.NaN);
     link.pingMs = now.ms;
-    link.pings.push(done);
-    if (link.pings.length > 64) link.pings.shift()!(Number.NaN);
-    this.quality.pingSent(now.ms);
+    link.pings.push({ sentMs: now.ms, done });
+    if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(Number.NaN);
+    this.options.quality?.pingSent(now.ms);
     this.#say("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
@@ -353,7 +361,7 @@ export class Session {
         const failure = new TidewireError(code, String(message ?? ""), faultOf(code));
         return this.#answered(p, envelope, failure);
       },
-      call_request: (p, envelope) => this.#call(p, envelope),
+      call_request: (p, { cid }) => void this.#call(p, cid),
       error: (p, envelope, now) => this.#error(p, envelope, now),
       publication_gap: (p, _, now) => this.#gap(p, now),
       presence_join: presence("join"),
@@ -487,20 +495,21 @@ export class Session {
   }
 
   #pong(now: Now): void {
-    // Both keep as many pings.
-    const latencyMs = this.quality.pongReceived(now.ms);
-    this.#link!.pings.shift()?.(latencyMs!);
+    this.options.quality?.pongReceived(now.ms);
+    const ping = this.#link!.pings.shift();
+    ping?.done(Math.max(now.ms - ping.sentMs, 0));
   }
 
-  #call(p: Envelope, envelope: Envelope): void {
+  async #call(p: Envelope, cid: unknown): Promise<void> {
     const link = this.#link;
-    const cid = envelope.cid;
-    if (typeof cid !== "string" || typeof p.type !== "string") return;
-    const timeoutMs = typeof p.timeout_ms === "number" ? p.timeout_ms : undefined;
-    this.host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
-      if (this.#link !== link) return;
-      this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
-    });
+    const { type, timeout_ms } = p;
+    if (typeof cid !== "string" || typeof type !== "string") return;
+    const timeoutMs = typeof timeout_ms === "number" ? timeout_ms : undefined;
+    const answer = (await this.answers.get(type)?.(p.payload ?? null, timeoutMs)) ?? {
+      error: { code: "NOT_FOUND", message: `this client does not answer ${type}` },
+    };
+    if (this.#link !== link) return;
+    this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
   }
 
   #error(p: Envelope, envelope: Envelope, now: Now): void {
