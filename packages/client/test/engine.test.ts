@@ -9,6 +9,7 @@ import {
   type ClientOptions,
   connect,
   debug,
+  history,
   type Message,
   open,
   presence,
