@@ -4,7 +4,6 @@
 
 import { checkPublish, checkSubscribe, DEVELOPMENT } from "#development";
 import { positionOf } from "./core/answers.js";
-import { PreparedMessage } from "./core/prepared.js";
 import type { Priority } from "./core/queue-port.js";
 import { Driver, now } from "./driver.js";
 import { TidewireError, when } from "./errors.js";
@@ -15,9 +14,10 @@ import {
   Emitter,
   type Observable,
 } from "./events.js";
-import type { Message, Position } from "./message.js";
+import type { Position } from "./message.js";
 import type { ResolvedOptions } from "./options.js";
 import { watchPage } from "./page.js";
+import type { PreparedMessage } from "./prepared.js";
 import { type SubscribeOptions, Subscription } from "./subscription.js";
 import type { Transport } from "./transport.js";
 
@@ -162,7 +162,7 @@ export class Client {
   send(type: string | PreparedMessage, payload?: unknown, options: SendOptions = {}): boolean {
     this.driver.checkOpen();
     const { session } = this.driver;
-    if (type instanceof PreparedMessage) return session.outbound.send(type, type.payload, now());
+    if (typeof type === "object") return session.outbound.send(type, type.payload, now());
     const encoded = payload === undefined ? undefined : session.format.payload(payload);
     const { correlationId } = options;
     return session.outbound.send(
@@ -170,11 +170,6 @@ export class Client {
       encoded,
       now(),
     );
-  }
-
-  /** Encodes a message once, for `send` to send it many times. */
-  prepare(type: string, payload?: unknown): PreparedMessage {
-    return new PreparedMessage(this.driver.session.format, type, payload);
   }
 
   /** As `send`, but `false` in place of waiting: the message is sent now or not at all. */
@@ -216,12 +211,6 @@ export class Client {
     const timeoutMs = options.timeoutMs ?? this.driver.options.requestTimeoutMs;
     const answer = await this.driver.ask("call_request", { type, payload, timeout_ms: timeoutMs }, options);
     return (answer.payload ?? null) as T;
-  }
-
-  /** Acknowledges a publication of a queue group. */
-  acknowledge(message: Message): void {
-    const { delivery } = message;
-    if (delivery) this.driver.session.acknowledge(delivery.number, delivery.connectionId);
   }
 
   /** The time to the server and back, in milliseconds. */

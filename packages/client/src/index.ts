@@ -10,7 +10,6 @@ export {
 } from "./client.js";
 export { CloseCode, ErrorCode } from "./codes.js";
 export { connect, open } from "./connect.js";
-export type { PreparedMessage } from "./core/prepared.js";
 export type { Quality } from "./core/quality.js";
 export type { Priority } from "./core/queue-port.js";
 export { debug } from "./debug.js";
@@ -24,6 +23,7 @@ export type {
   PresenceEvent,
   Unrecovered,
 } from "./events.js";
+export { acknowledge } from "./groups.js";
 export { Message, type Position } from "./message.js";
 export type {
   ClientOptions,
@@ -34,6 +34,7 @@ export type {
   Target,
   TokenPlacement,
 } from "./options.js";
+export { type PreparedMessage, prepare } from "./prepared.js";
 export type { BufferOptions } from "./stream.js";
 export {
   type SubscribeOptions,

@@ -24,7 +24,7 @@ export interface SubscribeOptions {
   overload?: "disconnect" | "conflate" | "drop_oldest";
   /** The group of which each publication goes to one member. Default none. */
   queueGroup?: string;
-  /** For a member of a group: it calls `client.acknowledge(message)` for each publication. Default false. */
+  /** For a member of a group: it calls `acknowledge(client, message)` for each publication. Default false. */
   acknowledge?: boolean;
   /** For a member that acknowledges: publications that may be unacknowledged. */
   window?: number;

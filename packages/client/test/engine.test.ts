@@ -5,6 +5,7 @@ import { compress } from "../src/compress.js";
 import { encrypt } from "../src/encrypt.js";
 import { endpoints } from "../src/endpoints.js";
 import {
+  acknowledge,
   type Client,
   type ClientOptions,
   connect,
@@ -248,7 +249,7 @@ test("a queue group gives each publication to one member, again if it is lost", 
     const subscription = member.subscribe<number>("jobs", options);
     subscription.on("message", (message) => {
       seen.set(message.payload, (seen.get(message.payload) ?? 0) + 1);
-      if (!isLazy) member.acknowledge(message);
+      if (!isLazy) acknowledge(member, message);
     });
     await subscription.ready();
   };

@@ -4,6 +4,7 @@
  * client keeps the order of messages either way.
  */
 
+import type { PreparedFrame } from "../transport/prepared.js";
 import type { Frame } from "../transport.js";
 import type { PipelineFactory } from "./pipeline.js";
 
@@ -24,6 +25,8 @@ export interface EnvelopeFields {
   tp?: string;
   n?: number;
   sig?: string;
+  /** The whole message, if `prepare` has encoded it. No field of the wire. */
+  readonly frame?: PreparedFrame;
 }
 
 /** An envelope that was read. Fields are unchecked: the peer may have written anything. */

@@ -16,7 +16,6 @@ import type {
   KeyExchange,
   Signing,
 } from "./layers.js";
-import { PreparedMessage } from "./prepared.js";
 
 /** What lies between the messages of a connection and its frames. */
 export interface Layers {
@@ -49,8 +48,7 @@ export type PipelineFactory = (
 export const direct: PipelineFactory = ({ format }, send) => ({
   isBusy: false,
   isSealed: false,
-  write: (fields, payload) =>
-    send(fields instanceof PreparedMessage ? fields.frame : format.envelope(fields, payload)),
+  write: (fields, payload) => send(fields.frame ?? format.envelope(fields, payload)),
   read: (frame) => (typeof frame === "string" ? readText(frame) : readPlain(frame, format)),
 });
 

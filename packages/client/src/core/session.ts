@@ -79,7 +79,6 @@ interface Link {
 const HINT_MS_MAX = 24 * 3_600_000;
 /** After a wake, a silent server has this long to answer a ping. */
 const WAKE_GRACE_MS = 5_000;
-const ACKS_MAX = 1_000;
 /** Pings that may be on their way. */
 const PINGS_MAX = 64;
 /** Messages that a batch must not hold. */
@@ -96,7 +95,6 @@ export class Session {
   readonly answers = new Map<string, CallAnswerer>();
   #link: Link | undefined;
   #isPoor = false;
-  readonly #acks: number[] = [];
   /** Tells that the server has accepted the client, once it has shown its key. */
   #accept: (() => void) | undefined;
   readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
@@ -149,7 +147,6 @@ export class Session {
   disconnected(): Hints {
     const link = this.#link;
     this.#link = undefined;
-    this.#acks.length = 0;
     this.options.quality?.disconnected();
     this.outbound.disconnected();
     this.subscriptions.disconnected();
@@ -169,7 +166,6 @@ export class Session {
   /** Sends what is due, as far as the connection and the rate limit allow. */
   flush(now: Now): void {
     if (!this.isOpen) return;
-    while (this.#acks.length) this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
     if (this.subscriptions.isDirty) {
       for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
     }
@@ -188,15 +184,8 @@ export class Session {
   }
 
   /** Sends a system message that is no request. */
-  #say(t: string, payload: object, after?: () => void): void {
+  notify(t: string, payload: object, after?: () => void): void {
     this.system({ c: "WSE", t }, this.format.payload(payload), after);
-  }
-
-  /** Acknowledges a delivery of a queue group; acknowledgements of one turn leave together. */
-  acknowledge(delivery: number, connectionId: string): void {
-    if (connectionId !== this.connectionId) return;
-    this.#acks.push(delivery);
-    this.host.changed();
   }
 
   #askTopics(request: TopicRequest, now: Now): void {
@@ -228,7 +217,7 @@ export class Session {
     link.pings.push({ sentMs: now.ms, done });
     if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(Number.NaN);
     this.options.quality?.pingSent(now.ms);
-    this.#say("ping", { timestamp: Math.floor(now.unixMs) });
+    this.notify("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
   /** The network is poor or the user saves data: fewer pings, half the rate, `conflate` for who does not recover. */
@@ -244,7 +233,7 @@ export class Session {
     const leftMs = refresh.endsMs - now.ms;
     if (leftMs <= 0) this.#link!.refresh = undefined;
     else refresh.nextMs = now.ms + Math.max(leftMs / 2, 1_000);
-    if (token) this.#say("auth_refresh", { token });
+    if (token) this.notify("auth_refresh", { token });
   }
 
   // Time
@@ -415,7 +404,7 @@ export class Session {
     link.connectionId = String(details.connection_id ?? "?");
     const { exchange } = link;
     const { clientVersion, transport, compression } = this.options;
-    this.#say("client_hello", {
+    this.notify("client_hello", {
       client_version: clientVersion,
       protocol_version: 1,
       features: {
@@ -491,7 +480,7 @@ export class Session {
     const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : null;
     const unixMs = Math.floor(now.unixMs);
     const latency = Math.max(0, unixMs - (sent ?? unixMs));
-    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
+    this.notify("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
   }
 
   #pong(now: Now): void {
@@ -555,7 +544,7 @@ export class Session {
   sendKeyUpdate(): void {
     const exchange = this.#link?.exchange;
     if (exchange?.version === 2) {
-      this.#say("key_update", { request: false }, () => exchange.updateSealingKey());
+      this.notify("key_update", { request: false }, () => exchange.updateSealingKey());
     }
   }
 }
