@@ -281,11 +281,7 @@ export class Client {
 
 /** A UUID of version 7: the time, then randomness. `crypto.randomUUID` is missing on plain http. */
 function uuid(): string {
-  const time = Date.now().toString(16).padStart(12, "0");
-  let random = "";
-  for (const byte of crypto.getRandomValues(new Uint8Array(9))) random += (byte + 256).toString(16).slice(1);
-  return `${time}7${random.slice(0, 3)}8${random.slice(3)}`.replace(
-    /^(.{8})(.{4})(.{4})(.{4})/,
-    "$1-$2-$3-$4-",
-  );
+  let digits = Date.now().toString(16).padStart(12, "0");
+  for (const byte of crypto.getRandomValues(new Uint8Array(9))) digits += (byte + 256).toString(16).slice(1);
+  return digits.replace(/^(.{8})(.{4})(.{3})(.{3})(.{12})/, "$1-$2-7$3-8$4-$5");
 }
