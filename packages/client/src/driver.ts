@@ -1,11 +1,12 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
-import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
+import { DEVELOPMENT } from "#development";
+import { type Attempt, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
-import type { EncodedPayload, Envelope, EnvelopeFields } from "./core/layers.js";
+import type { Envelope, KeyExchange } from "./core/layers.js";
 import type { RequestOptions } from "./core/outbound.js";
-import { direct, type Pipeline, Refused } from "./core/pipeline.js";
+import { direct } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
 import { type Hints, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
@@ -21,8 +22,6 @@ const STEADY_MS = 5_000;
 const CLOSE_MS = 5_000;
 /** The same if the server has not said hello. */
 const CLOSE_EARLY_MS = 1_000;
-/** Frames that are queued while layers are at work; the socket is not read past it, where that is possible. */
-const INBOUND_MAX = 1_024;
 /** A timer that is later than this was throttled, or the machine slept. */
 const LATE_MS = 5_000;
 const TIMER_MS_MAX = 2 ** 31 - 1;
@@ -61,6 +60,8 @@ export class Driver {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
+  /** When the frames came that are being read. */
+  #moment: Now = now();
   /** When the next attempt is due. */
   #nextAttemptMs = Infinity;
   #token: Promise<string | undefined> | undefined;
@@ -81,16 +82,13 @@ export class Driver {
     this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
     this.status = new Value(statusOf("connecting"));
     this.session = new Session(options, {
-      write: (fields, payload, after) => this.#write(fields, payload, after),
+      write: (fields, payload, after) => this.#attempt!.pipeline!.write(fields, payload, after),
       emit: (name, detail) => host.emit(name, detail),
       renew: (reason) => {
         this.reconnect(reason);
         this.wake();
       },
       checkOpen: () => this.checkOpen(),
-      sealed: () => {
-        this.#attempt!.pipeline!.isSealed = true;
-      },
       changed: () => this.#changed(),
       wantToken: () => this.#refreshToken(),
       hasRoom: () => this.hasRoom,
@@ -153,7 +151,7 @@ export class Driver {
     const { index } = chosen;
     this.#firstRound?.push(index);
     this.#setStatus(statusOf("connecting"));
-    const attempt: Attempt = { index, url: urls[index]!, startMs, inbound: [] };
+    const attempt: Attempt = { index, url: urls[index]!, startMs, isOver: false };
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
     this.#open(attempt).catch((error: unknown) => {
@@ -173,12 +171,11 @@ export class Driver {
         ? await Promise.all([this.#askToken(), encryption?.begin()])
         : [token, undefined];
     if (this.#attempt !== attempt) return;
-    attempt.exchange = exchange;
     const { messageBytesMax } = this.options;
     attempt.socket = this.#transport.open(
       { ...requestOf(attempt.url, this.options, value, this.#transport), messageBytesMax },
       {
-        onOpen: () => this.#opened(attempt),
+        onOpen: () => this.#opened(attempt, exchange),
         onMessages: (frames) => this.#received(attempt, frames),
         onDrain: () => this.#changed(),
         onClose: (info) => {
@@ -213,102 +210,54 @@ export class Driver {
     this.#changed();
   }
 
-  #opened(attempt: Attempt): void {
-    const { messageBytesMax, compression, signing, encryption } = this.options;
+  #opened(attempt: Attempt, exchange: KeyExchange | undefined): void {
+    const { messageBytesMax, compression, signing, encryption, adapt, quality } = this.options;
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     attempt.pipeline = makePipeline(
-      { format: this.session.format, compression, signing, exchange: attempt.exchange, messageBytesMax },
-      (frame) => {
-        if (!attempt.isOver) attempt.socket?.send(frame);
+      { format: this.session.format, compression, signing, exchange, messageBytesMax },
+      {
+        isOver: () => attempt.isOver,
+        send: (frame) => attempt.isOver || attempt.socket!.send(frame),
+        receive: (message) =>
+          message instanceof Message
+            ? this.session.receiveMessage(message, this.#moment)
+            : this.session.receive(message, this.#moment),
+        fail: (error) => this.#failed(attempt, error),
+        refuse: (error) => this.#refuse(attempt, (error as Error).message),
+        notify: (t, payload, after) => this.session.notify(t, payload, after),
+        hold: () => attempt.socket!.pause?.(),
+        proceed: () => {
+          attempt.socket!.resume?.();
+          this.#moment = now();
+          this.#changed();
+        },
       },
-      (error) => this.#failed(attempt, error),
     );
-    const moment = now();
-    const { adapt, quality } = this.options;
     this.session.setPoor(adapt && (isNetworkPoor() || (quality?.isPoor() ?? false)));
-    this.session.connected(attempt.url, attempt.exchange, moment);
+    this.session.connected(attempt.url, exchange, now());
     this.#schedule();
   }
 
-  #write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
-    const { exchange, pipeline } = this.#attempt!;
-    pipeline!.write(fields, payload, after);
-    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.session.sendKeyUpdate();
-  }
-
-  // Receiving
-
   #received(attempt: Attempt, frames: readonly Frame[]): void {
-    if (attempt.isOver || this.#attempt !== attempt) return;
+    if (attempt.isOver) return;
     attempt.hasMessage = true;
-    if (attempt.isReading) {
-      // Layers are at work on an earlier frame; views stay valid only during this call.
-      for (const frame of frames) attempt.inbound.push(copy(frame));
-      if (attempt.inbound.length > INBOUND_MAX) attempt.socket?.pause?.();
-      return;
-    }
-    this.#read(attempt, frames);
-  }
-
-  /** Handles frames until one has to wait. */
-  #read(attempt: Attempt, frames: readonly Frame[]): void {
-    const moment = now();
-    for (let index = 0; index < frames.length && !attempt.isOver; index++) {
-      let waits: Promise<unknown> | undefined;
-      try {
-        waits = this.#handle(attempt, frames[index]!, moment);
-      } catch (error) {
-        this.#failed(attempt, error);
-      }
-      if (!waits) continue;
-      attempt.isReading = true;
-      const rest = frames.slice(index + 1).map(copy);
-      attempt.inbound.unshift(...rest);
-      void waits
-        .catch((error: unknown) => this.#failed(attempt, error))
-        .then(() => {
-          attempt.isReading = false;
-          const inbound = attempt.inbound;
-          attempt.inbound = [];
-          attempt.socket?.resume?.();
-          if (!attempt.isOver) this.#read(attempt, inbound);
-        });
-      break;
-    }
+    this.#moment = now();
+    attempt.pipeline!.read(frames);
     this.#changed();
-  }
-
-  #handle(attempt: Attempt, frame: Frame, moment: Now): Promise<unknown> | undefined {
-    const pipeline = attempt.pipeline!;
-    const read = pipeline.read(frame);
-    if (read instanceof Promise) return read.then((message) => this.#deliver(attempt, message, moment));
-    return this.#deliver(attempt, read, moment);
-  }
-
-  #deliver(attempt: Attempt, message: Awaited<ReturnType<Pipeline["read"]>>, moment: Now) {
-    if (attempt.isOver) return undefined;
-    if (message instanceof Message) {
-      this.session.receiveMessage(message, moment);
-      return undefined;
-    }
-    return this.session.receive(message, moment);
   }
 
   /** A message could not be read or written, or a listener failed. */
   #failed(attempt: Attempt, error: unknown): void {
     if (attempt.isOver) return;
-    const failure =
-      error instanceof TidewireError
-        ? error
-        : new TidewireError("PROTOCOL_ERROR", `a message could not be handled: ${String(error)}`, {
-            cause: error,
-          });
-    const isHandshake = attempt.exchange !== undefined && !attempt.pipeline?.isSealed;
-    if (failure instanceof Refused || isHandshake) {
-      const code = this.#transport.canSendAnyCode ? 1008 : 4406;
-      const reason = code === 1008 ? failure.message : `1008: ${failure.message}`;
-      this.#end(attempt, code, reason, true);
-    } else this.host.emit("error", failure);
+    const words = DEVELOPMENT && `a message could not be handled: ${String(error)}`;
+    const isOwn = error instanceof TidewireError;
+    this.host.emit("error", isOwn ? error : new TidewireError("PROTOCOL_ERROR", words, { cause: error }));
+  }
+
+  /** Ends the connection with 1008, or with what stands for it. */
+  #refuse(attempt: Attempt, reason: string): void {
+    if (this.#transport.canSendAnyCode) this.#end(attempt, 1008, reason, true);
+    else this.#end(attempt, 4406, `1008: ${reason}`, true);
   }
 
   // Time

@@ -90,4 +90,6 @@ export interface KeyExchange {
   updateOpeningKey(): Promise<void>;
   /** Whether enough was sealed under this key that the client should send `key_update` (10.5 (4)). */
   readonly wantsKeyUpdate: boolean;
+  /** Everything is sealed from here on: the session has accepted the keys. */
+  isSealed: boolean;
 }

@@ -26,10 +26,8 @@ export interface Now {
 /** What a session makes happen. */
 export interface SessionHost {
   /** Sends a message on the current connection. `after` runs when it has been sealed. */
-  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void;
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void;
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
-  /** Keys are agreed on: everything is sealed from here on. */
-  sealed(): void;
   /** The session was accepted, opened, or is recovered: its owner looks at its state. */
   changed(): void;
   /** The server asks for a fresh token. */
@@ -178,13 +176,13 @@ export class Session {
   }
 
   /** Sends a message of the protocol on the current connection. */
-  system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
+  system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
     const link = this.#link;
     if (link) this.host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
   }
 
   /** Sends a system message that is no request. */
-  notify(t: string, payload: object, after?: () => void): void {
+  notify(t: string, payload: object, after?: () => unknown): void {
     this.system({ c: "WSE", t }, this.format.payload(payload), after);
   }
 
@@ -292,7 +290,7 @@ export class Session {
   // Receiving
 
   /** Takes a publication whose payload was left undecoded. */
-  receiveMessage(message: Message, now: Now): void {
+  receiveMessage(message: Message, now: Now): undefined {
     this.#link!.heardMs = now.ms;
     this.subscriptions.deliver(message, false, now.ms);
   }
@@ -383,7 +381,11 @@ export class Session {
           p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= (refresh?.endsMs ?? 0) + 1_000;
         if (isLonger) this.#link!.refresh = undefined;
       },
-      key_update: (p) => this.#keyUpdate(p.request === true),
+      // The pipeline has the keys.
+      key_update: () => {
+        if (this.#link!.exchange?.version !== 2)
+          throw unreadable(DEVELOPMENT && "a key_update without encryption version 2");
+      },
     };
   }
 
@@ -438,7 +440,7 @@ export class Session {
     if (!link.exchange) return void this.#open(p, now);
     return link.exchange.accept(p, link.connectionId).then(() => {
       if (this.#link !== link) return;
-      this.host.sealed();
+      link.exchange!.isSealed = true;
       this.#accept?.();
       this.#open(p, now);
     });
@@ -531,21 +533,6 @@ export class Session {
     const reason = /^(conflated|expired|broker)$/.exec(String(p.reason))?.[0] ?? "dropped";
     const range = hasRange ? { epoch, from, to } : undefined;
     this.subscriptions.gap({ topic: String(p.topic), reason, count: uint(p.count), range }, now.ms);
-  }
-
-  async #keyUpdate(isRequested: boolean): Promise<void> {
-    const { exchange } = this.#link!;
-    if (exchange?.version !== 2) throw unreadable(DEVELOPMENT && "a key_update without encryption version 2");
-    await exchange.updateOpeningKey();
-    if (isRequested) this.sendKeyUpdate();
-  }
-
-  /** Changes the sealing key. */
-  sendKeyUpdate(): void {
-    const exchange = this.#link?.exchange;
-    if (exchange?.version === 2) {
-      this.notify("key_update", { request: false }, () => exchange.updateSealingKey());
-    }
   }
 }
 

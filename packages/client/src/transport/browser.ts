@@ -1,13 +1,6 @@
 /** The transport on the browser's `WebSocket`. */
 
-import type {
-  CloseInfo,
-  OpenOptions,
-  OutgoingFrame,
-  Socket,
-  SocketHandler,
-  Transport,
-} from "../transport.js";
+import type { CloseInfo, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
 
 /** The browser drops nothing and reports no room: what waits is looked at so often while much waits. */
 const DRAIN_POLL_MS = 20;
