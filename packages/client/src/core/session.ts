@@ -67,7 +67,9 @@ interface Link {
   reconnectAfterMs?: number;
   retryAfterMs?: number | undefined;
   repeatAtMs: number;
-  refresh?: { endsMs: number; nextMs: number } | undefined;
+  /** When the token ends, if the server has said so; and when the application is asked for another. */
+  tokenEndsMs: number;
+  refreshMs: number;
   features: Record<string, unknown>;
   /** Pings on their way; they are answered in order. */
   readonly pings: { sentMs: number; done(latencyMs: number): void }[];
@@ -136,6 +138,8 @@ export class Session {
       pingMs: now.ms,
       intervalMs: Infinity,
       repeatAtMs: Infinity,
+      tokenEndsMs: 0,
+      refreshMs: Infinity,
       features: {},
       pings: [],
     };
@@ -226,11 +230,11 @@ export class Session {
 
   /** The fresh token that the application gave; without one it is asked again while there is time. */
   refreshToken(token: string | undefined, now: Now): void {
-    const refresh = this.#link?.refresh;
-    if (!refresh) return;
-    const leftMs = refresh.endsMs - now.ms;
-    if (leftMs <= 0) this.#link!.refresh = undefined;
-    else refresh.nextMs = now.ms + Math.max(leftMs / 2, 1_000);
+    const link = this.#link;
+    if (!link?.tokenEndsMs) return;
+    const leftMs = link.tokenEndsMs - now.ms;
+    if (leftMs <= 0) link.tokenEndsMs = 0;
+    else link.refreshMs = now.ms + Math.max(leftMs / 2, 1_000);
     if (token) this.notify("auth_refresh", { token });
   }
 
@@ -238,17 +242,21 @@ export class Session {
 
   /** When {@link timeout} wants to be called. */
   nextTimeout(now: Now): number {
-    let next = Math.min(this.outbound.nextTimeout(now), this.subscriptions.nextTimeout);
+    const next = Math.min(this.outbound.nextTimeout(now), this.subscriptions.nextTimeout);
     const link = this.#link;
     if (!link) return next;
-    const { idleTimeoutMs } = this.options;
-    if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
-    if (link.isOpen) {
-      const { refresh } = link;
-      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, refresh?.nextMs ?? Infinity);
-      next = Math.min(next, this.producer?.nextTimeout(now) ?? Infinity);
-    }
-    return next;
+    return Math.min(
+      next,
+      link.heardMs + this.#idleMs,
+      link.pingMs + link.intervalMs,
+      link.repeatAtMs,
+      link.refreshMs,
+      this.producer?.nextTimeout(now) ?? Infinity,
+    );
+  }
+
+  get #idleMs(): number {
+    return this.options.idleTimeoutMs || Infinity;
   }
 
   /** Does what the time calls for. Throws if the server has been silent for too long. */
@@ -257,18 +265,16 @@ export class Session {
     this.subscriptions.timeout(now.ms);
     const link = this.#link;
     if (!link) return;
-    const { idleTimeoutMs } = this.options;
-    if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
+    if (now.ms >= link.heardMs + this.#idleMs) {
       throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", "network");
     }
-    if (!link.isOpen) return;
     if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
     if (now.ms >= link.repeatAtMs) {
       link.repeatAtMs = Infinity;
       this.outbound.repeat(true);
     }
-    if (link.refresh && now.ms >= link.refresh.nextMs) {
-      link.refresh.nextMs = Infinity;
+    if (now.ms >= link.refreshMs) {
+      link.refreshMs = Infinity;
       this.host.wantToken();
     }
     this.flush(now);
@@ -315,7 +321,9 @@ export class Session {
   }
 
   #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
-    const settle = (payload: Envelope, envelope: Envelope) => this.#answered(payload, envelope);
+    const settle = (p: Envelope, envelope: Envelope) => this.#answered(p, envelope);
+    const ping = (p: Envelope, _: Envelope, now: Now) => this.#answerPing(p, now);
+    const update = (p: Envelope, envelope: Envelope) => this.#subscriptionUpdate(p, envelope);
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
       const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
@@ -325,8 +333,8 @@ export class Session {
     return {
       server_ready: (p) => this.#ready(p),
       server_hello: (p, _, now) => this.#hello(p, now),
-      ping: (p, _, now) => this.#answerPing(p, now),
-      PING: (p, _, now) => this.#answerPing(p, now),
+      ping,
+      PING: ping,
       PONG: pong,
       pong,
       batch: (p, _, now) => {
@@ -335,18 +343,17 @@ export class Session {
           throw unreadable(DEVELOPMENT && "a batch without messages, or with one that must come alone");
         for (const message of messages) this.receive(message, now);
       },
-      subscription_update: (p, envelope) => this.#subscriptionUpdate(p, envelope),
-      subscription: (p, envelope) => this.#subscriptionUpdate(p, envelope),
+      subscription_update: update,
+      subscription: update,
       publish_response: settle,
       presence_response: settle,
       history_response: settle,
       call_response: (p, envelope) => {
         const { error } = p;
-        if (error == null) return settle(p, envelope);
-        if (!isObject(error) || typeof error.code !== "string") return undefined;
-        const { code, message } = error;
-        const failure = new TidewireError(code, String(message ?? ""), faultOf(code));
-        return this.#answered(p, envelope, failure);
+        if (error == null) settle(p, envelope);
+        else if (isObject(error) && typeof error.code === "string") {
+          this.#answered(p, envelope, serverError(error.code, error.message));
+        }
       },
       call_request: (p, { cid }) => void this.#call(p, cid),
       error: (p, envelope, now) => this.#error(p, envelope, now),
@@ -370,16 +377,16 @@ export class Session {
       auth_expiry_warning: (p, _, now) => {
         const endsInMs = required(p, "ends_in_ms");
         if (typeof this.options.token !== "function") return;
-        const endsMs = now.ms + endsInMs;
-        this.#link!.refresh = { endsMs, nextMs: Infinity };
+        this.#link!.tokenEndsMs = now.ms + endsInMs;
         this.host.wantToken();
       },
       auth_refresh_response: (p, _, now) => {
-        const { refresh } = this.#link!;
+        const link = this.#link!;
         // A token that ends as soon as the one before is no help: the application is asked again.
-        const isLonger =
-          p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= (refresh?.endsMs ?? 0) + 1_000;
-        if (isLonger) this.#link!.refresh = undefined;
+        const isLonger = p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= link.tokenEndsMs + 1_000;
+        if (!isLonger) return;
+        link.tokenEndsMs = 0;
+        link.refreshMs = Infinity;
       },
       // The pipeline has the keys.
       key_update: () => {
@@ -404,7 +411,7 @@ export class Session {
     if (link.connectionId) return;
     const details = isObject(p.details) ? p.details : {};
     link.connectionId = String(details.connection_id ?? "?");
-    const { exchange } = link;
+    const { exchange, url, connectionId } = link;
     const { clientVersion, transport, compression } = this.options;
     this.notify("client_hello", {
       client_version: clientVersion,
@@ -413,21 +420,16 @@ export class Session {
         batching: transport?.prefersBatches ?? true,
         calls: true,
         compression: !!compression,
-        ...(exchange ? { encryption: true } : {}),
+        encryption: exchange && true,
       },
       ...exchange?.hello,
       ...this.producer?.hello(),
     });
-    const user = details.user_id;
-    const event = {
-      connectionId: link.connectionId,
-      serverVersion: String(details.version ?? ""),
-      user: typeof user === "string" ? user : undefined,
-      url: link.url,
-    };
+    const { user_id: id, version } = details;
+    const user = typeof id === "string" ? id : undefined;
     const accept = () => {
       link.isAccepted = true;
-      this.host.emit("connected", event);
+      this.host.emit("connected", { connectionId, serverVersion: String(version ?? ""), user, url });
       this.host.changed();
     };
     if (exchange) this.#accept = accept;
@@ -507,9 +509,7 @@ export class Session {
     const link = this.#link!;
     const retryAfterMs =
       typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
-    const code = String(p.code ?? "");
-    const fault = faultOf(code);
-    const error = new TidewireError(code, String(p.message ?? ""), { fault, retryAfterMs });
+    const error = serverError(String(p.code ?? ""), p.message, retryAfterMs);
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
       this.outbound.giveBack();
@@ -534,6 +534,11 @@ export class Session {
     const range = hasRange ? { epoch, from, to } : undefined;
     this.subscriptions.gap({ topic: String(p.topic), reason, count: uint(p.count), range }, now.ms);
   }
+}
+
+/** An error of the server, or of its application. */
+function serverError(code: string, message: unknown, retryAfterMs?: number): TidewireError {
+  return new TidewireError(code, String(message ?? ""), { fault: faultOf(code), retryAfterMs });
 }
 
 /** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */
