@@ -55,7 +55,7 @@ export function endError(
   wasAccepted: boolean,
 ): TidewireError {
   if (wasAccepted) {
-    const words = `the session has ended: ${reason} (${code})`;
+    const words = DEVELOPMENT ? `the session has ended: ${reason} (${code})` : reason;
     return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: code });
   }
   const isToken = status === 401 || code === 4401;

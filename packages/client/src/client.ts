@@ -6,13 +6,15 @@ import { checkPublish, checkSubscribe, DEVELOPMENT } from "#development";
 import { positionOf } from "./core/answers.js";
 import type { Priority } from "./core/queue-port.js";
 import { Driver, now } from "./driver.js";
-import { TidewireError, when } from "./errors.js";
+import { TidewireError } from "./errors.js";
 import {
   type ClientEvents,
   type ConnectionState,
   type ConnectionStatus,
   Emitter,
   type Observable,
+  Value,
+  when,
 } from "./events.js";
 import type { Position } from "./message.js";
 import type { ResolvedOptions } from "./options.js";
@@ -68,16 +70,14 @@ export class Client {
   readonly #unwatch: () => void;
   readonly #abort = (): void => void this.close();
   /** Calls that look at the state whenever it changes. */
-  readonly #watchers = new Set<() => void>();
+  readonly #changes = new Value<undefined>(undefined);
 
   /** @internal */
   constructor(options: ResolvedOptions, transport: Transport, isFirstRound: boolean) {
     this.#emitter = new Emitter((error) => this.#report(error));
     this.driver = new Driver(options, transport, {
       emit: (name, detail) => this.#emit(name, detail),
-      changed: () => {
-        for (const watcher of [...this.#watchers]) watcher();
-      },
+      changed: () => this.#changes.set(undefined),
       report: (error) => this.#report(error),
     });
     for (const [name, listener] of Object.entries(options.on ?? {})) {
@@ -131,7 +131,7 @@ export class Client {
       if (this.driver.error) throw this.driver.error;
       return isTrue();
     };
-    await when(this.#watchers, look, signal);
+    await when(this.#changes, look, signal);
     return this;
   }
 
@@ -231,8 +231,7 @@ export class Client {
 
   /** Opens a new connection now, in place of this one or of waiting. */
   reconnect(): void {
-    this.driver.reconnect("the application asked for a new connection");
-    this.driver.wake();
+    this.driver.renew("the application asked for a new connection");
   }
 
   /**

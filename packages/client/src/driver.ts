@@ -4,11 +4,11 @@ import { DEVELOPMENT } from "#development";
 import { type Attempt, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
-import type { Envelope, KeyExchange } from "./core/layers.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, KeyExchange } from "./core/layers.js";
 import type { RequestOptions } from "./core/outbound.js";
 import { direct } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
-import { type Hints, type Now, Session } from "./core/session.js";
+import { type Hints, type Now, Session, type SessionHost } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
@@ -47,7 +47,7 @@ export function now(): Now {
   return { ms: performance.now(), unixMs: Date.now() };
 }
 
-export class Driver {
+export class Driver implements SessionHost {
   readonly session: Session;
   readonly status: Value<ConnectionStatus>;
   readonly options: ResolvedOptions;
@@ -81,18 +81,7 @@ export class Driver {
     this.#transport = transport;
     this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
     this.status = new Value(statusOf("connecting"));
-    this.session = new Session(options, {
-      write: (fields, payload, after) => this.#attempt!.pipeline!.write(fields, payload, after),
-      emit: (name, detail) => host.emit(name, detail),
-      renew: (reason) => {
-        this.reconnect(reason);
-        this.wake();
-      },
-      checkOpen: () => this.checkOpen(),
-      changed: () => this.#changed(),
-      wantToken: () => this.#refreshToken(),
-      hasRoom: () => this.hasRoom,
-    });
+    this.session = new Session(options, this);
   }
 
   /** Begins. With `isFirstRound` the client ends when each endpoint was tried once without success. */
@@ -130,9 +119,17 @@ export class Driver {
     return this.ask(t, payload, { ...options, isRepeatable: true });
   }
 
-  /** Something is to be sent, or to wait for: looks at it at the end of this turn. */
-  touch(): void {
-    this.#changed();
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
+    this.#attempt!.pipeline!.write(fields, payload, after);
+  }
+
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void {
+    this.host.emit(name, detail);
+  }
+
+  renew(reason: string): void {
+    this.reconnect(reason);
+    this.wake();
   }
 
   get url(): string {
@@ -177,7 +174,7 @@ export class Driver {
       {
         onOpen: () => this.#opened(attempt, exchange),
         onMessages: (frames) => this.#received(attempt, frames),
-        onDrain: () => this.#changed(),
+        onDrain: () => this.changed(),
         onClose: (info) => {
           attempt.isGone = true;
           clearTimeout(attempt.abandon);
@@ -199,7 +196,7 @@ export class Driver {
     return this.#token;
   }
 
-  async #refreshToken(): Promise<void> {
+  async wantToken(): Promise<void> {
     const attempt = this.#attempt;
     const token = await this.#askToken().catch((error: unknown) => {
       this.#log("warn", "the token function failed", error);
@@ -207,7 +204,7 @@ export class Driver {
     });
     if (this.#attempt !== attempt) return;
     this.session.refreshToken(token, now());
-    this.#changed();
+    this.changed();
   }
 
   #opened(attempt: Attempt, exchange: KeyExchange | undefined): void {
@@ -229,7 +226,7 @@ export class Driver {
         proceed: () => {
           attempt.socket!.resume?.();
           this.#moment = now();
-          this.#changed();
+          this.changed();
         },
       },
     );
@@ -243,15 +240,23 @@ export class Driver {
     attempt.hasMessage = true;
     this.#moment = now();
     attempt.pipeline!.read(frames);
-    this.#changed();
+    this.changed();
   }
 
   /** A message could not be read or written, or a listener failed. */
   #failed(attempt: Attempt, error: unknown): void {
     if (attempt.isOver) return;
-    const words = DEVELOPMENT && `a message could not be handled: ${String(error)}`;
     const isOwn = error instanceof TidewireError;
-    this.host.emit("error", isOwn ? error : new TidewireError("PROTOCOL_ERROR", words, { cause: error }));
+    this.host.emit(
+      "error",
+      isOwn
+        ? error
+        : new TidewireError(
+            "PROTOCOL_ERROR",
+            DEVELOPMENT && `a message could not be handled: ${String(error)}`,
+            { cause: error },
+          ),
+    );
   }
 
   /** Ends the connection with 1008, or with what stands for it. */
@@ -263,7 +268,7 @@ export class Driver {
   // Time
 
   /** Something has changed: flushes at the end of this turn, sets the timer, and says so. */
-  #changed(): void {
+  changed(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
     queueMicrotask(() => {
@@ -347,7 +352,7 @@ export class Driver {
     }
     if (moment.ms >= this.#nextAttemptMs) this.#connect();
     if (this.#closing && moment.ms >= this.#closing.deadlineMs) this.#sendClose();
-    this.#changed();
+    this.changed();
   }
 
   // The end of a connection
@@ -456,15 +461,15 @@ export class Driver {
       const isOpen = this.session.isOpen;
       const moment = now();
       const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
-      const waitMs =
-        !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
+      const openMs = hasWork ? CLOSE_MS : 0;
+      const waitMs = isOpen ? openMs : this.session.isAccepted ? CLOSE_EARLY_MS : 0;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
       if (!this.#attempt.pipeline) return this.#end(this.#attempt, 1000, "closed by the application", true);
       if (waitMs === 0) this.#sendClose();
-      else this.#changed();
+      else this.changed();
     });
     return this.#closed;
   }
@@ -482,10 +487,9 @@ export class Driver {
     }
     closing.isSent = true;
     closing.deadlineMs = now().ms + CLOSE_MS;
-    const early =
-      this.session.isAccepted && !this.session.isOpen ? "the server did not say hello" : undefined;
-    attempt.ended = { code, reason: reason || early || "closed by the application", isFatal: true };
-    if (early) attempt.ended.reason = early;
+    const isEarly = this.session.isAccepted && !this.session.isOpen;
+    const words = isEarly ? "the server did not say hello" : reason || "closed by the application";
+    attempt.ended = { code, reason: words, isFatal: true };
     attempt.socket!.close(code, truncate(reason));
     this.#schedule();
   }
@@ -495,7 +499,7 @@ export class Driver {
     if (this.error) return;
     this.error = error;
     clearTimeout(this.#timer);
-    this.#timerMs = Number.NEGATIVE_INFINITY;
+    this.#timerMs = -Infinity;
     for (const { socket, abandon } of this.#abandoned) {
       clearTimeout(abandon);
       socket?.terminate();

@@ -1,7 +1,7 @@
 /** What a client tells its application, by the names that `client.on` takes. */
 
 import type { QueueReport } from "./core/queue-port.js";
-import type { TidewireError } from "./errors.js";
+import { aborted, TidewireError } from "./errors.js";
 import type { Message, Position } from "./message.js";
 
 /** Publications of a topic that this client will not get. */
@@ -111,6 +111,42 @@ export class Value<T> implements Observable<T> {
     this.#value = value;
     for (const listener of [...this.#listeners]) listener();
   }
+}
+
+/**
+ * Resolves when `look`, which is asked now and after each change, is true. Rejects when it throws, when the call is
+ * aborted, or with `TIMEOUT`.
+ */
+export function when(
+  changes: Observable<unknown>,
+  look: () => unknown,
+  signal: AbortSignal | undefined,
+  timeoutMs?: number,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const settle = () => {
+      try {
+        if (look()) resolve();
+        else if (signal?.aborted) throw aborted(signal);
+        else if (isLate) throw new TidewireError("TIMEOUT", false, "network");
+        else return;
+      } catch (error) {
+        reject(error);
+      }
+      off();
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", settle);
+    };
+    const late = () => {
+      isLate = true;
+      settle();
+    };
+    const off = changes.subscribe(settle);
+    const timer = timeoutMs === undefined ? undefined : setTimeout(late, timeoutMs);
+    signal?.addEventListener("abort", settle);
+    settle();
+  });
 }
 
 type Listener = (detail: never) => void;

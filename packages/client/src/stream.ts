@@ -42,10 +42,14 @@ export class Stream<T> implements AsyncIterableIterator<T> {
     }
     if (this.#buffer.length - this.#at >= this.#max) {
       if (this.#overflow === "error") {
-        const words =
-          DEVELOPMENT &&
-          `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`;
-        return this.end(new TidewireError("BUSY", words, { fault: "application" }));
+        return this.end(
+          new TidewireError(
+            "BUSY",
+            DEVELOPMENT &&
+              `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`,
+            { fault: "application" },
+          ),
+        );
       }
       this.dropped++;
       if (this.#overflow === "drop_newest") return;

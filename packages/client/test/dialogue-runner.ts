@@ -43,7 +43,7 @@ class Player {
       emit: (name, detail) => push(name, detail),
       changed: () => undefined,
       wantToken: () => push("wantToken", undefined),
-      hasRoom: () => true,
+      hasRoom: true,
       renew: () => undefined,
       checkOpen: () => undefined,
     };

@@ -122,22 +122,12 @@ describe("sequencer", () => {
     expect(sequencer.pass("t", EPOCH, 8)).toBe(true);
   });
 
-  test("a position can be set, forward and back", () => {
-    const out: Sequenced<number>[] = [];
-    const sequencer = small(8, out);
-    sequencer.set("t", at(5));
-    sequencer.handle("t", at(7), 7, 0);
-    sequencer.set("t", at(2));
-    expect(out).toEqual([gap(6, 6), ...messages(7)]);
-    expect([sequencer.position("t"), sequencer.isWaiting("t")]).toEqual([at(2), false]);
-  });
-
   test("topics are bounded and forgotten with what they hold", () => {
     const out: Sequenced<number>[] = [];
     const sequencer = small(8, out);
     for (const topic of ["a", "b", "c"]) sequencer.advance(topic, at(0), 0);
     sequencer.handle("a", at(2), 2, 0);
-    expect([out.length, sequencer.isWaiting("a")]).toEqual([0, true]);
+    expect([out.length, sequencer.nextTimeout()]).toEqual([0, 100]);
     sequencer.advance("d", at(0), 0);
     expect(out, "a's message and the gap before it").toHaveLength(2);
     expect([sequencer.topics, sequencer.held]).toEqual([3, 0]);

@@ -17,7 +17,7 @@ export class RateLimit {
 
   /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit. */
   constructor(capacity: number, refillPerS: number, nowMs: number) {
-    this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Number.POSITIVE_INFINITY;
+    this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Infinity;
     this.#refillPerMs = refillPerS / 1000;
     this.#tokens = this.#capacity;
     this.#atMs = nowMs;
@@ -65,7 +65,7 @@ export class RateLimit {
     this.#refill(nowMs);
     this.#stoppedUntilMs = nowMs + Math.min(Math.max(retryAfterMs, REFUSAL_MS_MIN), REFUSAL_MS_MAX);
     this.#slowUntilMs = this.#stoppedUntilMs + SLOW_MS;
-    if (this.#capacity < Number.POSITIVE_INFINITY) this.#tokens = 0;
+    if (this.#capacity < Infinity) this.#tokens = 0;
   }
 
   #refill(nowMs: number): void {

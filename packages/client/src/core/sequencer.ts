@@ -85,11 +85,6 @@ export class Sequencer<T> {
     return known && { epoch: known.epoch, offset: known.offset };
   }
 
-  /** Whether messages of a topic wait for others. */
-  isWaiting(topic: string): boolean {
-    return this.#waiting.has(topic);
-  }
-
   /**
    * The usual case without allocation: whether this is the next message of a known topic of which
    * nothing is held. If so, it counts as let through; otherwise nothing changes, and {@link handle}
@@ -148,15 +143,6 @@ export class Sequencer<T> {
     }
   }
 
-  /**
-   * Sets where a topic stands, whatever was known of it. What was held is let through first, with
-   * the gaps.
-   */
-  set(topic: string, position: Position): void {
-    const known = this.#topics.get(topic) ?? this.#insert(topic, position);
-    this.#restart(topic, known, position);
-  }
-
   /** Forgets a topic. What was held is let through first, with the gaps. */
   forget(topic: string): void {
     const known = this.#topics.get(topic);
@@ -193,7 +179,7 @@ export class Sequencer<T> {
 
   /** Reports the first gap of a topic and lets through what is behind it. */
   #giveUp(topic: string, known: Topic<T>, nowMs: number): void {
-    let to = Number.POSITIVE_INFINITY;
+    let to = Infinity;
     for (const offset of known.held?.keys() ?? []) to = Math.min(to, offset - 1);
     this.#out.push({ gap: { topic, epoch: known.epoch, from: known.offset + 1, to } });
     known.offset = to;

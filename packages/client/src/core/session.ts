@@ -33,7 +33,7 @@ export interface SessionHost {
   /** The server asks for a fresh token. */
   wantToken(): void;
   /** Whether the connection has room for more. */
-  hasRoom(): boolean;
+  readonly hasRoom: boolean;
   /** Opens a new connection in place of this one. */
   renew(reason: string): void;
   /** Throws if the client has ended, or is about to. */
@@ -153,7 +153,7 @@ export class Session {
     this.outbound.disconnected();
     this.subscriptions.disconnected();
     this.producer?.disconnected();
-    for (const { done } of link?.pings ?? []) done(Number.NaN);
+    for (const { done } of link?.pings ?? []) done(NaN);
     return { reconnectAfterMs: link?.reconnectAfterMs, retryAfterMs: link?.retryAfterMs };
   }
 
@@ -176,7 +176,7 @@ export class Session {
 
   /** Whether messages can be sent, and the connection has room. */
   get mayWrite(): boolean {
-    return this.isOpen && this.host.hasRoom();
+    return this.isOpen && this.host.hasRoom;
   }
 
   /** Sends a message of the protocol on the current connection. */
@@ -214,10 +214,10 @@ export class Session {
   /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
   ping(now: Now, done: (latencyMs: number) => void = () => {}): void {
     const link = this.#link;
-    if (!link?.isOpen) return done(Number.NaN);
+    if (!link?.isOpen) return done(NaN);
     link.pingMs = now.ms;
     link.pings.push({ sentMs: now.ms, done });
-    if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(Number.NaN);
+    if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(NaN);
     this.options.quality?.pingSent(now.ms);
     this.notify("ping", { timestamp: Math.floor(now.unixMs) });
   }

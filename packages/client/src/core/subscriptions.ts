@@ -133,10 +133,12 @@ export class Subscriptions {
     for (const name of names) {
       const topic = this.#topics.get(name);
       if (topic && topic.key !== key && topic.subscribers.size) {
-        const words =
+        throw new TidewireError(
+          "INVALID_ARGUMENT",
           DEVELOPMENT &&
-          `${name} is subscribed with other options; a connection has one subscription of a topic`;
-        throw new TidewireError("INVALID_ARGUMENT", words, "application");
+            `${name} is subscribed with other options; a connection has one subscription of a topic`,
+          "application",
+        );
       }
     }
     for (const name of names) this.#addTo(name, subscriber, wire, key);
