@@ -11,7 +11,8 @@ const DELIVERIES_MAX = 1_000;
 const waiting = new WeakMap<Session, number[]>();
 
 /** Acknowledges a publication of a queue group. One of an earlier connection is delivered again: it counts for nothing. */
-export function acknowledge(client: Client, { delivery }: Message): void {
+export function acknowledge(client: Client, message: Message): void {
+  const { delivery } = message;
   const { session } = client.driver;
   if (delivery?.connectionId !== session.connectionId) return;
   let deliveries = waiting.get(session);
