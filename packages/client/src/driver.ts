@@ -343,12 +343,12 @@ export class Driver implements SessionHost {
       const words = attempt.hasMessage
         ? "the server did not establish the session in time"
         : "no answer in time";
-      this.#lose(attempt, words);
+      this.#end(attempt, 1006, words, false);
     }
     try {
       this.session.timeout(moment);
     } catch (error) {
-      if (attempt) this.#lose(attempt, (error as Error).message);
+      if (attempt) this.#end(attempt, 1006, (error as Error).message, false);
     }
     if (moment.ms >= this.#nextAttemptMs) this.#connect();
     if (this.#closing && moment.ms >= this.#closing.deadlineMs) this.#sendClose();
@@ -357,26 +357,20 @@ export class Driver implements SessionHost {
 
   // The end of a connection
 
-  /** Ends a connection from this side, without waiting for the server. */
+  /** Ends a connection from this side, without waiting for the server. With 1006 it is given up without a close frame. */
   #end(attempt: Attempt, code: number, reason: string, isFatal: boolean): void {
     attempt.ended ??= { code, reason, isFatal };
     const { socket } = attempt;
-    if (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode)
+    const isLost = code === 1006;
+    if (!isLost && (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode))
       socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
-    // A socket that never reports its end is given up.
-    if (!attempt.pipeline) socket?.terminate();
+    if (isLost || !attempt.pipeline) socket?.terminate();
     else if (socket && !attempt.isGone) {
+      // A socket that never reports its end is given up.
       attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
       this.#abandoned.add(attempt);
     }
-  }
-
-  /** Gives up a connection that does not answer. */
-  #lose(attempt: Attempt, reason: string): void {
-    attempt.ended ??= { code: 1006, reason, isFatal: false };
-    attempt.socket?.terminate();
-    this.#over(attempt, { code: 1006, reason });
   }
 
   #over(attempt: Attempt, info: CloseInfo): void {

@@ -182,10 +182,6 @@ export class Emitter<Events> {
     return off;
   }
 
-  has(name: keyof Events): boolean {
-    return (this.#listeners?.get(name)?.size ?? 0) > 0;
-  }
-
   emit<Name extends keyof Events>(name: Name, detail: Events[Name]): void {
     const set = this.#listeners?.get(name);
     if (!set) return;

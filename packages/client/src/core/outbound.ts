@@ -52,7 +52,7 @@ export class Outbound {
   bytesMax = 0;
   /** Bytes that wait. */
   bytes = 0;
-  rate: RateLimit = RateLimit.unlimited();
+  rate = new RateLimit(0, 0, 0);
   readonly #session: Session;
   /** What is sent next, in order. */
   readonly #waiting = new Set<Waiting | Request>();

@@ -15,17 +15,12 @@ export class RateLimit {
   /** Until when nothing is sent. */
   #stoppedUntilMs = 0;
 
-  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit. */
+  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit but what the server says later. */
   constructor(capacity: number, refillPerS: number, nowMs: number) {
     this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Infinity;
     this.#refillPerMs = refillPerS / 1000;
     this.#tokens = this.#capacity;
     this.#atMs = nowMs;
-  }
-
-  /** No limit but what the server says later. */
-  static unlimited(): RateLimit {
-    return new RateLimit(0, 0, 0);
   }
 
   /** How many messages may be sent now, of up to `wanted`; they count as sent. */

@@ -460,9 +460,8 @@ export class Session {
     // The last tenth of the rate is left to the protocol's own messages.
     const share = this.#isPoor ? 0.45 : 0.9;
     const { rateLimit, pingIntervalMs } = this.options;
-    this.outbound.rate = rateLimit
-      ? new RateLimit(Math.ceil(capacity * share), Math.ceil(refill * share), now.ms)
-      : RateLimit.unlimited();
+    const rate = rateLimit ? share : 0;
+    this.outbound.rate = new RateLimit(Math.ceil(capacity * rate), Math.ceil(refill * rate), now.ms);
     const interval = pingIntervalMs || uint(p.ping_interval) || Infinity;
     link.intervalMs = Math.max(interval, pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
     link.pingMs = now.ms;

@@ -122,11 +122,6 @@ export class Subscriptions {
     return false;
   }
 
-  /** The position of a topic with history, as far as this client has it. */
-  position(topic: string): Position | undefined {
-    return this.#sequencer.position(topic);
-  }
-
   /** Adds a subscriber. Throws `INVALID_ARGUMENT` if a topic is subscribed with other options. */
   add(subscriber: Subscriber, names: readonly string[], wire: WireOptions): void {
     const key = JSON.stringify({ ...wire, presence: undefined });
