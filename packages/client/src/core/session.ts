@@ -84,6 +84,9 @@ const PINGS_MAX = 64;
 /** Messages that a batch must not hold. */
 const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
 
+/** What a session does with a message of the protocol. A promise if the next message has to wait. */
+type SystemHandler = (this: Session, payload: Envelope, now: Now, envelope: Envelope) => unknown;
+
 export class Session {
   readonly options: ResolvedOptions;
   readonly format: Format;
@@ -97,7 +100,7 @@ export class Session {
   #isPoor = false;
   /** Tells that the server has accepted the client, once it has shown its key. */
   #accept: (() => void) | undefined;
-  readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
+  readonly #systemTypes: Record<string, SystemHandler>;
 
   constructor(options: ResolvedOptions, host: SessionHost) {
     this.options = options;
@@ -317,52 +320,49 @@ export class Session {
     }
     const payload = payloadOf(envelope) ?? {};
     if (!isObject(payload)) throw unreadable(DEVELOPMENT && `the payload of ${type} is not an object`);
-    return handler(payload, envelope, now) as Promise<void> | undefined;
+    return handler.call(this, payload, now, envelope) as Promise<void> | undefined;
   }
 
-  #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
-    const settle = (p: Envelope, envelope: Envelope) => this.#answered(p, envelope);
-    const ping = (p: Envelope, _: Envelope, now: Now) => this.#answerPing(p, now);
-    const update = (p: Envelope, envelope: Envelope) => this.#subscriptionUpdate(p, envelope);
+  /** What follows each message of the protocol. */
+  #handlers(): Record<string, SystemHandler> {
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
       const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
       this.host.emit("presence", event);
     };
-    const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
     return {
-      server_ready: (p) => this.#ready(p),
-      server_hello: (p, _, now) => this.#hello(p, now),
-      ping,
-      PING: ping,
-      PONG: pong,
-      pong,
-      batch: (p, _, now) => {
+      server_ready: this.#ready,
+      server_hello: this.#hello,
+      ping: this.#answerPing,
+      PING: this.#answerPing,
+      PONG: this.#pong,
+      pong: this.#pong,
+      batch: (p, now) => {
         const { messages } = p;
         if (!Array.isArray(messages) || !messages.every(isBatched))
           throw unreadable(DEVELOPMENT && "a batch without messages, or with one that must come alone");
         for (const message of messages) this.receive(message, now);
       },
-      subscription_update: update,
-      subscription: update,
-      publish_response: settle,
-      presence_response: settle,
-      history_response: settle,
-      call_response: (p, envelope) => {
+      subscription_update: this.#subscriptionUpdate,
+      subscription: this.#subscriptionUpdate,
+      publish_response: this.#answered,
+      presence_response: this.#answered,
+      history_response: this.#answered,
+      call_response: (p, now, envelope) => {
         const { error } = p;
-        if (error == null) settle(p, envelope);
+        if (error == null) this.#answered(p, now, envelope);
         else if (isObject(error) && typeof error.code === "string") {
-          this.#answered(p, envelope, serverError(error.code, error.message));
+          this.#answered(p, now, envelope, serverError(error.code, error.message));
         }
       },
-      call_request: (p, { cid }) => void this.#call(p, cid),
-      error: (p, envelope, now) => this.#error(p, envelope, now),
-      publication_gap: (p, _, now) => this.#gap(p, now),
+      call_request: (p, _, { cid }) => void this.#call(p, cid),
+      error: this.#error,
+      publication_gap: this.#gap,
       presence_join: presence("join"),
       presence_leave: presence("leave"),
       presence_update: presence("update"),
-      message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
-      rate_limit_warning: (p, _, now) => {
+      message_ack: (p, now) => this.producer?.acknowledged(p.last, now),
+      rate_limit_warning: (p, now) => {
         const remaining = uint(p.remaining);
         if (this.options.rateLimit) {
           this.outbound.giveBack();
@@ -374,13 +374,13 @@ export class Session {
       reconnect: (p) => {
         this.#link!.reconnectAfterMs = required(p, "after_ms");
       },
-      auth_expiry_warning: (p, _, now) => {
+      auth_expiry_warning: (p, now) => {
         const endsInMs = required(p, "ends_in_ms");
         if (typeof this.options.token !== "function") return;
         this.#link!.tokenEndsMs = now.ms + endsInMs;
         this.host.wantToken();
       },
-      auth_refresh_response: (p, _, now) => {
+      auth_refresh_response: (p, now) => {
         const link = this.#link!;
         // A token that ends as soon as the one before is no help: the application is asked again.
         const isLonger = p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= link.tokenEndsMs + 1_000;
@@ -397,7 +397,7 @@ export class Session {
   }
 
   /** Ends the request that a message answers. An answer of another kind counts for nothing. */
-  #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
+  #answered(payload: Envelope, _now: Now, envelope: Envelope, error?: TidewireError): void {
     const { cid } = envelope;
     const asked = this.outbound.typeOf(cid)?.replace("_request", "_response");
     const type = typeOf(envelope);
@@ -471,8 +471,8 @@ export class Session {
     this.host.changed();
   }
 
-  #subscriptionUpdate(p: Envelope, envelope: Envelope): void {
-    if (envelope.cid != null) this.#answered(p, envelope);
+  #subscriptionUpdate(p: Envelope, now: Now, envelope: Envelope): void {
+    if (envelope.cid != null) this.#answered(p, now, envelope);
     else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
       this.subscriptions.taken(p.success_topics, Array.isArray(p.failures) ? p.failures : []);
     }
@@ -486,7 +486,7 @@ export class Session {
     this.notify("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
   }
 
-  #pong(now: Now): void {
+  #pong(_: Envelope, now: Now): void {
     this.options.quality?.pongReceived(now.ms);
     const ping = this.#link!.pings.shift();
     ping?.done(Math.max(now.ms - ping.sentMs, 0));
@@ -504,7 +504,7 @@ export class Session {
     this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
   }
 
-  #error(p: Envelope, envelope: Envelope, now: Now): void {
+  #error(p: Envelope, now: Now, envelope: Envelope): void {
     const link = this.#link!;
     const retryAfterMs =
       typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
