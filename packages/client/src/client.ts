@@ -77,7 +77,10 @@ export class Client {
     this.#emitter = new Emitter((error) => this.#report(error));
     this.driver = new Driver(options, transport, {
       emit: (name, detail) => this.#emit(name, detail),
-      changed: () => this.#changes.set(undefined),
+      changed: () => {
+        if (this.driver.error) this.#unwatch();
+        this.#changes.set(undefined);
+      },
       report: (error) => this.#report(error),
     });
     for (const [name, listener] of Object.entries(options.on ?? {})) {
@@ -246,7 +249,6 @@ export class Client {
       );
     }
     await this.driver.close(code, reason);
-    this.#unwatch();
     this.driver.options.signal?.removeEventListener("abort", this.#abort);
     await this.driver.options.queue?.close();
   }
@@ -259,9 +261,6 @@ export class Client {
     const { log } = this.driver.options;
     if (name === "error") log?.("warn", String(detail));
     this.#emitter.emit(name, detail);
-    if (name === "disconnected" && (detail as ClientEvents["disconnected"]).retryInMs === undefined) {
-      queueMicrotask(() => this.driver.error && this.#unwatch());
-    }
   }
 
   /** An error of the application's own code: other listeners and the connection go on. */

@@ -102,7 +102,7 @@ export class Backoff {
 const SMOOTHING = 0.3;
 const GROWTH_MAX = 3;
 const GROWTH_MIN = 4 / 3;
-/** How many times the base, after so many failures. */
+/** The factor of the base after a number of failures. */
 const GROWTH = {
   exponential: (failures: number) => 2 ** failures,
   linear: (failures: number) => failures + 1,
