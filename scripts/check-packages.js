@@ -10,11 +10,10 @@ import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 const write = process.argv.includes("--write");
 const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
 /** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
-const BUDGET_KB = { core: 18, all: 37 };
+const BUDGET_KB = { core: 16, all: 37 };
 const TARGET_KB = { core: 13, all: 34 };
 /** Modules whose declarations stand in the report because others mention them; no program gets their objects. */
-const INTERNAL =
-  /^core\/(layers|outbound|pipeline|prepared|producer|rate|session|subscriptions|topics)\.d\.ts$/;
+const INTERNAL = /^core\/(layers|outbound|pipeline|producer|rate|session|subscriptions|topics)\.d\.ts$/;
 /** All files of the dashboard, gzipped. */
 const DASHBOARD_KB = 80;
 let failures = 0;
@@ -29,7 +28,7 @@ for (const name of packages) {
 }
 await dashboardIsCurrent();
 await size("core", 'export { connect } from "@tidewire/client";');
-const parts = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints"];
+const parts = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints", "quality"];
 const all = ["", ...parts.map((part) => `/${part}`)];
 await size("all", all.map((part) => `export * from "@tidewire/client${part}";`).join("\n"));
 shortNamesAreInternal();

@@ -14,13 +14,14 @@ interface Entry {
 }
 
 // The queue belongs to one client for as long as the page lives, so that the page makes the client itself.
-const client = connect(SERVER, { queue: queue({ name: "tidewire-example-form" }) });
+const outbox = queue({ name: "tidewire-example-form" });
+const client = connect(SERVER, { queue: outbox });
 
 /** Entries that the server has not acknowledged, those of an earlier visit among them. */
 function useWaiting(): number {
-  const [waiting, setWaiting] = useState(client.queueDepth);
+  const [waiting, setWaiting] = useState(outbox.depth);
   useEffect(() => {
-    const timer = setInterval(() => setWaiting(client.queueDepth), 200);
+    const timer = setInterval(() => setWaiting(outbox.depth), 200);
     return () => clearInterval(timer);
   }, []);
   return waiting;
@@ -36,7 +37,7 @@ function Form() {
     const text = String(new FormData(form).get("text"));
     form.reset();
     const entry: Entry = { text, writtenMs: Date.now() };
-    client.publishAcknowledged("entries", entry).catch((error: Error) => setProblem(error.message));
+    outbox.publish("entries", entry).catch((error: Error) => setProblem(error.message));
   };
   return (
     <main>

@@ -1,4 +1,4 @@
-import { connect } from "@tidewire/client";
+import { connect, debug } from "@tidewire/client";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Stage, startStage } from "./support.js";
@@ -64,7 +64,7 @@ test("what is said while the connection is lost is there afterwards", { timeout:
 test("a newcomer reads what was said before", { timeout: 180_000 }, async (context) => {
   const client = await connect(stage.server).connected();
   await client.publish("chat.lobby", { name: "Cleo", text: "this is old" });
-  const features = client.debug()["features"] as Record<string, unknown>;
+  const features = debug(client)["features"] as Record<string, unknown>;
   await client.close();
   if (!features["history"]) return context.skip("the engine gives newcomers no history");
   const late = await stage.open("chat", { name: "Late" });

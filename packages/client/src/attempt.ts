@@ -1,26 +1,22 @@
 /** One attempt to have a connection, from the choice of an endpoint to its end. */
 
 import { DEVELOPMENT } from "#development";
-import type { KeyExchange } from "./core/layers.js";
 import type { Pipeline } from "./core/pipeline.js";
 import { TidewireError } from "./errors.js";
 import type { ResolvedOptions } from "./options.js";
-import type { CloseInfo, Frame, Socket, Transport } from "./transport.js";
+import type { CloseInfo, Socket, Transport } from "./transport.js";
 
 export interface Attempt {
   readonly index: number;
   readonly url: string;
   readonly startMs: number;
-  inbound: Frame[];
   socket?: Socket;
   pipeline?: Pipeline;
-  exchange?: KeyExchange | undefined;
-  isReading?: boolean;
   openMs?: number;
   hasMessage?: boolean;
   /** Why the client ended it, if it did. */
   ended?: { code: number; reason: string; isFatal: boolean };
-  isOver?: boolean;
+  isOver: boolean;
   /** The socket has reported its end. */
   isGone?: boolean;
   /** Gives up a socket that does not report its end. */
@@ -59,7 +55,7 @@ export function endError(
   wasAccepted: boolean,
 ): TidewireError {
   if (wasAccepted) {
-    const words = `the session has ended: ${reason} (${code})`;
+    const words = DEVELOPMENT ? `the session has ended: ${reason} (${code})` : reason;
     return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: code });
   }
   const isToken = status === 401 || code === 4401;
@@ -68,11 +64,6 @@ export function endError(
     closeCode: code,
     retryAfterMs,
   });
-}
-
-/** A frame that stays valid. A `Buffer` of Node shares its memory with its slices. */
-export function copy(frame: Frame): Frame {
-  return typeof frame === "string" ? frame : new Uint8Array(frame);
 }
 
 /** What a browser or a lost connection leaves unsaid. */

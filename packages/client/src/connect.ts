@@ -1,9 +1,7 @@
 /** Opens clients. */
 
-import { DEVELOPMENT } from "#development";
 import { defaultTransport } from "#transport";
 import { Client } from "./client.js";
-import { TidewireError } from "./errors.js";
 import { type ClientOptions, resolveOptions, type Target } from "./options.js";
 
 /**
@@ -25,13 +23,6 @@ export async function open(target: Target, options: ClientOptions = {}): Promise
 function make(target: Target, options: ClientOptions, isFirstRound: boolean): Client {
   const resolved = resolveOptions(target, options);
   let transport = resolved.transport ?? defaultTransport();
-  if (resolved.encryption && !globalThis.crypto?.subtle) {
-    throw new TidewireError(
-      "NOT_SUPPORTED",
-      DEVELOPMENT && "encryption needs WebCrypto, which a page has only on https or localhost",
-      "application",
-    );
-  }
   let client: Client | undefined;
   // It may be known before the application can listen.
   const degraded = (reason: string) => queueMicrotask(() => client?.degraded("shared", reason));

@@ -1,13 +1,14 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
-import { type Attempt, copy, describe, endError, requestOf, truncate } from "./attempt.js";
+import { DEVELOPMENT } from "#development";
+import { type Attempt, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
-import type { EncodedPayload, Envelope, EnvelopeFields } from "./core/layers.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, KeyExchange } from "./core/layers.js";
 import type { RequestOptions } from "./core/outbound.js";
-import { direct, type Pipeline, Refused } from "./core/pipeline.js";
+import { direct } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
-import { type Answer, type Hints, type Now, Session } from "./core/session.js";
+import { type Hints, type Now, Session, type SessionHost } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
@@ -15,23 +16,18 @@ import type { LogLevel, ResolvedOptions } from "./options.js";
 import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
-/** A connection with a lower score is poor. */
-const POOR_SCORE = 40;
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is to be sent, and for the server's answer. */
 const CLOSE_MS = 5_000;
 /** The same if the server has not said hello. */
 const CLOSE_EARLY_MS = 1_000;
-/** Frames that are queued while layers are at work; the socket is not read past it, where that is possible. */
-const INBOUND_MAX = 1_024;
 /** A timer that is later than this was throttled, or the machine slept. */
 const LATE_MS = 5_000;
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface DriverHost {
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
-  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
   /** There is room to send, or the state has changed. */
   changed(): void;
   /** An error of the application's own code. */
@@ -51,7 +47,7 @@ export function now(): Now {
   return { ms: performance.now(), unixMs: Date.now() };
 }
 
-export class Driver {
+export class Driver implements SessionHost {
   readonly session: Session;
   readonly status: Value<ConnectionStatus>;
   readonly options: ResolvedOptions;
@@ -64,6 +60,8 @@ export class Driver {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
+  /** When the frames came that are being read. */
+  #moment: Now = now();
   /** When the next attempt is due. */
   #nextAttemptMs = Infinity;
   #token: Promise<string | undefined> | undefined;
@@ -83,17 +81,7 @@ export class Driver {
     this.#transport = transport;
     this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
     this.status = new Value(statusOf("connecting"));
-    this.session = new Session(options, {
-      write: (fields, payload, after) => this.#write(fields, payload, after),
-      emit: (name, detail) => host.emit(name, detail),
-      call: (type, payload, timeoutMs, reply) => host.call(type, payload, timeoutMs, reply),
-      sealed: () => {
-        this.#attempt!.pipeline!.isSealed = true;
-      },
-      changed: () => this.#changed(),
-      wantToken: () => this.#refreshToken(),
-      hasRoom: () => this.hasRoom,
-    });
+    this.session = new Session(options, this);
   }
 
   /** Begins. With `isFirstRound` the client ends when each endpoint was tried once without success. */
@@ -126,9 +114,22 @@ export class Driver {
     return outbound.request(t, format.payload(payload), options, now());
   }
 
-  /** Something is to be sent, or to wait for: looks at it at the end of this turn. */
-  touch(): void {
-    this.#changed();
+  /** The same for a request that does no harm twice. */
+  query(t: string, payload: object, options: RequestOptions): Promise<Envelope> {
+    return this.ask(t, payload, { ...options, isRepeatable: true });
+  }
+
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
+    this.#attempt!.pipeline!.write(fields, payload, after);
+  }
+
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void {
+    this.host.emit(name, detail);
+  }
+
+  renew(reason: string): void {
+    this.reconnect(reason);
+    this.wake();
   }
 
   get url(): string {
@@ -147,7 +148,7 @@ export class Driver {
     const { index } = chosen;
     this.#firstRound?.push(index);
     this.#setStatus(statusOf("connecting"));
-    const attempt: Attempt = { index, url: urls[index]!, startMs, inbound: [] };
+    const attempt: Attempt = { index, url: urls[index]!, startMs, isOver: false };
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
     this.#open(attempt).catch((error: unknown) => {
@@ -167,14 +168,13 @@ export class Driver {
         ? await Promise.all([this.#askToken(), encryption?.begin()])
         : [token, undefined];
     if (this.#attempt !== attempt) return;
-    attempt.exchange = exchange;
     const { messageBytesMax } = this.options;
     attempt.socket = this.#transport.open(
       { ...requestOf(attempt.url, this.options, value, this.#transport), messageBytesMax },
       {
-        onOpen: () => this.#opened(attempt),
+        onOpen: () => this.#opened(attempt, exchange),
         onMessages: (frames) => this.#received(attempt, frames),
-        onDrain: () => this.#changed(),
+        onDrain: () => this.changed(),
         onClose: (info) => {
           attempt.isGone = true;
           clearTimeout(attempt.abandon);
@@ -196,7 +196,7 @@ export class Driver {
     return this.#token;
   }
 
-  async #refreshToken(): Promise<void> {
+  async wantToken(): Promise<void> {
     const attempt = this.#attempt;
     const token = await this.#askToken().catch((error: unknown) => {
       this.#log("warn", "the token function failed", error);
@@ -204,111 +204,71 @@ export class Driver {
     });
     if (this.#attempt !== attempt) return;
     this.session.refreshToken(token, now());
-    this.#changed();
+    this.changed();
   }
 
-  #opened(attempt: Attempt): void {
-    const { messageBytesMax, compression, signing, encryption } = this.options;
+  #opened(attempt: Attempt, exchange: KeyExchange | undefined): void {
+    const { messageBytesMax, compression, signing, encryption, adapt, quality } = this.options;
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     attempt.pipeline = makePipeline(
-      { format: this.session.format, compression, signing, exchange: attempt.exchange, messageBytesMax },
-      (frame) => {
-        if (!attempt.isOver) attempt.socket?.send(frame);
+      { format: this.session.format, compression, signing, exchange, messageBytesMax },
+      {
+        isOver: () => attempt.isOver,
+        send: (frame) => attempt.isOver || attempt.socket!.send(frame),
+        receive: (message) =>
+          message instanceof Message
+            ? this.session.receiveMessage(message, this.#moment)
+            : this.session.receive(message, this.#moment),
+        fail: (error) => this.#failed(attempt, error),
+        refuse: (error) => this.#refuse(attempt, (error as Error).message),
+        notify: (t, payload, after) => this.session.notify(t, payload, after),
+        hold: () => attempt.socket!.pause?.(),
+        proceed: () => {
+          attempt.socket!.resume?.();
+          this.#moment = now();
+          this.changed();
+        },
       },
-      (error) => this.#failed(attempt, error),
     );
-    const moment = now();
-    const { answered, score } = this.session.quality.quality(moment.ms);
-    this.session.setPoor(this.options.adapt && (isNetworkPoor() || (answered > 2 && score < POOR_SCORE)));
-    this.session.connected(attempt.url, attempt.exchange, moment);
+    this.session.setPoor(adapt && (isNetworkPoor() || (quality?.isPoor() ?? false)));
+    this.session.connected(attempt.url, exchange, now());
     this.#schedule();
   }
 
-  #write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
-    const { exchange, pipeline } = this.#attempt!;
-    pipeline!.write(fields, payload, after);
-    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.session.sendKeyUpdate();
-  }
-
-  // Receiving
-
   #received(attempt: Attempt, frames: readonly Frame[]): void {
-    if (attempt.isOver || this.#attempt !== attempt) return;
+    if (attempt.isOver) return;
     attempt.hasMessage = true;
-    if (attempt.isReading) {
-      // Layers are at work on an earlier frame; views stay valid only during this call.
-      for (const frame of frames) attempt.inbound.push(copy(frame));
-      if (attempt.inbound.length > INBOUND_MAX) attempt.socket?.pause?.();
-      return;
-    }
-    this.#read(attempt, frames);
-  }
-
-  /** Handles frames until one has to wait. */
-  #read(attempt: Attempt, frames: readonly Frame[]): void {
-    const moment = now();
-    for (let index = 0; index < frames.length && !attempt.isOver; index++) {
-      let waits: Promise<unknown> | undefined;
-      try {
-        waits = this.#handle(attempt, frames[index]!, moment);
-      } catch (error) {
-        this.#failed(attempt, error);
-      }
-      if (!waits) continue;
-      attempt.isReading = true;
-      const rest = frames.slice(index + 1).map(copy);
-      attempt.inbound.unshift(...rest);
-      void waits
-        .catch((error: unknown) => this.#failed(attempt, error))
-        .then(() => {
-          attempt.isReading = false;
-          const inbound = attempt.inbound;
-          attempt.inbound = [];
-          attempt.socket?.resume?.();
-          if (!attempt.isOver) this.#read(attempt, inbound);
-        });
-      break;
-    }
-    this.#changed();
-  }
-
-  #handle(attempt: Attempt, frame: Frame, moment: Now): Promise<unknown> | undefined {
-    const pipeline = attempt.pipeline!;
-    const read = pipeline.read(frame);
-    if (read instanceof Promise) return read.then((message) => this.#deliver(attempt, message, moment));
-    return this.#deliver(attempt, read, moment);
-  }
-
-  #deliver(attempt: Attempt, message: Awaited<ReturnType<Pipeline["read"]>>, moment: Now) {
-    if (attempt.isOver) return undefined;
-    if (message instanceof Message) {
-      this.session.receiveMessage(message, moment);
-      return undefined;
-    }
-    return this.session.receive(message, moment);
+    this.#moment = now();
+    attempt.pipeline!.read(frames);
+    this.changed();
   }
 
   /** A message could not be read or written, or a listener failed. */
   #failed(attempt: Attempt, error: unknown): void {
     if (attempt.isOver) return;
-    const failure =
-      error instanceof TidewireError
+    const isOwn = error instanceof TidewireError;
+    this.host.emit(
+      "error",
+      isOwn
         ? error
-        : new TidewireError("PROTOCOL_ERROR", `a message could not be handled: ${String(error)}`, {
-            cause: error,
-          });
-    const isHandshake = attempt.exchange !== undefined && !attempt.pipeline?.isSealed;
-    if (failure instanceof Refused || isHandshake) {
-      const code = this.#transport.canSendAnyCode ? 1008 : 4406;
-      const reason = code === 1008 ? failure.message : `1008: ${failure.message}`;
-      this.#end(attempt, code, reason, true);
-    } else this.host.emit("error", failure);
+        : new TidewireError(
+            "PROTOCOL_ERROR",
+            DEVELOPMENT && `a message could not be handled: ${String(error)}`,
+            { cause: error },
+          ),
+    );
+  }
+
+  /** Ends the connection with 1008, or with what stands for it. */
+  #refuse(attempt: Attempt, reason: string): void {
+    if (this.#transport.canSendAnyCode) this.#end(attempt, 1008, reason, true);
+    else this.#end(attempt, 4406, `1008: ${reason}`, true);
   }
 
   // Time
 
   /** Something has changed: flushes at the end of this turn, sets the timer, and says so. */
-  #changed(): void {
+  changed(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
     queueMicrotask(() => {
@@ -383,40 +343,34 @@ export class Driver {
       const words = attempt.hasMessage
         ? "the server did not establish the session in time"
         : "no answer in time";
-      this.#lose(attempt, words);
+      this.#end(attempt, 1006, words, false);
     }
     try {
       this.session.timeout(moment);
     } catch (error) {
-      if (attempt) this.#lose(attempt, (error as Error).message);
+      if (attempt) this.#end(attempt, 1006, (error as Error).message, false);
     }
     if (moment.ms >= this.#nextAttemptMs) this.#connect();
     if (this.#closing && moment.ms >= this.#closing.deadlineMs) this.#sendClose();
-    this.#changed();
+    this.changed();
   }
 
   // The end of a connection
 
-  /** Ends a connection from this side, without waiting for the server. */
+  /** Ends a connection from this side, without waiting for the server. With 1006 it is given up without a close frame. */
   #end(attempt: Attempt, code: number, reason: string, isFatal: boolean): void {
     attempt.ended ??= { code, reason, isFatal };
     const { socket } = attempt;
-    if (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode)
+    const isLost = code === 1006;
+    if (!isLost && (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode))
       socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
-    // A socket that never reports its end is given up.
-    if (!attempt.pipeline) socket?.terminate();
+    if (isLost || !attempt.pipeline) socket?.terminate();
     else if (socket && !attempt.isGone) {
+      // A socket that never reports its end is given up.
       attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
       this.#abandoned.add(attempt);
     }
-  }
-
-  /** Gives up a connection that does not answer. */
-  #lose(attempt: Attempt, reason: string): void {
-    attempt.ended ??= { code: 1006, reason, isFatal: false };
-    attempt.socket?.terminate();
-    this.#over(attempt, { code: 1006, reason });
   }
 
   #over(attempt: Attempt, info: CloseInfo): void {
@@ -501,15 +455,15 @@ export class Driver {
       const isOpen = this.session.isOpen;
       const moment = now();
       const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
-      const waitMs =
-        !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
+      const openMs = hasWork ? CLOSE_MS : 0;
+      const waitMs = isOpen ? openMs : this.session.isAccepted ? CLOSE_EARLY_MS : 0;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
       if (!this.#attempt.pipeline) return this.#end(this.#attempt, 1000, "closed by the application", true);
       if (waitMs === 0) this.#sendClose();
-      else this.#changed();
+      else this.changed();
     });
     return this.#closed;
   }
@@ -527,10 +481,9 @@ export class Driver {
     }
     closing.isSent = true;
     closing.deadlineMs = now().ms + CLOSE_MS;
-    const early =
-      this.session.isAccepted && !this.session.isOpen ? "the server did not say hello" : undefined;
-    attempt.ended = { code, reason: reason || early || "closed by the application", isFatal: true };
-    if (early) attempt.ended.reason = early;
+    const isEarly = this.session.isAccepted && !this.session.isOpen;
+    const words = isEarly ? "the server did not say hello" : reason || "closed by the application";
+    attempt.ended = { code, reason: words, isFatal: true };
     attempt.socket!.close(code, truncate(reason));
     this.#schedule();
   }
@@ -540,7 +493,7 @@ export class Driver {
     if (this.error) return;
     this.error = error;
     clearTimeout(this.#timer);
-    this.#timerMs = Number.NEGATIVE_INFINITY;
+    this.#timerMs = -Infinity;
     for (const { socket, abandon } of this.#abandoned) {
       clearTimeout(abandon);
       socket?.terminate();

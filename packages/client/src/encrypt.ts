@@ -53,6 +53,7 @@ export async function keyExchange(
 class Exchange implements KeyExchange {
   readonly hello: KeyExchange["hello"];
   version: 1 | 2 = 1;
+  isSealed = false;
   readonly #privateKey: CryptoKey;
   readonly #ownKey: Bytes;
   readonly #pinned: Uint8Array | undefined;

@@ -68,27 +68,3 @@ export function aborted({ reason }: AbortSignal): TidewireError {
     cause: reason,
   });
 }
-
-/** Resolves when `look`, which is asked now and after each change, is true. Rejects when it throws or the call is aborted. */
-export function when(
-  watchers: Set<() => void>,
-  look: () => unknown,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const settle = () => {
-      try {
-        if (look()) resolve();
-        else if (signal?.aborted) throw aborted(signal);
-        else return;
-      } catch (error) {
-        reject(error);
-      }
-      watchers.delete(settle);
-      signal?.removeEventListener("abort", settle);
-    };
-    watchers.add(settle);
-    signal?.addEventListener("abort", settle);
-    settle();
-  });
-}

@@ -1,7 +1,7 @@
 /** What a client tells its application, by the names that `client.on` takes. */
 
 import type { QueueReport } from "./core/queue-port.js";
-import type { TidewireError } from "./errors.js";
+import { aborted, TidewireError } from "./errors.js";
 import type { Message, Position } from "./message.js";
 
 /** Publications of a topic that this client will not get. */
@@ -113,6 +113,42 @@ export class Value<T> implements Observable<T> {
   }
 }
 
+/**
+ * Resolves when `look`, which is asked now and after each change, is true. Rejects when it throws, when the call is
+ * aborted, or with `TIMEOUT`.
+ */
+export function when(
+  changes: Observable<unknown>,
+  look: () => unknown,
+  signal: AbortSignal | undefined,
+  timeoutMs?: number,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const settle = () => {
+      try {
+        if (look()) resolve();
+        else if (signal?.aborted) throw aborted(signal);
+        else if (isLate) throw new TidewireError("TIMEOUT", false, "network");
+        else return;
+      } catch (error) {
+        reject(error);
+      }
+      off();
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", settle);
+    };
+    const late = () => {
+      isLate = true;
+      settle();
+    };
+    const off = changes.subscribe(settle);
+    const timer = timeoutMs === undefined ? undefined : setTimeout(late, timeoutMs);
+    signal?.addEventListener("abort", settle);
+    settle();
+  });
+}
+
 type Listener = (detail: never) => void;
 
 /** Listeners by event. An error that a listener throws is given to `onError` and stops no other listener. */
@@ -144,10 +180,6 @@ export class Emitter<Events> {
       signal?.addEventListener("abort", off);
     }
     return off;
-  }
-
-  has(name: keyof Events): boolean {
-    return (this.#listeners?.get(name)?.size ?? 0) > 0;
   }
 
   emit<Name extends keyof Events>(name: Name, detail: Events[Name]): void {

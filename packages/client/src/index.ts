@@ -1,21 +1,18 @@
 /** `@tidewire/client`: live data between web pages and Tidewire servers. */
 
+export { type CallHandler, handle } from "./calls.js";
 export {
-  type CallHandler,
   type CallOptions,
   Client,
-  type HistoryOptions,
-  type HistoryPage,
-  type PresenceInfo,
   type Published,
   type PublishOptions,
   type SendOptions,
 } from "./client.js";
 export { CloseCode, ErrorCode } from "./codes.js";
 export { connect, open } from "./connect.js";
-export type { PreparedMessage } from "./core/prepared.js";
 export type { Quality } from "./core/quality.js";
 export type { Priority } from "./core/queue-port.js";
+export { debug } from "./debug.js";
 export { type ClientErrorCode, type Fault, TidewireError } from "./errors.js";
 export type {
   ClientEvents,
@@ -26,15 +23,18 @@ export type {
   PresenceEvent,
   Unrecovered,
 } from "./events.js";
+export { acknowledge } from "./groups.js";
 export { Message, type Position } from "./message.js";
 export type {
   ClientOptions,
   EndpointList,
   LogLevel,
+  QualityPort,
   ReconnectOptions,
   Target,
   TokenPlacement,
 } from "./options.js";
+export { type PreparedMessage, prepare } from "./prepared.js";
 export type { BufferOptions } from "./stream.js";
 export {
   type SubscribeOptions,
@@ -42,4 +42,13 @@ export {
   type SubscriptionEvents,
   type SubscriptionStatus,
 } from "./subscription.js";
+export {
+  type HistoryOptions,
+  type HistoryPage,
+  history,
+  type PresenceInfo,
+  type PresenceOptions,
+  presence,
+  sync,
+} from "./topics.js";
 export type { Transport } from "./transport.js";

@@ -4,6 +4,7 @@ import { checkClient, DEVELOPMENT } from "#development";
 import { defaultReconnect, type ReconnectPolicy } from "./core/backoff.js";
 import type { EndpointHealth } from "./core/endpoints.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
+import type { Quality } from "./core/quality.js";
 import type { QueuePort } from "./core/queue-port.js";
 import { TidewireError } from "./errors.js";
 import type { ClientEvents } from "./events.js";
@@ -25,6 +26,20 @@ export interface EndpointList {
   failed(index: number, nowMs: number): void;
   /** Milliseconds until an attempt may be made. @internal */
   waitMs(nowMs: number): number;
+}
+
+/** What measures a connection: `quality()` of `@tidewire/client/quality`. */
+export interface QualityPort {
+  /** Latency, jitter, loss, and a score of them. */
+  get(): Quality;
+  /** The connection is so bad that the client should ask for less. @internal */
+  isPoor(): boolean;
+  /** @internal */
+  pingSent(nowMs: number): void;
+  /** @internal */
+  pongReceived(nowMs: number): void;
+  /** @internal */
+  disconnected(): void;
 }
 
 /** When a lost connection is opened again; times in milliseconds. */
@@ -75,7 +90,8 @@ export interface ClientOptions {
   /** Whether the client stays 10 % below the rate limit that the server announces. Default true. */
   rateLimit?: boolean;
   /**
-   * Whether the client asks for less when the network is poor or the user saves data: half as many pings, half the rate
+   * Whether the client asks for less when the user saves data or the network is poor, as the browser or `quality` says:
+   * half as many pings, half the rate
    * of its own messages, and `conflate` for subscriptions without `recover`. Looked at for each connection. Default true.
    */
   adapt?: boolean;
@@ -89,6 +105,8 @@ export interface ClientOptions {
   encryption?: Encryption;
   /** Signatures: `sign()` of `@tidewire/client/sign`. Default none. */
   signing?: Signing;
+  /** What measures the connection: `quality()` of `@tidewire/client/quality`. Default none. */
+  quality?: QualityPort;
   /** The queue of acknowledged messages: `queue()` of `@tidewire/client/queue`. Default none. */
   queue?: QueuePort;
   /** One connection for all tabs of the origin: `shared()` of `@tidewire/client/shared`. Default one for each tab. */
@@ -126,6 +144,7 @@ type Optional =
   | "compression"
   | "encryption"
   | "signing"
+  | "quality"
   | "queue"
   | "shared"
   | "transport"

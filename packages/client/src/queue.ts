@@ -1,13 +1,12 @@
 /** A queue of numbered messages in the browser: in IndexedDB, shared by the tabs of an origin. */
 
-import type { QueuePort } from "./core/queue-port.js";
+import type { MessageQueue } from "./core/queue-port.js";
 import { IndexedDbStorage } from "./queue/indexeddb.js";
 import type { QueueLimits } from "./queue/limits.js";
 import { MemoryStorage } from "./queue/memory.js";
 import { Queue } from "./queue/queue.js";
 
-/** A queue to be given to a client as its option `queue`. It belongs to one client at a time. */
-export type MessageQueue = QueuePort;
+export type { MessageQueue, QueuedOptions, QueuedPublishOptions } from "./core/queue-port.js";
 
 export interface QueueOptions extends Partial<QueueLimits> {
   /**

@@ -9,7 +9,7 @@ export interface BufferOptions {
   max?: number;
   /**
    * What happens past it: `error` ends the loop with `BUSY`, so that nothing is lost unseen (default); `drop_oldest`
-   * and `drop_newest` drop and count.
+   * and `drop_newest` drop messages.
    */
   overflow?: "error" | "drop_oldest" | "drop_newest";
 }
@@ -21,11 +21,9 @@ export class Stream<T> implements AsyncIterableIterator<T> {
   readonly #onReturn: () => void;
   #buffer: T[] = [];
   #at = 0;
-  #waiting: ((result: IteratorResult<T>) => void) | undefined;
-  #reject: ((error: unknown) => void) | undefined;
+  /** The call that waits for the next value. */
+  #waiting: { resolve(result: IteratorResult<T>): void; reject(error: unknown): void } | undefined;
   #end: { error?: unknown } | undefined;
-  /** Values that were dropped so far. */
-  dropped = 0;
 
   constructor(options: BufferOptions, onReturn: () => void) {
     this.#max = options.max ?? 10_000;
@@ -36,18 +34,21 @@ export class Stream<T> implements AsyncIterableIterator<T> {
   push(value: T): void {
     if (this.#end) return;
     if (this.#waiting) {
-      const resolve = this.#waiting;
-      this.#waiting = this.#reject = undefined;
-      return resolve({ value, done: false });
+      this.#waiting.resolve({ value, done: false });
+      this.#waiting = undefined;
+      return;
     }
     if (this.#buffer.length - this.#at >= this.#max) {
       if (this.#overflow === "error") {
-        const words =
-          DEVELOPMENT &&
-          `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`;
-        return this.end(new TidewireError("BUSY", words, { fault: "application" }));
+        return this.end(
+          new TidewireError(
+            "BUSY",
+            DEVELOPMENT &&
+              `the loop has not taken ${this.#max} messages; take them faster, or choose another overflow`,
+            { fault: "application" },
+          ),
+        );
       }
-      this.dropped++;
       if (this.#overflow === "drop_newest") return;
       this.#shift();
     }
@@ -58,10 +59,9 @@ export class Stream<T> implements AsyncIterableIterator<T> {
   end(error?: unknown): void {
     if (this.#end) return;
     this.#end = error === undefined ? {} : { error };
-    if (!this.#waiting) return;
-    if (error === undefined) this.#waiting({ value: undefined, done: true });
-    else this.#reject!(error);
-    this.#waiting = this.#reject = undefined;
+    if (error === undefined) this.#waiting?.resolve({ value: undefined, done: true });
+    else this.#waiting?.reject(error);
+    this.#waiting = undefined;
   }
 
   #shift(): T {
@@ -95,8 +95,7 @@ export class Stream<T> implements AsyncIterableIterator<T> {
       );
     }
     return new Promise((resolve, reject) => {
-      this.#waiting = resolve;
-      this.#reject = reject;
+      this.#waiting = { resolve, reject };
     });
   }
 

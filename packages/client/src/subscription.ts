@@ -6,8 +6,16 @@ import { DEVELOPMENT } from "#development";
 import { publicationsOf } from "./core/answers.js";
 import type { ActiveTopic, WireOptions } from "./core/subscriptions.js";
 import type { Driver } from "./driver.js";
-import { TidewireError, when } from "./errors.js";
-import { Emitter, type Gap, type Observable, type PresenceEvent, type Unrecovered, Value } from "./events.js";
+import { TidewireError } from "./errors.js";
+import {
+  Emitter,
+  type Gap,
+  type Observable,
+  type PresenceEvent,
+  type Unrecovered,
+  Value,
+  when,
+} from "./events.js";
 import type { Message, Position } from "./message.js";
 import { type BufferOptions, Stream } from "./stream.js";
 
@@ -24,7 +32,7 @@ export interface SubscribeOptions {
   overload?: "disconnect" | "conflate" | "drop_oldest";
   /** The group of which each publication goes to one member. Default none. */
   queueGroup?: string;
-  /** For a member of a group: it calls `client.acknowledge(message)` for each publication. Default false. */
+  /** For a member of a group: it calls `acknowledge(client, message)` for each publication. Default false. */
   acknowledge?: boolean;
   /** For a member that acknowledges: publications that may be unacknowledged. */
   window?: number;
@@ -88,7 +96,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #streams: Set<Stream<Message<T>>> | undefined;
   /** Topics whose newest publications are on their way; live ones wait for them. */
   #joining: Map<string, Message[]> | undefined;
-  #watchers: Set<() => void> | undefined;
+  #changes: Value<undefined> | undefined;
   #offSignal: (() => void) | undefined;
 
   /** @internal */
@@ -110,7 +118,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     if (error || signal?.aborted) this.#end(error);
     else {
       driver.session.subscriptions.add(this, topics, wireOptions(options));
-      driver.touch();
+      driver.changed();
     }
   }
 
@@ -135,36 +143,24 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
    * not give one, and with `TIMEOUT` after `requestTimeoutMs`; the subscription goes on then.
    */
   async ready({ signal }: { signal?: AbortSignal } = {}): Promise<this> {
-    let isLate = false;
-    const watchers = (this.#watchers ??= new Set());
+    this.#changes ??= new Value(undefined);
+    const changes = this.#changes;
     const look = () => {
       const { state, error } = this.#current;
       if (error) throw error;
       if (state === "ended") throw new TidewireError("CLOSED", DEVELOPMENT && "the subscription has ended");
-      if (isLate && state !== "active") throw new TidewireError("TIMEOUT", false, "network");
       return state === "active";
     };
-    const timer = setTimeout(() => {
-      isLate = true;
-      this.#tellWatchers();
-    }, this.#driver.options.requestTimeoutMs);
-    try {
-      await when(watchers, look, signal);
-    } finally {
-      clearTimeout(timer);
-      if (!watchers.size) this.#watchers = undefined;
-    }
+    await when(changes, look, signal, this.#driver.options.requestTimeoutMs);
+    // Few wait a second time.
+    this.#changes = undefined;
     return this;
-  }
-
-  #tellWatchers(): void {
-    for (const watcher of [...(this.#watchers ?? [])]) watcher();
   }
 
   /** Ends the subscription. Loops over it end. */
   async unsubscribe(): Promise<void> {
     for (const topic of this.#left) this.#driver.session.subscriptions.remove(this, topic);
-    this.#driver.touch();
+    this.#driver.changed();
     this.#end(undefined);
   }
 
@@ -231,11 +227,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     this.#joining ??= new Map();
     this.#joining.set(topic, []);
     void this.#driver
-      .ask(
-        "history_request",
-        { topic, limit: Math.min(limit, 1_000), order: "newest" },
-        { isRepeatable: true },
-      )
+      .query("history_request", { topic, limit: Math.min(limit, 1_000), order: "newest" }, {})
       .then((answer) => publicationsOf<T>(topic, answer).reverse())
       .catch((): Message<T>[] => [])
       .then((old) => {
@@ -272,7 +264,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #set(status: SubscriptionStatus): void {
     this.#current = status;
     this.#status?.set(status);
-    this.#tellWatchers();
+    this.#changes?.set(undefined);
   }
 
   #end(error: TidewireError | undefined): void {

@@ -21,7 +21,7 @@ const rows = table.groups
   .filter((row): row is Row & { typescript: string } => row.typescript !== undefined);
 
 /** Objects and functions that only a program in TypeScript can give. */
-const OF_TYPESCRIPT = ["shared", "transport", "on", "signal", "log"];
+const OF_TYPESCRIPT = ["quality", "shared", "transport", "on", "signal", "log"];
 /** What `endpoints()` has in its options. */
 const endpoints = { choice: "weighted", breaker: defaultBreaker };
 

@@ -71,11 +71,12 @@ test("each message arrives once and in order, however often the connection is cu
   })();
   await subscription.ready();
   const between = await proxy(address);
-  const writer = client(between.address, { queue: queue({ window: 64 }) });
+  const outbox = queue({ window: 64 });
+  client(between.address, { queue: outbox });
   const count = 2_000;
   const publishing: Promise<void>[] = [];
   for (let number = 0; number < count; number += 1) {
-    publishing.push(writer.publishAcknowledged("kept.orders", number));
+    publishing.push(outbox.publish("kept.orders", number));
     if (number % 100 === 99) {
       await until(() => received.length >= number - 60, "some arrive");
       between.cut();
@@ -84,17 +85,18 @@ test("each message arrives once and in order, however often the connection is cu
   await Promise.all(publishing);
   await until(() => received.length >= count, "all arrive");
   expect(received).toEqual(Array.from({ length: count }, (_, number) => number));
-  await until(() => writer.queueDepth === 0, "the queue is empty");
+  await until(() => outbox.depth === 0, "the queue is empty");
   await reader.close();
   await reading;
 });
 
 test("a refused message is told, and those after it arrive", async () => {
   const { address } = await engine();
-  const writer = client(address, { queue: queue() });
+  const outbox = queue();
+  client(address, { queue: outbox });
   const codes = await Promise.all(
     ["orders", "not a topic", "orders"].map((topic) =>
-      writer.publishAcknowledged(topic, 1).then(
+      outbox.publish(topic, 1).then(
         () => "none",
         ({ code }) => code,
       ),
@@ -105,16 +107,16 @@ test("a refused message is told, and those after it arrive", async () => {
 
 test("a server that was killed has forgotten the producer: what was on its way is reported", async () => {
   const first = await engine();
-  const waiting = queue();
-  const taken = vi.spyOn(waiting, "take");
+  const outbox = queue();
+  const taken = vi.spyOn(outbox, "take");
   const given = async () => (await Promise.all(taken.mock.results.map(({ value }) => value))).flat().length;
   const reports: QueueReport[] = [];
-  const writer = client(first.address, { queue: waiting });
+  const writer = client(first.address, { queue: outbox });
   writer.on("uncertain", (report) => reports.push(report as QueueReport));
-  await writer.publishAcknowledged("orders", "taken");
+  await outbox.publish("orders", "taken");
   // It reads no more, so that what is sent now is not acknowledged.
   await first.freeze();
-  const lost = [1, 2, 3].map((number) => writer.publishAcknowledged("orders", number));
+  const lost = [1, 2, 3].map((number) => outbox.publish("orders", number));
   const codes = Promise.all(lost.map((one) => one.then(String, ({ code }) => code)));
   await until(async () => (await given()) === 4, "they are on their way");
   await first.stop("SIGKILL");
@@ -123,22 +125,20 @@ test("a server that was killed has forgotten the producer: what was on its way i
   expect(reports).toMatchObject([
     { resent: false, messages: [{ payload: "1" }, { payload: "2" }, { payload: "3" }] },
   ]);
-  await writer.publishAcknowledged("orders", "after it");
-  await until(() => writer.queueDepth === 3, "the uncertain ones are kept");
+  await outbox.publish("orders", "after it");
+  await until(() => outbox.depth === 3, "the uncertain ones are kept");
   for (const report of reports) if (report.type === "uncertain") report.done();
-  await until(
-    () => writer.queueDepth === 0,
-    "the uncertain ones are gone, because the application knows them",
-  );
+  await until(() => outbox.depth === 0, "the uncertain ones are gone, because the application knows them");
 });
 
 test("a message that is added at whatever moment of another's way is not forgotten", async () => {
   const { address } = await engine();
-  const writer = client(address, { queue: queue() });
+  const outbox = queue();
+  client(address, { queue: outbox });
   for (let round = 0; round < 400; round += 1) {
-    const first = writer.publishAcknowledged("orders", 1);
+    const first = outbox.publish("orders", 1);
     for (let tick = 0; tick < round % 40; tick += 1) await undefined;
-    await Promise.all([first, writer.publishAcknowledged("orders", 2)]);
+    await Promise.all([first, outbox.publish("orders", 2)]);
   }
-  expect(writer.queueDepth).toBeLessThanOrEqual(2);
+  expect(outbox.depth).toBeLessThanOrEqual(2);
 });

@@ -24,7 +24,7 @@ describe("rate limit", () => {
   });
 
   test("a refusal stops and then slows", () => {
-    for (const limit of [new RateLimit(1_000, 100, 0), RateLimit.unlimited()]) {
+    for (const limit of [new RateLimit(1_000, 100, 0), new RateLimit(0, 0, 0)]) {
       limit.refused(2_000, 0);
       expect([limit.take(1, 1_999), limit.nextAt(1_999)]).toEqual([0, 2_000]);
       expect(limit.take(1, 2_100)).toBe(1);
@@ -37,7 +37,7 @@ describe("rate limit", () => {
   });
 
   test("unlimited stays unlimited", () => {
-    const limit = RateLimit.unlimited();
+    const limit = new RateLimit(0, 0, 0);
     expect(limit.take(1e9, 0)).toBe(1e9);
     expect(limit.take(1e9, 5_000)).toBe(1e9);
     limit.giveBack(5);

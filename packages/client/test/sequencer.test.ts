@@ -5,8 +5,8 @@ import { seeded } from "./random.js";
 const EPOCH = "00000007";
 const at = (offset: number, epoch = EPOCH) => ({ epoch, offset });
 
-function small(heldMax: number): Sequencer<number> {
-  return new Sequencer({ topicsMax: 3, heldMax, windowMs: 100 });
+function small(heldMax: number, out: Sequenced<number>[]): Sequencer<number> {
+  return new Sequencer(out, { topicsMax: 3, heldMax, windowMs: 100 });
 }
 
 function gap(from: number, to: number): Sequenced<number> {
@@ -19,130 +19,120 @@ function messages(...offsets: number[]): Sequenced<number>[] {
 
 describe("sequencer", () => {
   test("a gap is reported when its window is over and not before", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
+    const sequencer = small(8, out);
     for (const [offset, nowMs] of [
       [1, 0],
       [4, 10],
       [5, 50],
       [8, 60],
     ] as const) {
-      sequencer.handle("t", at(offset), offset, nowMs, out);
+      sequencer.handle("t", at(offset), offset, nowMs);
     }
     expect(out).toEqual(messages(1));
     expect(sequencer.nextTimeout()).toBe(110);
-    sequencer.handleTimeout(109, out);
+    sequencer.handleTimeout(109);
     expect(out).toHaveLength(1);
-    sequencer.handleTimeout(110, out);
+    sequencer.handleTimeout(110);
     const expected = [...messages(1), gap(2, 3), ...messages(4, 5)];
     expect(out).toEqual(expected);
     expect([sequencer.held, sequencer.position("t")]).toEqual([1, at(5)]);
-    expect(sequencer.handle("t", at(3), 3, 111, out), "its place was reported").toBe("duplicate");
-    sequencer.handleTimeout(210, out);
+    expect(sequencer.handle("t", at(3), 3, 111), "its place was reported").toBe("duplicate");
+    sequencer.handleTimeout(210);
     expect(out).toEqual([...expected, gap(6, 7), ...messages(8)]);
     expect(sequencer.nextTimeout()).toBeUndefined();
   });
 
   test("each topic has its own window, the earliest first", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
-    for (const topic of ["a", "b"]) sequencer.advance(topic, at(0), 0, out);
-    sequencer.handle("a", at(2), 2, 0, out);
-    sequencer.handle("b", at(2), 3, 50, out);
-    sequencer.handle("a", at(4), 4, 60, out);
-    sequencer.handle("a", at(1), 1, 70, out);
+    const sequencer = small(8, out);
+    for (const topic of ["a", "b"]) sequencer.advance(topic, at(0), 0);
+    sequencer.handle("a", at(2), 2, 0);
+    sequencer.handle("b", at(2), 3, 50);
+    sequencer.handle("a", at(4), 4, 60);
+    sequencer.handle("a", at(1), 1, 70);
     expect(out).toEqual(messages(1, 2));
     expect(sequencer.nextTimeout(), "of b, because a waits for 3 since 70").toBe(150);
-    sequencer.handleTimeout(150, out);
+    sequencer.handleTimeout(150);
     expect(out[3]).toEqual({ message: 3 });
     expect(sequencer.nextTimeout()).toBe(170);
   });
 
   test("held messages are bounded", () => {
-    const sequencer = small(2);
     const out: Sequenced<number>[] = [];
-    sequencer.handle("t", at(1), 1, 0, out);
-    for (const offset of [3, 5]) expect(sequencer.handle("t", at(offset), offset, 0, out)).toBe("held");
+    const sequencer = small(2, out);
+    sequencer.handle("t", at(1), 1, 0);
+    for (const offset of [3, 5]) expect(sequencer.handle("t", at(offset), offset, 0)).toBe("held");
     out.length = 0;
-    expect(sequencer.handle("t", at(7), 7, 0, out)).toBe("held");
+    expect(sequencer.handle("t", at(7), 7, 0)).toBe("held");
     expect(out).toEqual([gap(2, 2), ...messages(3)]);
     expect(sequencer.held).toBe(2);
   });
 
   test("without a window nothing is held", () => {
-    const sequencer = new Sequencer<number>({ topicsMax: 3, heldMax: 8, windowMs: 0 });
     const out: Sequenced<number>[] = [];
-    sequencer.handle("t", at(1), 1, 0, out);
-    expect(sequencer.handle("t", at(9), 9, 0, out)).toBe("delivered");
+    const sequencer = new Sequencer<number>(out, { topicsMax: 3, heldMax: 8, windowMs: 0 });
+    sequencer.handle("t", at(1), 1, 0);
+    expect(sequencer.handle("t", at(9), 9, 0)).toBe("delivered");
     expect(out).toEqual([...messages(1), gap(2, 8), ...messages(9)]);
     expect(sequencer.nextTimeout()).toBeUndefined();
   });
 
   test("another epoch counts anew", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
-    sequencer.handle("t", at(5), 5, 0, out);
-    sequencer.handle("t", at(7), 7, 0, out);
-    expect(sequencer.handle("t", at(1, "00000008"), 100, 1, out)).toBe("new_epoch");
+    const sequencer = small(8, out);
+    sequencer.handle("t", at(5), 5, 0);
+    sequencer.handle("t", at(7), 7, 0);
+    expect(sequencer.handle("t", at(1, "00000008"), 100, 1)).toBe("new_epoch");
     expect(out).toEqual([...messages(5), gap(6, 6), ...messages(7, 100)]);
     expect(sequencer.position("t")).toEqual(at(1, "00000008"));
     expect(sequencer.nextTimeout()).toBeUndefined();
   });
 
   test("what the server says is missing is not waited for", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
-    sequencer.handle("t", at(1), 1, 0, out);
-    sequencer.handle("t", at(4), 4, 0, out);
-    sequencer.skip("t", EPOCH, 3, 3, 0, out);
-    sequencer.skip("t", "00000008", 2, 3, 0, out);
+    const sequencer = small(8, out);
+    sequencer.handle("t", at(1), 1, 0);
+    sequencer.handle("t", at(4), 4, 0);
+    sequencer.skip("t", EPOCH, 3, 3, 0);
+    sequencer.skip("t", "00000008", 2, 3, 0);
     expect(out, "2 is still missing").toEqual(messages(1));
-    sequencer.skip("t", EPOCH, 2, 3, 0, out);
+    sequencer.skip("t", EPOCH, 2, 3, 0);
     expect(out).toEqual(messages(1, 4));
-    sequencer.handle("t", at(7), 7, 0, out);
-    sequencer.advance("t", at(8), 0, out);
+    sequencer.handle("t", at(7), 7, 0);
+    sequencer.advance("t", at(8), 0);
     expect(out).toEqual(messages(1, 4, 7));
     expect([sequencer.held, sequencer.position("t")]).toEqual([0, at(8)]);
-    sequencer.skip("t", EPOCH, 2, 3, 0, out);
+    sequencer.skip("t", EPOCH, 2, 3, 0);
     expect(sequencer.position("t"), "it never goes back").toEqual(at(8));
   });
 
   test("the short way passes the next message only, and never past held ones", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
+    const sequencer = small(8, out);
     expect(sequencer.pass("t", EPOCH, 1), "the topic is not known").toBe(false);
-    sequencer.advance("t", at(4), 0, out);
+    sequencer.advance("t", at(4), 0);
     expect([3, 4, 6].map((offset) => sequencer.pass("t", EPOCH, offset))).toEqual([false, false, false]);
     expect(sequencer.pass("t", "00000008", 5)).toBe(false);
     expect(sequencer.pass("t", EPOCH, 5)).toBe(true);
-    sequencer.handle("t", at(7), 7, 0, out);
+    sequencer.handle("t", at(7), 7, 0);
     expect(sequencer.pass("t", EPOCH, 6), "7 has to follow it").toBe(false);
-    sequencer.handle("t", at(6), 6, 0, out);
+    sequencer.handle("t", at(6), 6, 0);
     expect(out).toEqual(messages(6, 7));
     expect(sequencer.pass("t", EPOCH, 8)).toBe(true);
   });
 
-  test("a position can be set, forward and back", () => {
-    const sequencer = small(8);
-    const out: Sequenced<number>[] = [];
-    sequencer.set("t", at(5), out);
-    sequencer.handle("t", at(7), 7, 0, out);
-    sequencer.set("t", at(2), out);
-    expect(out).toEqual([gap(6, 6), ...messages(7)]);
-    expect([sequencer.position("t"), sequencer.isWaiting("t")]).toEqual([at(2), false]);
-  });
-
   test("topics are bounded and forgotten with what they hold", () => {
-    const sequencer = small(8);
     const out: Sequenced<number>[] = [];
-    for (const topic of ["a", "b", "c"]) sequencer.advance(topic, at(0), 0, out);
-    sequencer.handle("a", at(2), 2, 0, out);
-    expect([out.length, sequencer.isWaiting("a")]).toEqual([0, true]);
-    sequencer.advance("d", at(0), 0, out);
+    const sequencer = small(8, out);
+    for (const topic of ["a", "b", "c"]) sequencer.advance(topic, at(0), 0);
+    sequencer.handle("a", at(2), 2, 0);
+    expect([out.length, sequencer.nextTimeout()]).toEqual([0, 100]);
+    sequencer.advance("d", at(0), 0);
     expect(out, "a's message and the gap before it").toHaveLength(2);
     expect([sequencer.topics, sequencer.held]).toEqual([3, 0]);
     expect(sequencer.position("a")).toBeUndefined();
-    sequencer.forget("d", out);
+    sequencer.forget("d");
     expect(sequencer.topics).toBe(2);
   });
 
@@ -154,16 +144,16 @@ describe("sequencer", () => {
         { length: 1 + Math.floor(random() * 200) },
         () => 1 + Math.floor(random() * 59),
       );
-      const sequencer = small(heldMax);
       const out: Sequenced<number>[] = [];
-      sequencer.advance("t", at(0), 0, out);
+      const sequencer = small(heldMax, out);
+      sequencer.advance("t", at(0), 0);
       for (const [step, offset] of offsets.entries()) {
         if (sequencer.pass("t", EPOCH, offset)) out.push({ message: offset });
-        else sequencer.handle("t", at(offset), offset, step * 30, out);
-        sequencer.handleTimeout(step * 30, out);
+        else sequencer.handle("t", at(offset), offset, step * 30);
+        sequencer.handleTimeout(step * 30);
         expect(sequencer.held).toBeLessThanOrEqual(heldMax);
       }
-      sequencer.forget("t", out);
+      sequencer.forget("t");
       // Messages and gaps together are all offsets up to the largest, each once, in order.
       let next = 1;
       for (const { message, gap } of out) {

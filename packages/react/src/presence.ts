@@ -2,7 +2,7 @@
 
 /** Presence in React: who is on a topic, live. */
 
-import type { Client, Message, PresenceEvent, Subscription } from "@tidewire/client";
+import { type Client, type Message, type PresenceEvent, presence, type Subscription } from "@tidewire/client";
 import { useEffect, useSyncExternalStore } from "react";
 import { useKeyed, useSlot } from "./provider.js";
 import type { ClientSlot } from "./slot.js";
@@ -105,7 +105,7 @@ class PresenceStore<D> extends SubscriptionStore<unknown, Presence<D>> {
     this.#events = events;
     const [topic] = this.topics;
     try {
-      const found = (await client.presence(topic!, { signal: request.signal }))[topic!];
+      const found = (await presence(client, topic!, { signal: request.signal }))[topic!];
       if (request.signal.aborted) return;
       const named = Object.entries(found?.members ?? {});
       this.#members = new Map(named.map(([user, { data }]) => [user, { user, data: data as D | undefined }]));

@@ -90,14 +90,8 @@ export class Backoff {
 
   #fullDelayMs(): number {
     const { delay, baseMs, maxMs } = this.#policy;
-    const failures = Math.min(this.#failures, 60);
-    if (delay === "exponential") return Math.min(baseMs * 2 ** failures, maxMs);
-    if (delay === "linear") return Math.min(baseMs * (this.#failures + 1), maxMs);
-    if (delay === "fibonacci") {
-      let [current, next] = [1, 1];
-      for (let index = 0; index < failures; index += 1) [current, next] = [next, current + next];
-      return Math.min(baseMs * current, maxMs);
-    }
+    // Infinity times a base of 0 would be no time.
+    if (delay !== "adaptive") return Math.min(baseMs * GROWTH[delay](Math.min(this.#failures, 900)), maxMs);
     const fullMs = Math.min(this.#adaptiveMs, maxMs);
     this.#adaptiveMs = fullMs * (GROWTH_MAX - (GROWTH_MAX - GROWTH_MIN) * this.#success);
     return fullMs;
@@ -108,3 +102,10 @@ export class Backoff {
 const SMOOTHING = 0.3;
 const GROWTH_MAX = 3;
 const GROWTH_MIN = 4 / 3;
+/** The factor of the base after a number of failures. */
+const GROWTH = {
+  exponential: (failures: number) => 2 ** failures,
+  linear: (failures: number) => failures + 1,
+  // Binet's formula, which is exact up to the 70th number; `maxMs` is reached long before.
+  fibonacci: (failures: number) => Math.round(((1 + Math.sqrt(5)) / 2) ** (failures + 1) / Math.sqrt(5)),
+};

@@ -67,7 +67,7 @@ export class Endpoints {
     // Those in trouble come after the others, however they were chosen.
     const isPoor = (index: number) => Number(this.#entries[index]!.health < HEALTH_POOR);
     order.sort((a, b) => isPoor(a) - isPoor(b));
-    let soonestMs = Number.POSITIVE_INFINITY;
+    let soonestMs = Infinity;
     for (const index of order) {
       const waitMs = this.#entries[index]!.breaker.acquire(nowMs);
       if (waitMs === 0) {

@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
-import { Message, type Position } from "../message.js";
+import { Message } from "../message.js";
 import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
 
@@ -74,68 +74,30 @@ export function readJson(text: string): Envelope {
   return value;
 }
 
-const HEAD = '{"c":"U","t":"';
-const [QUOTE, COMMA, BRACE, E, I, P, R] = [34, 44, 125, 101, 105, 112, 114];
+/** A publication as this project's server writes it (PROTOCOL 19.2): first its names, and then what stands before the payload. */
+const NAMES = /^{"c":"U","t":"([^"\\]*)","tp":"([^"\\]*)"/;
+const REST = /(?:,"e":"([^"]{8})","o":(\d+))?(?:,"id":"([^"\\]*)")?(?:,"pri":(\d+))?,"p":/y;
+const BRACE = 125;
 /** The last publication up to the quote behind its topic, and what that says. */
 let last = { text: "\0", type: "", topic: "" };
 
 /**
- * Finds the fields of a publication in the order in which this project's server writes them (PROTOCOL 19.2), without
- * decoding the payload. `undefined` for any other message, which {@link readJson} reads.
+ * Finds the fields of a publication without decoding its payload. `undefined` for any other message, for one with
+ * further fields, with another order of them or with escapes in them: {@link readJson} reads it.
  */
 export function scanPublication(text: string): Message | undefined {
   if (text.charCodeAt(text.length - 1) !== BRACE) return undefined;
   // Publications of one topic follow one another: their names are read once.
   if (!text.startsWith(last.text)) {
-    const found = scanNames(text);
-    if (!found) return undefined;
-    last = found;
+    const names = NAMES.exec(text);
+    if (!names) return undefined;
+    last = { text: names[0], type: names[1]!, topic: names[2]! };
   }
-  const { type, topic } = last;
-  // Behind the topic's closing quote: a comma, a quote and the name of the next field.
-  let at = last.text.length;
-  let position: Position | undefined;
-  if (text.charCodeAt(at + 2) === E) {
-    if (!text.startsWith(',"e":"', at) || !text.startsWith('","o":', at + 14)) return undefined;
-    const epoch = text.slice(at + 6, at + 14);
-    let offset = 0;
-    at += 20;
-    for (let digit = text.charCodeAt(at); digit > 47 && digit < 58; digit = text.charCodeAt(++at)) {
-      offset = offset * 10 + digit - 48;
-    }
-    position = { epoch, offset };
-  }
-  let id: string | undefined;
-  if (text.charCodeAt(at + 2) === I) {
-    const end = text.indexOf('"', at + 7);
-    id = text.slice(at + 7, end);
-    if (!text.startsWith(',"id":"', at) || id.includes("\\")) return undefined;
-    at = end + 1;
-  }
-  let priority = 5;
-  if (text.charCodeAt(at + 3) === R) {
-    const end = text.indexOf(",", at + 7);
-    if (!text.startsWith(',"pri":', at)) return undefined;
-    priority = Number(text.slice(at + 7, end));
-    at = end;
-  }
-  // Further fields and another order are for the reader of JSON: this must be `,"p":`.
-  const isPayload =
-    text.charCodeAt(at + 2) === P && text.charCodeAt(at + 3) === QUOTE && text.charCodeAt(at) === COMMA;
-  return isPayload
-    ? Message.undecoded(type, topic, position, id, priority, text.slice(at + 5, -1))
-    : undefined;
-}
-
-/** The type and the topic at the beginning of a publication; none if they hold escapes. */
-function scanNames(text: string): typeof last | undefined {
-  if (!text.startsWith(HEAD)) return undefined;
-  let at = text.indexOf('"', HEAD.length);
-  const type = text.slice(HEAD.length, at);
-  if (!text.startsWith('","tp":"', at)) return undefined;
-  const topicAt = at + 8;
-  at = text.indexOf('"', topicAt);
-  const topic = text.slice(topicAt, at);
-  if (type.includes("\\") || topic.includes("\\")) return undefined;
-  return { text: text.slice(0, at + 1), type, topic };
+  REST.lastIndex = last.text.length;
+  const rest = REST.exec(text);
+  if (!rest) return undefined;
+  const [, epoch, offset, id, priority = 5] = rest;
+  const position = epoch === undefined ? undefined : { epoch, offset: Number(offset) };
+  const payload = text.slice(REST.lastIndex, -1);
+  return Message.undecoded(last.type, last.topic, position, id, Number(priority), payload);
 }

@@ -4,17 +4,19 @@
  */
 
 import { DEVELOPMENT } from "#development";
-import type { Message } from "../message.js";
+import { TidewireError } from "../errors.js";
+import { Message } from "../message.js";
 import type { Frame } from "../transport.js";
-import { unreadable } from "./envelope.js";
+import { payloadOf, typeOf, unreadable } from "./envelope.js";
 import type { Awaitable, EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import {
+  copy,
   type Layers,
   type Pipeline,
   type PipelineFactory,
-  Refused,
   readPlain,
   readText,
+  type Wire,
 } from "./pipeline.js";
 
 /** Messages that need no signature (PROTOCOL 11.3). */
@@ -24,21 +26,35 @@ const COMPRESS_BYTES_MIN = 1_024;
 
 const encoder = new TextEncoder();
 
-export const layered: PipelineFactory = (layers, send, fail) => new LayeredPipeline(layers, send, fail);
+/** Frames that wait while a layer is at work; past it the socket is not read, where that is possible. */
+const INBOUND_MAX = 1_024;
+
+export const layered: PipelineFactory = (layers, wire) => new LayeredPipeline(layers, wire);
+
+/** What the client refuses so that it ends the connection. */
+class Refused extends TidewireError {
+  constructor(what: string) {
+    super("PROTOCOL_ERROR", `the server sent ${what}`, { fault: "server" });
+  }
+}
 
 class LayeredPipeline implements Pipeline {
   readonly #layers: Layers;
-  readonly #send: (frame: Frame) => void;
-  readonly #fail: (error: unknown) => void;
+  readonly #wire: Wire;
   /** The last message that is still being encoded. */
   #tail: Promise<void> | undefined;
-  /** The key exchange is done: everything is sealed from here on. */
-  isSealed = false;
+  /** Frames behind the one that a layer works on. */
+  #inbound: Frame[] = [];
+  #isReading = false;
 
-  constructor(layers: Layers, send: (frame: Frame) => void, fail: (error: unknown) => void) {
+  constructor(layers: Layers, wire: Wire) {
     this.#layers = layers;
-    this.#send = send;
-    this.#fail = fail;
+    this.#wire = wire;
+  }
+
+  /** The key exchange is done: everything is sealed from here on. */
+  get #isSealed(): boolean {
+    return this.#layers.exchange?.isSealed ?? false;
   }
 
   /** Whether messages are still being encoded. */
@@ -48,19 +64,27 @@ class LayeredPipeline implements Pipeline {
 
   /** Encodes and sends a message, after those before it. `after` runs when it has been sealed. */
   write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
-    const isPlain = !this.isSealed;
+    const isPlain = !this.#isSealed;
+    const { exchange } = this.#layers;
     const encode = () => this.#encode(fields, payload, isPlain);
     const tail = (this.#tail ?? Promise.resolve())
       .then(encode)
       .then(async (frame) => {
-        this.#send(frame);
+        this.#wire.send(frame);
         await after?.();
       })
-      .catch(this.#fail)
+      .catch((error: unknown) => this.#failed(error))
       .then(() => {
         if (this.#tail === tail) this.#tail = undefined;
       });
     this.#tail = tail;
+    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.#updateSealingKey();
+  }
+
+  #updateSealingKey(): void {
+    const { exchange } = this.#layers;
+    if (exchange?.version !== 2) return;
+    this.#wire.notify("key_update", { request: false }, () => exchange.updateSealingKey());
   }
 
   async #encode(
@@ -82,16 +106,71 @@ class LayeredPipeline implements Pipeline {
     return exchange && !isPlain ? exchange.seal(toBytes(frame)) : frame;
   }
 
-  /** Reads a frame. Binary views are copied where the answer comes later. */
-  read(frame: Frame): Awaitable<Message | Envelope> {
+  read(frames: readonly Frame[]): void {
+    if (!this.#isReading) return this.#readAll(frames);
+    for (const frame of frames) this.#inbound.push(copy(frame));
+    if (this.#inbound.length > INBOUND_MAX) this.#wire.hold();
+  }
+
+  /** Reads frames until one has to wait. */
+  #readAll(frames: readonly Frame[]): void {
+    for (const [index, frame] of frames.entries()) {
+      if (this.#wire.isOver()) return;
+      let waits: Promise<unknown> | undefined;
+      try {
+        waits = this.#handle(frame);
+      } catch (error) {
+        this.#failed(error);
+      }
+      if (!waits) continue;
+      this.#isReading = true;
+      this.#inbound.unshift(...frames.slice(index + 1).map(copy));
+      void waits
+        .catch((error: unknown) => this.#failed(error))
+        .then(() => {
+          this.#isReading = false;
+          const inbound = this.#inbound;
+          this.#inbound = [];
+          this.#wire.proceed();
+          this.#readAll(inbound);
+        });
+      return;
+    }
+  }
+
+  #handle(frame: Frame): Promise<unknown> | undefined {
+    const read = this.#open(frame);
+    return read instanceof Promise
+      ? read.then((message) => this.#receive(message, undefined))
+      : this.#receive(read, frame);
+  }
+
+  #receive(message: Message | Envelope, frame: Frame | undefined): Promise<unknown> | undefined {
+    if (this.#wire.isOver()) return undefined;
+    const waits = this.#wire.receive(message, frame);
+    if (message instanceof Message || typeOf(message) !== "key_update") return waits;
+    const { request } = payloadOf(message) as Envelope;
+    return this.#layers.exchange?.updateOpeningKey().then(() => {
+      if (request === true) this.#updateSealingKey();
+    });
+  }
+
+  /** A failure before keys are agreed on ends the connection, as what is refused does. */
+  #failed(error: unknown): void {
+    const isHandshake = this.#layers.exchange && !this.#isSealed;
+    if (error instanceof Refused || isHandshake) this.#wire.refuse(error);
+    else this.#wire.fail(error);
+  }
+
+  #open(frame: Frame): Awaitable<Message | Envelope> {
     const { exchange } = this.#layers;
     if (typeof frame === "string") {
-      if (this.isSealed && exchange?.version === 2)
+      if (this.#isSealed && exchange?.version === 2)
         throw new Refused("a plain message after the key exchange");
       return readText(frame);
     }
     if (frame[0] === 0x45 && frame[1] === 0x3a) {
-      if (!exchange || !this.isSealed)
+      if (!exchange || !this.#isSealed)
         throw unreadable(DEVELOPMENT && "it is encrypted, and no key is agreed");
       return exchange.open(new Uint8Array(frame.subarray(2))).then(
         (bytes) => this.#readInner(bytes),
@@ -101,7 +180,8 @@ class LayeredPipeline implements Pipeline {
         },
       );
     }
-    if (this.isSealed && exchange?.version === 2) throw new Refused("a plain message after the key exchange");
+    if (this.#isSealed && exchange?.version === 2)
+      throw new Refused("a plain message after the key exchange");
     return this.#readInner(frame);
   }
 

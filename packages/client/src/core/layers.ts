@@ -4,6 +4,7 @@
  * client keeps the order of messages either way.
  */
 
+import type { PreparedFrame } from "../transport/prepared.js";
 import type { Frame } from "../transport.js";
 import type { PipelineFactory } from "./pipeline.js";
 
@@ -24,6 +25,8 @@ export interface EnvelopeFields {
   tp?: string;
   n?: number;
   sig?: string;
+  /** The whole message, if `prepare` has encoded it. No field of the wire. */
+  readonly frame?: PreparedFrame;
 }
 
 /** An envelope that was read. Fields are unchecked: the peer may have written anything. */
@@ -87,4 +90,6 @@ export interface KeyExchange {
   updateOpeningKey(): Promise<void>;
   /** Whether enough was sealed under this key that the client should send `key_update` (10.5 (4)). */
   readonly wantsKeyUpdate: boolean;
+  /** Everything is sealed from here on: the session has accepted the keys. */
+  isSealed: boolean;
 }

@@ -52,7 +52,7 @@ export class Outbound {
   bytesMax = 0;
   /** Bytes that wait. */
   bytes = 0;
-  rate: RateLimit = RateLimit.unlimited();
+  rate = new RateLimit(0, 0, 0);
   readonly #session: Session;
   /** What is sent next, in order. */
   readonly #waiting = new Set<Waiting | Request>();
@@ -82,15 +82,20 @@ export class Outbound {
   #checkSize(payload: EncodedPayload | undefined): void {
     const bytes = bytesOf(payload);
     if (this.bytesMax && bytes > this.bytesMax) {
-      const words = DEVELOPMENT && `the message has ${bytes} bytes, and the server accepts ${this.bytesMax}`;
-      throw new TidewireError("MESSAGE_TOO_LARGE", words, "application");
+      throw new TidewireError(
+        "MESSAGE_TOO_LARGE",
+        DEVELOPMENT && `the message has ${bytes} bytes, and the server accepts ${this.bytesMax}`,
+        "application",
+      );
     }
   }
 
   #checkRoom(payload: EncodedPayload | undefined): void {
     if (this.bytes + bytesOf(payload) > this.#session.options.outboxBytesMax) {
-      const words = DEVELOPMENT && `${this.bytes} bytes wait to be sent; await client.ready()`;
-      throw new TidewireError("BUSY", words);
+      throw new TidewireError(
+        "BUSY",
+        DEVELOPMENT && `${this.bytes} bytes wait to be sent; await client.ready()`,
+      );
     }
   }
 
@@ -216,10 +221,15 @@ export class Outbound {
       const { isBound, isSent, isRepeatable, cid } = request;
       request.isSent = false;
       if (isBound || (isSent && !isRepeatable)) {
-        const words =
-          DEVELOPMENT &&
-          "the connection was lost before the answer came; whether it was carried out is not known";
-        this.settle(cid, new TidewireError("CONNECTION_LOST", words, "network"));
+        this.settle(
+          cid,
+          new TidewireError(
+            "CONNECTION_LOST",
+            DEVELOPMENT &&
+              "the connection was lost before the answer came; whether it was carried out is not known",
+            "network",
+          ),
+        );
       }
     }
   }
@@ -237,8 +247,14 @@ export class Outbound {
     this.#soonestMs = Infinity;
     for (const { cid, deadlineMs, isSent } of this.#requests.values()) {
       if (deadlineMs <= now.ms) {
-        const words = DEVELOPMENT && (isSent ? "no answer came in time" : "there was no connection in time");
-        this.settle(cid, new TidewireError("TIMEOUT", words, "network"));
+        this.settle(
+          cid,
+          new TidewireError(
+            "TIMEOUT",
+            DEVELOPMENT && (isSent ? "no answer came in time" : "there was no connection in time"),
+            "network",
+          ),
+        );
       } else this.#soonestMs = Math.min(this.#soonestMs, deadlineMs);
     }
   }

@@ -7,7 +7,6 @@ import type { Frame, OutgoingFrame } from "../transport.js";
 import { unreadable } from "./envelope.js";
 import { readJson, scanPublication } from "./json.js";
 import type {
-  Awaitable,
   Compression,
   EncodedPayload,
   Envelope,
@@ -16,7 +15,6 @@ import type {
   KeyExchange,
   Signing,
 } from "./layers.js";
-import { PreparedMessage } from "./prepared.js";
 
 /** What lies between the messages of a connection and its frames. */
 export interface Layers {
@@ -27,31 +25,54 @@ export interface Layers {
   messageBytesMax: number;
 }
 
+/** The connection that a pipeline serves. */
+export interface Wire {
+  /** The connection is over: nothing more is read or sent. */
+  isOver(): boolean;
+  send(frame: OutgoingFrame): void;
+  /**
+   * Receives a message, and the frame if that holds the message as it is. A promise if the next message has to wait for
+   * it. Throws what {@link fail} gets.
+   */
+  receive(message: Message | Envelope, frame: Frame | undefined): Promise<unknown> | undefined;
+  /** A message could not be read or written. */
+  fail(error: unknown): void;
+  /** This side refuses what the server sent, and ends the connection. */
+  refuse(error: unknown): void;
+  /** Sends a message of the protocol; `after` runs when it has been sealed. */
+  notify(t: string, payload: object, after: () => unknown): void;
+  /** Many frames wait: the socket is not read further, if it can be stopped. */
+  hold(): void;
+  /** Reading goes on after a wait. */
+  proceed(): void;
+}
+
 export interface Pipeline {
   /** Whether messages are still being encoded. */
   readonly isBusy: boolean;
-  /** The key exchange is done: everything is sealed from here on. */
-  isSealed: boolean;
   /** Encodes and sends a message, after those before it. `after` runs when it has been sealed. */
   write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void;
-  /** Reads a frame. A view that is read later is copied. */
-  read(frame: Frame): Awaitable<Message | Envelope>;
+  /** Reads frames, in their order. Views that are read later are copied. */
+  read(frames: readonly Frame[]): void;
 }
 
 /** Makes the pipeline of a connection. Layers bring the one that knows them. */
-export type PipelineFactory = (
-  layers: Layers,
-  send: (frame: OutgoingFrame) => void,
-  fail: (error: unknown) => void,
-) => Pipeline;
+export type PipelineFactory = (layers: Layers, wire: Wire) => Pipeline;
 
-/** The pipeline without layers: a format alone. */
-export const direct: PipelineFactory = ({ format }, send) => ({
+/** The pipeline without layers: a format alone. Nothing has to wait. */
+export const direct: PipelineFactory = ({ format }, wire) => ({
   isBusy: false,
-  isSealed: false,
-  write: (fields, payload) =>
-    send(fields instanceof PreparedMessage ? fields.frame : format.envelope(fields, payload)),
-  read: (frame) => (typeof frame === "string" ? readText(frame) : readPlain(frame, format)),
+  write: (fields, payload) => wire.send(fields.frame ?? format.envelope(fields, payload)),
+  read(frames) {
+    for (const frame of frames) {
+      if (wire.isOver()) return;
+      try {
+        wire.receive(typeof frame === "string" ? readText(frame) : readPlain(frame, format), frame);
+      } catch (error) {
+        wire.fail(error);
+      }
+    }
+  },
 });
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -84,9 +105,7 @@ export function readText(text: string): Message | Envelope {
   return scanPublication(text) ?? readJson(text);
 }
 
-/** What the client refuses so that it ends the connection, with 1008 or what stands for it. */
-export class Refused extends TidewireError {
-  constructor(what: string) {
-    super("PROTOCOL_ERROR", `the server sent ${what}`, { fault: "server" });
-  }
+/** A frame that stays valid. A `Buffer` of Node shares its memory with its slices. */
+export function copy(frame: Frame): Frame {
+  return typeof frame === "string" ? frame : new Uint8Array(frame);
 }

@@ -4,7 +4,7 @@ import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import { isObject } from "./envelope.js";
 import { json } from "./json.js";
-import type { ProducerFactory, QueuedMessage, QueuePort } from "./queue-port.js";
+import type { ProducerFactory, QueuedMessage, QueuePort, QueueReport } from "./queue-port.js";
 import type { Now, Session } from "./session.js";
 
 /** Bytes that are taken from the queue at once. */
@@ -47,6 +47,31 @@ export class Producer {
     host.write({ c: "WSE", t: "publish_request", n, cid }, format.payload(request));
   }
 
+  /** Opens the queue, whose reports become events of the client. */
+  async open(): Promise<void> {
+    const { host } = this.#session;
+    await this.queue
+      .open({
+        wake: () => this.#wake(),
+        report: (report) => this.#report(report),
+        checkOpen: () => host.checkOpen(),
+      })
+      .catch((error: TidewireError) => host.emit("queueFailed", error));
+  }
+
+  #report(report: QueueReport): void {
+    const { host } = this.#session;
+    const { type } = report;
+    if (type === "uncertain") host.emit(type, report);
+    else if (type === "expired") host.emit(type, { messages: report.messages });
+    else if (type === "queue_failed") host.emit("queueFailed", report.error);
+    else if (type === "queue_in_memory") host.emit("degraded", { what: "queue", reason: report.reason });
+    else {
+      const words = `${report.messages} queued messages are larger than the server accepts`;
+      host.emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, "application"));
+    }
+  }
+
   hello(): { producer?: { id: string } } {
     this.#isGreeted = true;
     this.#helloId = this.queue.producerId;
@@ -54,7 +79,7 @@ export class Producer {
   }
 
   /** Whether this connection speaks for another producer than the queue has now. */
-  get isStale(): boolean {
+  get #isStale(): boolean {
     return this.#isGreeted && this.queue.producerId !== undefined && this.#helloId !== this.queue.producerId;
   }
 
@@ -80,10 +105,11 @@ export class Producer {
     this.#isReady = this.#isTaking = this.#isGreeted = false;
   }
 
-  /** There may be more to take. */
-  wake(now: Now): void {
+  /** There may be more to take, or this client owns the queue now. */
+  #wake(): void {
     this.#hasMore = true;
-    this.flush(now);
+    if (this.#isStale) this.#session.host.renew("this client owns the queue now");
+    else this.#session.host.changed();
   }
 
   /** Takes messages from the queue, if they may be sent. */

@@ -76,6 +76,8 @@ export interface QueueHost {
    */
   wake(): void;
   report(report: QueueReport): void;
+  /** Throws if the client takes no further messages. */
+  checkOpen?(): void;
 }
 
 /** Makes the session's part of the queue. */
@@ -136,4 +138,27 @@ export interface QueuePort {
    * the store.
    */
   close(): Promise<void>;
+}
+
+/** What a message of a queue may have. */
+export interface QueuedOptions {
+  /** 1, 3, 5, 8 or 10: of what waits, the highest leaves first. Default 5. */
+  priority?: Priority;
+}
+
+export interface QueuedPublishOptions extends QueuedOptions {
+  /** The type of the publication. Default `message`. */
+  type?: string;
+  /** The conflation key: a newer publication with the same key replaces one that waits on the server. */
+  key?: string;
+}
+
+/** A queue to be given to a client as its option `queue`. It belongs to one client at a time. */
+export interface MessageQueue extends QueuePort {
+  /** Sends a numbered message, once and in order across reconnections. Resolves when the server has taken it. */
+  send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void>;
+  /** Publishes once and in order across reconnections. Resolves when the server has taken it. */
+  publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void>;
+  /** As `send`, but resolves when the message is stored; it leaves when there is a connection. */
+  sendLater(type: string, payload?: unknown, options?: QueuedOptions): Promise<void>;
 }

@@ -15,17 +15,12 @@ export class RateLimit {
   /** Until when nothing is sent. */
   #stoppedUntilMs = 0;
 
-  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit. */
+  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit but what the server says later. */
   constructor(capacity: number, refillPerS: number, nowMs: number) {
-    this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Number.POSITIVE_INFINITY;
+    this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Infinity;
     this.#refillPerMs = refillPerS / 1000;
     this.#tokens = this.#capacity;
     this.#atMs = nowMs;
-  }
-
-  /** No limit but what the server says later. */
-  static unlimited(): RateLimit {
-    return new RateLimit(0, 0, 0);
   }
 
   /** How many messages may be sent now, of up to `wanted`; they count as sent. */
@@ -65,7 +60,7 @@ export class RateLimit {
     this.#refill(nowMs);
     this.#stoppedUntilMs = nowMs + Math.min(Math.max(retryAfterMs, REFUSAL_MS_MIN), REFUSAL_MS_MAX);
     this.#slowUntilMs = this.#stoppedUntilMs + SLOW_MS;
-    if (this.#capacity < Number.POSITIVE_INFINITY) this.#tokens = 0;
+    if (this.#capacity < Infinity) this.#tokens = 0;
   }
 
   #refill(nowMs: number): void {

@@ -51,10 +51,12 @@ interface Topic<T> {
 /**
  * Orders the messages of many topics by their positions. A message that comes before its turn is
  * held until those before it have come, until the window is over, or until too many are held; then
- * what is still missing is a gap, and the held messages follow it. Results are appended to `out`;
+ * what is still missing is a gap, and the held messages follow it. Results are appended to `out` of the
+ * constructor;
  * `nowMs` is on a clock that never goes back.
  */
 export class Sequencer<T> {
+  readonly #out: Sequenced<T>[];
   readonly #limits: SequencerLimits;
   /** By when they were first seen. */
   readonly #topics = new Map<string, Topic<T>>();
@@ -62,7 +64,8 @@ export class Sequencer<T> {
   readonly #waiting = new Map<string, number>();
   #held = 0;
 
-  constructor(limits: SequencerLimits = defaultSequencerLimits) {
+  constructor(out: Sequenced<T>[], limits: SequencerLimits = defaultSequencerLimits) {
+    this.#out = out;
     this.#limits = limits;
   }
 
@@ -82,11 +85,6 @@ export class Sequencer<T> {
     return known && { epoch: known.epoch, offset: known.offset };
   }
 
-  /** Whether messages of a topic wait for others. */
-  isWaiting(topic: string): boolean {
-    return this.#waiting.has(topic);
-  }
-
   /**
    * The usual case without allocation: whether this is the next message of a known topic of which
    * nothing is held. If so, it counts as let through; otherwise nothing changes, and {@link handle}
@@ -100,25 +98,19 @@ export class Sequencer<T> {
   }
 
   /** Takes a message. The first one of an unknown topic is let through, whatever its position. */
-  handle(
-    topic: string,
-    position: Position,
-    message: T,
-    nowMs: number,
-    out: Sequenced<T>[],
-  ): SequencerOutcome {
+  handle(topic: string, position: Position, message: T, nowMs: number): SequencerOutcome {
     const { epoch, offset } = position;
-    const known = this.#topics.get(topic) ?? this.#insert(topic, { epoch, offset: offset - 1 }, out);
+    const known = this.#topics.get(topic) ?? this.#insert(topic, { epoch, offset: offset - 1 });
     if (known.epoch !== epoch) {
-      this.#restart(topic, known, position, out);
-      out.push({ message });
+      this.#restart(topic, known, position);
+      this.#out.push({ message });
       return "new_epoch";
     }
     if (offset <= known.offset || known.held?.has(offset)) return "duplicate";
-    if (offset > known.offset + 1) return this.#hold(topic, known, offset, message, nowMs, out);
+    if (offset > known.offset + 1) return this.#hold(topic, known, offset, message, nowMs);
     known.offset = offset;
-    out.push({ message });
-    this.#drain(topic, known, nowMs, out);
+    this.#out.push({ message });
+    this.#drain(topic, known, nowMs);
     return "delivered";
   }
 
@@ -126,16 +118,16 @@ export class Sequencer<T> {
    * The messages of a topic up to `position` have been seen, whoever delivered them: the answer to
    * a subscription names a position, and a publisher knows that of its own message.
    */
-  advance(topic: string, position: Position, nowMs: number, out: Sequenced<T>[]): void {
-    const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
+  advance(topic: string, position: Position, nowMs: number): void {
+    const known = this.#topics.get(topic) ?? this.#insert(topic, position);
     if (known.epoch !== position.epoch) {
-      this.#restart(topic, known, position, out);
+      this.#restart(topic, known, position);
     } else if (known.offset < position.offset) {
       for (const offset of [...(known.held?.keys() ?? [])].sort((a, b) => a - b)) {
-        if (offset <= position.offset) this.#take(known, offset, out);
+        if (offset <= position.offset) this.#take(known, offset);
       }
       known.offset = position.offset;
-      this.#drain(topic, known, nowMs, out);
+      this.#drain(topic, known, nowMs);
     }
   }
 
@@ -144,26 +136,17 @@ export class Sequencer<T> {
    * that those behind them need not wait. What of them has come, or still comes before `from`, is
    * let through.
    */
-  skip(topic: string, epoch: string, from: number, to: number, nowMs: number, out: Sequenced<T>[]): void {
+  skip(topic: string, epoch: string, from: number, to: number, nowMs: number): void {
     const known = this.#topics.get(topic);
     if (known?.epoch === epoch && from <= known.offset + 1) {
-      this.advance(topic, { epoch, offset: to }, nowMs, out);
+      this.advance(topic, { epoch, offset: to }, nowMs);
     }
   }
 
-  /**
-   * Sets where a topic stands, whatever was known of it. What was held is let through first, with
-   * the gaps.
-   */
-  set(topic: string, position: Position, out: Sequenced<T>[]): void {
-    const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
-    this.#restart(topic, known, position, out);
-  }
-
   /** Forgets a topic. What was held is let through first, with the gaps. */
-  forget(topic: string, out: Sequenced<T>[]): void {
+  forget(topic: string): void {
     const known = this.#topics.get(topic);
-    if (known) this.#release(topic, known, out);
+    if (known) this.#release(topic, known);
     this.#topics.delete(topic);
   }
 
@@ -174,21 +157,14 @@ export class Sequencer<T> {
   }
 
   /** Gives up waiting where the window is over. */
-  handleTimeout(nowMs: number, out: Sequenced<T>[]): void {
+  handleTimeout(nowMs: number): void {
     for (const [topic, deadlineMs] of [...this.#waiting]) {
       if (deadlineMs > nowMs) return;
-      this.#giveUp(topic, this.#topics.get(topic)!, nowMs, out);
+      this.#giveUp(topic, this.#topics.get(topic)!, nowMs);
     }
   }
 
-  #hold(
-    topic: string,
-    known: Topic<T>,
-    offset: number,
-    message: T,
-    nowMs: number,
-    out: Sequenced<T>[],
-  ): SequencerOutcome {
+  #hold(topic: string, known: Topic<T>, offset: number, message: T, nowMs: number): SequencerOutcome {
     known.held ??= new Map();
     known.held.set(offset, message);
     this.#held += 1;
@@ -197,25 +173,25 @@ export class Sequencer<T> {
       if (!this.#waiting.has(topic)) this.#waiting.set(topic, nowMs + windowMs);
       return "held";
     }
-    this.#giveUp(topic, known, nowMs, out);
+    this.#giveUp(topic, known, nowMs);
     return known.offset >= offset ? "delivered" : "held";
   }
 
   /** Reports the first gap of a topic and lets through what is behind it. */
-  #giveUp(topic: string, known: Topic<T>, nowMs: number, out: Sequenced<T>[]): void {
-    let to = Number.POSITIVE_INFINITY;
+  #giveUp(topic: string, known: Topic<T>, nowMs: number): void {
+    let to = Infinity;
     for (const offset of known.held?.keys() ?? []) to = Math.min(to, offset - 1);
-    out.push({ gap: { topic, epoch: known.epoch, from: known.offset + 1, to } });
+    this.#out.push({ gap: { topic, epoch: known.epoch, from: known.offset + 1, to } });
     known.offset = to;
-    this.#drain(topic, known, nowMs, out);
+    this.#drain(topic, known, nowMs);
   }
 
   /** Lets through what follows without a gap, and sets the time for the rest. */
-  #drain(topic: string, known: Topic<T>, nowMs: number, out: Sequenced<T>[]): void {
+  #drain(topic: string, known: Topic<T>, nowMs: number): void {
     if (!known.held) return;
     while (known.held.has(known.offset + 1)) {
       known.offset += 1;
-      this.#take(known, known.offset, out);
+      this.#take(known, known.offset);
     }
     // Deleted first, so that the order stays that of the deadlines.
     this.#waiting.delete(topic);
@@ -224,26 +200,26 @@ export class Sequencer<T> {
   }
 
   /** Lets through all that a topic holds, with the gaps between. */
-  #release(topic: string, known: Topic<T>, out: Sequenced<T>[]): void {
-    while (known.held) this.#giveUp(topic, known, 0, out);
+  #release(topic: string, known: Topic<T>): void {
+    while (known.held) this.#giveUp(topic, known, 0);
   }
 
-  #restart(topic: string, known: Topic<T>, position: Position, out: Sequenced<T>[]): void {
-    this.#release(topic, known, out);
+  #restart(topic: string, known: Topic<T>, position: Position): void {
+    this.#release(topic, known);
     known.epoch = position.epoch;
     known.offset = position.offset;
   }
 
-  #take(known: Topic<T>, offset: number, out: Sequenced<T>[]): void {
-    out.push({ message: known.held!.get(offset)! });
+  #take(known: Topic<T>, offset: number): void {
+    this.#out.push({ message: known.held!.get(offset)! });
     known.held!.delete(offset);
     this.#held -= 1;
   }
 
-  #insert(topic: string, { epoch, offset }: Position, out: Sequenced<T>[]): Topic<T> {
+  #insert(topic: string, { epoch, offset }: Position): Topic<T> {
     for (const oldest of this.#topics.keys()) {
       if (this.#topics.size < Math.max(this.#limits.topicsMax, 1)) break;
-      this.forget(oldest, out);
+      this.forget(oldest);
     }
     const known: Topic<T> = { epoch, offset, held: undefined };
     this.#topics.set(topic, known);

@@ -14,7 +14,6 @@ import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
 import type { Producer } from "./producer.js";
-import { QualityMeter } from "./quality.js";
 import { RateLimit } from "./rate.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
@@ -27,22 +26,25 @@ export interface Now {
 /** What a session makes happen. */
 export interface SessionHost {
   /** Sends a message on the current connection. `after` runs when it has been sealed. */
-  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void;
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void;
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
-  /** A server's call. */
-  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
-  /** Keys are agreed on: everything is sealed from here on. */
-  sealed(): void;
   /** The session was accepted, opened, or is recovered: its owner looks at its state. */
   changed(): void;
   /** The server asks for a fresh token. */
   wantToken(): void;
   /** Whether the connection has room for more. */
-  hasRoom(): boolean;
+  readonly hasRoom: boolean;
+  /** Opens a new connection in place of this one. */
+  renew(reason: string): void;
+  /** Throws if the client has ended, or is about to. */
+  checkOpen(): void;
 }
 
 /** The answer to a server's call. */
 export type Answer = { payload: unknown } | { error: { code: string; message: string } };
+
+/** Answers a server's call. It does not reject. */
+export type CallAnswerer = (payload: unknown, timeoutMs: number | undefined) => Promise<Answer>;
 
 /** What the end of a connection says about the next one. */
 export interface Hints {
@@ -65,33 +67,40 @@ interface Link {
   reconnectAfterMs?: number;
   retryAfterMs?: number | undefined;
   repeatAtMs: number;
-  refresh?: { endsMs: number; nextMs: number } | undefined;
+  /** When the token ends, if the server has said so; and when the application is asked for another. */
+  tokenEndsMs: number;
+  refreshMs: number;
   features: Record<string, unknown>;
-  readonly pings: ((latencyMs: number) => void)[];
+  /** Pings on their way; they are answered in order. */
+  readonly pings: { sentMs: number; done(latencyMs: number): void }[];
 }
 
 /** No server can make a client wait longer by a hint. */
 const HINT_MS_MAX = 24 * 3_600_000;
 /** After a wake, a silent server has this long to answer a ping. */
 const WAKE_GRACE_MS = 5_000;
-const ACKS_MAX = 1_000;
+/** Pings that may be on their way. */
+const PINGS_MAX = 64;
 /** Messages that a batch must not hold. */
 const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
+
+/** What a session does with a message of the protocol. A promise if the next message has to wait. */
+type SystemHandler = (this: Session, payload: Envelope, now: Now, envelope: Envelope) => unknown;
 
 export class Session {
   readonly options: ResolvedOptions;
   readonly format: Format;
   readonly subscriptions: Subscriptions;
-  readonly quality = new QualityMeter();
   readonly outbound: Outbound;
   readonly producer: Producer | undefined;
   readonly host: SessionHost;
+  /** What answers the server's calls, by type. */
+  readonly answers = new Map<string, CallAnswerer>();
   #link: Link | undefined;
   #isPoor = false;
-  readonly #acks: number[] = [];
   /** Tells that the server has accepted the client, once it has shown its key. */
   #accept: (() => void) | undefined;
-  readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
+  readonly #systemTypes: Record<string, SystemHandler>;
 
   constructor(options: ResolvedOptions, host: SessionHost) {
     this.options = options;
@@ -132,6 +141,8 @@ export class Session {
       pingMs: now.ms,
       intervalMs: Infinity,
       repeatAtMs: Infinity,
+      tokenEndsMs: 0,
+      refreshMs: Infinity,
       features: {},
       pings: [],
     };
@@ -141,12 +152,11 @@ export class Session {
   disconnected(): Hints {
     const link = this.#link;
     this.#link = undefined;
-    this.#acks.length = 0;
-    this.quality.disconnected();
+    this.options.quality?.disconnected();
     this.outbound.disconnected();
     this.subscriptions.disconnected();
     this.producer?.disconnected();
-    for (const done of link?.pings ?? []) done(Number.NaN);
+    for (const { done } of link?.pings ?? []) done(NaN);
     return { reconnectAfterMs: link?.reconnectAfterMs, retryAfterMs: link?.retryAfterMs };
   }
 
@@ -161,7 +171,6 @@ export class Session {
   /** Sends what is due, as far as the connection and the rate limit allow. */
   flush(now: Now): void {
     if (!this.isOpen) return;
-    while (this.#acks.length) this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
     if (this.subscriptions.isDirty) {
       for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
     }
@@ -170,25 +179,18 @@ export class Session {
 
   /** Whether messages can be sent, and the connection has room. */
   get mayWrite(): boolean {
-    return this.isOpen && this.host.hasRoom();
+    return this.isOpen && this.host.hasRoom;
   }
 
   /** Sends a message of the protocol on the current connection. */
-  system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
+  system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
     const link = this.#link;
     if (link) this.host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
   }
 
   /** Sends a system message that is no request. */
-  #say(t: string, payload: object, after?: () => void): void {
+  notify(t: string, payload: object, after?: () => unknown): void {
     this.system({ c: "WSE", t }, this.format.payload(payload), after);
-  }
-
-  /** Acknowledges a delivery of a queue group; acknowledgements of one turn leave together. */
-  acknowledge(delivery: number, connectionId: string): void {
-    if (connectionId !== this.connectionId) return;
-    this.#acks.push(delivery);
-    this.host.changed();
   }
 
   #askTopics(request: TopicRequest, now: Now): void {
@@ -215,12 +217,12 @@ export class Session {
   /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
   ping(now: Now, done: (latencyMs: number) => void = () => {}): void {
     const link = this.#link;
-    if (!link?.isOpen) return done(Number.NaN);
+    if (!link?.isOpen) return done(NaN);
     link.pingMs = now.ms;
-    link.pings.push(done);
-    if (link.pings.length > 64) link.pings.shift()!(Number.NaN);
-    this.quality.pingSent(now.ms);
-    this.#say("ping", { timestamp: Math.floor(now.unixMs) });
+    link.pings.push({ sentMs: now.ms, done });
+    if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(NaN);
+    this.options.quality?.pingSent(now.ms);
+    this.notify("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
   /** The network is poor or the user saves data: fewer pings, half the rate, `conflate` for who does not recover. */
@@ -231,29 +233,33 @@ export class Session {
 
   /** The fresh token that the application gave; without one it is asked again while there is time. */
   refreshToken(token: string | undefined, now: Now): void {
-    const refresh = this.#link?.refresh;
-    if (!refresh) return;
-    const leftMs = refresh.endsMs - now.ms;
-    if (leftMs <= 0) this.#link!.refresh = undefined;
-    else refresh.nextMs = now.ms + Math.max(leftMs / 2, 1_000);
-    if (token) this.#say("auth_refresh", { token });
+    const link = this.#link;
+    if (!link?.tokenEndsMs) return;
+    const leftMs = link.tokenEndsMs - now.ms;
+    if (leftMs <= 0) link.tokenEndsMs = 0;
+    else link.refreshMs = now.ms + Math.max(leftMs / 2, 1_000);
+    if (token) this.notify("auth_refresh", { token });
   }
 
   // Time
 
   /** When {@link timeout} wants to be called. */
   nextTimeout(now: Now): number {
-    let next = Math.min(this.outbound.nextTimeout(now), this.subscriptions.nextTimeout);
+    const next = Math.min(this.outbound.nextTimeout(now), this.subscriptions.nextTimeout);
     const link = this.#link;
     if (!link) return next;
-    const { idleTimeoutMs } = this.options;
-    if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
-    if (link.isOpen) {
-      const { refresh } = link;
-      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, refresh?.nextMs ?? Infinity);
-      next = Math.min(next, this.producer?.nextTimeout(now) ?? Infinity);
-    }
-    return next;
+    return Math.min(
+      next,
+      link.heardMs + this.#idleMs,
+      link.pingMs + link.intervalMs,
+      link.repeatAtMs,
+      link.refreshMs,
+      this.producer?.nextTimeout(now) ?? Infinity,
+    );
+  }
+
+  get #idleMs(): number {
+    return this.options.idleTimeoutMs || Infinity;
   }
 
   /** Does what the time calls for. Throws if the server has been silent for too long. */
@@ -262,18 +268,16 @@ export class Session {
     this.subscriptions.timeout(now.ms);
     const link = this.#link;
     if (!link) return;
-    const { idleTimeoutMs } = this.options;
-    if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
+    if (now.ms >= link.heardMs + this.#idleMs) {
       throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", "network");
     }
-    if (!link.isOpen) return;
     if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
     if (now.ms >= link.repeatAtMs) {
       link.repeatAtMs = Infinity;
       this.outbound.repeat(true);
     }
-    if (link.refresh && now.ms >= link.refresh.nextMs) {
-      link.refresh.nextMs = Infinity;
+    if (now.ms >= link.refreshMs) {
+      link.refreshMs = Infinity;
       this.host.wantToken();
     }
     this.flush(now);
@@ -295,7 +299,7 @@ export class Session {
   // Receiving
 
   /** Takes a publication whose payload was left undecoded. */
-  receiveMessage(message: Message, now: Now): void {
+  receiveMessage(message: Message, now: Now): undefined {
     this.#link!.heardMs = now.ms;
     this.subscriptions.deliver(message, false, now.ms);
   }
@@ -316,51 +320,49 @@ export class Session {
     }
     const payload = payloadOf(envelope) ?? {};
     if (!isObject(payload)) throw unreadable(DEVELOPMENT && `the payload of ${type} is not an object`);
-    return handler(payload, envelope, now) as Promise<void> | undefined;
+    return handler.call(this, payload, now, envelope) as Promise<void> | undefined;
   }
 
-  #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
-    const settle = (payload: Envelope, envelope: Envelope) => this.#answered(payload, envelope);
+  /** What follows each message of the protocol. */
+  #handlers(): Record<string, SystemHandler> {
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
       const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
       this.host.emit("presence", event);
     };
-    const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
     return {
-      server_ready: (p) => this.#ready(p),
-      server_hello: (p, _, now) => this.#hello(p, now),
-      ping: (p, _, now) => this.#answerPing(p, now),
-      PING: (p, _, now) => this.#answerPing(p, now),
-      PONG: pong,
-      pong,
-      batch: (p, _, now) => {
+      server_ready: this.#ready,
+      server_hello: this.#hello,
+      ping: this.#answerPing,
+      PING: this.#answerPing,
+      PONG: this.#pong,
+      pong: this.#pong,
+      batch: (p, now) => {
         const { messages } = p;
         if (!Array.isArray(messages) || !messages.every(isBatched))
           throw unreadable(DEVELOPMENT && "a batch without messages, or with one that must come alone");
         for (const message of messages) this.receive(message, now);
       },
-      subscription_update: (p, envelope) => this.#subscriptionUpdate(p, envelope),
-      subscription: (p, envelope) => this.#subscriptionUpdate(p, envelope),
-      publish_response: settle,
-      presence_response: settle,
-      history_response: settle,
-      call_response: (p, envelope) => {
+      subscription_update: this.#subscriptionUpdate,
+      subscription: this.#subscriptionUpdate,
+      publish_response: this.#answered,
+      presence_response: this.#answered,
+      history_response: this.#answered,
+      call_response: (p, now, envelope) => {
         const { error } = p;
-        if (error == null) return settle(p, envelope);
-        if (!isObject(error) || typeof error.code !== "string") return undefined;
-        const { code, message } = error;
-        const failure = new TidewireError(code, String(message ?? ""), faultOf(code));
-        return this.#answered(p, envelope, failure);
+        if (error == null) this.#answered(p, now, envelope);
+        else if (isObject(error) && typeof error.code === "string") {
+          this.#answered(p, now, envelope, serverError(error.code, error.message));
+        }
       },
-      call_request: (p, envelope) => this.#call(p, envelope),
-      error: (p, envelope, now) => this.#error(p, envelope, now),
-      publication_gap: (p, _, now) => this.#gap(p, now),
+      call_request: (p, _, { cid }) => void this.#call(p, cid),
+      error: this.#error,
+      publication_gap: this.#gap,
       presence_join: presence("join"),
       presence_leave: presence("leave"),
       presence_update: presence("update"),
-      message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
-      rate_limit_warning: (p, _, now) => {
+      message_ack: (p, now) => this.producer?.acknowledged(p.last, now),
+      rate_limit_warning: (p, now) => {
         const remaining = uint(p.remaining);
         if (this.options.rateLimit) {
           this.outbound.giveBack();
@@ -372,26 +374,30 @@ export class Session {
       reconnect: (p) => {
         this.#link!.reconnectAfterMs = required(p, "after_ms");
       },
-      auth_expiry_warning: (p, _, now) => {
+      auth_expiry_warning: (p, now) => {
         const endsInMs = required(p, "ends_in_ms");
         if (typeof this.options.token !== "function") return;
-        const endsMs = now.ms + endsInMs;
-        this.#link!.refresh = { endsMs, nextMs: Infinity };
+        this.#link!.tokenEndsMs = now.ms + endsInMs;
         this.host.wantToken();
       },
-      auth_refresh_response: (p, _, now) => {
-        const { refresh } = this.#link!;
+      auth_refresh_response: (p, now) => {
+        const link = this.#link!;
         // A token that ends as soon as the one before is no help: the application is asked again.
-        const isLonger =
-          p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= (refresh?.endsMs ?? 0) + 1_000;
-        if (isLonger) this.#link!.refresh = undefined;
+        const isLonger = p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= link.tokenEndsMs + 1_000;
+        if (!isLonger) return;
+        link.tokenEndsMs = 0;
+        link.refreshMs = Infinity;
       },
-      key_update: (p) => this.#keyUpdate(p.request === true),
+      // The pipeline has the keys.
+      key_update: () => {
+        if (this.#link!.exchange?.version !== 2)
+          throw unreadable(DEVELOPMENT && "a key_update without encryption version 2");
+      },
     };
   }
 
   /** Ends the request that a message answers. An answer of another kind counts for nothing. */
-  #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
+  #answered(payload: Envelope, _now: Now, envelope: Envelope, error?: TidewireError): void {
     const { cid } = envelope;
     const asked = this.outbound.typeOf(cid)?.replace("_request", "_response");
     const type = typeOf(envelope);
@@ -405,30 +411,25 @@ export class Session {
     if (link.connectionId) return;
     const details = isObject(p.details) ? p.details : {};
     link.connectionId = String(details.connection_id ?? "?");
-    const { exchange } = link;
+    const { exchange, url, connectionId } = link;
     const { clientVersion, transport, compression } = this.options;
-    this.#say("client_hello", {
+    this.notify("client_hello", {
       client_version: clientVersion,
       protocol_version: 1,
       features: {
         batching: transport?.prefersBatches ?? true,
         calls: true,
         compression: !!compression,
-        ...(exchange ? { encryption: true } : {}),
+        encryption: exchange && true,
       },
       ...exchange?.hello,
       ...this.producer?.hello(),
     });
-    const user = details.user_id;
-    const event = {
-      connectionId: link.connectionId,
-      serverVersion: String(details.version ?? ""),
-      user: typeof user === "string" ? user : undefined,
-      url: link.url,
-    };
+    const { user_id: id, version } = details;
+    const user = typeof id === "string" ? id : undefined;
     const accept = () => {
       link.isAccepted = true;
-      this.host.emit("connected", event);
+      this.host.emit("connected", { connectionId, serverVersion: String(version ?? ""), user, url });
       this.host.changed();
     };
     if (exchange) this.#accept = accept;
@@ -441,7 +442,7 @@ export class Session {
     if (!link.exchange) return void this.#open(p, now);
     return link.exchange.accept(p, link.connectionId).then(() => {
       if (this.#link !== link) return;
-      this.host.sealed();
+      link.exchange!.isSealed = true;
       this.#accept?.();
       this.#open(p, now);
     });
@@ -459,9 +460,8 @@ export class Session {
     // The last tenth of the rate is left to the protocol's own messages.
     const share = this.#isPoor ? 0.45 : 0.9;
     const { rateLimit, pingIntervalMs } = this.options;
-    this.outbound.rate = rateLimit
-      ? new RateLimit(Math.ceil(capacity * share), Math.ceil(refill * share), now.ms)
-      : RateLimit.unlimited();
+    const rate = rateLimit ? share : 0;
+    this.outbound.rate = new RateLimit(Math.ceil(capacity * rate), Math.ceil(refill * rate), now.ms);
     const interval = pingIntervalMs || uint(p.ping_interval) || Infinity;
     link.intervalMs = Math.max(interval, pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
     link.pingMs = now.ms;
@@ -471,8 +471,8 @@ export class Session {
     this.host.changed();
   }
 
-  #subscriptionUpdate(p: Envelope, envelope: Envelope): void {
-    if (envelope.cid != null) this.#answered(p, envelope);
+  #subscriptionUpdate(p: Envelope, now: Now, envelope: Envelope): void {
+    if (envelope.cid != null) this.#answered(p, now, envelope);
     else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
       this.subscriptions.taken(p.success_topics, Array.isArray(p.failures) ? p.failures : []);
     }
@@ -483,33 +483,32 @@ export class Session {
     const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : null;
     const unixMs = Math.floor(now.unixMs);
     const latency = Math.max(0, unixMs - (sent ?? unixMs));
-    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
+    this.notify("PONG", { client_timestamp: unixMs, server_timestamp: sent, latency });
   }
 
-  #pong(now: Now): void {
-    // Both keep as many pings.
-    const latencyMs = this.quality.pongReceived(now.ms);
-    this.#link!.pings.shift()?.(latencyMs!);
+  #pong(_: Envelope, now: Now): void {
+    this.options.quality?.pongReceived(now.ms);
+    const ping = this.#link!.pings.shift();
+    ping?.done(Math.max(now.ms - ping.sentMs, 0));
   }
 
-  #call(p: Envelope, envelope: Envelope): void {
+  async #call(p: Envelope, cid: unknown): Promise<void> {
     const link = this.#link;
-    const cid = envelope.cid;
-    if (typeof cid !== "string" || typeof p.type !== "string") return;
-    const timeoutMs = typeof p.timeout_ms === "number" ? p.timeout_ms : undefined;
-    this.host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
-      if (this.#link !== link) return;
-      this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
-    });
+    const { type, timeout_ms } = p;
+    if (typeof cid !== "string" || typeof type !== "string") return;
+    const timeoutMs = typeof timeout_ms === "number" ? timeout_ms : undefined;
+    const answer = (await this.answers.get(type)?.(p.payload ?? null, timeoutMs)) ?? {
+      error: { code: "NOT_FOUND", message: `this client does not answer ${type}` },
+    };
+    if (this.#link !== link) return;
+    this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
   }
 
-  #error(p: Envelope, envelope: Envelope, now: Now): void {
+  #error(p: Envelope, now: Now, envelope: Envelope): void {
     const link = this.#link!;
     const retryAfterMs =
       typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
-    const code = String(p.code ?? "");
-    const fault = faultOf(code);
-    const error = new TidewireError(code, String(p.message ?? ""), { fault, retryAfterMs });
+    const error = serverError(String(p.code ?? ""), p.message, retryAfterMs);
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
       this.outbound.giveBack();
@@ -534,21 +533,11 @@ export class Session {
     const range = hasRange ? { epoch, from, to } : undefined;
     this.subscriptions.gap({ topic: String(p.topic), reason, count: uint(p.count), range }, now.ms);
   }
+}
 
-  async #keyUpdate(isRequested: boolean): Promise<void> {
-    const { exchange } = this.#link!;
-    if (exchange?.version !== 2) throw unreadable(DEVELOPMENT && "a key_update without encryption version 2");
-    await exchange.updateOpeningKey();
-    if (isRequested) this.sendKeyUpdate();
-  }
-
-  /** Changes the sealing key. */
-  sendKeyUpdate(): void {
-    const exchange = this.#link?.exchange;
-    if (exchange?.version === 2) {
-      this.#say("key_update", { request: false }, () => exchange.updateSealingKey());
-    }
-  }
+/** An error of the server, or of its application. */
+function serverError(code: string, message: unknown, retryAfterMs?: number): TidewireError {
+  return new TidewireError(code, String(message ?? ""), { fault: faultOf(code), retryAfterMs });
 }
 
 /** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */

@@ -91,15 +91,16 @@ export class Subscriptions {
   /** Topics that the connection does not have as the application wants them. */
   readonly #dirty = new Set<Topic>();
   readonly #routes = new Map<string, readonly Topic[]>();
+  /** What the sequencer has let through and nobody has seen. */
+  readonly #sequenced: Sequenced<Message | undefined>[] = [];
   readonly #sequencer: Sequencer<Message | undefined>;
   /** The network is poor: who does not recover is content with the newest publication of each key. */
   prefersNewest = false;
-  #patterns = 0;
-  #loosePatterns = 0;
+  readonly #patterns = new Set<Topic>();
 
   constructor(host: Host, reorderWindowMs: number) {
     this.#host = host;
-    this.#sequencer = new Sequencer({
+    this.#sequencer = new Sequencer(this.#sequenced, {
       ...defaultSequencerLimits,
       topicsMax: POSITIONS_MAX,
       windowMs: reorderWindowMs,
@@ -121,21 +122,18 @@ export class Subscriptions {
     return false;
   }
 
-  /** The position of a topic with history, as far as this client has it. */
-  position(topic: string): Position | undefined {
-    return this.#sequencer.position(topic);
-  }
-
   /** Adds a subscriber. Throws `INVALID_ARGUMENT` if a topic is subscribed with other options. */
   add(subscriber: Subscriber, names: readonly string[], wire: WireOptions): void {
     const key = JSON.stringify({ ...wire, presence: undefined });
     for (const name of names) {
       const topic = this.#topics.get(name);
       if (topic && topic.key !== key && topic.subscribers.size) {
-        const words =
+        throw new TidewireError(
+          "INVALID_ARGUMENT",
           DEVELOPMENT &&
-          `${name} is subscribed with other options; a connection has one subscription of a topic`;
-        throw new TidewireError("INVALID_ARGUMENT", words, "application");
+            `${name} is subscribed with other options; a connection has one subscription of a topic`,
+          "application",
+        );
       }
     }
     for (const name of names) this.#addTo(name, subscriber, wire, key);
@@ -162,7 +160,7 @@ export class Subscriptions {
         givesLast: false,
       };
       this.#topics.set(name, topic);
-      this.#count(topic, 1);
+      if (topic.matches) this.#patterns.add(topic);
       this.#routes.clear();
     }
     topic.subscribers.add(subscriber);
@@ -365,7 +363,8 @@ export class Subscriptions {
     if (!known || !info.recovered) {
       // What is sent again still comes.
       const start = { epoch: now.epoch, offset: Math.max(0, now.offset - info.count) };
-      this.#tell((out) => this.#sequencer.advance(topic.name, start, nowMs, out));
+      this.#sequencer.advance(topic.name, start, nowMs);
+      this.#passOn();
     }
   }
 
@@ -379,9 +378,11 @@ export class Subscriptions {
     if (!known || !this.#isGapless(topic)) {
       if (known?.epoch === position.epoch && position.offset <= known.offset) return;
       this.#dispatch(topic, message);
-      return this.#tell((out) => this.#sequencer.advance(topic, position, nowMs, out));
+      this.#sequencer.advance(topic, position, nowMs);
+      return this.#passOn();
     }
-    const outcome = this.#tell((out) => this.#sequencer.handle(topic, position, message, nowMs, out));
+    const outcome = this.#sequencer.handle(topic, position, message, nowMs);
+    this.#passOn();
     const own = this.#topics.get(topic);
     if (outcome === "held" && own?.state === "active" && !own.isRecovering) {
       own.isRecovering = true;
@@ -392,13 +393,15 @@ export class Subscriptions {
   /** A publication of this client that its own subscription leaves out. */
   publishedSelf(topic: string, position: Position, nowMs: number): void {
     if (!this.#topics.has(topic)) return;
-    this.#tell((out) => this.#sequencer.handle(topic, position, undefined, nowMs, out));
+    this.#sequencer.handle(topic, position, undefined, nowMs);
+    this.#passOn();
   }
 
   gap(gap: Gap, nowMs: number): void {
     if (gap.range) {
       const { epoch, from, to } = gap.range;
-      this.#tell((out) => this.#sequencer.skip(gap.topic, epoch, from, to, nowMs, out));
+      this.#sequencer.skip(gap.topic, epoch, from, to, nowMs);
+      this.#passOn();
     }
     this.#tellGap(gap);
   }
@@ -414,7 +417,8 @@ export class Subscriptions {
   }
 
   timeout(nowMs: number): void {
-    this.#tell((out) => this.#sequencer.handleTimeout(nowMs, out));
+    this.#sequencer.handleTimeout(nowMs);
+    this.#passOn();
   }
 
   /** The connection is gone: everything is to be subscribed again. */
@@ -436,18 +440,15 @@ export class Subscriptions {
     }
   }
 
-  /** Does something with the sequencer and passes on what that lets through. */
-  #tell<R>(step: (out: Sequenced<Message | undefined>[]) => R): R {
-    const out: Sequenced<Message | undefined>[] = [];
-    const result = step(out);
-    for (const { message, gap } of out) {
+  /** Passes on what the sequencer has let through. */
+  #passOn(): void {
+    for (const { message, gap } of this.#sequenced.splice(0)) {
       if (message) this.#dispatch(message.topic!, message);
       else if (gap) {
         const { topic, epoch, from, to } = gap;
         this.#tellGap({ topic, reason: undefined, count: to - from + 1, range: { epoch, from, to } });
       }
     }
-    return result;
   }
 
   #tellGap(gap: Gap): void {
@@ -472,9 +473,7 @@ export class Subscriptions {
     if (route) return route;
     const own = this.#topics.get(name);
     const found = own ? [own] : [];
-    if (this.#patterns) {
-      for (const topic of this.#topics.values()) if (topic.matches?.(name)) found.push(topic);
-    }
+    for (const topic of this.#patterns) if (topic.matches!(name)) found.push(topic);
     route = found;
     if (this.#routes.size >= ROUTES_MAX) this.#routes.clear();
     this.#routes.set(name, route);
@@ -484,25 +483,20 @@ export class Subscriptions {
   /** Whether the offsets of a topic follow one another, so that one that is missing is a gap. */
   #isGapless(name: string): boolean {
     const topic = this.#topics.get(name);
-    return topic ? isGaplessTopic(topic) : this.#loosePatterns === 0;
+    return topic ? isGaplessTopic(topic) : [...this.#patterns].every(isGaplessTopic);
   }
 
   #forget(topic: Topic): void {
     if (this.#topics.get(topic.name) === topic) this.#topics.delete(topic.name);
     this.#dirty.delete(topic);
     this.#routes.clear();
-    this.#count(topic, -1);
+    this.#patterns.delete(topic);
     this.#forgetPosition(topic.name);
   }
 
   #forgetPosition(name: string): void {
-    this.#tell((out) => this.#sequencer.forget(name, out));
-  }
-
-  #count(topic: Topic, step: number): void {
-    if (!topic.matches) return;
-    this.#patterns += step;
-    if (!isGaplessTopic(topic)) this.#loosePatterns += step;
+    this.#sequencer.forget(name);
+    this.#passOn();
   }
 }
 

@@ -11,6 +11,7 @@ export const optional: readonly (keyof ClientOptions)[] = [
   "compression",
   "encryption",
   "signing",
+  "quality",
   "queue",
   "shared",
   "transport",

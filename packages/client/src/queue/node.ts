@@ -3,12 +3,12 @@
  * or in memory.
  */
 
-import type { MessageQueue, QueueOptions } from "../queue.js";
+import type { MessageQueue, QueuedOptions, QueuedPublishOptions, QueueOptions } from "../queue.js";
 import { MemoryStorage } from "./memory.js";
 import { Queue } from "./queue.js";
 import { type Sqlite, SqliteStorage } from "./sqlite.js";
 
-export type { MessageQueue, QueueOptions };
+export type { MessageQueue, QueuedOptions, QueuedPublishOptions, QueueOptions };
 
 /**
  * Keeps messages until the server has acknowledged them: in the file at `path`, where they survive

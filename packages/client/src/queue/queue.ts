@@ -5,10 +5,12 @@ import { hex, utf8 } from "../core/bytes.js";
 import { makeProducer } from "../core/producer.js";
 import type {
   AddedEntry,
+  MessageQueue,
   QueuedMessage,
+  QueuedOptions,
+  QueuedPublishOptions,
   QueueEntry,
   QueueHost,
-  QueuePort,
   QueueReport,
 } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
@@ -40,7 +42,7 @@ export interface Place {
   inMemoryBecause?: string;
 }
 
-export class Queue implements QueuePort {
+export class Queue implements MessageQueue {
   readonly producer = makeProducer;
   readonly #limits: QueueLimits;
   readonly #appender: Appender;
@@ -153,8 +155,27 @@ export class Queue implements QueuePort {
 
   async add(entry: QueueEntry): Promise<AddedEntry> {
     await this.#opened;
-    if (!this.#host) throw new TidewireError("CLOSED", DEVELOPMENT && "the queue is closed");
+    if (!this.#host)
+      throw new TidewireError("CLOSED", DEVELOPMENT && "the queue has no client, or its client is closed");
     return this.#appender.add(entry);
+  }
+
+  async send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
+    await (await this.#enqueue({ type, ...options }, payload)).acknowledged;
+  }
+
+  async publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void> {
+    await (await this.#enqueue({ topic, type: "message", ...options }, payload)).acknowledged;
+  }
+
+  async sendLater(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
+    await this.#enqueue({ type, ...options }, payload);
+  }
+
+  async #enqueue(entry: Omit<QueueEntry, "payload" | "priority"> & QueuedOptions, payload: unknown) {
+    this.#host?.checkOpen?.();
+    const text = JSON.stringify(payload === undefined ? {} : payload);
+    return this.add({ priority: 5, ...entry, payload: text });
   }
 
   /** Stores messages; the receipt of each, or undefined where there was no room. */

@@ -3,7 +3,7 @@
 import { isObject, payloadOf, typeOf } from "../core/envelope.js";
 import { json } from "../core/json.js";
 import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
-import { direct, type Pipeline, Refused } from "../core/pipeline.js";
+import { copy, direct, type Pipeline } from "../core/pipeline.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
@@ -27,8 +27,6 @@ export class Upstream {
   #socket: Socket | undefined;
   #pipeline: Pipeline | undefined;
   #exchange: KeyExchange | undefined;
-  #inbound: Frame[] = [];
-  #isReading = false;
   #isOpen = false;
   #isOver = false;
   #sequence = 0;
@@ -60,20 +58,25 @@ export class Upstream {
     this.#exchange = exchange;
     const url = new URL(open.url);
     if (compression) url.searchParams.set("compression", "true");
-    const fail = (error: unknown) => this.#failed(error);
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     this.#pipeline = makePipeline(
       { format: this.format, compression, signing, exchange, messageBytesMax },
-      (frame) => {
-        if (!this.#isOver) this.#socket?.send(frame);
+      {
+        isOver: () => this.#isOver,
+        send: (frame) => this.#isOver || this.#socket?.send(frame),
+        receive: (message, frame) => this.#receive(message, frame),
+        fail: (error) => this.#options.log?.("warn", "a message could not be handled", error),
+        refuse: (error) => this.#refuse(error),
+        notify: (t, payload, after) => this.send({ c: "WSE", t }, payload, true, after),
+        hold: () => this.#socket?.pause?.(),
+        proceed: () => this.#socket?.resume?.(),
       },
-      fail,
     );
     this.#socket = this.#transport.open(
       { ...open, url: url.href },
       {
         onOpen: () => undefined,
-        onMessages: (frames) => this.#received(frames),
+        onMessages: (frames) => this.#pipeline!.read(frames),
         onDrain: () => this.#host.drained(),
         onClose: (info) => this.#over(info),
       },
@@ -86,7 +89,6 @@ export class Upstream {
     if (this.#isOver || !pipeline) return;
     const all = isSystem ? { ...fields, v: 1, seq: ++this.#sequence } : fields;
     pipeline.write(all, payload === undefined ? undefined : this.format.payload(payload), after);
-    if (this.#exchange?.wantsKeyUpdate && fields.t !== "key_update") this.#updateKey();
   }
 
   close(code: number, reason: string): void {
@@ -102,47 +104,10 @@ export class Upstream {
   #over(info: CloseInfo): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#inbound = [];
     this.#host.closed(info);
   }
 
-  #received(frames: readonly Frame[]): void {
-    for (const frame of frames) this.#inbound.push(typeof frame === "string" ? frame : frame.slice());
-    if (!this.#isReading) this.#read();
-  }
-
-  /** Reads frames until one has to wait for a layer. */
-  #read(): void {
-    let at = 0;
-    const frames = this.#inbound;
-    while (at < frames.length && !this.#isOver) {
-      let waits: Promise<unknown> | undefined;
-      try {
-        waits = this.#handle(frames[at++]!);
-      } catch (error) {
-        this.#failed(error);
-      }
-      if (!waits) continue;
-      this.#isReading = true;
-      this.#inbound = frames.slice(at);
-      void waits
-        .catch((error: unknown) => this.#failed(error))
-        .then(() => {
-          this.#isReading = false;
-          this.#read();
-        });
-      return;
-    }
-    this.#inbound = [];
-  }
-
-  #handle(frame: Frame): Promise<unknown> | undefined {
-    const read = this.#pipeline!.read(frame);
-    if (read instanceof Promise) return read.then((message) => this.#take(message, undefined));
-    return this.#take(read, frame);
-  }
-
-  #take(message: Message | Envelope, frame: Frame | undefined): Promise<unknown> | undefined {
+  #receive(message: Message | Envelope, frame: Frame | undefined): Promise<unknown> | undefined {
     const payload = message instanceof Message ? undefined : payloadOf(message);
     const p = isObject(payload) ? payload : {};
     switch (message instanceof Message ? "" : typeOf(message)) {
@@ -154,11 +119,10 @@ export class Upstream {
       case "server_hello":
         return this.#opened(p);
       case "key_update":
-        return this.#exchange?.updateOpeningKey().then(() => {
-          if (p.request === true) this.#updateKey();
-        });
+        return undefined;
       default:
-        this.#host.received(message, frame);
+        // Other tabs read it later.
+        this.#host.received(message, frame && copy(frame));
         return undefined;
     }
   }
@@ -184,24 +148,13 @@ export class Upstream {
     if (!exchange) return void this.#host.opened(ready, hello);
     const details = isObject(ready.details) ? ready.details : {};
     return exchange.accept(hello, String(details.connection_id)).then(() => {
-      this.#pipeline!.isSealed = true;
+      exchange.isSealed = true;
       this.#host.opened(ready, hello);
     });
   }
 
-  #updateKey(): void {
-    const exchange = this.#exchange;
-    if (exchange?.version !== 2) return;
-    const after = () => exchange.updateSealingKey();
-    this.send({ c: "WSE", t: "key_update" }, { request: false }, true, after);
-  }
-
-  /** A message could not be read or written. It ends the connection where the session says so. */
-  #failed(error: unknown): void {
-    const isHandshake = this.#exchange !== undefined && !this.#pipeline?.isSealed;
-    if (!(error instanceof Refused) && !isHandshake) {
-      return this.#options.log?.("warn", "a message could not be handled", error);
-    }
+  /** Ends the connection with 1008, or with what stands for it. */
+  #refuse(error: unknown): void {
     const words = String((error as Error).message).slice(0, 60);
     const [code, reason] = this.#transport.canSendAnyCode ? [1008, words] : [4406, `1008: ${words}`];
     this.#socket?.close(code, reason);

@@ -1,6 +1,6 @@
 /** A page with the build for production of every part that changes what travels. */
 
-import { connect, type Message, TidewireError } from "@tidewire/client";
+import { connect, history, type Message, TidewireError } from "@tidewire/client";
 import { compress } from "@tidewire/client/compress";
 import { encrypt } from "@tidewire/client/encrypt";
 import { endpoints } from "@tidewire/client/endpoints";
@@ -24,7 +24,7 @@ async function converse(url: string): Promise<unknown> {
   for (const n of [1, 2, 3]) await client.publish("kept.page", { n, pad });
   await all;
   const failure: unknown = await client.request("quote", {}).catch((error: unknown) => error);
-  const { publications } = await client.history<{ n: number }>("kept.page", { order: "newest", limit: 2 });
+  const { publications } = await history<{ n: number }>(client, "kept.page", { order: "newest", limit: 2 });
   const { breaker } = servers.health()[0]!;
   await client.close();
   const closed: unknown = await client.request("quote", {}).catch((error: unknown) => error);

@@ -11,7 +11,7 @@ import {
   TidewireError,
 } from "../../src/index.js";
 
-import { queue } from "../../src/queue.js";
+import { type MessageQueue, queue } from "../../src/queue.js";
 
 import type { Seen } from "./server.js";
 
@@ -42,7 +42,7 @@ interface Outcome {
 
 export class Application {
   readonly #target: Target;
-  readonly #options: ClientOptions;
+  readonly #options: ClientOptions & { queue?: MessageQueue };
   readonly #seen: Seen;
   readonly #calls = new Map<string, { outcome: Promise<Outcome>; abort: AbortController }>();
   readonly #received: { kind: string; value: unknown }[] = [];
@@ -126,8 +126,8 @@ export class Application {
     if (name === "publish")
       return void (await client.publish(first, third, { type: second as string, signal }));
     if (name === "subscribe") return this.#subscribe(value as string[], signal);
-    if (name === "enqueue") return client.sendLater(first, second);
-    if (name === "send_acknowledged") return client.sendAcknowledged(first, second);
+    if (name === "enqueue") return this.#options.queue!.sendLater(first, second);
+    if (name === "send_acknowledged") return this.#options.queue!.send(first, second);
     if (name === "ping") return client.ping({ signal });
     if (name === "receive") {
       return void (await this.#receive("message", (one) => (one as { type: string }).type === value));
@@ -169,9 +169,9 @@ export class Application {
   }
 }
 
-function toOptions(options: Record<string, unknown>): ClientOptions {
+function toOptions(options: Record<string, unknown>): ClientOptions & { queue?: MessageQueue } {
   const { reconnect_base_ms: baseMs, reconnect_max_ms: maxMs } = options;
-  const known: ClientOptions = {
+  const known: ClientOptions & { queue?: MessageQueue } = {
     reconnect: options.reconnect === false ? false : defined({ baseMs, maxMs }),
     ...defined({
       requestsMax: options.requests_max,

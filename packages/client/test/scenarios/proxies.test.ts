@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { type Client, type ClientOptions, connect, type TidewireError } from "../../src/index.js";
+import { type Client, type ClientOptions, connect, history, type TidewireError } from "../../src/index.js";
 import { nodeTransport } from "../../src/node.js";
-import { queue } from "../../src/queue.js";
+import { type MessageQueue, queue } from "../../src/queue.js";
 import { type Engine, startEngine } from "../node/engine.js";
 import { FaultyProxy, type Plan, plan } from "./proxy.js";
 
@@ -46,7 +46,7 @@ test.each(plans)(
 async function kept(client: Client, topic: string): Promise<number[]> {
   const all: number[] = [];
   for (let since: { epoch: string; offset: number } | undefined; ; ) {
-    const page = await client.history<number>(topic, { limit: 1_000, ...(since ? { since } : {}) });
+    const page = await history<number>(client, topic, { limit: 1_000, ...(since ? { since } : {}) });
     all.push(...page.publications.map(({ payload }) => payload));
     since = page.publications.at(-1)?.position;
     if (!page.hasMore || !since) return all;
@@ -54,14 +54,19 @@ async function kept(client: Client, topic: string): Promise<number[]> {
 }
 
 /** Sends, publishes, asks and receives until the proxy is calm. How many of each. */
-async function work(client: Client, proxy: FaultyProxy, seen: Map<string, number[]>): Promise<number> {
+async function work(
+  client: Client,
+  outbox: MessageQueue,
+  proxy: FaultyProxy,
+  seen: Map<string, number[]>,
+): Promise<number> {
   const subscription = client.subscribe<number>(["kept.log", "kept.pub"]);
   subscription.on("message", ({ topic, payload }) => seen.get(topic!)!.push(payload));
   await subscription.ready().catch(() => undefined);
   const calls: Promise<unknown>[] = [];
   let count = 0;
   for (const end = performance.now() + 60_000; !proxy.isCalm && performance.now() < end; count++) {
-    calls.push(client.publishAcknowledged("kept.log", count), client.publish("kept.pub", count));
+    calls.push(outbox.publish("kept.log", count), client.publish("kept.pub", count));
     // What may have been carried out fails and is not repeated.
     calls.push(client.request("nobody", count).catch((error: TidewireError) => expectCode(error)));
     await new Promise((resolve) => setTimeout(resolve, 3));
@@ -84,7 +89,8 @@ async function through(scenario: Scenario, seed: number, engine: Engine): Promis
   const at = await proxy.listen();
   const options =
     transport === "wss" ? { transport: nodeTransport({ caFile: fixture("localhost.pem") }) } : {};
-  const client = connect(`${transport}://localhost:${at}/ws`, { ...QUICK, ...options, queue: queue() });
+  const outbox = queue();
+  const client = connect(`${transport}://localhost:${at}/ws`, { ...QUICK, ...options, queue: outbox });
   const seen = new Map<string, number[]>([
     ["kept.log", []],
     ["kept.pub", []],
@@ -100,7 +106,7 @@ async function through(scenario: Scenario, seed: number, engine: Engine): Promis
       }
       return;
     }
-    const count = await work(client, proxy, seen);
+    const count = await work(client, outbox, proxy, seen);
     const numbers = Array.from({ length: count }, (_, index) => index);
     const direct = connect(`${transport}://localhost:${port}/ws`, options);
     expect(await kept(direct, "kept.log")).toEqual(numbers);

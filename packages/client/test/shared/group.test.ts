@@ -5,7 +5,7 @@ import { compress } from "../../src/compress.js";
 import { makeProducer } from "../../src/core/producer.js";
 import type { QueueHost, QueuePort } from "../../src/core/queue-port.js";
 import { encrypt } from "../../src/encrypt.js";
-import { connect } from "../../src/index.js";
+import { connect, debug } from "../../src/index.js";
 import { msgpack } from "../../src/msgpack.js";
 import { sharedIn } from "../../src/shared.js";
 import { sign } from "../../src/sign.js";
@@ -53,7 +53,7 @@ test("a tab that is hidden for long gives the connection to a visible one, and o
   expect(all.map(leads)).toEqual([false, false, true]);
   b.show(true);
   await until(() => leads(b) && all.every(isOpen), "the one that is shown leads");
-  expect(all.map(({ clients }) => clients[0]!.debug().state)).toEqual(["open", "open", "open"]);
+  expect(all.map(({ clients }) => debug(clients[0]!).state)).toEqual(["open", "open", "open"]);
 });
 
 test("tabs take the lead from one that does not answer", async () => {

@@ -1,7 +1,7 @@
 /** What the leading tab does with messages, against a server that the test plays. */
 
 import { afterEach, expect, test } from "vitest";
-import type { ClientOptions, Message, TidewireError } from "../../src/index.js";
+import { type ClientOptions, handle, type Message, type TidewireError } from "../../src/index.js";
 import { type FakeConnection, FakeTransport } from "../../src/testing.js";
 import { until, World } from "./world.js";
 
@@ -251,7 +251,7 @@ test("answers, errors and refusals go to the tab that asked", async () => {
 test("a call of the server goes to a tab that answers it", async () => {
   const transport = server();
   const [, b, c] = await connected(transport, 3);
-  b!.handle("who", () => "b");
+  handle(b!, "who", () => "b");
   const [connection] = transport.connections;
   const call = (cid: string, type: string) =>
     connection!.send({ c: "WSE", t: "call_request", cid, p: { type, payload: null } });
@@ -261,7 +261,7 @@ test("a call of the server goes to a tab that answers it", async () => {
   const answers = Object.fromEntries(sent(transport, "call_response").map(({ cid, p }) => [cid, p]));
   expect(answers["1"]).toMatchObject({ payload: "b" });
   expect(answers["2"]).toMatchObject({ error: { code: "NOT_FOUND" } });
-  c!.handle("slow", () => new Promise(() => {}));
+  handle(c!, "slow", () => new Promise(() => {}));
   call("3", "slow");
   await until(() => true, "");
   await new Promise((resolve) => setTimeout(resolve, 20));

@@ -1,6 +1,6 @@
 /** Actions of an operator by hand, and those that a key does not permit. */
 
-import { connect } from "@tidewire/client";
+import { connect, handle } from "@tidewire/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Dashboard, SHOP, startDashboard, VIEWER } from "./server.js";
 
@@ -49,7 +49,7 @@ test("a payload is published as it was typed", async () => {
 
 test("a client answers a request by hand, and a refusal is shown", async () => {
   const client = connect(`ws://${dashboard.engine.address}/ws`);
-  client.handle("confirm", (payload) => ({ confirmed: payload }));
+  handle(client, "confirm", (payload) => ({ confirmed: payload }));
   await client.ready();
   await client.subscribe("kept.callee").ready();
   const page = await dashboard.loggedIn();

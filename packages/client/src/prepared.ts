@@ -1,9 +1,10 @@
 /** Messages that are encoded once and sent many times. */
 
-import { PreparedFrame } from "../transport/prepared.js";
-import type { EncodedPayload, EnvelopeFields, Format } from "./layers.js";
+import type { Client } from "./client.js";
+import type { EncodedPayload, EnvelopeFields, Format } from "./core/layers.js";
+import { PreparedFrame } from "./transport/prepared.js";
 
-/** A message of the application that `client.prepare` has encoded, for `client.send`. */
+/** A message of the application that {@link prepare} has encoded, for `client.send`. */
 export class PreparedMessage implements EnvelopeFields {
   /** The type. */
   readonly t: string;
@@ -26,4 +27,9 @@ export class PreparedMessage implements EnvelopeFields {
   get frame(): PreparedFrame {
     return this.#frame;
   }
+}
+
+/** Encodes a message once, for `send` of this client to send it many times. */
+export function prepare(client: Client, type: string, payload?: unknown): PreparedMessage {
+  return new PreparedMessage(client.driver.session.format, type, payload);
 }

@@ -1,0 +1,20 @@
+/** A picture of a client, for people who look for an error. */
+
+import type { Client } from "./client.js";
+
+/** The state of a client: what it is connected to, what it waits for, and how much of it. */
+export function debug(client: Client): Record<string, unknown> {
+  const { session, url, options } = client.driver;
+  return {
+    ...client.status.get(),
+    url,
+    connectionId: session.connectionId,
+    features: session.features,
+    quality: options.quality?.get(),
+    endpoints: options.endpoints?.health(),
+    subscriptions: session.subscriptions.size,
+    requests: session.outbound.requests,
+    outboxBytes: session.outbound.bytes,
+    queueDepth: options.queue?.depth,
+  };
+}
