@@ -8,6 +8,7 @@
 mod common;
 mod followers;
 mod members;
+mod producers;
 mod world;
 
 /// A topic with history.

@@ -94,6 +94,7 @@ impl Link {
             number,
             key: self.names.layout.producer(user, producer),
             epoch,
+            asked_ms: now.ms,
             give_up_ms: now.ms + self.options.broker_wait_ms,
         });
     }
@@ -159,6 +160,7 @@ impl Link {
                 producer_key: &opening.key,
                 epoch: opening.epoch,
                 keep_ms,
+                waited_ms: now.ms.saturating_sub(opening.asked_ms),
             };
             call.write(hashes, &mut command);
             producers.flights += 1;
@@ -190,7 +192,10 @@ impl Link {
         self.producers.flights = self.producers.flights.saturating_sub(1);
         match result.map(OpenReply::read) {
             Ok(Ok(Fenced::Done(reply))) => {
-                let (number, outcome) = (opening.number, Ok(reply));
+                // A later connection has come before: the client may try again, if it is still there.
+                let is_open = reply.opening != 0;
+                let outcome = is_open.then_some(reply).ok_or(Refusal::Unavailable);
+                let number = opening.number;
                 self.events
                     .push_back(Event::ProducerOpened { number, outcome });
             }

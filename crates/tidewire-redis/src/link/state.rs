@@ -404,6 +404,7 @@ pub(super) struct Opening {
     pub(super) number: u64,
     pub(super) key: Vec<u8>,
     pub(super) epoch: u32,
+    pub(super) asked_ms: u64,
     pub(super) give_up_ms: u64,
 }
 

@@ -11,7 +11,7 @@ impl Redis {
         arguments: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let ([fence, producer], [run, least, epoch, keep_ms]) = (keys, arguments) else {
+        let ([fence, producer], [run, least, epoch, keep_ms, waited_ms]) = (keys, arguments) else {
             return None;
         };
         if !self.is_fenced(fence, run, least) {
@@ -20,7 +20,16 @@ impl Redis {
         }
         let known = |field| self.store.field(producer, field).map(<[u8]>::to_vec);
         let before = known("o").as_deref().and_then(number).unwrap_or(0);
-        let opening = self.store.unix_ms.max(before + 1).to_string();
+        let waited_ms = number(waited_ms)?;
+        let asked_ms = self.store.unix_ms.saturating_sub(waited_ms);
+        if waited_ms > 0 && before > asked_ms {
+            reply::array(out, 3);
+            for part in [known("e")?.as_slice(), &known("n")?, b"0"] {
+                reply::text(out, part);
+            }
+            return Some(());
+        }
+        let opening = asked_ms.max(before + 1).to_string();
         let (epoch, last) = match (known("e"), known("n"), known("f")) {
             (Some(epoch), Some(last), Some(kept)) if kept == *least => (epoch, last),
             _ => (epoch.to_vec(), b"0".to_vec()),

@@ -16,6 +16,8 @@ pub struct OpenCall<'a> {
     pub epoch: u32,
     /// How long it is kept, in milliseconds.
     pub keep_ms: u64,
+    /// How long ago the connection has asked for it, in milliseconds.
+    pub waited_ms: u64,
 }
 
 /// A producer that was opened.
@@ -25,19 +27,20 @@ pub struct OpenReply {
     pub epoch: u32,
     /// The number of its last accepted message.
     pub last: u64,
-    /// The opening; later ones are greater.
+    /// The opening; later ones are greater. 0 if a later one came before.
     pub opening: u64,
 }
 
 impl OpenCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Open, 2, 4, out);
+        hashes.begin(Script::Open, 2, 5, out);
         argument(out, self.fence_key);
         argument(out, self.producer_key);
         self.fence.write(out);
         number_argument(out, u64::from(self.epoch));
         number_argument(out, self.keep_ms);
+        number_argument(out, self.waited_ms);
     }
 }
 

@@ -366,7 +366,7 @@ impl Step {
             Self::Fence { .. } => &[2, 3],
             Self::Lease(_) => &[1, 2],
             Self::Roster(_) => &[3],
-            Self::Producer(ProducerStep::Open(_)) => &[2],
+            Self::Producer(ProducerStep::Open(..)) => &[2],
             _ => &[],
         }
     }

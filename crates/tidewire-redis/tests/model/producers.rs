@@ -7,7 +7,7 @@ use tidewire_redis::script::{Fence, Hashes, KeepCall, KeepItem, OpenCall};
 /// One step of a connection that speaks for producers 0 to 2.
 #[derive(Debug, Clone)]
 pub(crate) enum ProducerStep {
-    Open(u8),
+    Open(u8, u64),
     Keep(Vec<Kept>),
 }
 
@@ -28,7 +28,8 @@ pub(crate) fn producer_step() -> impl Strategy<Value = ProducerStep> {
             last,
         });
     prop_oneof![
-        (0..3_u8).prop_map(ProducerStep::Open),
+        (0..3_u8, prop_oneof![Just(0), 0..3_000_u64])
+            .prop_map(|(producer, waited_ms)| ProducerStep::Open(producer, waited_ms)),
         prop::collection::vec(kept, 1..4).prop_map(ProducerStep::Keep),
     ]
 }
@@ -37,13 +38,14 @@ impl ProducerStep {
     pub(crate) fn write(&self, hashes: &Hashes, fence: &Fence, out: &mut Vec<u8>) {
         let key = |producer: u8| [b'a', producer];
         match self {
-            Self::Open(producer) => {
+            Self::Open(producer, waited_ms) => {
                 let call = OpenCall {
                     fence_key: b"f",
                     fence,
                     producer_key: &key(*producer),
                     epoch: 7,
                     keep_ms: 100_000,
+                    waited_ms: *waited_ms,
                 };
                 call.write(hashes, out);
             }
