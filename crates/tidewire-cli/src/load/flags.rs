@@ -1,6 +1,7 @@
 //! The options of `tidewire load`.
 
 use super::foreign::Tool;
+use crate::baseline::BaselineFlags;
 use crate::bench::ProfileFlag;
 use crate::numbers;
 use clap::Args;
@@ -254,12 +255,8 @@ pub(crate) struct LoadOutputFlags {
     /// The directory for report.json, report.html and report.md [default: no files]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Compare with this earlier report: faster, slower or cannot tell, figure by figure
-    #[arg(long, value_name = "REPORT.json")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// With --baseline: exit code 5 if a figure is slower
-    #[arg(long, requires = "baseline")]
-    pub(crate) fail_if_slower: bool,
+    #[command(flatten)]
+    pub(crate) baseline: BaselineFlags,
     /// Directly after `load`: the following words are the flags of that tool, and its report lines
     /// are printed
     #[arg(long = "as", value_name = "TOOL", value_enum)]

@@ -32,14 +32,18 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
         };
         all_of(result).into_iter().map(named).collect::<Vec<_>>()
     };
-    results.iter().flat_map(of_one).collect()
+    let expectations = expectations(results);
+    let expectations = Some(expectations).filter(|block| !block.rows.is_empty());
+    expectations
+        .into_iter()
+        .chain(results.iter().flat_map(of_one))
+        .collect()
 }
 
-/// The judgement comes first: the expectations, then the measured figures.
+/// The judgement comes first: the comparison, then the measured figures.
 fn all_of(result: &TestResult) -> Vec<Block> {
     let load = &result.load;
     let blocks = [
-        expectations(&load.expectations),
         baseline(&load.baseline),
         assessment(result),
         outcomes(result),
@@ -54,22 +58,34 @@ fn all_of(result: &TestResult) -> Vec<Block> {
         .collect()
 }
 
-fn expectations(all: &[ExpectationResult]) -> Block {
-    let row = |one: &ExpectationResult| {
+/// All expectations of a test in one table; with several results each row names its result.
+fn expectations(results: &[&TestResult]) -> Block {
+    let are_several = results.len() > 1;
+    let row = |(result, one): (&TestResult, &ExpectationResult)| {
         let state = if one.kept { "kept" } else { "broken" };
         let why = one.reason.clone().unwrap_or_default();
-        vec![
+        let whose = are_several.then(|| table::label(result));
+        let cells = [
             one.text.clone(),
             shown(one.seen.clone()),
             state.to_owned(),
             why,
-        ]
+        ];
+        whose.into_iter().chain(cells).collect()
     };
+    let whose = are_several.then_some("Result");
+    let header = ["Expected", "Seen", "State", "Why"];
+    let rows = results.iter().flat_map(|result| {
+        let expectations = result.load.expectations.iter();
+        expectations.map(|one| row((*result, one)))
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let header: Vec<&str> = whose.into_iter().chain(header).collect();
     without_empty(Block {
         title: "Expectations".to_owned(),
-        header: vec!["Expected", "Seen", "State", "Why"],
-        rows: all.iter().map(row).collect(),
-        text_columns: 4,
+        rows,
+        text_columns: header.len(),
+        header,
     })
 }
 
@@ -137,7 +153,7 @@ fn assessment(result: &TestResult) -> Block {
         title: title.unwrap_or_default().trim_end().to_owned(),
         header: vec![
             "Figure",
-            "Word",
+            "Grade",
             "Seen",
             "Excellent up to",
             "Good up to",

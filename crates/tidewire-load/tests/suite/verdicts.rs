@@ -429,10 +429,11 @@ fn counters_that_cannot_be_read_fail_the_test() {
 struct Impatient(Arc<AtomicBool>, Vec<String>);
 
 impl Progress for Impatient {
-    fn test_started(&mut self, name: &str, _detail: &str, _expected: Duration) {
-        self.1.push(name.to_owned());
+    fn phase_started(&mut self, name: &str, _expected: Option<Duration>) {
+        let test = name.split(',').next().unwrap_or(name);
+        self.1.push(test.to_owned());
     }
-    fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
+    fn tick(&mut self, _live: &tidewire_load::RunLive) {
         self.0.store(true, Ordering::Relaxed);
     }
 }

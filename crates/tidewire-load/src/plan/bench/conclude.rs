@@ -4,7 +4,7 @@ use crate::accounting::outcome::{Opened, Ran, ServerFacts};
 use crate::plan::sides::add_verdict;
 use crate::report::model::ReplyFaults;
 use crate::report::number;
-use crate::report::{LatencyOrigin, Memory, Pings, TestResult};
+use crate::report::{LatencyOrigin, Pings, TestResult};
 use crate::verdict::evidence::{Aim, Evidence};
 
 use super::measure::Bench;
@@ -38,10 +38,15 @@ impl Bench<'_> {
         };
         result.latency_us = ran.latency.summary(origin);
         result.latency_other_us = ran.latency_sent.summary(LatencyOrigin::Sent);
-        result.memory = measured.rss_bytes.map(|(_, server_rss_bytes)| Memory {
-            server_rss_bytes,
-            ..Memory::default()
-        });
+        result.memory = measured
+            .rss_bytes
+            .map(|(_, bytes)| self.memory(bytes, ran.members, &measured.resources));
+        if self.options.memory {
+            result
+                .load
+                .resources_over_time
+                .clone_from(&measured.resources);
+        }
         result.confirmed_by = measured.confirmed_by();
         result.refused_by = measured.refused_by();
         let replies = ReplyFaults {

@@ -54,7 +54,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         }
         results.push(bench.finished(result));
     }
-    fleet.close()?;
+    bench.close(fleet, results.last_mut())?;
     Ok(results)
 }
 
@@ -130,6 +130,7 @@ fn measure(
     if let (Some(memory), Some(peak)) = (&mut result.memory, measured.rss_bytes_peak) {
         memory.server_rss_peak_bytes = Some(peak);
     }
+    bench.expect(&mut result, opened, Some(&measured.ran));
     Ok(result)
 }
 

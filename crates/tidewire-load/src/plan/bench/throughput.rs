@@ -64,7 +64,7 @@ pub(super) fn send_each(
         send(bench, sending, &mut fleet, &opened, *payload, &mut result)?;
         results.push(bench.finished(result));
     }
-    fleet.close()?;
+    bench.close(fleet, results.last_mut())?;
     Ok(results)
 }
 
@@ -100,5 +100,6 @@ fn send(
     }
     bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);
+    bench.expect(result, opened, Some(&measured.ran));
     Ok(())
 }
