@@ -163,8 +163,12 @@ pub(crate) struct MessageFlags {
     /// accept it fails the connection
     #[arg(long)]
     pub(crate) deflate: bool,
+    /// Encrypt every message under a key of each connection, as Tidewire's protocol version 1 does; a
+    /// server that does not agree on a key fails the connection
+    #[arg(long)]
+    pub(crate) encrypt: bool,
     /// The protocol of a session: nothing but its messages, or Tidewire's protocol version 1
-    /// [default: raw]
+    /// [default: raw, with --encrypt v1]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
     /// A token for Authorization: Bearer

@@ -131,6 +131,7 @@ fn messages(flags: &MessageFlags) -> MessageOptions {
         stamp: flags.timestamp_field.clone(),
         is_binary: flags.binary,
         deflate: flags.deflate,
+        encrypt: flags.encrypt,
         profile: flags.profile.map(Into::into),
         token: flags.token.clone(),
     }

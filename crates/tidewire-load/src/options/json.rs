@@ -53,6 +53,7 @@ struct Written {
     timestamp_field: Option<String>,
     binary: bool,
     deflate: bool,
+    encrypt: bool,
     profile: Option<String>,
     token: Option<String>,
     expect_status: Option<String>,
@@ -184,6 +185,7 @@ impl Written {
         messages.stamp = self.timestamp_field.as_deref().map(Pointer::new);
         messages.is_binary = self.binary;
         messages.deflate = self.deflate;
+        messages.encrypt = self.encrypt;
         messages.token.clone_from(&self.token);
         messages.profile = match self.profile.as_deref() {
             None => None,

@@ -25,8 +25,6 @@ use crate::worker::service::order::{
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::Names;
-use crate::worker::websocket::layer::Layer;
-use crate::worker::websocket::profile::Profile;
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -358,6 +356,11 @@ impl LoadOptions {
                     "--deflate is for ws:// and wss://: use --compressed for compressed responses",
                 ));
             }
+            if self.messages.encrypt {
+                return Err(OptionError::new(
+                    "--encrypt is for ws:// and wss://: it is the encryption of Tidewire's sessions",
+                ));
+            }
             return Ok(DialogueKind::Http);
         }
         if !self.keep_alive || self.requests_per_connection.is_some() {
@@ -366,6 +369,7 @@ impl LoadOptions {
             ));
         }
         let messages = &self.messages;
+        let (profile, layer) = messages.session()?;
         Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
             host: parts.authority.to_owned(),
             path: parts.path_and_query(),
@@ -375,13 +379,10 @@ impl LoadOptions {
                 None => TokenSource::None,
             },
             token_place: TokenPlace::Bearer,
-            profile: messages.profile.unwrap_or(Profile::Raw),
+            profile,
             first_messages: messages.first_messages()?,
             is_binary: messages.is_binary,
-            layer: match messages.deflate {
-                true => Layer::Deflate,
-                false => Layer::Plain,
-            },
+            layer,
             matching: messages.matching.clone(),
             stamp: messages.stamp.clone(),
         })))

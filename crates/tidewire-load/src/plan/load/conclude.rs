@@ -89,6 +89,7 @@ impl Loading<'_> {
         if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
             let names = messages.layer.extensions().iter();
             result.extensions = names.map(|&name| name.to_owned()).collect();
+            result.encryption_version = messages.layer.encryption_version();
         }
         let sending = tally.sending();
         let load = &mut result.load;
