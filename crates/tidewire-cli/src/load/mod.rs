@@ -177,6 +177,7 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
             requests: flags.plan.requests,
             duration: flags.plan.duration_s,
             keeps_alive: !flags.connection.no_keepalive,
+            latency: flags.output.lines_latency,
         };
         print(&foreign::report(tool, report, asked))?;
     } else {
