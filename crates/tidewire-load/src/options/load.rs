@@ -14,11 +14,11 @@ use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
 use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
-use crate::fleet::service::Rhythm;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
 use crate::worker::messages::MessagesSetup;
 use crate::worker::pace::{Pace, RATE_PER_S};
+use crate::worker::rhythm::Rhythm;
 use crate::worker::script::Script;
 use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
@@ -300,12 +300,8 @@ impl LoadOptions {
             return Ok(Rhythm::Open { pace, per_s });
         }
         Ok(match (self.rate_per_s, self.each_per_s) {
-            (Some(per_s), _) => Rhythm::Open {
-                pace: Pace::at(per_s, self.poisson, self.seed),
-                per_s,
-            },
             (None, Some(per_s)) => Rhythm::Each { per_s },
-            (None, None) => Rhythm::Closed,
+            (rate_per_s, _) => Rhythm::at(rate_per_s, self.poisson, self.seed),
         })
     }
 

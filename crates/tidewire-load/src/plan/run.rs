@@ -183,11 +183,7 @@ fn check_expectations(options: &BenchOptions) -> Result<(), RunError> {
 }
 
 fn plan(options: &BenchOptions, sources: usize) -> Plan {
-    let pace = match options.rate_per_s {
-        None => "closed loop".to_owned(),
-        Some(rate) if options.poisson => format!("{rate}/s, Poisson"),
-        Some(rate) => format!("{rate}/s, constant"),
-    };
+    let pace = options.rhythm(options.rate_per_s).in_words(None);
     Plan {
         profile: Some(options.profile.as_str().to_owned()),
         tests: options

@@ -20,9 +20,10 @@ use crate::plan::memory::{self, EmptyMemory};
 use crate::plan::observe::{Progress, RunLive};
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
 use crate::report::number;
-use crate::report::{self, LoopKind, Memory, ResourceSample, TestResult};
+use crate::report::{Memory, ResourceSample, TestResult};
 use crate::worker::order::{Activity, Setup};
-use crate::worker::pace::{Pace, Share};
+use crate::worker::pace::Share;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, Payload};
 use crate::worker::websocket::ring::FrameRing;
@@ -166,23 +167,19 @@ impl<'a> Bench<'a> {
         ring: &Arc<FrameRing>,
         replies: bool,
     ) -> impl Fn(Part<'_>) -> Activity + use<> {
-        let options = self.options;
-        let pace = options.rate_per_s.map(|per_s| {
-            let pace = Pace::at(per_s, options.poisson, options.seed);
-            (pace, per_s)
-        });
-        let in_flight = options.in_flight;
+        let rhythm = self.options.rhythm(self.options.rate_per_s);
+        let in_flight = self.options.in_flight;
         let ring = Arc::clone(ring);
         move |part| {
             let ring = Arc::clone(&ring);
-            match &pace {
-                Some((pace, per_s)) => Activity::Paced {
+            match &rhythm {
+                Rhythm::Open { pace, per_s } => Activity::Paced {
                     ring,
                     pace: Share::of(pace.clone(), *per_s, part.members, part.index),
                     replies,
                 },
-                None if replies => Activity::Window { ring, in_flight },
-                None => Activity::Blast { ring },
+                _ if replies => Activity::Window { ring, in_flight },
+                _ => Activity::Blast { ring },
             }
         }
     }
@@ -370,21 +367,6 @@ impl<'a> Bench<'a> {
             ));
         }
         result
-    }
-
-    /// How the messages of a sending test are paced; the rate that was offered is added when it is known.
-    pub(crate) fn pace(&self, in_flight: Option<u64>, rate_per_s: Option<f64>) -> report::Pace {
-        report::Pace {
-            kind: match rate_per_s {
-                Some(_) => LoopKind::Open,
-                None => LoopKind::Closed,
-            },
-            in_flight: in_flight.filter(|_| rate_per_s.is_none()),
-            unconfirmed_bytes_max: None,
-            planned_per_s: rate_per_s,
-            offered_per_s: None,
-            poisson: rate_per_s.is_some() && self.options.poisson,
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::accounting::stats::StatsSource;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
 use crate::worker::order::Timeouts;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::target::Target;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
@@ -124,6 +125,11 @@ impl BenchOptions {
             seed: 1,
             command: None,
         }
+    }
+
+    /// When messages leave at this rate, or without one.
+    pub(crate) fn rhythm(&self, rate_per_s: Option<f64>) -> Rhythm {
+        Rhythm::at(rate_per_s, self.poisson, self.seed)
     }
 
     /// The largest number of connections of any test.

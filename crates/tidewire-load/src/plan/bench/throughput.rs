@@ -91,7 +91,7 @@ fn send(
         Some(_) => Aim::Keep,
     };
     let in_flight = sending.expects_replies.then_some(options.in_flight.into());
-    result.pace = Some(bench.pace(in_flight, options.rate_per_s));
+    result.pace = Some(options.rhythm(options.rate_per_s).report(in_flight));
     if let Some(pace) = &mut result.pace
         && options.rate_per_s.is_none()
         && !sending.expects_replies

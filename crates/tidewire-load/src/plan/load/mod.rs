@@ -19,13 +19,13 @@ use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::tally::Tally;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
-use crate::fleet::service::{PhasePlan, Rhythm, ServiceFleet};
+use crate::fleet::service::{PhasePlan, ServiceFleet};
 use crate::plan::memory::EmptyMemory;
 use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
 use crate::report::{self, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
-use crate::worker::pace::Pace;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::ServiceSetup;
 use assess::assess;
 use conclude::Concluding;
@@ -169,22 +169,9 @@ fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
 
 impl LoadPlan {
     fn pace_in_words(&self) -> String {
-        let random = |pace: &Pace| {
-            if pace.is_random() {
-                "Poisson"
-            } else {
-                "constant"
-            }
-        };
-        match &self.rhythm {
-            _ if self.find_limit.is_some() => "open loop, highest rate searched".to_owned(),
-            Rhythm::Closed => format!("closed loop, {} in flight", self.setup.in_flight),
-            Rhythm::Each { per_s } => format!("{per_s}/s on each connection"),
-            Rhythm::Open {
-                pace: pace @ Pace::Stages(_),
-                ..
-            } => format!("stages, {}", random(pace)),
-            Rhythm::Open { pace, per_s } => format!("{per_s}/s, {}", random(pace)),
+        match self.find_limit {
+            Some(_) => "open loop, highest rate searched".to_owned(),
+            None => self.rhythm.in_words(Some(self.setup.in_flight)),
         }
     }
 
