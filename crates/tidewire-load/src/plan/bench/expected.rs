@@ -5,10 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::TestKind;
-use super::measure::Bench;
-use crate::accounting::outcome::{Opened, Ran};
-use crate::report::TestResult;
-use crate::verdict::expectation::{Expectation, ExpectationError, FigureKind, Figures, Part};
+use crate::report::ExpectationResult;
+use crate::verdict::expectation::{Expectation, ExpectationError, FigureKind, Figures};
 
 /// An expectation of one test, or of each test that has the figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +36,11 @@ impl TestExpectation {
     pub(crate) fn applies_to(&self, test: TestKind, is_paced: bool) -> bool {
         self.test.is_none_or(|only| only == test)
             && test.figures(is_paced).contains(&self.expectation.kind())
+    }
+
+    /// Whether these figures of its test keep it.
+    pub(crate) fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
+        self.expectation.result(figures)
     }
 }
 
@@ -103,55 +106,6 @@ impl TestKind {
             format!("{} has {}", test.name(), names.join(", "))
         });
         words.collect::<Vec<_>>().join("; ")
-    }
-}
-
-impl Bench<'_> {
-    /// Adds the expectations of a finished result, and whether it keeps them.
-    pub(super) fn expect(&self, result: &mut TestResult, opened: &Opened, ran: Option<&Ran>) {
-        let Some(test) = TestKind::parse(&result.test) else {
-            return;
-        };
-        let is_paced = self.options.rate_per_s.is_some();
-        let figures = figures(result, opened, ran);
-        let expectations = self.options.expectations.iter();
-        let outcomes = expectations
-            .filter(|expectation| expectation.applies_to(test, is_paced))
-            .map(|expectation| expectation.expectation.result(&figures));
-        result.load.expectations = outcomes.collect();
-    }
-}
-
-fn figures<'a>(result: &TestResult, opened: &'a Opened, ran: Option<&'a Ran>) -> Figures<'a> {
-    let part = |count: Option<u64>| {
-        count.map(|count| Part {
-            count,
-            of: result.connections,
-        })
-    };
-    let messages = result.messages.map(|messages| Part {
-        count: messages.offered.saturating_sub(messages.confirmed),
-        of: messages.offered,
-    });
-    let pings = result.pings.map(|pings| Part {
-        count: pings.lost,
-        of: pings.sent,
-    });
-    let stable = result.limit.map(|limit| limit.largest_stable);
-    Figures {
-        latency: Some(ran.map_or(&opened.latency, |ran| &ran.latency)),
-        service: ran
-            .map(|ran| &ran.latency_sent)
-            .filter(|sent| sent.count() > 0)
-            .map(|sent| sent as _),
-        connect: Some(&opened.latency),
-        late: ran.map(|ran| &ran.late as _),
-        rate_per_s: result.rate_per_s,
-        bytes_per_s: result.bytes_per_s,
-        errors: messages.or(pings),
-        connected: part(stable.or(result.connected)),
-        failed: part(result.failed),
-        ..Figures::default()
     }
 }
 
