@@ -220,12 +220,12 @@ mod tests {
     fn the_outcome_of_a_test_has_what_it_measured_and_what_is_broken() {
         let mut result = TestResult::new("throughput", 10);
         result.rate_per_s = Some(1_500_000.0);
-        assert_eq!(outcome(&result), "1.5 M/s, valid");
+        assert_eq!(outcome(&result), "1.50 M/s, valid");
         let broken = tidewire_load::report::ExpectationResult {
             text: "rate>2M".to_owned(),
             ..Default::default()
         };
         result.load.expectations.push(broken);
-        assert_eq!(outcome(&result), "1.5 M/s, `rate>2M` is broken, valid");
+        assert_eq!(outcome(&result), "1.50 M/s, `rate>2M` is broken, valid");
     }
 }

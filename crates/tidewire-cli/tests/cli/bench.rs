@@ -440,13 +440,21 @@ fn more_connections_than_open_files_are_no_row_of_a_load() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_a_partial_report() {
+fn an_interrupted_run_leaves_a_partial_report_and_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, mut lines) = start_endless(folder.path(), &[]);
+    #[cfg(target_os = "linux")]
+    let servers = crate::program::children(child.id());
     signal(child.id(), "INT");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    #[cfg(target_os = "linux")]
+    {
+        assert_eq!(servers.len(), 1, "the server that was started for the run");
+        let process = format!("/proc/{}", servers[0]);
+        assert!(!Path::new(&process).exists(), "{process}");
+    }
     let report = report(folder.path());
     assert_eq!(report["partial"], true);
     assert_eq!(text(&results(&report)[0]["test"]), "connection-storm");
