@@ -31,6 +31,8 @@ export interface LoadOptions {
   drainMs?: number;
   /** How long to send. Default 10, unless `requests` is given. */
   durationS?: number;
+  /** Encrypt every message, as protocol version 1 does; the profile is then `v1`. */
+  encrypt?: boolean;
   /** The expectations of the figures, such as `p99<20ms`. */
   expect?: Texts;
   expectBody?: string;

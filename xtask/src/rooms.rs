@@ -281,6 +281,7 @@ const HOUSES: &[House] = &[
             "token",
             "report",
             "test_server",
+            "live",
             "config_file",
             "baseline",
             "sources",

@@ -17,6 +17,7 @@ const NAMES = [
     "deflate",
     "drainMs",
     "durationS",
+    "encrypt",
     "expect",
     "expectBody",
   ],

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tidewire_bindings::Fault;
+use tidewire_load::RunLive;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::plan::load::{self, LoadLive, LoadProgress};
+use tidewire_load::plan::load;
 use tidewire_load::report::{Report, save_all, terminal};
 
 /// One load, which runs on threads of its own.
@@ -107,8 +108,8 @@ fn parsed(report: &str) -> Result<Report, Failure> {
 /// Shows a load to JavaScript.
 struct Watch(Progress);
 
-impl LoadProgress for Watch {
-    fn tick(&mut self, live: &LoadLive) {
+impl tidewire_load::Progress for Watch {
+    fn tick(&mut self, live: &RunLive) {
         let service = &live.service;
         let figures = vec![
             service.elapsed.as_secs_f64(),

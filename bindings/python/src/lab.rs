@@ -11,10 +11,10 @@ use tidewire_load::accounting::resources;
 use tidewire_load::accounting::stats::StatsSource;
 use tidewire_load::fleet::preflight;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::plan::load::{self, LoadLive, LoadProgress};
+use tidewire_load::plan::load;
 use tidewire_load::report::{LatencyOrigin, Report, save_all, terminal};
 use tidewire_load::verdict::evidence::Evidence;
-use tidewire_load::{Recorder, judge};
+use tidewire_load::{Progress, Recorder, RunLive, judge};
 
 /// Latencies, in nanoseconds.
 #[pyclass(module = "tidewire._native")]
@@ -229,8 +229,8 @@ struct Watch<'a> {
     raised: Option<PyErr>,
 }
 
-impl LoadProgress for Watch<'_> {
-    fn tick(&mut self, live: &LoadLive) {
+impl Progress for Watch<'_> {
+    fn tick(&mut self, live: &RunLive) {
         if self.raised.is_some() {
             return;
         }

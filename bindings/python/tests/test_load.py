@@ -79,10 +79,11 @@ def test_a_failing_service_is_a_result(url: str) -> None:
     assert nobody.verdict == "failed"
     assert nobody.exit_code == 1
     assert nobody.latency_ms == {}
+    assert repr(nobody) == "<LoadResult failed: 0/s, 0 succeeded, 0 failed, 1 refused>"
 
 
 def test_a_wrong_option_is_an_error_that_says_what_to_do(url: str) -> None:
-    with pytest.raises(tidewire.InvalidArgumentError, match="unknown field `conections`"):
+    with pytest.raises(tidewire.InvalidArgumentError, match="did you mean `connections`"):
         tidewire.load(url, conections=3)
     with pytest.raises(tidewire.InvalidArgumentError, match="http://"):
         tidewire.load("ftp://127.0.0.1/")
@@ -122,6 +123,7 @@ def test_control_c_gives_what_was_measured(url: str) -> None:
 
     result = tidewire.load(url, duration_s=60, connections=1, on_progress=interrupt)
     assert result.interrupted
+    assert repr(result).startswith("<LoadResult interrupted: ")
     assert result.exit_code == 130
     assert result.succeeded > 0
 

@@ -7,6 +7,7 @@ mod config_file;
 mod failure;
 mod init;
 mod keys;
+mod live;
 mod load;
 mod numbers;
 mod output;

@@ -1,6 +1,6 @@
 //! `tidewire report`: renders one report, or compares several.
 
-use crate::baseline::Baseline;
+use crate::baseline::{Baseline, BaselineFlags};
 use crate::failure::Failure;
 use crate::output::{print, table_width};
 use clap::Args;
@@ -17,13 +17,8 @@ pub(crate) struct ReportFlags {
     /// The reports; ratios are relative to the first
     #[arg(required = true, value_name = "REPORT.json")]
     files: Vec<PathBuf>,
-    /// Compare one report with this earlier one: faster, slower or cannot tell, for each figure of
-    /// the tests that both have
-    #[arg(long, value_name = "REPORT.json")]
-    baseline: Option<PathBuf>,
-    /// With --baseline: exit code 5 if a figure is slower
-    #[arg(long, requires = "baseline")]
-    fail_if_slower: bool,
+    #[command(flatten)]
+    baseline: BaselineFlags,
     /// Also write Markdown and HTML to this directory: `report.…` for one, `comparison.…` for several
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -36,16 +31,14 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
         reports.push((name, Report::load(path).map_err(Failure::usage)?));
     }
     let mut exit_code = 0;
-    if let Some(baseline) = &flags.baseline {
+    if let Some(baseline) = Baseline::read(&flags.baseline)? {
         let [(_, report)] = reports.as_mut_slice() else {
             return Err(Failure::usage(
                 "--baseline compares one report, and several were given: give only one",
             ));
         };
-        if let Some(baseline) = Baseline::read(Some(baseline), flags.fail_if_slower)? {
-            baseline.compare(report);
-        }
-        if flags.fail_if_slower && report.is_slower() {
+        baseline.compare(report);
+        if flags.baseline.fail_if_slower && report.is_slower() {
             exit_code = EXIT_BROKEN;
         }
     }

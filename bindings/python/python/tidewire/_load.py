@@ -31,6 +31,10 @@ class LoadProgress:
     """Connections that are open now."""
 
 
+ERRORS_SHOWN = 3
+"""Errors in a `repr`, the most frequent first."""
+
+
 class LoadResult:
     """The result of a load. `to_dict()` has everything; the properties are the most common figures."""
 
@@ -123,13 +127,19 @@ class LoadResult:
         parts += [f"{name} {latency[name]:.3g} ms" for name in ("p50", "p99") if name in latency]
         broken = [one["text"] for one in self._result.get("expectations", []) if not one["kept"]]
         parts += [f"broken: {', '.join(broken)}"] if broken else []
-        return f"<LoadResult {self.verdict}: {', '.join(parts)}>"
+        errors = sorted(self.errors.items(), key=lambda error: -error[1])
+        parts += [f"{count:,} {name}" for name, count in errors[:ERRORS_SHOWN]]
+        return f"<LoadResult {self._word}: {', '.join(parts)}>"
+
+    @property
+    def _word(self) -> str:
+        return "interrupted" if self.interrupted else self.verdict
 
     def _repr_html_(self) -> str:
         """The view in a notebook."""
         latency = self.latency_ms
         rows = {
-            "Verdict": self.verdict.replace("_", " "),
+            "Verdict": self._word.replace("_", " "),
             "Requests a second": f"{self.rate_per_s:,.0f}",
             "Succeeded": f"{self.succeeded:,}",
             "Failed": f"{self.failed:,}",

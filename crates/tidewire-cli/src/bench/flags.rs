@@ -1,10 +1,11 @@
 //! The options of `tidewire bench`.
 
+use crate::baseline::BaselineFlags;
 use crate::numbers;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::bench::{TestExpectation, TestExpectationError, TestKind};
 use tidewire_load::plan::run::{DURATION, PAYLOAD_BYTES};
 use tidewire_load::worker::pace::RATE_PER_S;
 use tidewire_load::worker::websocket::profile::Profile;
@@ -68,6 +69,11 @@ pub(crate) struct PlanFlags {
     /// 1000000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
     pub(crate) connections_max: Option<usize>,
+    /// An expectation of a figure, such as 'p99<5ms', for each test that has the figure; with the
+    /// name of a test, such as 'throughput: rate>100k', for that test. May be repeated. The exit code
+    /// is 5 if one is broken
+    #[arg(long, value_name = "EXPECTATION", value_parser = expectation)]
+    pub(crate) expect: Vec<TestExpectation>,
     /// The seed of random messages and masks; the same seed gives the same messages [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -118,6 +124,10 @@ pub(crate) struct TargetFlags {
     /// listens on the URL's port]
     #[arg(long, value_name = "PID", requires = "url")]
     pub(crate) server_pid: Option<u32>,
+    /// Measure the memory of both sides: second by second, per connection, and the server's after the
+    /// connections are closed
+    #[arg(long)]
+    pub(crate) memory: bool,
     /// The operations listener of a Tidewire server, for its own counters
     #[arg(long, value_name = "URL", requires = "url")]
     pub(crate) stats_url: Option<String>,
@@ -144,16 +154,14 @@ pub(crate) struct OutputFlags {
     /// The directory for report.json, report.md and report.html
     #[arg(long, value_name = "DIR", default_value = "tidewire-report")]
     pub(crate) out: PathBuf,
-    /// Compare with this earlier report: faster, slower or cannot tell, for each figure of the tests
-    /// that both have
-    #[arg(long, value_name = "REPORT.json")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// With --baseline: exit code 5 if a figure is slower
-    #[arg(long, requires = "baseline")]
-    pub(crate) fail_if_slower: bool,
+    #[command(flatten)]
+    pub(crate) baseline: BaselineFlags,
     /// Print the report as JSON on standard output; the tables go to standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show no progress while the tests run
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
 }
 
 /// The protocol of a session.
@@ -184,6 +192,11 @@ fn test(text: &str) -> Result<TestKind, String> {
         let known: Vec<&str> = TestKind::ALL.iter().map(|test| test.name()).collect();
         format!("expected one of {}", known.join(", "))
     })
+}
+
+fn expectation(text: &str) -> Result<TestExpectation, String> {
+    text.parse()
+        .map_err(|error: TestExpectationError| error.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

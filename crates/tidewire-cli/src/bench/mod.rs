@@ -3,7 +3,6 @@
 mod child;
 mod credential;
 mod flags;
-mod progress;
 mod server;
 mod tiers;
 
@@ -11,6 +10,7 @@ pub(crate) use flags::{BenchFlags, ProfileFlag};
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
+use crate::live::{self, RunKind};
 use crate::output::{print, table_width};
 use crate::sources::Ranks;
 use crate::stop;
@@ -31,14 +31,15 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     // Before the run, not after it, so that a mistyped directory or a full disk loses no figure.
     try_directory(out).map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
-    let baseline = Baseline::read(
-        flags.output.baseline.as_deref(),
-        flags.output.fail_if_slower,
-    )?;
+    let baseline = Baseline::read(&flags.output.baseline)?;
     let stop = stop::on_signals()?;
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
-    let options = options(&flags.plan, &server)?;
-    let outcome = tidewire_load::run(&options, &mut progress::for_stderr(), &stop);
+    let mut options = options(&flags.plan, &server)?;
+    options.memory = flags.target.memory;
+    let url = &options.target.url;
+    let mut progress = live::for_stderr(flags.output.quiet, url, RunKind::Tests);
+    let outcome = tidewire_load::run(&options, &mut *progress, &stop);
+    drop(progress);
     let end = server.end_of_embedded();
     let mut report = outcome.map_err(failure)?;
     server.annotate(&mut report);
@@ -144,6 +145,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
     options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
     options.fan_out_in_flight = plan.in_flight;
     options.rate_per_s = plan.rate_per_s;
+    options.expectations.clone_from(&plan.expect);
     options.poisson = plan.poisson;
     options.threads = plan.threads.unwrap_or(options.threads);
     options.seed = plan.seed.unwrap_or(options.seed);

@@ -1,6 +1,7 @@
 //! The options of `tidewire load`.
 
 use super::foreign::Tool;
+use crate::baseline::BaselineFlags;
 use crate::bench::ProfileFlag;
 use crate::numbers;
 use clap::Args;
@@ -162,8 +163,12 @@ pub(crate) struct MessageFlags {
     /// accept it fails the connection
     #[arg(long)]
     pub(crate) deflate: bool,
+    /// Encrypt every message under a key of each connection, as Tidewire's protocol version 1 does; a
+    /// server that does not agree on a key fails the connection
+    #[arg(long)]
+    pub(crate) encrypt: bool,
     /// The protocol of a session: nothing but its messages, or Tidewire's protocol version 1
-    /// [default: raw]
+    /// [default: raw, with --encrypt v1]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
     /// A token for Authorization: Bearer
@@ -254,12 +259,8 @@ pub(crate) struct LoadOutputFlags {
     /// The directory for report.json, report.html and report.md [default: no files]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Compare with this earlier report: faster, slower or cannot tell, figure by figure
-    #[arg(long, value_name = "REPORT.json")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// With --baseline: exit code 5 if a figure is slower
-    #[arg(long, requires = "baseline")]
-    pub(crate) fail_if_slower: bool,
+    #[command(flatten)]
+    pub(crate) baseline: BaselineFlags,
     /// Directly after `load`: the following words are the flags of that tool, and its report lines
     /// are printed
     #[arg(long = "as", value_name = "TOOL", value_enum)]
@@ -267,6 +268,9 @@ pub(crate) struct LoadOutputFlags {
     /// The tool whose report lines are printed, set by the translation of --as
     #[arg(long, value_enum, hide = true)]
     pub(crate) lines_of: Option<Tool>,
+    /// Whether they contain the distribution of the latency, set by the translation of --as
+    #[arg(long, hide = true, requires = "lines_of")]
+    pub(crate) lines_latency: bool,
     /// Print the report as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,16 +1,14 @@
 //! `tidewire load`: loads a service, shows the run and reports.
 
-mod board;
 mod flags;
 mod foreign;
-mod progress;
-mod screen;
 
 pub(crate) use flags::LoadFlags;
 pub(crate) use foreign::translate;
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
+use crate::live::{self, RunKind};
 use crate::output::{print, table_width};
 use crate::stop;
 use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
@@ -36,10 +34,10 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
         })
         .transpose()?;
     let output = &flags.output;
-    let baseline = Baseline::read(output.baseline.as_deref(), output.fail_if_slower)?;
+    let baseline = Baseline::read(&output.baseline)?;
     let plan = options(flags)?.plan().map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
-    let mut progress = progress::for_stderr(flags.output.quiet, &plan.url);
+    let mut progress = live::for_stderr(flags.output.quiet, &plan.url, RunKind::Load);
     let mut report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
     drop(progress);
     if let Some(baseline) = &baseline {
@@ -133,6 +131,7 @@ fn messages(flags: &MessageFlags) -> MessageOptions {
         stamp: flags.timestamp_field.clone(),
         is_binary: flags.binary,
         deflate: flags.deflate,
+        encrypt: flags.encrypt,
         profile: flags.profile.map(Into::into),
         token: flags.token.clone(),
     }
@@ -178,6 +177,7 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
             requests: flags.plan.requests,
             duration: flags.plan.duration_s,
             keeps_alive: !flags.connection.no_keepalive,
+            latency: flags.output.lines_latency,
         };
         print(&foreign::report(tool, report, asked))?;
     } else {

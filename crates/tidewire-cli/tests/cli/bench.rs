@@ -93,6 +93,100 @@ fn a_run_is_compared_with_an_earlier_one() {
 }
 
 #[test]
+fn expectations_of_tests_are_shown_as_kept_or_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--quick",
+        "--test",
+        "ping-latency,throughput",
+        "--expect",
+        "p50<1h",
+        "--expect",
+        "throughput: rate > 900M",
+        "--expect",
+        "errors<=0",
+    ];
+    let wrong = run(&[&["bench"][..], &arguments].concat());
+    assert_refused(&wrong, &["p50<1h"]);
+
+    let arguments = arguments.map(|word| if word == "p50<1h" { "p50<60s" } else { word });
+    let said = bench(folder.path(), &arguments);
+    // A generator that was the limit counts before a broken expectation.
+    assert!([5, 3].contains(&said.code), "{said:?}");
+    let report = report(folder.path());
+    let outcome = |result: &Value| -> Vec<(String, bool)> {
+        let all = result["expectations"].as_array().unwrap().iter();
+        all.map(|one| (text(&one["text"]).to_owned(), one["kept"] == true))
+            .collect()
+    };
+    let [pings, throughput] = results(&report) else {
+        panic!("{report:#}");
+    };
+    let no_errors = ("errors<=0".to_owned(), true);
+    assert_eq!(
+        outcome(pings),
+        [("p50<60s".to_owned(), true), no_errors.clone()]
+    );
+    let broken = ("rate > 900M".to_owned(), false);
+    assert_eq!(outcome(throughput), [broken, no_errors]);
+    for words in ["Expected", "kept", "broken", "throughput: rate > 900M"] {
+        assert!(said.stdout.contains(words), "{words} in {}", said.stdout);
+    }
+    assert!(said.stderr.contains("`rate > 900M` is broken"), "{said:?}");
+}
+
+#[test]
+fn an_expectation_that_no_test_can_keep_is_a_mistake() {
+    let quick = ["bench", "--quick", "--test", "throughput", "--expect"];
+    for (expectation, words) in [
+        ("status:503<1", "throughput has connect.p99, rate"),
+        ("p99<1s", "no test of this run has this figure"),
+        ("late<1ms", "no test of this run has this figure"),
+        ("echo: p99<1s", "no test of this run has this figure"),
+        ("thruput: rate>1", "`thruput` is not a test"),
+        ("rate", "a comparison is missing"),
+    ] {
+        assert_refused(&run(&[&quick[..], &[expectation]].concat()), &[words]);
+    }
+}
+
+#[test]
+fn memory_of_both_sides_is_measured_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--quick",
+        "--test",
+        "connection-storm,throughput",
+        "--connections",
+        "100",
+        "--duration-s",
+        "2.5",
+        "--memory",
+        "--quiet",
+    ];
+    let said = bench(folder.path(), &arguments);
+    let report = report(folder.path());
+    assert_nothing_lost(&said, &report);
+    assert_eq!(said.stderr, "", "{said:?}");
+    let names = [
+        "server_rss_bytes",
+        "server_rss_closed_bytes",
+        "per_connection_bytes",
+        "client_rss_bytes",
+        "client_per_connection_bytes",
+    ];
+    for result in results(&report) {
+        for name in names {
+            assert!(result["memory"][name].as_f64().unwrap() > 0.0, "{result:#}");
+        }
+    }
+    let samples = results(&report)[1]["resources_over_time"].as_array();
+    let samples = samples.unwrap();
+    assert!(!samples.is_empty());
+    assert!(samples[0]["client_rss_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
 fn a_server_with_a_url_is_loaded_with_tokens_and_its_counters_compared() {
     let mut server = Running::serve(&[
         "--jwt-secret",
@@ -346,13 +440,21 @@ fn more_connections_than_open_files_are_no_row_of_a_load() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_a_partial_report() {
+fn an_interrupted_run_leaves_a_partial_report_and_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, mut lines) = start_endless(folder.path(), &[]);
+    #[cfg(target_os = "linux")]
+    let servers = crate::program::children(child.id());
     signal(child.id(), "INT");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    #[cfg(target_os = "linux")]
+    {
+        assert_eq!(servers.len(), 1, "the server that was started for the run");
+        let process = format!("/proc/{}", servers[0]);
+        assert!(!Path::new(&process).exists(), "{process}");
+    }
     let report = report(folder.path());
     assert_eq!(report["partial"], true);
     assert_eq!(text(&results(&report)[0]["test"]), "connection-storm");

@@ -51,6 +51,13 @@ fn the_lines_of_wrk_are_those_of_wrk() {
         path: "/a",
         left_out: &[],
     });
+    let ours = compare(&Case {
+        tool: "wrk",
+        flags: &["-t1", "-c2", "-d1s"],
+        path: "/a",
+        left_out: &[],
+    });
+    assert!(!ours.contains("Latency Distribution"), "{ours}");
 }
 
 #[test]
@@ -90,11 +97,11 @@ fn the_lines_of_autocannon_are_those_of_autocannon() {
 
 #[track_caller]
 #[expect(clippy::print_stderr, reason = "it says which tool was not compared")]
-fn compare(case: &Case) {
+fn compare(case: &Case) -> String {
     let Some(program) = find(case.tool) else {
         // The output of a test is shown with --nocapture, and by CI in its log of skipped tests.
         eprintln!("skipped: {} is not installed", case.tool);
-        return;
+        return String::new();
     };
     let server = Running::start(tidewire(&["test-server", "--port", "0", "--shards", "1"]));
     let url = format!("http://{}{}", server.address(), case.path);
@@ -121,6 +128,7 @@ fn compare(case: &Case) {
         case.tool,
         ours.stdout
     );
+    ours.stdout
 }
 
 /// The program, in the path or among the packages of the comparison.

@@ -8,6 +8,7 @@ mod foreign;
 #[cfg(unix)]
 mod handover;
 mod judged;
+mod load;
 mod mistakes;
 mod options;
 mod program;

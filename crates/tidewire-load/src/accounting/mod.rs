@@ -9,6 +9,7 @@ pub mod outcome;
 pub mod precision;
 pub mod recorder;
 pub mod resources;
+pub(crate) mod sampler;
 pub(crate) mod server;
 pub mod stats;
 pub mod tally;

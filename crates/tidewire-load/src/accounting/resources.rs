@@ -39,6 +39,11 @@ pub fn process_usage(pid: u32) -> Option<ProcessUsage> {
     platform::process_usage(pid)
 }
 
+/// Resident memory of this process.
+pub(crate) fn own_rss_bytes() -> Option<u64> {
+    process_usage(std::process::id()).map(|usage| usage.rss_bytes)
+}
+
 /// The resources that the processes have used together; `None` when there are none or one of them
 /// cannot be read, because a partial sum would make the server look cheaper than it is.
 pub fn processes_usage<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Option<ProcessUsage> {

@@ -15,7 +15,8 @@ use crate::accounting::live::{self, ServiceCell, ServiceLive};
 use crate::accounting::tally::Tally;
 use crate::worker::http::Http;
 use crate::worker::messages::Messages;
-use crate::worker::pace::{Pace, Share};
+use crate::worker::pace::Share;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::{
     Budget, DialogueKind, ServiceCommand, ServicePhase, ServiceReport, ServiceSetup, Tempo,
 };
@@ -29,25 +30,6 @@ pub struct ServiceFleet {
     outcomes: Receiver<(usize, ServiceReport)>,
     cells: Vec<Arc<ServiceCell>>,
     pulse: Pulse,
-}
-
-/// The rate of a phase, over all workers.
-#[derive(Debug, Clone)]
-pub enum Rhythm {
-    /// Each user sends its next request when the previous one is answered.
-    Closed,
-    /// At given times, on any free user.
-    Open {
-        /// The times.
-        pace: Pace,
-        /// Requests per second on average, for the report.
-        per_s: f64,
-    },
-    /// Each user at this rate.
-    Each {
-        /// Requests per second on one connection.
-        per_s: f64,
-    },
 }
 
 /// The parameters of a phase.

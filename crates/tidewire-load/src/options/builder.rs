@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::OptionError;
 use super::load::LoadOptions;
 use super::request::{BodyOptions, statuses};
-use crate::plan::load::{self, FindLimit, LoadError, LoadLive, LoadProgress};
+use crate::plan::load::{self, FindLimit, LoadError};
+use crate::plan::observe::{Progress, RunLive};
 use crate::report::{Latency, Report, TestResult};
 use crate::worker::messages::Matching;
 
@@ -33,7 +34,7 @@ pub struct Load {
     stop: Arc<AtomicBool>,
 }
 
-type OnProgress = Box<dyn FnMut(&LoadLive)>;
+type OnProgress = Box<dyn FnMut(&RunLive)>;
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -187,7 +188,7 @@ impl Load {
 
     /// Called about twenty times per second while the load runs, on the thread that runs it.
     #[must_use]
-    pub fn on_progress(mut self, show: impl FnMut(&LoadLive) + 'static) -> Self {
+    pub fn on_progress(mut self, show: impl FnMut(&RunLive) + 'static) -> Self {
         self.on_progress = Some(Box::new(show));
         self
     }
@@ -215,8 +216,8 @@ impl Load {
 
 struct Shown(Option<OnProgress>);
 
-impl LoadProgress for Shown {
-    fn tick(&mut self, live: &LoadLive) {
+impl Progress for Shown {
+    fn tick(&mut self, live: &RunLive) {
         if let Some(show) = &mut self.0 {
             show(live);
         }

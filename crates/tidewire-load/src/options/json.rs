@@ -53,6 +53,7 @@ struct Written {
     timestamp_field: Option<String>,
     binary: bool,
     deflate: bool,
+    encrypt: bool,
     profile: Option<String>,
     token: Option<String>,
     expect_status: Option<String>,
@@ -86,10 +87,62 @@ impl LoadOptions {
     /// # Errors
     /// An unknown name, or a wrong value.
     pub fn from_json(url: &str, json: &str) -> Result<Self, OptionError> {
-        let written: Written = serde_json::from_str(json).map_err(OptionError::new)?;
+        let written: Written = serde_json::from_str(json).map_err(|error| mistake(json, &error))?;
         written.options(url)
     }
 }
+
+/// A mistake in the words of an option, and not of a place in the JSON text, which the user has not
+/// written.
+fn mistake(json: &str, error: &serde_json::Error) -> OptionError {
+    let text = error.to_string();
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(&*text, |(text, _)| text);
+    if let Some(names) = text.strip_prefix("unknown field `") {
+        // The wrong name, and then all known ones: "x`, expected one of `a`, `b`".
+        let mut names = names.split('`').step_by(2);
+        let wrong = names.next().unwrap_or_default();
+        let likeness = |name: &&str| strsim::jaro_winkler(name, wrong);
+        let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        return match nearest.filter(|name| likeness(name) >= LIKENESS_MIN) {
+            Some(name) => OptionError::new(format_args!(
+                "unknown option `{wrong}`: did you mean `{name}`?"
+            )),
+            None => OptionError::new(format_args!(
+                "unknown option `{wrong}`: see the flags of `tidewire load --help`"
+            )),
+        };
+    }
+    match option_before(json, error.column()) {
+        Some(name) => OptionError::new(format_args!("{name}: {text}")),
+        None => OptionError::new(text),
+    }
+}
+
+/// The name of the option whose value ends at this byte of an object in one line.
+fn option_before(json: &str, column: usize) -> Option<&str> {
+    let bytes = json.get(..column.min(json.len()))?.as_bytes();
+    let (mut depth, mut start, mut is_escaped) = (0, None, false);
+    let (mut last_text, mut name) = ("", None);
+    for (at, byte) in bytes.iter().enumerate() {
+        match (start, byte) {
+            (Some(_), _) if is_escaped => is_escaped = false,
+            (Some(_), b'\\') => is_escaped = true,
+            (Some(from), b'"') => (last_text, start) = (&json[from..at], None),
+            (Some(_), _) => {}
+            (None, b'"') => start = Some(at + 1),
+            (None, b'{' | b'[') => depth += 1,
+            (None, b'}' | b']') => depth -= 1,
+            (None, b':') if depth == 1 => name = Some(last_text),
+            _ => {}
+        }
+    }
+    name
+}
+
+/// Below this likeness two names have nothing to do with each other.
+const LIKENESS_MIN: f64 = 0.8;
 
 impl Written {
     fn options(self, url: &str) -> Result<LoadOptions, OptionError> {
@@ -184,6 +237,7 @@ impl Written {
         messages.stamp = self.timestamp_field.as_deref().map(Pointer::new);
         messages.is_binary = self.binary;
         messages.deflate = self.deflate;
+        messages.encrypt = self.encrypt;
         messages.token.clone_from(&self.token);
         messages.profile = match self.profile.as_deref() {
             None => None,
@@ -244,7 +298,13 @@ mod tests {
             let options = LoadOptions::from_json("http://127.0.0.1/", json);
             options.unwrap_err().to_string()
         };
-        assert!(error(r#"{"conections":1}"#).contains("unknown field `conections`"));
+        let unknown = "unknown option `conections`: did you mean `connections`?";
+        assert_eq!(error(r#"{"conections":1}"#), unknown);
+        assert!(error(r#"{"qqq":1}"#).contains("tidewire load --help"));
+        let headers = r#"{"headers":{"a:\"b":"c"},"connections":"5","seed":1}"#;
+        assert!(error(headers).starts_with("connections: invalid type: string \"5\""));
+        assert!(error(r#"{"headers":{"a":1}}"#).starts_with("headers: invalid type"));
+        assert!(error(r#"{"expect":"p99<1s"}"#).starts_with("expect: invalid type"));
         assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
         assert!(error(r#"{"body":"a","form":{}}"#).contains("several bodies"));
         assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));

@@ -14,19 +14,17 @@ use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
 use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
-use crate::fleet::service::Rhythm;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
 use crate::worker::messages::MessagesSetup;
 use crate::worker::pace::{Pace, RATE_PER_S};
+use crate::worker::rhythm::Rhythm;
 use crate::worker::script::Script;
 use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::Names;
-use crate::worker::websocket::layer::Layer;
-use crate::worker::websocket::profile::Profile;
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -302,12 +300,8 @@ impl LoadOptions {
             return Ok(Rhythm::Open { pace, per_s });
         }
         Ok(match (self.rate_per_s, self.each_per_s) {
-            (Some(per_s), _) => Rhythm::Open {
-                pace: Pace::at(per_s, self.poisson, self.seed),
-                per_s,
-            },
             (None, Some(per_s)) => Rhythm::Each { per_s },
-            (None, None) => Rhythm::Closed,
+            (rate_per_s, _) => Rhythm::at(rate_per_s, self.poisson, self.seed),
         })
     }
 
@@ -358,6 +352,11 @@ impl LoadOptions {
                     "--deflate is for ws:// and wss://: use --compressed for compressed responses",
                 ));
             }
+            if self.messages.encrypt {
+                return Err(OptionError::new(
+                    "--encrypt is for ws:// and wss://: it is the encryption of Tidewire's sessions",
+                ));
+            }
             return Ok(DialogueKind::Http);
         }
         if !self.keep_alive || self.requests_per_connection.is_some() {
@@ -366,6 +365,7 @@ impl LoadOptions {
             ));
         }
         let messages = &self.messages;
+        let (profile, layer) = messages.session()?;
         Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
             host: parts.authority.to_owned(),
             path: parts.path_and_query(),
@@ -375,13 +375,10 @@ impl LoadOptions {
                 None => TokenSource::None,
             },
             token_place: TokenPlace::Bearer,
-            profile: messages.profile.unwrap_or(Profile::Raw),
+            profile,
             first_messages: messages.first_messages()?,
             is_binary: messages.is_binary,
-            layer: match messages.deflate {
-                true => Layer::Deflate,
-                false => Layer::Plain,
-            },
+            layer,
             matching: messages.matching.clone(),
             stamp: messages.stamp.clone(),
         })))

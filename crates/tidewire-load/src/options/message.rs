@@ -9,6 +9,7 @@ use super::request::{BodyOptions, RequestOptions};
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Checks, Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Template};
+use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
 /// The parameters of a session of a WebSocket load.
@@ -29,6 +30,9 @@ pub struct MessageOptions {
     /// Messages are compressed by permessage-deflate, without memory between them; a server that
     /// does not accept this fails the connection.
     pub deflate: bool,
+    /// Messages are encrypted under a key of each connection, as protocol version 1 does; the profile
+    /// is then that version.
+    pub encrypt: bool,
     /// The protocol of a session besides its messages; only RFC 6455 by default.
     pub profile: Option<Profile>,
     /// Sent as `Authorization: Bearer …`.
@@ -74,6 +78,29 @@ impl MessageOptions {
             }],
             ..Script::default()
         })
+    }
+
+    /// The protocol of a session, and the coding of its messages.
+    ///
+    /// # Errors
+    /// Options exclude each other.
+    pub fn session(&self) -> Result<(Profile, Layer), OptionError> {
+        match (self.encrypt, self.profile) {
+            (true, _) if self.deflate => Err(OptionError::new(
+                "--encrypt and --deflate exclude each other: encrypted messages cannot be compressed",
+            )),
+            (true, Some(Profile::Raw)) => Err(OptionError::new(
+                "--encrypt is the encryption of protocol version 1: remove --profile raw",
+            )),
+            (true, _) => Ok((Profile::V1, Layer::Encryption)),
+            (false, profile) => {
+                let layer = match self.deflate {
+                    true => Layer::Deflate,
+                    false => Layer::Plain,
+                };
+                Ok((profile.unwrap_or(Profile::Raw), layer))
+            }
+        }
     }
 
     /// The first messages of each connection.

@@ -2,5 +2,7 @@
 
 pub mod bench;
 pub mod load;
+mod memory;
+pub mod observe;
 pub mod run;
 mod sides;

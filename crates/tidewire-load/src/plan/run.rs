@@ -8,8 +8,9 @@ use tidewire_wire::timestamp::write_rfc3339_ms;
 use crate::accounting::resources;
 use crate::accounting::server::ServerWatch;
 use crate::fleet::preflight::{self, Shortage};
-pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, Progress, RunError};
+pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, RunError};
 use crate::plan::bench::{Bench, TestKind};
+use crate::plan::observe::Progress;
 use crate::report::model::IMPOSSIBLE;
 use crate::report::{self, Plan, Report, TestResult, Verdict};
 use crate::worker::pace::RATE_PER_S;
@@ -38,6 +39,7 @@ pub fn run(
     }
     check_bounds(options)?;
     check_rate(options)?;
+    check_expectations(options)?;
     if let Some(shortage) = shortage_of_all(options) {
         return Err(RunError::Impossible(shortage));
     }
@@ -163,12 +165,25 @@ fn check_rate(options: &BenchOptions) -> Result<(), RunError> {
     })
 }
 
+/// An expectation of a figure that no test has is a mistake.
+fn check_expectations(options: &BenchOptions) -> Result<(), RunError> {
+    let is_paced = options.rate_per_s.is_some();
+    let mut expectations = options.expectations.iter();
+    let without_a_test = expectations.find(|expectation| {
+        let mut tests = options.tests.iter();
+        !tests.any(|test| expectation.applies_to(*test, is_paced))
+    });
+    match without_a_test {
+        None => Ok(()),
+        Some(expectation) => Err(RunError::NoSuchFigure {
+            expectation: expectation.to_string(),
+            tests: TestKind::figures_in_words(&options.tests, is_paced),
+        }),
+    }
+}
+
 fn plan(options: &BenchOptions, sources: usize) -> Plan {
-    let pace = match options.rate_per_s {
-        None => "closed loop".to_owned(),
-        Some(rate) if options.poisson => format!("{rate}/s, Poisson"),
-        Some(rate) => format!("{rate}/s, constant"),
-    };
+    let pace = options.rhythm(options.rate_per_s).in_words(None);
     Plan {
         profile: Some(options.profile.as_str().to_owned()),
         tests: options

@@ -282,7 +282,7 @@ fn tone(verdict: &str) -> &'static str {
 }
 
 /// Columns whose words have a colour.
-const BADGES: [&str; 4] = ["Verdict", "State", "Finding", "Word"];
+const BADGES: [&str; 4] = ["Verdict", "State", "Finding", "Grade"];
 /// A longer table of resources is folded away on the screen, never on paper.
 const ROWS_OPEN_MAX: usize = 6;
 /// A longer value gets a line of its own.

@@ -32,14 +32,17 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
         };
         all_of(result).into_iter().map(named).collect::<Vec<_>>()
     };
-    results.iter().flat_map(of_one).collect()
+    let mut blocks = vec![expectations(results)];
+    blocks.extend(results.iter().flat_map(of_one));
+    blocks.push(memory(results));
+    blocks.retain(|block| !block.rows.is_empty());
+    blocks
 }
 
-/// The judgement comes first: the expectations, then the measured figures.
+/// The judgement comes first: the comparison, then the measured figures.
 fn all_of(result: &TestResult) -> Vec<Block> {
     let load = &result.load;
     let blocks = [
-        expectations(&load.expectations),
         baseline(&load.baseline),
         assessment(result),
         outcomes(result),
@@ -48,29 +51,93 @@ fn all_of(result: &TestResult) -> Vec<Block> {
         by_rate(&load.latency_by_rate),
         targets(&load.targets),
     ];
-    blocks
-        .into_iter()
-        .filter(|block| !block.rows.is_empty())
-        .collect()
+    blocks.into()
 }
 
-fn expectations(all: &[ExpectationResult]) -> Block {
+/// All expectations of a test in one table.
+fn expectations(results: &[&TestResult]) -> Block {
     let row = |one: &ExpectationResult| {
         let state = if one.kept { "kept" } else { "broken" };
-        let why = one.reason.clone().unwrap_or_default();
         vec![
             one.text.clone(),
             shown(one.seen.clone()),
             state.to_owned(),
-            why,
+            one.reason.clone().unwrap_or_default(),
         ]
     };
-    without_empty(Block {
-        title: "Expectations".to_owned(),
-        header: vec!["Expected", "Seen", "State", "Why"],
-        rows: all.iter().map(row).collect(),
-        text_columns: 4,
-    })
+    let rows = |result: &TestResult| result.load.expectations.iter().map(row).collect();
+    let header = ["Expected", "Seen", "State", "Why"];
+    without_empty(of_each(
+        results,
+        "Expectations",
+        &header,
+        header.len(),
+        rows,
+    ))
+}
+
+/// The memory of both sides, of the results that measured it.
+fn memory(results: &[&TestResult]) -> Block {
+    let rows = |result: &TestResult| {
+        let Some(memory) = result
+            .memory
+            .filter(|memory| memory.client_rss_bytes.is_some())
+        else {
+            return Vec::new();
+        };
+        let bytes = |bytes: Option<u64>| shown(bytes.map(|bytes| number::bytes(bytes as f64)));
+        let each = |bytes: Option<f64>| shown(bytes.map(number::bytes));
+        vec![
+            vec![
+                "server".to_owned(),
+                bytes(Some(memory.server_rss_bytes)),
+                each(memory.per_connection_bytes),
+                bytes(memory.server_rss_min_bytes),
+                bytes(memory.server_rss_peak_bytes),
+                bytes(memory.server_rss_closed_bytes),
+            ],
+            vec![
+                "generator".to_owned(),
+                bytes(memory.client_rss_bytes),
+                each(memory.client_per_connection_bytes),
+                ABSENT.to_owned(),
+                ABSENT.to_owned(),
+                ABSENT.to_owned(),
+            ],
+        ]
+    };
+    let header = [
+        "Side",
+        "All connections open",
+        "Per connection",
+        "Lowest",
+        "Highest",
+        "After closing",
+    ];
+    of_each(results, "Memory", &header, 1, rows)
+}
+
+/// One table of rows of all results of a test; with several results each row names its result.
+fn of_each(
+    results: &[&TestResult],
+    title: &str,
+    header: &[&'static str],
+    text_columns: usize,
+    rows: impl Fn(&TestResult) -> Vec<Vec<String>>,
+) -> Block {
+    let whose = (results.len() > 1).then_some("Result");
+    let named = |result: &&TestResult| {
+        let label = whose.map(|_| table::label(result));
+        let rows = rows(result).into_iter();
+        let named = rows.map(|row| label.clone().into_iter().chain(row).collect());
+        named.collect::<Vec<Vec<String>>>()
+    };
+    Block {
+        title: title.to_owned(),
+        header: whose.into_iter().chain(header.iter().copied()).collect(),
+        rows: results.iter().flat_map(named).collect(),
+        text_columns: text_columns + usize::from(whose.is_some()),
+    }
 }
 
 fn baseline(all: &[BaselineFigure]) -> Block {
@@ -137,7 +204,7 @@ fn assessment(result: &TestResult) -> Block {
         title: title.unwrap_or_default().trim_end().to_owned(),
         header: vec![
             "Figure",
-            "Word",
+            "Grade",
             "Seen",
             "Excellent up to",
             "Good up to",
@@ -268,18 +335,17 @@ fn windows(result: &TestResult) -> Block {
     };
     let windows = result.load.windows.as_ref();
     let rows = windows.map(|windows| {
-        vec![
-            row("requests/s", &windows.requests_per_s, number::si),
-            row("bytes/s", &windows.bytes_per_s, number::decimal_bytes),
-        ]
+        let requests = row("requests/s", &windows.requests_per_s, number::si);
+        let bytes = &windows.bytes_per_s;
+        // Pongs have no bytes of their own.
+        let bytes = (bytes.max > 0.0).then(|| row("bytes/s", bytes, number::decimal_bytes));
+        std::iter::once(requests).chain(bytes).collect()
     });
     let title = windows.map_or_else(String::new, |windows| {
         let count = windows.requests_per_s.count;
-        format!(
-            "{} windows of {}",
-            number::grouped(count),
-            number::seconds(windows.window_s)
-        )
+        let windows_of = if count == 1 { "window" } else { "windows" };
+        let seconds = number::seconds(windows.window_s);
+        format!("{} {windows_of} of {seconds}", number::grouped(count))
     });
     Block {
         title,
@@ -379,7 +445,7 @@ fn without_empty(mut block: Block) -> Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{LoadFigures, Requests};
+    use crate::report::model::{LoadFigures, Memory, Requests, Windows};
 
     fn with(load: LoadFigures) -> TestResult {
         TestResult {
@@ -431,9 +497,57 @@ mod tests {
             }],
             ..LoadFigures::default()
         });
-        let blocks = blocks(&[&result, &result]);
-        assert_eq!(blocks[0].title, "Expectations, 10 connections");
-        assert_eq!(blocks[1].header, ["Expected", "Seen", "State"]);
-        assert_eq!(blocks[1].rows[0], ["p99<1s", "3 ms", "kept"]);
+        let both = blocks(&[&result, &result]);
+        assert_eq!((both.len(), both[0].title.as_str()), (1, "Expectations"));
+        assert_eq!(both[0].header, ["Result", "Expected", "Seen", "State"]);
+        assert_eq!(
+            both[0].rows[1],
+            ["10 connections", "p99<1s", "3 ms", "kept"]
+        );
+        let alone = blocks(&[&result]);
+        assert_eq!(alone[0].header, ["Expected", "Seen", "State"]);
+        assert_eq!(alone[0].rows[0], ["p99<1s", "3 ms", "kept"]);
+    }
+
+    #[test]
+    fn memory_has_a_table_if_it_was_measured() {
+        let mut result = with(LoadFigures::default());
+        result.memory = Some(Memory {
+            server_rss_bytes: 3 << 20,
+            server_rss_closed_bytes: Some(2 << 20),
+            ..Memory::default()
+        });
+        assert!(blocks(&[&result]).is_empty());
+        if let Some(memory) = &mut result.memory {
+            memory.client_rss_bytes = Some(1 << 20);
+        }
+        let blocks = blocks(&[&result]);
+        assert_eq!(blocks[0].title, "Memory");
+        let server = ["server", "3 MiB", ABSENT, ABSENT, ABSENT, "2 MiB"];
+        assert_eq!(blocks[0].rows[0], server);
+        assert_eq!(blocks[0].rows[1][..2], ["generator", "1 MiB"]);
+    }
+
+    #[test]
+    fn a_row_without_bytes_is_left_out() {
+        let mut windows = Windows {
+            window_s: 1.0,
+            ..Windows::default()
+        };
+        windows.requests_per_s.count = 1;
+        let block = |windows| {
+            let load = LoadFigures {
+                windows: Some(windows),
+                ..LoadFigures::default()
+            };
+            blocks(&[&with(load)]).remove(0)
+        };
+        let without = block(windows);
+        assert_eq!(
+            (without.title.as_str(), without.rows.len()),
+            ("1 window of 1 s", 1)
+        );
+        windows.bytes_per_s.max = 5.0;
+        assert_eq!(block(windows).rows[1][0], "bytes/s");
     }
 }

@@ -204,15 +204,19 @@ pub(super) fn baseline(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// Broken expectations, as they were given.
-fn broken(report: &Report) -> Vec<&str> {
-    let all = report
-        .results
-        .iter()
-        .flat_map(|result| &result.load.expectations);
-    all.filter(|expectation| !expectation.kept)
-        .map(|expectation| expectation.text.as_str())
-        .collect()
+/// Broken expectations, as they were given; with several results with the name of their test.
+fn broken(report: &Report) -> Vec<String> {
+    let is_alone = report.results.len() == 1;
+    let of_one = |result: &TestResult| {
+        let test = match is_alone {
+            true => String::new(),
+            false => format!("{}: ", result.test),
+        };
+        let broken = result.load.expectations.iter().filter(|one| !one.kept);
+        let named = broken.map(move |one| format!("{test}{}", one.text));
+        named.collect::<Vec<_>>()
+    };
+    report.results.iter().flat_map(of_one).collect()
 }
 
 /// The most important figures, each from its best result that did not fail.

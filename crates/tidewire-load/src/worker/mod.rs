@@ -6,6 +6,7 @@ pub mod messages;
 mod meter;
 pub mod order;
 pub mod pace;
+pub mod rhythm;
 pub mod script;
 pub mod service;
 pub mod target;

@@ -129,15 +129,16 @@ fn a_server_without_the_extension_fails_the_connections() {
     );
 }
 
-/// A load of messages that are answered in order.
-fn load(server: &Server, profile: Profile) -> TestResult {
+/// A load of messages with a layer, which are answered by a field.
+fn load(server: &Server, profile: Profile, layer: Layer) -> TestResult {
     let mut options = LoadOptions {
         connections: 4,
         threads: 1,
         requests: Some(MESSAGES),
         ..LoadOptions::new(&server.url())
     };
-    options.messages.deflate = true;
+    options.messages.deflate = layer == Layer::Deflate;
+    options.messages.encrypt = layer == Layer::Encryption;
     options.messages.profile = Some(profile);
     options.messages.matching = matching("field:id").unwrap();
     let text = format!(r#"{{"id":{{{{seq}}}},"text":"{}"}}"#, "tide ".repeat(200));
@@ -156,7 +157,7 @@ fn a_load_compresses_its_messages_and_reads_compressed_replies() {
         for answer in [Answer::Honest, Answer::Uncompressed] {
             let skill = Skill { layer, answer };
             let server = Server::skilled(Conduct::Echo, profile == Profile::V1, skill);
-            let result = load(&server, profile);
+            let result = load(&server, profile, layer);
             let requests = result.load.requests.unwrap();
             assert_eq!(requests.succeeded, MESSAGES, "{:?}", result.load.errors);
             assert_eq!(result.extensions, ["permessage-deflate"]);
@@ -174,19 +175,77 @@ fn a_load_compresses_its_messages_and_reads_compressed_replies() {
 fn a_load_says_what_is_wrong_with_compression() {
     let names = |result: TestResult| -> Vec<String> { result.load.errors.into_keys().collect() };
     let server = Server::raw(Conduct::Echo);
-    assert_eq!(names(load(&server, Profile::Raw)), ["no-deflate"]);
+    assert_eq!(
+        names(load(&server, Profile::Raw, Layer::Deflate)),
+        ["no-deflate"]
+    );
     let skill = Skill {
         layer: Layer::Deflate,
         answer: Answer::Garbage,
     };
     let server = Server::skilled(Conduct::Echo, false, skill);
-    let result = load(&server, Profile::Raw);
+    let result = load(&server, Profile::Raw, Layer::Deflate);
     assert_eq!(result.load.requests.unwrap().succeeded, 0);
     assert_eq!(names(result), ["bad-deflate"]);
     let mut options = LoadOptions::new("http://127.0.0.1:9/");
     options.messages.deflate = true;
     let error = options.plan().unwrap_err().to_string();
     assert!(error.contains("--deflate is for ws://"), "{error}");
+}
+
+#[test]
+fn a_load_encrypts_its_messages_and_reads_encrypted_replies() {
+    let layer = Layer::Encryption;
+    let skill = Skill {
+        layer,
+        answer: Answer::Honest,
+    };
+    let server = Server::skilled(Conduct::Echo, true, skill);
+    let result = load(&server, Profile::V1, layer);
+    let requests = result.load.requests.unwrap();
+    assert_eq!(requests.succeeded, MESSAGES, "{:?}", result.load.errors);
+    assert_eq!(result.encryption_version, Some(1));
+    let bytes = result.load.bytes.unwrap();
+    // Prefix, nonce and tag of each message, in both directions.
+    let sealed = bytes.sent.body + MESSAGES * (2 + 12 + 16);
+    assert!(bytes.sent.wire > sealed, "{bytes:?}");
+    assert!(bytes.received.wire > bytes.received.body, "{bytes:?}");
+    // Every session has a key of its own, and a message confirmed by a pong was decrypted, too.
+    assert_eq!(server.received.load(Ordering::Relaxed), MESSAGES);
+}
+
+#[test]
+fn a_load_says_what_is_wrong_with_encryption() {
+    let layer = Layer::Encryption;
+    let names = |result: TestResult| -> Vec<String> { result.load.errors.into_keys().collect() };
+    let server = Server::v1(Conduct::Echo);
+    assert_eq!(names(load(&server, Profile::V1, layer)), ["no-encryption"]);
+    for (answer, name) in [
+        (Answer::Garbage, "bad-encryption"),
+        (Answer::Reflected, "bad-encryption"),
+        (Answer::Uncompressed, "bad-encryption"),
+    ] {
+        let skill = Skill { layer, answer };
+        let server = Server::skilled(Conduct::Echo, true, skill);
+        let result = load(&server, Profile::V1, layer);
+        assert_eq!(result.load.requests.unwrap().succeeded, 0, "{answer:?}");
+        assert_eq!(names(result), [name], "{answer:?}");
+    }
+    let error = |url: &str, change: fn(&mut LoadOptions)| {
+        let mut options = LoadOptions::new(url);
+        options.messages.encrypt = true;
+        change(&mut options);
+        options.plan().unwrap_err().to_string()
+    };
+    let plain = error("http://127.0.0.1:9/", |_| {});
+    assert!(plain.contains("--encrypt is for ws://"), "{plain}");
+    let websocket = "ws://127.0.0.1:9/";
+    let raw = error(websocket, |options| {
+        options.messages.profile = Some(Profile::Raw);
+    });
+    assert!(raw.contains("remove --profile raw"), "{raw}");
+    let both = error(websocket, |options| options.messages.deflate = true);
+    assert!(both.contains("exclude each other"), "{both}");
 }
 
 #[test]

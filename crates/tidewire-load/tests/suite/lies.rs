@@ -282,8 +282,8 @@ fn refusals_for_other_reasons_than_the_rate_limit_fail_and_are_named() {
 fn a_test_that_was_interrupted_has_failed_with_its_real_numbers() {
     struct Impatient(Arc<AtomicBool>);
     impl tidewire_load::Progress for Impatient {
-        fn tick(&mut self, live: &tidewire_load::accounting::live::Live) {
-            if live.connected > 0 {
+        fn tick(&mut self, live: &tidewire_load::RunLive) {
+            if live.service.connected > 0 {
                 self.0.store(true, Ordering::Relaxed);
             }
         }
@@ -314,7 +314,7 @@ fn a_test_that_was_interrupted_has_failed_with_its_real_numbers() {
 fn connections_that_were_never_tried_are_not_counted_as_open() {
     struct AtOnce(Arc<AtomicBool>);
     impl tidewire_load::Progress for AtOnce {
-        fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
+        fn tick(&mut self, _live: &tidewire_load::RunLive) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
@@ -353,7 +353,7 @@ fn more_connections_than_any_machine_has_are_refused_before_the_run() {
 fn an_interruption_waits_for_nobody() {
     struct AtOnce(Arc<AtomicBool>);
     impl tidewire_load::Progress for AtOnce {
-        fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
+        fn tick(&mut self, _live: &tidewire_load::RunLive) {
             self.0.store(true, Ordering::Relaxed);
         }
     }

@@ -27,3 +27,4 @@ mod report;
 mod scenario_schema;
 mod test_server;
 mod verdicts;
+mod websocket_faults;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Conduct, LIMIT, Server, StatsServer, options};
+#[cfg(target_os = "linux")]
+use tidewire_load::accounting::resources;
 use tidewire_load::accounting::stats::StatsSource;
 use tidewire_load::plan::bench::TestKind;
 use tidewire_load::plan::run::{BenchOptions, run};
@@ -429,10 +431,11 @@ fn counters_that_cannot_be_read_fail_the_test() {
 struct Impatient(Arc<AtomicBool>, Vec<String>);
 
 impl Progress for Impatient {
-    fn test_started(&mut self, name: &str, _detail: &str, _expected: Duration) {
-        self.1.push(name.to_owned());
+    fn phase_started(&mut self, name: &str, _expected: Option<Duration>) {
+        let test = name.split(',').next().unwrap_or(name);
+        self.1.push(test.to_owned());
     }
-    fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
+    fn tick(&mut self, _live: &tidewire_load::RunLive) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -489,8 +492,9 @@ fn each_connection_has_its_token() {
 #[test]
 fn memory_is_per_connection_only_while_nothing_else_has_grown_the_server() {
     let server = Server::v1(Conduct::Sink);
-    let mut other = std::process::Command::new("sleep")
-        .arg("60")
+    let mut other = std::process::Command::new("sh")
+        .args(["-c", GROWING])
+        .stdin(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     let mut options = options(&server, TestKind::ConnectionStorm, Profile::V1);
@@ -498,9 +502,16 @@ fn memory_is_per_connection_only_while_nothing_else_has_grown_the_server() {
     options.tests.push(TestKind::SustainedHold);
     options.tests.push(TestKind::Throughput);
     options.tests.push(TestKind::SustainedHold);
-    let results = report(&options).results;
+    // It grows after the run has looked at it, and before the first connection.
+    let mut growth = Growth {
+        input: other.stdin.take(),
+        kept: None,
+        process_id: other.id(),
+    };
+    let results = run(&options, &mut growth, &AtomicBool::new(false));
     other.kill().unwrap();
     other.wait().unwrap();
+    let results = results.unwrap().results;
     let memory: Vec<_> = results
         .iter()
         .map(|result| result.memory.unwrap())
@@ -509,4 +520,36 @@ fn memory_is_per_connection_only_while_nothing_else_has_grown_the_server() {
     let is_known = |index: usize| memory[index].per_connection_bytes.is_some();
     assert_eq!([0, 1, 2, 3].map(is_known), [true, true, false, false]);
     assert!(memory[1].drift_bytes.is_some());
+}
+
+/// A process that grows by 8 MB when it is told to.
+#[cfg(target_os = "linux")]
+const GROWING: &str =
+    r#"read line; text=$(head -c 8000000 /dev/zero | tr "\0" a); read line; echo "$text""#;
+
+/// Makes the process grow when the first test begins.
+#[cfg(target_os = "linux")]
+struct Growth {
+    input: Option<std::process::ChildStdin>,
+    /// Its end would end the process.
+    kept: Option<std::process::ChildStdin>,
+    process_id: u32,
+}
+
+#[cfg(target_os = "linux")]
+impl Progress for Growth {
+    fn phase_started(&mut self, _what: &str, _expected: Option<Duration>) {
+        use std::io::Write;
+        let Some(mut input) = self.input.take() else {
+            return;
+        };
+        let process_id = self.process_id;
+        let rss_bytes = || resources::process_usage(process_id).unwrap().rss_bytes;
+        let before = rss_bytes();
+        input.write_all(b"grow\n").unwrap();
+        while rss_bytes() < before + (4 << 20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.kept = Some(input);
+    }
 }

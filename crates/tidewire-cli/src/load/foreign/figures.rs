@@ -11,6 +11,8 @@ pub(crate) struct Asked {
     pub(crate) requests: Option<u64>,
     pub(crate) duration: Option<Duration>,
     pub(crate) keeps_alive: bool,
+    /// The distribution of the latency, which wrk prints only with --latency.
+    pub(crate) latency: bool,
 }
 
 /// The figures that all tools print.

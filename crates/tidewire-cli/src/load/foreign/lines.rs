@@ -171,13 +171,15 @@ fn wrk(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
             "    Req/Sec   {mean:>8} {stdev:>9} {max:>8} {near:>7.2}%"
         )?;
     }
-    writeln!(out, "  Latency Distribution")?;
-    for percentile in [50.0, 75.0, 90.0, 99.0] {
-        writeln!(
-            out,
-            "     {percentile}% {:>8}",
-            wrk_time(of.ms(percentile) * 1e3)
-        )?;
+    if of.asked.latency {
+        writeln!(out, "  Latency Distribution")?;
+        for percentile in [50.0, 75.0, 90.0, 99.0] {
+            writeln!(
+                out,
+                "     {percentile}% {:>8}",
+                wrk_time(of.ms(percentile) * 1e3)
+            )?;
+        }
     }
     let done = of.requests.succeeded;
     writeln!(
@@ -342,6 +344,7 @@ mod tests {
             requests: Some(10_000),
             duration: None,
             keeps_alive: true,
+            latency: true,
         }
     }
 
@@ -380,6 +383,20 @@ mod tests {
                 " 100%     20 (longest request)",
             ],
         );
+    }
+
+    #[test]
+    fn wrk_prints_the_distribution_only_if_asked_for() {
+        let asked = Asked {
+            latency: false,
+            ..asked()
+        };
+        let text = report(Tool::Wrk, &sample(), asked);
+        assert!(
+            !text.contains("Latency Distribution") && !text.contains("99%"),
+            "{text}"
+        );
+        assert!(text.contains("Thread Stats"), "{text}");
     }
 
     #[test]

@@ -210,7 +210,7 @@ mod tests {
     fn the_flags_of_wrk_and_wrk2() {
         assert_eq!(
             ours("tidewire load --as wrk -t2 -c100 -d30s --latency http://h/"),
-            "tidewire load --lines-of wrk -t 2 -c 100 -d 30s http://h/ --expect-status any"
+            "tidewire load --lines-of wrk -t 2 -c 100 -d 30s --lines-latency http://h/ --expect-status any"
         );
         assert_eq!(
             ours("tidewire load --as wrk -R 2k --timeout 500ms http://h/"),

@@ -101,7 +101,7 @@ const WRK: &[Flag] = &[
     flag(&["-H", "--header"], Meaning::Value("-H")),
     flag(&["-R", "--rate"], Meaning::Value("--rate-per-s")),
     flag(&["-T", "--timeout"], Meaning::Made(timeout)),
-    flag(&["-L", "--latency"], Meaning::Nothing),
+    flag(&["-L", "--latency"], Meaning::Words(&["--lines-latency"])),
     flag(&["-U", "--u_latency"], Meaning::Nothing),
     flag(
         &["-s", "--script"],

@@ -4,9 +4,11 @@ use crate::accounting::outcome::{Opened, Ran, ServerFacts};
 use crate::plan::sides::add_verdict;
 use crate::report::model::ReplyFaults;
 use crate::report::number;
-use crate::report::{LatencyOrigin, Memory, Pings, TestResult};
+use crate::report::{LatencyOrigin, Pings, TestResult};
 use crate::verdict::evidence::{Aim, Evidence};
+use crate::verdict::expectation::{Figures, Part};
 
+use super::TestKind;
 use super::measure::Bench;
 use super::measured::Measured;
 
@@ -38,10 +40,15 @@ impl Bench<'_> {
         };
         result.latency_us = ran.latency.summary(origin);
         result.latency_other_us = ran.latency_sent.summary(LatencyOrigin::Sent);
-        result.memory = measured.rss_bytes.map(|(_, server_rss_bytes)| Memory {
-            server_rss_bytes,
-            ..Memory::default()
-        });
+        result.memory = measured
+            .rss_bytes
+            .map(|(_, bytes)| self.memory(bytes, ran.members, &measured.resources));
+        if self.options.memory {
+            result
+                .load
+                .resources_over_time
+                .clone_from(&measured.resources);
+        }
         result.confirmed_by = measured.confirmed_by();
         result.refused_by = measured.refused_by();
         let replies = ReplyFaults {
@@ -88,6 +95,20 @@ impl Bench<'_> {
         add_verdict(result, evidence, cpu, self.server.remarks());
     }
 
+    /// Adds the expectations of a finished result, and whether it keeps them.
+    pub(super) fn expect(&self, result: &mut TestResult, opened: &Opened, ran: Option<&Ran>) {
+        let Some(test) = TestKind::parse(&result.test) else {
+            return;
+        };
+        let is_paced = self.options.rate_per_s.is_some();
+        let figures = figures(result, opened, ran);
+        let expectations = self.options.expectations.iter();
+        let outcomes = expectations
+            .filter(|expectation| expectation.applies_to(test, is_paced))
+            .map(|expectation| expectation.result(&figures));
+        result.load.expectations = outcomes.collect();
+    }
+
     fn add_notes(&self, result: &mut TestResult, ran: &Ran) {
         let mut note = |text: String| result.notes.push(text);
         if let Some(words) = ran.broken_before.in_words() {
@@ -115,6 +136,40 @@ impl Bench<'_> {
                  {capacity} at once."
             ));
         }
+    }
+}
+
+/// The figures of which something can be expected.
+fn figures<'a>(result: &TestResult, opened: &'a Opened, ran: Option<&'a Ran>) -> Figures<'a> {
+    let part = |count: Option<u64>| {
+        count.map(|count| Part {
+            count,
+            of: result.connections,
+        })
+    };
+    let messages = result.messages.map(|messages| Part {
+        count: messages.offered.saturating_sub(messages.confirmed),
+        of: messages.offered,
+    });
+    let pings = result.pings.map(|pings| Part {
+        count: pings.lost,
+        of: pings.sent,
+    });
+    let stable = result.limit.map(|limit| limit.largest_stable);
+    Figures {
+        latency: Some(ran.map_or(&opened.latency, |ran| &ran.latency)),
+        service: ran
+            .map(|ran| &ran.latency_sent)
+            .filter(|sent| sent.count() > 0)
+            .map(|sent| sent as _),
+        connect: Some(&opened.latency),
+        late: ran.map(|ran| &ran.late as _),
+        rate_per_s: result.rate_per_s,
+        bytes_per_s: result.bytes_per_s,
+        errors: messages.or(pings),
+        connected: part(stable.or(result.connected)),
+        failed: part(result.failed),
+        ..Figures::default()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::measure::Bench;
 use super::options::RunError;
 use crate::accounting::failure::{Failure, Failures};
+use crate::accounting::outcome::Opened;
 use crate::fleet::Part;
 use crate::fleet::preflight::connections_room;
 use crate::fleet::stop::StopRule;
@@ -70,6 +71,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
             .notes
             .push(format!("With {} connections: {words}.", search.failed));
     }
+    bench.expect(&mut result, &Opened::default(), None);
     Ok(vec![bench.finished(result)])
 }
 
@@ -89,7 +91,7 @@ fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<(TestResult, Failure
         bench.judge(&mut result, &opened, &measured, Aim::Keep);
         failures.merge(&measured.ran.broken_since_opened());
     }
-    fleet.close()?;
+    bench.close(fleet, Some(&mut result))?;
     Ok((result, failures))
 }
 

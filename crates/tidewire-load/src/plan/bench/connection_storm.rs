@@ -37,7 +37,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     result.duration_s = Some(duration_s);
     result.rate_per_s = (living > 0 && duration_s > 0.0).then(|| living as f64 / duration_s);
     result.latency_us = opened.latency.summary(LatencyOrigin::Sent);
-    result.memory = with_all_open.map(|sample| bench.idle_memory(sample.rss_bytes, living));
+    result.memory = with_all_open.map(|sample| bench.idle_memory(sample.rss_bytes, living, &[]));
     if let Some(words) = held.broken_since_opened().in_words() {
         let note = format!("Connections that broke after they had become ready: {words}.");
         result.notes.push(note);
@@ -67,7 +67,8 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         ..Evidence::default()
     };
     bench.conclude(&mut result, &evidence, opened.cpu);
-    fleet.close()?;
+    bench.close(fleet, Some(&mut result))?;
+    bench.expect(&mut result, &opened, None);
     Ok(vec![bench.finished(result)])
 }
 

@@ -14,7 +14,7 @@ use crate::report::model::FAN_OUT;
 use crate::report::{FanOut, LatencyOrigin, TestResult};
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
-use crate::worker::pace::Pace;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::websocket::fan_out::{FanOut as Plan, Tempo};
 use crate::worker::websocket::profile::Profile;
 
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         }
         results.push(bench.finished(result));
     }
-    fleet.close()?;
+    bench.close(fleet, results.last_mut())?;
     Ok(results)
 }
 
@@ -88,12 +88,13 @@ fn measure(
     let window = options
         .fan_out_in_flight
         .map_or(usual_window(bytes), u64::from);
-    let tempo = match speed {
-        None => Tempo::Window(window),
-        Some(per_s) => Tempo::Paced {
-            pace: Pace::at(per_s, options.poisson, options.seed),
-            per_s,
+    let rhythm = options.rhythm(speed);
+    let tempo = match &rhythm {
+        Rhythm::Open { pace, per_s } => Tempo::Paced {
+            pace: pace.clone(),
+            per_s: *per_s,
         },
+        _ => Tempo::Window(window),
     };
     let subscribers = fleet.connected().saturating_sub(1);
     let plan = Plan::new(bytes, tempo, connections, subscribers, fleet.threads());
@@ -105,7 +106,7 @@ fn measure(
     measured.ran.offered = counts.published * counts.subscribers;
 
     let mut result = bench.result(FAN_OUT, connections, opened);
-    result.pace = Some(bench.pace(Some(window), speed));
+    result.pace = Some(rhythm.report(Some(window)));
     let aim = match speed {
         None => Aim::Saturate,
         Some(_) => Aim::Keep,
@@ -130,6 +131,7 @@ fn measure(
     if let (Some(memory), Some(peak)) = (&mut result.memory, measured.rss_bytes_peak) {
         memory.server_rss_peak_bytes = Some(peak);
     }
+    bench.expect(&mut result, opened, Some(&measured.ran));
     Ok(result)
 }
 

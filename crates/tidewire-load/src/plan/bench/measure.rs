@@ -7,20 +7,23 @@ use std::time::Duration;
 
 use super::TestKind;
 use super::measured::Measured;
-use super::options::{BenchOptions, Progress, RunError};
+use super::options::{BenchOptions, RunError};
 use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::live::Live;
-use crate::accounting::outcome::ServerFacts;
-use crate::accounting::outcome::{Opened, Ran};
+use crate::accounting::outcome::{Opened, Ran, ServerFacts};
+use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
 use crate::accounting::stats::ServerCounts;
 use crate::fleet::stop::{Confidence, StopRule};
 use crate::fleet::{Fleet, Part, Watch};
+use crate::plan::memory::{self, EmptyMemory};
+use crate::plan::observe::{Progress, RunLive};
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
 use crate::report::number;
-use crate::report::{self, LoopKind, Memory, TestResult};
+use crate::report::{Memory, ResourceSample, TestResult};
 use crate::worker::order::{Activity, Setup};
-use crate::worker::pace::{Pace, Share};
+use crate::worker::pace::Share;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, Payload};
 use crate::worker::websocket::ring::FrameRing;
@@ -31,8 +34,7 @@ pub(crate) struct Bench<'a> {
     sources: Arc<[IpAddr]>,
     pub(super) server: ServerWatch,
     pub(super) cores: GeneratorCores,
-    /// The server's memory before the first connection.
-    rss_bytes_empty: Option<u64>,
+    empty: EmptyMemory,
     /// Whether anything has made the server grow but connections that say little.
     is_loaded: bool,
     /// The most connections that were open at once.
@@ -50,19 +52,17 @@ impl<'a> Bench<'a> {
         progress: &'a mut dyn Progress,
         stop: &'a AtomicBool,
     ) -> Self {
-        let rss_bytes_empty = server.sample().map(|sample| sample.rss_bytes);
-        let facts = ServerFacts::default();
         Self {
             options,
             sources,
+            empty: EmptyMemory::of(&server),
             server,
             cores: GeneratorCores::find(),
-            rss_bytes_empty,
             is_loaded: false,
             connected_most: 0,
             progress,
             stop,
-            facts,
+            facts: ServerFacts::default(),
         }
     }
 
@@ -87,7 +87,9 @@ impl<'a> Bench<'a> {
 
     pub(crate) fn started(&mut self, name: &str, detail: &str, expected: Duration) {
         self.is_loaded |= !matches!(name, CONNECTION_STORM | SUSTAINED_HOLD);
-        self.progress.test_started(name, detail, expected);
+        let expected = Some(expected).filter(|expected| !expected.is_zero());
+        self.progress
+            .phase_started(&format!("{name}, {detail}"), expected);
     }
 
     pub(crate) fn finished(&mut self, mut result: TestResult) -> TestResult {
@@ -96,7 +98,7 @@ impl<'a> Bench<'a> {
             let note = "The given rate has no effect on this test, which sends no messages.";
             result.notes.push(note.to_owned());
         }
-        self.progress.test_finished(&result);
+        self.progress.finished(&result);
         result
     }
 
@@ -113,7 +115,7 @@ impl<'a> Bench<'a> {
 
     pub(crate) fn open(&mut self, fleet: &mut Fleet, count: usize) -> Result<Opened, RunError> {
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(live);
+        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
         let opened = fleet.open(
             count,
             &mut Watch {
@@ -165,23 +167,19 @@ impl<'a> Bench<'a> {
         ring: &Arc<FrameRing>,
         replies: bool,
     ) -> impl Fn(Part<'_>) -> Activity + use<> {
-        let options = self.options;
-        let pace = options.rate_per_s.map(|per_s| {
-            let pace = Pace::at(per_s, options.poisson, options.seed);
-            (pace, per_s)
-        });
-        let in_flight = options.in_flight;
+        let rhythm = self.options.rhythm(self.options.rate_per_s);
+        let in_flight = self.options.in_flight;
         let ring = Arc::clone(ring);
         move |part| {
             let ring = Arc::clone(&ring);
-            match &pace {
-                Some((pace, per_s)) => Activity::Paced {
+            match &rhythm {
+                Rhythm::Open { pace, per_s } => Activity::Paced {
                     ring,
                     pace: Share::of(pace.clone(), *per_s, part.members, part.index),
                     replies,
                 },
-                None if replies => Activity::Window { ring, in_flight },
-                None => Activity::Blast { ring },
+                _ if replies => Activity::Window { ring, in_flight },
+                _ => Activity::Blast { ring },
             }
         }
     }
@@ -211,10 +209,12 @@ impl<'a> Bench<'a> {
         let before = self.server.sample();
         let started = Moment::now(&self.cores, fleet.stopped());
         let (progress, server) = (&mut *self.progress, &self.server);
+        let mut resources = ResourceSampler::new(server, &self.cores);
         let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
         let mut tick = |live: &Live| {
             rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
-            progress.tick(live);
+            resources.look(live.elapsed, live.connected);
+            progress.tick(&RunLive::of_test(live, resources.last()));
         };
         let mut watch = Watch {
             tick: &mut tick,
@@ -229,6 +229,7 @@ impl<'a> Bench<'a> {
         }
         let mut measured = Measured::new(ran, before.as_ref().zip(after.as_ref()));
         measured.rss_bytes_peak = rss_bytes_peak;
+        measured.resources = resources.into_samples();
         measured.look_at_both(&self.cores, &self.server, &started, &ended);
         if let (Some(stats), Some(before)) = (stats, counts_before) {
             let ran = &measured.ran;
@@ -254,7 +255,7 @@ impl<'a> Bench<'a> {
             ping_every_ms: u64::from(u32::MAX),
         };
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(live);
+        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,
@@ -269,7 +270,7 @@ impl<'a> Bench<'a> {
         activity: impl Fn(Part<'_>) -> Activity,
     ) -> Result<Ran, RunError> {
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(live);
+        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,
@@ -277,20 +278,63 @@ impl<'a> Bench<'a> {
         Ok(fleet.run(activity, StopRule::Count(0), &mut watch)?)
     }
 
-    /// The server's memory with N connections open that have said little. Its growth is theirs
+    /// The memory with N connections open that have said little. The server's growth is theirs
     /// unless other work, or more connections, have made the server grow before.
-    pub(crate) fn idle_memory(&self, server_rss_bytes: u64, connections: u64) -> Memory {
+    pub(crate) fn idle_memory(
+        &self,
+        server_rss_bytes: u64,
+        connections: u64,
+        samples: &[ResourceSample],
+    ) -> Memory {
         let is_theirs = !self.is_loaded && connections >= self.connected_most.max(1);
-        let growth = self
-            .rss_bytes_empty
-            .map(|empty| server_rss_bytes.saturating_sub(empty));
+        let growth = memory::each(Some(server_rss_bytes), self.empty.server, connections);
         Memory {
-            server_rss_bytes,
-            per_connection_bytes: growth
-                .filter(|_| is_theirs && connections > 0)
-                .map(|growth| growth as f64 / connections as f64),
-            ..Memory::default()
+            per_connection_bytes: growth.filter(|_| is_theirs),
+            ..self.memory(server_rss_bytes, connections, samples)
         }
+    }
+
+    /// The memory with N connections open; of both sides and per connection if the plan asks for it.
+    /// The growth per connection is that since the start of the run, so that it includes what these
+    /// connections have sent; it is not known after a test with more connections.
+    pub(crate) fn memory(
+        &self,
+        server_rss_bytes: u64,
+        connections: u64,
+        samples: &[ResourceSample],
+    ) -> Memory {
+        let server_only = Memory {
+            server_rss_bytes,
+            ..Memory::default()
+        };
+        if !self.options.memory {
+            return server_only;
+        }
+        let open = self.empty.with_open(&self.server, samples, connections);
+        let mut open = open.unwrap_or(server_only);
+        open.server_rss_bytes = server_rss_bytes;
+        if connections < self.connected_most {
+            open.per_connection_bytes = None;
+            open.client_per_connection_bytes = None;
+        }
+        open
+    }
+
+    /// Closes the connections. If the plan asks for memory, adds the server's memory afterwards.
+    pub(crate) fn close(
+        &self,
+        mut fleet: Fleet,
+        result: Option<&mut TestResult>,
+    ) -> Result<(), RunError> {
+        fleet.close()?;
+        let Some(result) = result.filter(|_| self.options.memory) else {
+            return Ok(());
+        };
+        match &mut result.memory {
+            Some(open) => *open = memory::after_closing(*open, &self.server),
+            None => result.notes.push(memory::NOT_KNOWN.to_owned()),
+        }
+        Ok(())
     }
 
     /// A result with what every test on these connections reports.
@@ -323,21 +367,6 @@ impl<'a> Bench<'a> {
             ));
         }
         result
-    }
-
-    /// How the messages of a sending test are paced; the rate that was offered is added when it is known.
-    pub(crate) fn pace(&self, in_flight: Option<u64>, rate_per_s: Option<f64>) -> report::Pace {
-        report::Pace {
-            kind: match rate_per_s {
-                Some(_) => LoopKind::Open,
-                None => LoopKind::Closed,
-            },
-            in_flight: in_flight.filter(|_| rate_per_s.is_none()),
-            unconfirmed_bytes_max: None,
-            planned_per_s: rate_per_s,
-            offered_per_s: None,
-            poisson: rate_per_s.is_some() && self.options.poisson,
-        }
     }
 }
 

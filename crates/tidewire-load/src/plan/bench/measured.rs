@@ -6,7 +6,7 @@ use crate::accounting::server::{ServerSample, ServerWatch};
 use crate::accounting::stats::ServerCounts;
 use crate::plan::sides::both_sides;
 use crate::report::model::GeneratorHealth;
-use crate::report::{ConfirmedBy, TestResult};
+use crate::report::{ConfirmedBy, ResourceSample, TestResult};
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{DeliveryFaults, RATE_LIMIT};
 use crate::verdict::usage::Usage;
@@ -19,6 +19,8 @@ pub(crate) struct Measured {
     pub(crate) rss_bytes: Option<(u64, u64)>,
     /// The most memory of the server that was seen, ten times a second.
     pub(crate) rss_bytes_peak: Option<u64>,
+    /// Processor and memory of both sides, once per second.
+    pub(crate) resources: Vec<ResourceSample>,
     pub(crate) counts: Option<ServerCounts>,
     /// The counters were asked for and did not come.
     pub(crate) counts_error: Option<String>,
@@ -37,6 +39,7 @@ impl Measured {
             }),
             rss_bytes: server.map(|(before, after)| (before.rss_bytes, after.rss_bytes)),
             rss_bytes_peak: None,
+            resources: Vec::new(),
             counts: None,
             counts_error: None,
             usage: Usage::default(),

@@ -4,6 +4,7 @@ mod conclude;
 mod connection_limit;
 mod connection_storm;
 mod echo;
+mod expected;
 mod fan_out;
 mod format_comparison;
 mod measure;
@@ -14,6 +15,7 @@ mod size_matrix;
 mod sustained_hold;
 mod throughput;
 
+pub use expected::{TestExpectation, TestExpectationError};
 pub(crate) use measure::Bench;
 
 use crate::report::{TestResult, model};

@@ -1,4 +1,4 @@
-//! Options of a run, its observer, and the errors without a report.
+//! Options of a run, and the errors without a report.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::TestKind;
-use crate::accounting::live::Live;
+use super::expected::TestExpectation;
 use crate::accounting::server::ServerPidError;
 use crate::accounting::stats::StatsSource;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
-use crate::report::TestResult;
 use crate::worker::order::Timeouts;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::target::Target;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
@@ -78,6 +78,11 @@ pub struct BenchOptions {
     pub server_pid: Option<u32>,
     /// Whether this program has started the server itself. Default false.
     pub embedded: bool,
+    /// The expectations of the figures. Default none.
+    pub expectations: Vec<TestExpectation>,
+    /// Measures the memory of both sides: per connection, second by second, and of the server after
+    /// the connections are closed. Default false.
+    pub memory: bool,
     /// The seed of masks, messages and arrival times. Default 1.
     pub seed: u64,
     /// The command line, for the report.
@@ -115,9 +120,16 @@ impl BenchOptions {
             stats: None,
             server_pid: None,
             embedded: false,
+            expectations: Vec::new(),
+            memory: false,
             seed: 1,
             command: None,
         }
+    }
+
+    /// When messages leave at this rate, or without one.
+    pub(crate) fn rhythm(&self, rate_per_s: Option<f64>) -> Rhythm {
+        Rhythm::at(rate_per_s, self.poisson, self.seed)
     }
 
     /// The largest number of connections of any test.
@@ -148,27 +160,6 @@ impl BenchOptions {
     }
 }
 
-/// Observer of a run. Every method may do nothing.
-pub trait Progress {
-    /// A measurement begins: the test's name, its parameters, and its approximate duration.
-    fn test_started(&mut self, name: &str, detail: &str, expected: Duration) {
-        let (_, _, _) = (name, detail, expected);
-    }
-
-    /// The current figures, about ten times per second.
-    fn tick(&mut self, live: &Live) {
-        let _ = live;
-    }
-
-    /// A measurement has ended.
-    fn test_finished(&mut self, result: &TestResult) {
-        let _ = result;
-    }
-}
-
-/// An observer that does nothing.
-impl Progress for () {}
-
 /// The reason for which there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -197,6 +188,14 @@ pub enum RunError {
     )]
     RateWithoutEffect {
         /// The names of the tests.
+        tests: String,
+    },
+    /// An expectation of a figure that no test of the run has.
+    #[error("`{expectation}`: no test of this run has this figure: {tests}")]
+    NoSuchFigure {
+        /// The expectation as it was given.
+        expectation: String,
+        /// The tests and their figures.
         tests: String,
     },
     /// No test can have its number of connections.

@@ -23,6 +23,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     let mut result = bench.result(PING_LATENCY, connections, &opened);
     bench.judge(&mut result, &opened, &measured, Aim::RoundTrips);
     measured.show_round_trips(&mut result);
-    fleet.close()?;
+    bench.close(fleet, Some(&mut result))?;
+    bench.expect(&mut result, &opened, Some(&measured.ran));
     Ok(vec![bench.finished(result)])
 }

@@ -25,8 +25,9 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     result.survival = Some(Survival { survived, percent });
     result.memory = measured.rss_bytes.map(|(before, after)| Memory {
         drift_bytes: Some(after.cast_signed() - before.cast_signed()),
-        ..bench.idle_memory(after, survived)
+        ..bench.idle_memory(after, survived, &measured.resources)
     });
-    fleet.close()?;
+    bench.close(fleet, Some(&mut result))?;
+    bench.expect(&mut result, &opened, Some(&measured.ran));
     Ok(vec![bench.finished(result)])
 }

@@ -64,7 +64,7 @@ pub(super) fn send_each(
         send(bench, sending, &mut fleet, &opened, *payload, &mut result)?;
         results.push(bench.finished(result));
     }
-    fleet.close()?;
+    bench.close(fleet, results.last_mut())?;
     Ok(results)
 }
 
@@ -91,7 +91,7 @@ fn send(
         Some(_) => Aim::Keep,
     };
     let in_flight = sending.expects_replies.then_some(options.in_flight.into());
-    result.pace = Some(bench.pace(in_flight, options.rate_per_s));
+    result.pace = Some(options.rhythm(options.rate_per_s).report(in_flight));
     if let Some(pace) = &mut result.pace
         && options.rate_per_s.is_none()
         && !sending.expects_replies
@@ -100,5 +100,6 @@ fn send(
     }
     bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);
+    bench.expect(result, opened, Some(&measured.ran));
     Ok(())
 }

@@ -1,67 +1,22 @@
-//! Assessment of a load for the users of a service: memory per connection, a word, a capacity.
-
-use std::time::Duration;
+//! Assessment of a load for the users of a service: memory, a grade, a capacity.
 
 use super::Loading;
-use crate::accounting::resources;
-use crate::report::{
-    Assessment, AssessmentThreshold, AssessmentWord, Memory, ResourceSample, TestResult, Verdict,
-    number,
-};
-
-/// Resident memory before the first connection.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct EmptyMemory {
-    pub(super) server: Option<u64>,
-    pub(super) client: Option<u64>,
-}
-
-impl EmptyMemory {
-    pub(super) fn of(server: Option<u64>) -> Self {
-        Self {
-            server,
-            client: client_rss_bytes(),
-        }
-    }
-}
+use crate::plan::memory::{NOT_KNOWN, after_closing};
+use crate::report::{Assessment, AssessmentThreshold, AssessmentWord, TestResult, Verdict, number};
 
 impl Loading<'_> {
     /// Adds the memory of both sides with all connections open, and of the server after they are closed.
     pub(super) fn weigh(&mut self, result: &mut TestResult) -> Result<(), super::LoadError> {
         let connections = result.connected.unwrap_or(0);
-        let samples: &[ResourceSample] = &result.load.resources_over_time;
-        let seen = || samples.iter().filter_map(|sample| sample.server_rss_bytes);
-        let each = |now: Option<u64>, empty: Option<u64>| {
-            let growth = now?.saturating_sub(empty?);
-            (connections > 0).then(|| growth as f64 / connections as f64)
-        };
-        let server = self.server.rss_bytes();
-        let client = client_rss_bytes();
-        let mut memory = Memory {
-            server_rss_bytes: server.unwrap_or(0),
-            server_rss_peak_bytes: seen().chain(server).max(),
-            server_rss_min_bytes: seen().chain(server).min(),
-            per_connection_bytes: each(server, self.empty.server),
-            client_rss_bytes: client,
-            client_per_connection_bytes: each(client, self.empty.client),
-            ..Memory::default()
-        };
+        let samples = &result.load.resources_over_time;
+        let open = self.empty.with_open(&self.server, samples, connections);
         self.fleet.close()?;
-        std::thread::sleep(CLOSED_FOR);
-        memory.server_rss_closed_bytes = self.server.rss_bytes();
-        if server.is_some() {
-            result.memory = Some(memory);
-        } else {
-            let text = "The server's memory is not known: no visible process of this machine serves the URL. Name \
-                        the process with --server-pid.";
-            result.notes.push(text.to_owned());
+        match open {
+            Some(open) => result.memory = Some(after_closing(open, &self.server)),
+            None => result.notes.push(NOT_KNOWN.to_owned()),
         }
         Ok(())
     }
-}
-
-fn client_rss_bytes() -> Option<u64> {
-    resources::process_usage(std::process::id()).map(|usage| usage.rss_bytes)
 }
 
 /// The word for a load with a given rate, and the capacity that it implies.
@@ -154,9 +109,6 @@ const USABLE_SHARE: f64 = 0.8;
 
 /// Below this share, most of it is the server's own background work.
 const SHARE_MIN: f64 = 0.02;
-
-/// The time that the server has to release its memory.
-const CLOSED_FOR: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -8,15 +8,15 @@ use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
-use crate::fleet::service::Rhythm;
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
-    self, ConfirmedBy, Connecting, LatencyOrigin, LoopKind, Memory, Received, ReplyFaults,
-    TargetFigures, TestResult, number,
+    self, ConfirmedBy, Connecting, LatencyOrigin, Memory, Received, ReplyFaults, TargetFigures,
+    TestResult, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::DialogueKind;
 
 /// A finished phase, and the resources that both sides have used.
@@ -75,7 +75,7 @@ impl Loading<'_> {
             .then(|| tally.traffic.received.wire as f64 / duration_s)
             .filter(|rate| *rate > 0.0);
         result.rate_series = per_second(&tally.whole_quarters());
-        result.pace = Some(pace_of(&seen.rhythm, self.plan.setup.in_flight));
+        result.pace = Some(seen.rhythm.report(Some(self.plan.setup.in_flight.into())));
         let is_paced = !matches!(seen.rhythm, Rhythm::Closed);
         let origin = match is_paced {
             true => LatencyOrigin::Intended,
@@ -89,6 +89,7 @@ impl Loading<'_> {
         if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
             let names = messages.layer.extensions().iter();
             result.extensions = names.map(|&name| name.to_owned()).collect();
+            result.encryption_version = messages.layer.encryption_version();
         }
         let sending = tally.sending();
         let load = &mut result.load;
@@ -300,25 +301,6 @@ fn per_second(quarters: &[u64]) -> Vec<f64> {
     seconds
         .map(|quarters| quarters.iter().sum::<u64>() as f64)
         .collect()
-}
-
-fn pace_of(rhythm: &Rhythm, in_flight: u32) -> report::Pace {
-    let (planned_per_s, poisson) = match rhythm {
-        Rhythm::Closed => (None, false),
-        Rhythm::Open { pace, per_s } => (Some(*per_s), pace.is_random()),
-        Rhythm::Each { per_s } => (Some(*per_s), false),
-    };
-    report::Pace {
-        kind: match rhythm {
-            Rhythm::Closed => LoopKind::Closed,
-            _ => LoopKind::Open,
-        },
-        in_flight: matches!(rhythm, Rhythm::Closed).then(|| in_flight.into()),
-        unconfirmed_bytes_max: None,
-        planned_per_s,
-        offered_per_s: None,
-        poisson,
-    }
 }
 
 /// How well a rate was kept. The server is responsible for requests without a free connection; the

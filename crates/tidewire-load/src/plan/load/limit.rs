@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::{LoadError, Loading};
 use crate::accounting::tally::Tally;
-use crate::fleet::service::{PhasePlan, Rhythm};
+use crate::fleet::service::PhasePlan;
 use crate::report::{RateStep, TestResult, Verdict, number};
 use crate::verdict::expectation::Expectation;
 use crate::worker::pace::Pace;
+use crate::worker::rhythm::Rhythm;
 
 /// The parameters of the search.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,20 +13,21 @@ use std::time::Duration;
 use tidewire_net::Address;
 
 use crate::accounting::generator::{GeneratorCores, Moment};
-use crate::accounting::live::ServiceLive;
 use crate::accounting::precision::Precision;
 use crate::accounting::resources;
 use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::tally::Tally;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
-use crate::fleet::service::{PhasePlan, Rhythm, ServiceFleet};
+use crate::fleet::service::{PhasePlan, ServiceFleet};
+use crate::plan::memory::EmptyMemory;
+use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
 use crate::report::{self, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
-use crate::worker::pace::Pace;
+use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::ServiceSetup;
-use assess::{EmptyMemory, assess};
+use assess::assess;
 use conclude::Concluding;
 pub use limit::FindLimit;
 use watch::Watcher;
@@ -64,43 +65,6 @@ pub struct LoadPlan {
     pub command: Option<String>,
 }
 
-/// Observer of a running load.
-pub trait LoadProgress {
-    /// A part of the load begins, such as `connecting` or `10000/s`, with its approximate duration.
-    fn phase_started(&mut self, what: &str, expected: Option<Duration>) {
-        let (_, _) = (what, expected);
-    }
-
-    /// Called about twenty times per second.
-    fn tick(&mut self, live: &LoadLive) {
-        let _ = live;
-    }
-
-    /// A result is complete.
-    fn finished(&mut self, result: &TestResult) {
-        let _ = result;
-    }
-}
-
-/// An observer that shows nothing.
-impl LoadProgress for () {}
-
-/// The figures of a load at one moment.
-#[derive(Debug, Clone, Default)]
-pub struct LoadLive {
-    /// The counts of the workers in this phase.
-    pub service: ServiceLive,
-    /// Successful requests per second, over the last second.
-    pub rate_per_s: f64,
-    /// The used share of the generator's processor time in the last second; `None` if it is not
-    /// known.
-    pub client_share: Option<f64>,
-    /// The same for the server.
-    pub server_share: Option<f64>,
-    /// Resident memory of the server.
-    pub server_rss_bytes: Option<u64>,
-}
-
 /// The reason for which there is no report of a load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -123,7 +87,7 @@ pub enum LoadError {
 /// [`LoadError`].
 pub fn run(
     plan: &LoadPlan,
-    progress: &mut dyn LoadProgress,
+    progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Report, LoadError> {
     check_possible(plan)?;
@@ -140,7 +104,7 @@ pub fn run(
         plan,
         fleet: ServiceFleet::start(plan.setup.clone())?,
         cores: GeneratorCores::find(),
-        empty: EmptyMemory::of(server.rss_bytes()),
+        empty: EmptyMemory::of(&server),
         server,
         progress,
         stop,
@@ -205,22 +169,9 @@ fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
 
 impl LoadPlan {
     fn pace_in_words(&self) -> String {
-        let random = |pace: &Pace| {
-            if pace.is_random() {
-                "Poisson"
-            } else {
-                "constant"
-            }
-        };
-        match &self.rhythm {
-            _ if self.find_limit.is_some() => "open loop, highest rate searched".to_owned(),
-            Rhythm::Closed => format!("closed loop, {} in flight", self.setup.in_flight),
-            Rhythm::Each { per_s } => format!("{per_s}/s on each connection"),
-            Rhythm::Open {
-                pace: pace @ Pace::Stages(_),
-                ..
-            } => format!("stages, {}", random(pace)),
-            Rhythm::Open { pace, per_s } => format!("{per_s}/s, {}", random(pace)),
+        match self.find_limit {
+            Some(_) => "open loop, highest rate searched".to_owned(),
+            None => self.rhythm.in_words(Some(self.setup.in_flight)),
         }
     }
 
@@ -237,7 +188,7 @@ struct Loading<'a> {
     cores: GeneratorCores,
     server: ServerWatch,
     empty: EmptyMemory,
-    progress: &'a mut dyn LoadProgress,
+    progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     /// The result of connecting.
     connected: Tally,

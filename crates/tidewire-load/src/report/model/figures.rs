@@ -238,12 +238,12 @@ pub struct Cpu {
     pub shared_cores: Option<f64>,
 }
 
-/// Memory of the server's process.
+/// Memory of both sides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Resident memory with all connections open.
     pub server_rss_bytes: u64,
-    /// The highest resident memory during the test, sampled ten times per second.
+    /// The highest resident memory during the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_rss_peak_bytes: Option<u64>,
     /// Growth over the server without connections, divided by the number of connections.
@@ -252,10 +252,10 @@ pub struct Memory {
     /// Resident memory at the end of a hold minus that at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift_bytes: Option<i64>,
-    /// The lowest resident memory during a load.
+    /// The lowest resident memory during the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_rss_min_bytes: Option<u64>,
-    /// Resident memory after all connections of a load were closed.
+    /// Resident memory after all connections were closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_rss_closed_bytes: Option<u64>,
     /// Resident memory of the generator with all connections open.

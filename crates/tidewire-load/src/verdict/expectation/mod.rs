@@ -53,6 +53,47 @@ enum Figure {
     Failed,
 }
 
+/// The kind of a figure, by which a plan decides whether it has the figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FigureKind {
+    /// `p99`, `max`, `service.p99` and so on.
+    Latency,
+    /// `connect.p99` and so on.
+    Connect,
+    /// `first_byte.p99` and so on.
+    FirstByte,
+    /// `late` and so on.
+    Late,
+    /// `rate`.
+    Rate,
+    /// `bytes`.
+    Bytes,
+    /// `errors`.
+    Errors,
+    /// `status:503` and so on.
+    Status,
+    /// `connected` and `failed`.
+    Connections,
+}
+
+impl FigureKind {
+    /// An example of its spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Latency => "p99",
+            Self::Connect => "connect.p99",
+            Self::FirstByte => "first_byte.p99",
+            Self::Late => "late",
+            Self::Rate => "rate",
+            Self::Bytes => "bytes",
+            Self::Errors => "errors",
+            Self::Status => "status:503",
+            Self::Connections => "connected",
+        }
+    }
+}
+
 /// The measured time span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Span {
@@ -150,6 +191,22 @@ pub enum ExpectationOutcome {
 }
 
 impl Expectation {
+    /// The kind of its figure.
+    #[must_use]
+    pub fn kind(&self) -> FigureKind {
+        match self.figure {
+            Figure::Latency(Span::Response | Span::Service, _) => FigureKind::Latency,
+            Figure::Latency(Span::Connect, _) => FigureKind::Connect,
+            Figure::Latency(Span::FirstByte, _) => FigureKind::FirstByte,
+            Figure::Latency(Span::Late, _) => FigureKind::Late,
+            Figure::Rate => FigureKind::Rate,
+            Figure::Bytes => FigureKind::Bytes,
+            Figure::Errors => FigureKind::Errors,
+            Figure::Status(_) => FigureKind::Status,
+            Figure::Connected | Figure::Failed => FigureKind::Connections,
+        }
+    }
+
     /// Whether it limits the number of failed requests.
     #[must_use]
     pub fn allows_errors(&self) -> bool {

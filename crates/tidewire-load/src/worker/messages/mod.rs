@@ -1,5 +1,6 @@
 //! WebSocket as a user of a service load speaks it: messages that are answered, or confirmed by pongs.
 
+mod coding;
 mod matching;
 
 use std::sync::Arc;
@@ -9,8 +10,7 @@ use rand::rngs::SmallRng;
 use tidewire_net::{Closed, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::Control;
-use tidewire_wire::deflate::{Compressor, Decompressor, WINDOW_BITS_MAX};
-use tidewire_wire::frame::{OpCode, Role, write_compressed_frame, write_frame};
+use tidewire_wire::frame::{OpCode, Role, write_frame};
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
@@ -19,10 +19,14 @@ use super::service::user::{Pending, User, UserState};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use super::target::{TokenPlace, TokenSource};
 use super::template::Template;
+use super::websocket::channel::{Channel, KeyPair};
 use super::websocket::layer::Layer;
-use super::websocket::profile::{Profile, ServerMessage, classify, write_hello, write_pong};
+use super::websocket::profile::{
+    Profile, ServerMessage, classify, encryption_key, write_hello, write_key_hello, write_pong,
+};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
+use coding::Coding;
 use matching::unix_us;
 pub use matching::{Matching, Pointer};
 
@@ -45,7 +49,7 @@ pub struct MessagesSetup {
     pub first_messages: Vec<Template>,
     /// Messages are binary, and not text.
     pub is_binary: bool,
-    /// Whether messages are compressed; nothing is encrypted here.
+    /// Whether messages are compressed or encrypted.
     pub layer: Layer,
     /// How a message is known to have arrived.
     pub matching: Matching,
@@ -60,44 +64,7 @@ pub(crate) struct Messages {
     setup: Arc<MessagesSetup>,
     /// A frame under construction; empty between two calls.
     frame: Vec<u8>,
-    deflate: Option<Deflate>,
-}
-
-/// Compression of the messages of all connections, which have no memory between them.
-#[derive(Debug)]
-struct Deflate {
-    compressor: Compressor,
-    decompressor: Decompressor,
-    deflated: Vec<u8>,
-    inflated: Vec<u8>,
-}
-
-impl Deflate {
-    fn new() -> Self {
-        Self {
-            compressor: Compressor::new(DEFLATE_LEVEL, WINDOW_BITS_MAX, false),
-            decompressor: Decompressor::new(WINDOW_BITS_MAX, false),
-            deflated: Vec::new(),
-            inflated: Vec::new(),
-        }
-    }
-
-    /// Appends the frame of a message.
-    fn write_frame(&mut self, opcode: OpCode, message: &[u8], mask: [u8; 4], out: &mut Vec<u8>) {
-        self.deflated.clear();
-        self.compressor.compress(message, &mut self.deflated);
-        write_compressed_frame(out, opcode, &self.deflated, Some(mask));
-    }
-
-    /// The content of a compressed message, to be given back afterwards.
-    fn inflate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
-        let mut content = std::mem::take(&mut self.inflated);
-        content.clear();
-        let inflated = self
-            .decompressor
-            .decompress(message, &mut content, MESSAGE_BYTES_MAX);
-        inflated.ok().map(|()| content)
-    }
+    coding: Coding,
 }
 
 /// The state of a connection.
@@ -110,8 +77,10 @@ pub(crate) struct MessagesSession {
     /// Messages that the ping on its way confirms; none is on its way if 0.
     pinged: usize,
     ping_token: u64,
-    /// The server has said that it closes.
-    closed_by: Option<&'static str>,
+    /// The key pair of this side, between `client_hello` and `server_hello`.
+    key_pair: Option<KeyPair>,
+    /// The encryption after the key exchange.
+    channel: Option<Box<Channel>>,
 }
 
 type MessagesUser = User<MessagesSession>;
@@ -119,20 +88,34 @@ type MessagesUser = User<MessagesSession>;
 impl Messages {
     pub(crate) fn new(setup: Arc<MessagesSetup>) -> Self {
         Self {
-            deflate: (setup.layer == Layer::Deflate).then(Deflate::new),
+            coding: Coding::new(setup.layer),
             setup,
             frame: Vec::new(),
         }
     }
 
     /// Writes a frame of its own.
-    fn write_frame(&mut self, core: &mut Core, io: &mut Io, user: &MessagesUser, frame: Frame<'_>) {
+    fn write_frame(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        frame: Frame<'_>,
+    ) {
         let Some(id) = user.socket else { return };
         let mask = core.draw();
+        let channel = user.session.channel.as_deref_mut();
+        let out = &mut self.frame;
         match frame {
-            Frame::Of(opcode, payload) => write_frame(&mut self.frame, opcode, payload, Some(mask)),
-            Frame::Hello => write_hello(&mut self.frame, mask),
-            Frame::AppPong => write_pong(&mut self.frame, io.now().unix_ms, mask, None),
+            Frame::Ping(token) => write_frame(out, OpCode::Ping, token, Some(mask)),
+            Frame::Message(opcode, message) => {
+                let message = (opcode, message);
+                self.coding
+                    .write_frame(channel, &mut core.random, message, out);
+            }
+            Frame::Hello => write_hello(out, mask),
+            Frame::KeyHello(public_key) => write_key_hello(out, public_key, mask),
+            Frame::AppPong => write_pong(out, io.now().unix_ms, mask, channel),
         }
         core.tally.traffic.sent.wire += self.frame.len() as u64;
         io.send(id, &self.frame);
@@ -230,14 +213,43 @@ impl Messages {
     /// The session has begun.
     fn open(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         core.ready(user);
-        if self.setup.profile == Profile::V1 {
+        // An encrypted session has sent it with its key.
+        if self.setup.profile == Profile::V1 && user.session.channel.is_none() {
             self.write_frame(core, io, user, Frame::Hello);
         }
         let setup = Arc::clone(&self.setup);
         for first in &setup.first_messages {
             let mut message = Vec::new();
             core.render_template(io, user, first, &mut message);
-            self.write_frame(core, io, user, Frame::Of(self.opcode(), &message));
+            self.write_frame(core, io, user, Frame::Message(self.opcode(), &message));
+        }
+    }
+
+    /// The server is ready: the session begins, or its key exchange.
+    fn handle_ready(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        if self.setup.layer != Layer::Encryption {
+            return self.open(core, io, user);
+        }
+        let pair = KeyPair::generate(&mut core.random);
+        self.write_frame(core, io, user, Frame::KeyHello(pair.public_key()));
+        user.session.key_pair = Some(pair);
+    }
+
+    /// Handles `server_hello`, or an error in its place, during a key exchange.
+    fn handle_key(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        (pair, message): (KeyPair, &[u8]),
+    ) {
+        let channel = encryption_key(message).and_then(|key| pair.agree(&key, &mut core.random));
+        match channel {
+            Some(channel) => {
+                user.session.channel = Some(Box::new(channel));
+                self.open(core, io, user);
+            }
+            None => core.refuse(io, user, Failure::NoEncryption.name()),
         }
     }
 
@@ -256,7 +268,7 @@ impl Messages {
         user.session.pinged = user.pending.len();
         user.session.ping_token = core.random.random();
         let token = user.session.ping_token.to_be_bytes();
-        self.write_frame(core, io, user, Frame::Of(OpCode::Ping, &token));
+        self.write_frame(core, io, user, Frame::Ping(&token));
     }
 
     fn handle_pong(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser, token: &[u8]) {
@@ -282,15 +294,19 @@ impl Messages {
         event: Event<'_>,
     ) {
         match event {
+            // Everything to an encrypted connection is encrypted.
+            Event::Text(_) if user.session.channel.is_some() => {
+                self.break_off(core, io, user, "bad-encryption");
+            }
+            Event::Binary(bytes) if user.session.channel.is_some() => {
+                self.handle_sealed(core, io, user, bytes);
+            }
             Event::Text(text) => self.handle_message(core, io, user, OpCode::Text, text.as_bytes()),
             Event::Binary(bytes) => self.handle_message(core, io, user, OpCode::Binary, bytes),
             Event::Pong(payload) => self.handle_pong(core, io, user, payload),
             Event::Ping(_) => {}
             Event::Compressed(message) => self.handle_compressed(core, io, user, message),
-            Event::Close(..) => {
-                user.session.closed_by = Some("closed-by-server");
-                user.is_spent = true;
-            }
+            Event::Close(..) => self.handle_close_frame(core, io, user),
         }
     }
 
@@ -301,20 +317,30 @@ impl Messages {
         user: &mut MessagesUser,
         message: Compressed<'_>,
     ) {
-        let content = self
-            .deflate
-            .as_mut()
-            .and_then(|deflate| deflate.inflate(message.bytes));
-        let Some(content) = content else {
+        let Some(content) = self.coding.inflate(message.bytes) else {
             return self.break_off(core, io, user, "bad-deflate");
         };
         match message.event(&content) {
             Ok(event) => self.handle_event(core, io, user, event),
             Err(_) => self.break_off(core, io, user, "bad-frame"),
         }
-        if let Some(deflate) = &mut self.deflate {
-            deflate.inflated = content;
-        }
+        self.coding.give_back(content);
+    }
+
+    fn handle_sealed(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        message: &[u8],
+    ) {
+        let channel = user.session.channel.as_deref_mut();
+        let content = channel.and_then(|channel| self.coding.open(channel, message));
+        let Some(content) = content else {
+            return self.break_off(core, io, user, "bad-encryption");
+        };
+        self.handle_message(core, io, user, OpCode::Binary, &content);
+        self.coding.give_back(content);
     }
 
     fn handle_message(
@@ -329,7 +355,13 @@ impl Messages {
             match classify(opcode, message) {
                 ServerMessage::Application => {}
                 ServerMessage::Ready if user.state == UserState::Greeting => {
-                    return self.open(core, io, user);
+                    return self.handle_ready(core, io, user);
+                }
+                ServerMessage::Hello | ServerMessage::Error if user.session.key_pair.is_some() => {
+                    if let Some(pair) = user.session.key_pair.take() {
+                        self.handle_key(core, io, user, (pair, message));
+                    }
+                    return;
                 }
                 ServerMessage::Ping => return self.write_frame(core, io, user, Frame::AppPong),
                 ServerMessage::Error => return core.tally.add_error("error-message"),
@@ -374,9 +406,19 @@ impl Messages {
         if user.state != UserState::Open {
             return core.refuse(io, user, name);
         }
-        core.tally.add_error(name);
-        fail_all(core, user, name);
+        end_session(core, user, name);
         core.drop_connection(io, user);
+    }
+
+    /// The server sends nothing after its close frame (RFC 6455, section 5.5.1), so that no message in
+    /// flight is waited for.
+    fn handle_close_frame(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        const NAME: &str = "closed-by-server";
+        if user.state != UserState::Open {
+            return core.refuse(io, user, NAME);
+        }
+        end_session(core, user, NAME);
+        core.close_connection(io, user);
     }
 }
 
@@ -400,17 +442,16 @@ impl Dialogue for Messages {
             Matching::Field(pointer) => Some(pointer),
             _ => None,
         };
-        let deflate = &mut self.deflate;
+        let coding = &mut self.coding;
+        let mut channel = user.session.channel.take();
         let mut wrap = |random: &mut SmallRng, message: &[u8], out: &mut Vec<u8>| {
             key = field
                 .and_then(|pointer| pointer.key(message))
                 .unwrap_or_default();
-            match deflate {
-                Some(deflate) => deflate.write_frame(opcode, message, random.random(), out),
-                None => write_frame(out, opcode, message, Some(random.random())),
-            }
+            coding.write_frame(channel.as_deref_mut(), random, (opcode, message), out);
         };
         core.write_request(io, user, &mut pending, Some(&mut wrap));
+        user.session.channel = channel;
         pending.key = key;
         user.pending.push_back(pending);
         if self.setup.matching == Matching::None {
@@ -465,16 +506,12 @@ impl Dialogue for Messages {
     }
 
     fn end(&mut self, core: &mut Core, user: &mut MessagesUser, end: ConnectionEnd<'_>) {
-        let name = match (user.session.closed_by, end) {
-            (_, ConnectionEnd::TimedOut) => TIMEOUT,
-            (Some(name), _) => name,
-            (None, ConnectionEnd::Closed(Closed::ByPeer)) => "closed-without-close-frame",
-            (None, ConnectionEnd::Closed(closed)) => Failure::of_closed(closed).name(),
+        let name = match end {
+            ConnectionEnd::TimedOut => TIMEOUT,
+            ConnectionEnd::Closed(Closed::ByPeer) => "closed-without-close-frame",
+            ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
         };
-        if user.pending.is_empty() {
-            core.tally.add_error(name);
-        }
-        fail_all(core, user, name);
+        end_session(core, user, name);
     }
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
@@ -488,10 +525,12 @@ impl Dialogue for Messages {
     }
 }
 
-/// A frame that is no message of the load.
+/// A frame that is no message of the plan.
 enum Frame<'a> {
-    Of(OpCode, &'a [u8]),
+    Message(OpCode, &'a [u8]),
+    Ping(&'a [u8]),
     Hello,
+    KeyHello(&'a [u8]),
     AppPong,
 }
 
@@ -521,14 +560,15 @@ fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u
     core.think(user, pending.exchange.step, now_ns);
 }
 
-fn fail_all(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
+/// Fails the messages in flight, or counts the error by itself if there are none.
+fn end_session(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
+    if user.pending.is_empty() {
+        core.tally.add_error(name);
+    }
     while let Some(pending) = user.pending.pop_front() {
         core.fail(user, &pending, name, 0);
     }
 }
-
-/// The compression level of most software.
-const DEFLATE_LEVEL: u32 = 6;
 
 /// The longest answer to an upgrade.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

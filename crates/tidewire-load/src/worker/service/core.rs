@@ -330,6 +330,14 @@ impl Core {
         }
     }
 
+    /// Ends a connection, if there is one, after the data that waits to be sent.
+    pub(crate) fn close_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        if let Some(id) = user.socket {
+            io.close(id);
+            self.note_gone(user);
+        }
+    }
+
     /// The connection of a user has ended.
     pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
         match user.state {
