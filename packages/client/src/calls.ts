@@ -1,8 +1,12 @@
 /** Calls of the server: it asks, and this client answers. */
 
 import type { Client } from "./client.js";
+import { uint } from "./core/envelope.js";
 import type { Answer } from "./core/session.js";
 import { TidewireError } from "./errors.js";
+
+/** The longest time of a timer. */
+const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 
 /** A handler of the server's calls. It returns the answer, or throws. */
 export type CallHandler = (
@@ -26,11 +30,20 @@ async function answer(
   payload: unknown,
   timeoutMs: number | undefined,
 ): Promise<Answer> {
-  const signal = timeoutMs === undefined ? new AbortController().signal : AbortSignal.timeout(timeoutMs);
   try {
+    const signal =
+      timeoutMs === undefined
+        ? new AbortController().signal
+        : AbortSignal.timeout(Math.min(uint(timeoutMs), TIMEOUT_MS_MAX));
     return { payload: await handler(payload as never, { type, signal }) };
   } catch (error) {
     const code = error instanceof TidewireError ? error.code : "HANDLER_ERROR";
-    return { error: { code, message: error instanceof Error ? error.message : String(error) } };
+    return { error: { code, message: textOf(error) } };
   }
+}
+
+/** What was thrown, in words. An object that is no error may not even have them. */
+function textOf(error: unknown): string {
+  if (error instanceof Error) return error.message;
+  return typeof error === "object" ? "the handler failed" : String(error);
 }

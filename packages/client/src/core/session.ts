@@ -501,7 +501,17 @@ export class Session {
       error: { code: "NOT_FOUND", message: `this client does not answer ${type}` },
     };
     if (this.#link !== link) return;
-    this.system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
+    this.system({ c: "WSE", t: "call_response", cid }, this.#encodeAnswer(answer));
+  }
+
+  /** Encodes the answer to a call. A result that the format cannot carry is an error of the handler. */
+  #encodeAnswer(answer: Answer): EncodedPayload {
+    try {
+      return this.format.payload(answer);
+    } catch (error) {
+      const { message } = error as Error;
+      return this.format.payload({ error: { code: "HANDLER_ERROR", message } });
+    }
   }
 
   #error(p: Envelope, now: Now, envelope: Envelope): void {
