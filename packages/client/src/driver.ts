@@ -223,8 +223,8 @@ export class Driver implements SessionHost {
         refuse: (error) => this.#refuse(attempt, (error as Error).message),
         notify: (t, payload, after) => this.session.notify(t, payload, after),
         hold: () => attempt.socket!.pause?.(),
-        proceed: () => {
-          attempt.socket!.resume?.();
+        proceed: (hasRoom) => {
+          if (hasRoom) attempt.socket!.resume?.();
           this.#moment = now();
           this.changed();
         },
@@ -261,6 +261,7 @@ export class Driver implements SessionHost {
 
   /** Ends the connection with 1008, or with what stands for it. */
   #refuse(attempt: Attempt, reason: string): void {
+    if (attempt.isOver) return;
     if (this.#transport.canSendAnyCode) this.#end(attempt, 1008, reason, true);
     else this.#end(attempt, 4406, `1008: ${reason}`, true);
   }

@@ -7,7 +7,7 @@ import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import { Message } from "../message.js";
 import type { Frame } from "../transport.js";
-import { payloadOf, typeOf, unreadable } from "./envelope.js";
+import { isObject, payloadOf, typeOf, unreadable } from "./envelope.js";
 import type { Awaitable, EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import {
   copy,
@@ -43,8 +43,10 @@ class LayeredPipeline implements Pipeline {
   readonly #wire: Wire;
   /** The last message that is still being encoded. */
   #tail: Promise<void> | undefined;
-  /** Frames behind the one that a layer works on. */
+  /** Frames behind the one that a layer works on; those before `#next` are read. */
   #inbound: Frame[] = [];
+  #next = 0;
+  /** A layer works on a frame. */
   #isReading = false;
 
   constructor(layers: Layers, wire: Wire) {
@@ -107,35 +109,40 @@ class LayeredPipeline implements Pipeline {
   }
 
   read(frames: readonly Frame[]): void {
-    if (!this.#isReading) return this.#readAll(frames);
-    for (const frame of frames) this.#inbound.push(copy(frame));
-    if (this.#inbound.length > INBOUND_MAX) this.#wire.hold();
+    for (const frame of frames) {
+      if (this.#isReading || this.#inbound.length) this.#inbound.push(copy(frame));
+      else this.#readOne(frame);
+    }
+    if (this.#isFull) this.#wire.hold();
   }
 
-  /** Reads frames until one has to wait. */
-  #readAll(frames: readonly Frame[]): void {
-    for (const [index, frame] of frames.entries()) {
-      if (this.#wire.isOver()) return;
-      let waits: Promise<unknown> | undefined;
-      try {
-        waits = this.#handle(frame);
-      } catch (error) {
-        this.#failed(error);
-      }
-      if (!waits) continue;
-      this.#isReading = true;
-      this.#inbound.unshift(...frames.slice(index + 1).map(copy));
-      void waits
-        .catch((error: unknown) => this.#failed(error))
-        .then(() => {
-          this.#isReading = false;
-          const inbound = this.#inbound;
-          this.#inbound = [];
-          this.#wire.proceed();
-          this.#readAll(inbound);
-        });
-      return;
+  get #isFull(): boolean {
+    return this.#inbound.length - this.#next > INBOUND_MAX;
+  }
+
+  #readOne(frame: Frame): void {
+    if (this.#wire.isOver()) return;
+    let waits: Promise<unknown> | undefined;
+    try {
+      waits = this.#handle(frame);
+    } catch (error) {
+      this.#failed(error);
     }
+    if (!waits) return;
+    this.#isReading = true;
+    void waits.catch((error: unknown) => this.#failed(error)).then(() => this.#readOn());
+  }
+
+  /** Reads frames that wait, until a layer works on one of them. */
+  #readOn(): void {
+    // What a socket that goes on delivers at once waits behind the others.
+    this.#wire.proceed(!this.#isFull);
+    this.#isReading = false;
+    while (!this.#isReading && this.#next < this.#inbound.length) this.#readOne(this.#inbound[this.#next++]!);
+    // Those that are read are removed now and then, because each removal moves the rest.
+    if (this.#next < this.#inbound.length && this.#next < INBOUND_MAX) return;
+    this.#inbound.splice(0, this.#next);
+    this.#next = 0;
   }
 
   #handle(frame: Frame): Promise<unknown> | undefined {
@@ -149,9 +156,12 @@ class LayeredPipeline implements Pipeline {
     if (this.#wire.isOver()) return undefined;
     const waits = this.#wire.receive(message, frame);
     if (message instanceof Message || typeOf(message) !== "key_update") return waits;
-    const { request } = payloadOf(message) as Envelope;
-    return this.#layers.exchange?.updateOpeningKey().then(() => {
-      if (request === true) this.#updateSealingKey();
+    const { exchange } = this.#layers;
+    // Version 1 has no such message (PROTOCOL 10.5).
+    if (exchange?.version !== 2) return waits;
+    const payload = payloadOf(message);
+    return exchange.updateOpeningKey().then(() => {
+      if (isObject(payload) && payload.request === true) this.#updateSealingKey();
     });
   }
 

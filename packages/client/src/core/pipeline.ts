@@ -43,8 +43,8 @@ export interface Wire {
   notify(t: string, payload: object, after: () => unknown): void;
   /** Many frames wait: the socket is not read further, if it can be stopped. */
   hold(): void;
-  /** Reading goes on after a wait. */
-  proceed(): void;
+  /** Reading goes on after a wait, and that of the socket too where few frames wait. */
+  proceed(hasRoom: boolean): void;
 }
 
 export interface Pipeline {

@@ -69,7 +69,7 @@ export class Upstream {
         refuse: (error) => this.#refuse(error),
         notify: (t, payload, after) => this.send({ c: "WSE", t }, payload, true, after),
         hold: () => this.#socket?.pause?.(),
-        proceed: () => this.#socket?.resume?.(),
+        proceed: (hasRoom) => hasRoom && this.#socket?.resume?.(),
       },
     );
     this.#socket = this.#transport.open(
@@ -155,6 +155,7 @@ export class Upstream {
 
   /** Ends the connection with 1008, or with what stands for it. */
   #refuse(error: unknown): void {
+    if (this.#isOver) return;
     const words = String((error as Error).message).slice(0, 60);
     const [code, reason] = this.#transport.canSendAnyCode ? [1008, words] : [4406, `1008: ${words}`];
     this.#socket?.close(code, reason);
