@@ -75,18 +75,45 @@ export function readJson(text: string): Envelope {
 }
 
 /** A publication as this project's server writes it (PROTOCOL 19.2): first its names, and then what stands before the payload. */
-const NAMES = /^{"c":"U","t":"([^"\\]*)","tp":"([^"\\]*)"/;
-const REST = /(?:,"e":"([^"]{8})","o":(\d+))?(?:,"id":"([^"\\]*)")?(?:,"pri":(\d+))?,"p":/y;
-const BRACE = 125;
+const NAMES = /^{"c":"U","t":"([^"\\]+)","tp":"([^"\\]*)"/;
+const REST = /(?:,"e":"([0-9a-f]{8})","o":(\d+))?(?:,"id":"([^"\\]*)")?(?:,"pri":(\d+))?,"p":/y;
+const QUOTE = 34;
+const BACKSLASH = 92;
+const [OPEN_BRACKET, CLOSE_BRACKET] = [91, 93];
+const [OPEN_BRACE, CLOSE_BRACE] = [123, 125];
 /** The last publication up to the quote behind its topic, and what that says. */
 let last = { text: "\0", type: "", topic: "" };
+
+/**
+ * Whether the value at `start` reaches to the brace that ends the text, so that no field follows it. `false` also where
+ * that takes longer to find out than it is worth. A value that is no JSON may pass.
+ */
+function isLastValue(text: string, start: number): boolean {
+  const end = text.length - 2;
+  const first = text.charCodeAt(start);
+  if (first === QUOTE) return text.indexOf('"', start + 1) === end;
+  const isObject = first === OPEN_BRACE;
+  if (!isObject && first !== OPEN_BRACKET) return !text.includes(",", start);
+  // Most payloads hold no further object.
+  if (text.indexOf(isObject ? "}" : "]", start) === end) return true;
+  let depth = 0;
+  for (let at = start; at <= end; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      at = text.indexOf('"', at + 1);
+      if (at < 0 || text.charCodeAt(at - 1) === BACKSLASH) return false;
+    } else if (code === OPEN_BRACE || code === OPEN_BRACKET) depth++;
+    else if ((code === CLOSE_BRACE || code === CLOSE_BRACKET) && --depth === 0) return at === end;
+  }
+  return false;
+}
 
 /**
  * Finds the fields of a publication without decoding its payload. `undefined` for any other message, for one with
  * further fields, with another order of them or with escapes in them: {@link readJson} reads it.
  */
 export function scanPublication(text: string): Message | undefined {
-  if (text.charCodeAt(text.length - 1) !== BRACE) return undefined;
+  if (text.charCodeAt(text.length - 1) !== CLOSE_BRACE) return undefined;
   // Publications of one topic follow one another: their names are read once.
   if (!text.startsWith(last.text)) {
     const names = NAMES.exec(text);
@@ -95,7 +122,7 @@ export function scanPublication(text: string): Message | undefined {
   }
   REST.lastIndex = last.text.length;
   const rest = REST.exec(text);
-  if (!rest) return undefined;
+  if (!rest || !isLastValue(text, REST.lastIndex)) return undefined;
   const [, epoch, offset, id, priority = 5] = rest;
   const position = epoch === undefined ? undefined : { epoch, offset: Number(offset) };
   const payload = text.slice(REST.lastIndex, -1);
