@@ -35,6 +35,18 @@ describe("backoff", () => {
     expect(unlucky.next(undefined, 0, MOST)).toBeGreaterThan(longest("adaptive", 2)[1]!);
   });
 
+  test("linear growth does not end before the longest time", () => {
+    const attempts = backoff({ delay: "linear", baseMs: 10, maxMs: 15_000 });
+    const waits = Array.from({ length: 1_600 }, () => attempts.next(undefined, 0, MOST));
+    expect(waits.slice(899, 903)).toEqual([9_000, 9_010, 9_020, 9_030]);
+    expect(waits.at(-1)).toBe(15_000);
+  });
+
+  test.each(DELAYS)("%s: a base of 0 is 0 after any number of failures", (delay) => {
+    const attempts = backoff({ delay, baseMs: 0 });
+    for (let attempt = 0; attempt < 2_000; attempt += 1) expect(attempts.next(undefined, 0, MOST)).toBe(0);
+  });
+
   test("success begins anew", () => {
     const attempts = backoff({});
     for (let attempt = 0; attempt < 100; attempt += 1) attempts.next(undefined, 0, 0);

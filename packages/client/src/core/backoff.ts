@@ -90,8 +90,7 @@ export class Backoff {
 
   #fullDelayMs(): number {
     const { delay, baseMs, maxMs } = this.#policy;
-    // Infinity times a base of 0 would be no time.
-    if (delay !== "adaptive") return Math.min(baseMs * GROWTH[delay](Math.min(this.#failures, 900)), maxMs);
+    if (delay !== "adaptive") return Math.min(baseMs * GROWTH[delay](this.#failures), maxMs);
     const fullMs = Math.min(this.#adaptiveMs, maxMs);
     this.#adaptiveMs = fullMs * (GROWTH_MAX - (GROWTH_MAX - GROWTH_MIN) * this.#success);
     return fullMs;
@@ -102,10 +101,13 @@ export class Backoff {
 const SMOOTHING = 0.3;
 const GROWTH_MAX = 3;
 const GROWTH_MIN = 4 / 3;
+/** Failures after which the factor grows no further: Infinity times a base of 0 would be no time. */
+const GROWING_MAX = 900;
 /** The factor of the base after a number of failures. */
 const GROWTH = {
-  exponential: (failures: number) => 2 ** failures,
+  exponential: (failures: number) => 2 ** Math.min(failures, GROWING_MAX),
   linear: (failures: number) => failures + 1,
   // Binet's formula, which is exact up to the 70th number; `maxMs` is reached long before.
-  fibonacci: (failures: number) => Math.round(((1 + Math.sqrt(5)) / 2) ** (failures + 1) / Math.sqrt(5)),
+  fibonacci: (failures: number) =>
+    Math.round(((1 + Math.sqrt(5)) / 2) ** (Math.min(failures, GROWING_MAX) + 1) / Math.sqrt(5)),
 };
