@@ -13,7 +13,7 @@ import { createHmac } from "node:crypto";
 import { parseArgs } from "node:util";
 import { Worker } from "node:worker_threads";
 import WebSocket from "ws";
-import { connect, open } from "../../client/dist/esm/index.js";
+import { connect, open, prepare } from "../../client/dist/esm/index.js";
 
 const text = { type: "string" };
 const { values } = parseArgs({ options: { tidewire: text, rounds: text, seconds: text, connections: text } });
@@ -86,7 +86,7 @@ const SENDERS = {
   "client, made and stringified": { ...ownSender, send: (client, id) => client.send("trade", fields(id)) },
   "client, prepared": {
     ...ownSender,
-    prepare: (client) => client.prepare("trade", fields(1)),
+    prepare: (client) => prepare(client, "trade", fields(1)),
     send: (client, _, prepared) => client.send(prepared),
   },
 };
