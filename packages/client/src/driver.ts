@@ -368,7 +368,8 @@ export class Driver implements SessionHost {
     this.#over(attempt, { code, reason });
     if (isLost || !attempt.pipeline) socket?.terminate();
     else if (socket && !attempt.isGone) {
-      // A socket that never reports its end is given up.
+      // A socket that never reports its end is given up. That of the last connection has this time too, so that the
+      // server learns why.
       attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
       this.#abandoned.add(attempt);
     }

@@ -135,14 +135,16 @@ class LayeredPipeline implements Pipeline {
 
   /** Reads frames that wait, until a layer works on one of them. */
   #readOn(): void {
-    // What a socket that goes on delivers at once waits behind the others.
-    this.#wire.proceed(!this.#isFull);
+    const isFull = this.#isFull;
+    // What the socket delivers during the call waits behind the others.
+    this.#wire.proceed(!isFull);
     this.#isReading = false;
     while (!this.#isReading && this.#next < this.#inbound.length) this.#readOne(this.#inbound[this.#next++]!);
-    // Those that are read are removed now and then, because each removal moves the rest.
-    if (this.#next < this.#inbound.length && this.#next < INBOUND_MAX) return;
+    // Those that are read are removed when they are half of all, because each removal moves the rest.
+    if (this.#next < this.#inbound.length / 2) return;
     this.#inbound.splice(0, this.#next);
     this.#next = 0;
+    if (isFull && !this.#isReading) this.#wire.proceed(true);
   }
 
   #handle(frame: Frame): Promise<unknown> | undefined {
