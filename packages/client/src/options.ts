@@ -28,8 +28,12 @@ export interface EndpointList {
   waitMs(nowMs: number): number;
 }
 
-/** What measures a connection: `quality()` of `@tidewire/client/quality`. */
+declare const made: unique symbol;
+
+/** What measures a connection: `quality()` of `@tidewire/client/quality` makes it, and nothing else can. */
 export interface QualityPort {
+  /** No such member exists. It keeps other objects from having this type. */
+  readonly [made]: "by quality()";
   /** Latency, jitter, loss, and a score of them. */
   get(): Quality;
   /** The connection is so bad that the client should ask for less. @internal */

@@ -18,7 +18,7 @@ const ANSWERS_MIN = 3;
 export function quality(): QualityPort {
   const meter = new QualityMeter();
   const get = () => meter.quality(performance.now());
-  return {
+  const port: Omit<QualityPort, symbol> = {
     get,
     isPoor() {
       const { answered, score } = get();
@@ -28,4 +28,5 @@ export function quality(): QualityPort {
     pongReceived: (nowMs) => void meter.pongReceived(nowMs),
     disconnected: () => meter.disconnected(),
   };
+  return port as QualityPort;
 }

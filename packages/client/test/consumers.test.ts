@@ -82,9 +82,13 @@ test("TypeScript, as an ES module and as CommonJS", () => {
   const text = `
     import { connect, type Message, type Subscription } from "@tidewire/client";
     import { queue } from "@tidewire/client/queue";
+    import { quality } from "@tidewire/client/quality";
     interface Price { bid: number }
     export async function start(): Promise<number> {
-      const client = connect("ws://a.example/ws", { queue: queue() });
+      const meter = quality();
+      const client = connect("ws://a.example/ws", { queue: queue(), quality: meter });
+      // @ts-expect-error Nothing but quality() makes what measures a connection.
+      connect("ws://a.example/ws", { quality: { get: () => meter.get() } });
       const prices: Subscription<Price> = client.subscribe<Price>("prices.*", { recover: true });
       prices.on("message", (message: Message<Price>) => { message.payload.bid.toFixed(); });
       return client.request<number>("sum", [1, 2]);
