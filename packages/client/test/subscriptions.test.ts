@@ -1,5 +1,10 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect, test, vi } from "vitest";
+import { readText } from "../src/core/pipeline.js";
+import { Subscriptions } from "../src/core/subscriptions.js";
 import { type Client, type ClientOptions, connect } from "../src/index.js";
+import type { Message } from "../src/message.js";
 import { type FakeConnection, FakeTransport } from "../src/testing.js";
 
 interface Request {
@@ -145,4 +150,23 @@ test("a connect and a recovery leave marks for the performance panel, if that is
     expect([count("open"), count("recovered")]).toEqual(marks ? [1, 1] : [0, 0]);
     await client.close();
   }
+});
+
+test("topics that are remembered do not keep their messages in memory", () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const subscriptions = new Subscriptions({ emit() {} }, 5_000);
+  const used = () => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = used();
+  const padding = "x".repeat(100_000);
+  for (let n = 0; n < 300; n++) {
+    const names = `"t":"tick","tp":"a.topic.with.a.long.name-${n}"`;
+    const bytes = new TextEncoder().encode(`{"c":"U",${names},"e":"0badcafe","o":1,"p":"${padding}"}`);
+    subscriptions.deliver(readText(new TextDecoder().decode(bytes)) as Message, false, 0);
+  }
+  expect(used() - before).toBeLessThan(5_000_000);
+  expect(subscriptions.size).toBe(0);
 });

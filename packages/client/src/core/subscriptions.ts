@@ -10,7 +10,7 @@ import type { Message, Position } from "../message.js";
 import { positionOf } from "./answers.js";
 import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
-import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
+import { defaultSequencerLimits, detached, type Sequenced, Sequencer } from "./sequencer.js";
 import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type WireOptions } from "./topics.js";
 
 export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
@@ -476,14 +476,16 @@ export class Subscriptions {
     for (const topic of this.#patterns) if (topic.matches!(name)) found.push(topic);
     route = found;
     if (this.#routes.size >= ROUTES_MAX) this.#routes.clear();
-    this.#routes.set(name, route);
+    this.#routes.set(detached(name), route);
     return route;
   }
 
   /** Whether the offsets of a topic follow one another, so that one that is missing is a gap. */
   #isGapless(name: string): boolean {
     const topic = this.#topics.get(name);
-    return topic ? isGaplessTopic(topic) : [...this.#patterns].every(isGaplessTopic);
+    if (topic) return isGaplessTopic(topic);
+    for (const pattern of this.#patterns) if (!isGaplessTopic(pattern)) return false;
+    return true;
   }
 
   #forget(topic: Topic): void {
