@@ -79,8 +79,10 @@ const NAMES = /^{"c":"U","t":"([^"\\]+)","tp":"([^"\\]*)"/;
 const REST = /(?:,"e":"([0-9a-f]{8})","o":(\d+))?(?:,"id":"([^"\\]*)")?(?:,"pri":(\d+))?,"p":/y;
 const QUOTE = 34;
 const BACKSLASH = 92;
-const [OPEN_BRACKET, CLOSE_BRACKET] = [91, 93];
-const [OPEN_BRACE, CLOSE_BRACE] = [123, 125];
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+/** Makes a brace of a bracket, and of nothing else. */
+const AS_BRACE = 32;
 /** The last publication up to the quote behind its topic, and what that says. */
 let last = { text: "\0", type: "", topic: "" };
 
@@ -92,18 +94,17 @@ function isLastValue(text: string, start: number): boolean {
   const end = text.length - 2;
   const first = text.charCodeAt(start);
   if (first === QUOTE) return text.indexOf('"', start + 1) === end;
-  const isObject = first === OPEN_BRACE;
-  if (!isObject && first !== OPEN_BRACKET) return !text.includes(",", start);
+  if ((first | AS_BRACE) !== OPEN_BRACE) return !text.includes(",", start);
   // Most payloads hold no further object.
-  if (text.indexOf(isObject ? "}" : "]", start) === end) return true;
+  if (text.indexOf(first === OPEN_BRACE ? "}" : "]", start) === end) return true;
   let depth = 0;
   for (let at = start; at <= end; at++) {
     const code = text.charCodeAt(at);
     if (code === QUOTE) {
       at = text.indexOf('"', at + 1);
       if (at < 0 || text.charCodeAt(at - 1) === BACKSLASH) return false;
-    } else if (code === OPEN_BRACE || code === OPEN_BRACKET) depth++;
-    else if ((code === CLOSE_BRACE || code === CLOSE_BRACKET) && --depth === 0) return at === end;
+    } else if ((code | AS_BRACE) === OPEN_BRACE) depth++;
+    else if ((code | AS_BRACE) === CLOSE_BRACE && --depth === 0) return at === end;
   }
   return false;
 }

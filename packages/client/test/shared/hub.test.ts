@@ -1,6 +1,8 @@
 /** What the leading tab does with messages, against a server that the test plays. */
 
 import { afterEach, expect, test } from "vitest";
+import { layered } from "../../src/core/layered.js";
+import type { KeyExchange } from "../../src/core/layers.js";
 import { type ClientOptions, handle, type Message, type TidewireError } from "../../src/index.js";
 import { type FakeConnection, FakeTransport } from "../../src/testing.js";
 import { until, World } from "./world.js";
@@ -365,4 +367,30 @@ test("a refused token is told to every tab, and the next attempt has a new one",
   expect(transport.connections).toHaveLength(2);
   const [first, second] = transport.connections.map(({ options }) => options.headers.Authorization);
   expect(first).not.toBe(second);
+});
+
+test("a connection that is over is not refused by what a layer still works on", async () => {
+  const fails: (() => void)[] = [];
+  const begin = async (): Promise<KeyExchange> => ({
+    hello: { encryption_public_key: "", encryption_version: 2 },
+    version: 2,
+    isSealed: false,
+    wantsKeyUpdate: false,
+    accept: async () => {},
+    seal: async (bytes) => bytes,
+    open: () => new Promise((_, reject) => fails.push(() => reject(new Error("it cannot be opened")))),
+    updateOpeningKey: async () => {},
+    updateSealingKey: async () => {},
+  });
+  const transport = server();
+  const [client] = await connected(transport, 1, { encryption: { pipeline: layered, begin } });
+  const [connection] = transport.connections;
+  connection!.send(new TextEncoder().encode('E:{"t":"late"}'));
+  await until(() => fails.length === 1, "the layer works");
+  await client!.close();
+  await until(() => connection!.closed !== undefined, "the close");
+  const { closed } = connection!;
+  for (const fail of fails) fail();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(connection!.closed).toBe(closed);
 });
