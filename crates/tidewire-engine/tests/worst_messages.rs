@@ -366,19 +366,22 @@ fn costly_filters_of_one_user_are_skipped_when_the_shard_falls_behind() {
     world.keep("public", &json!({"n": PUBLICATIONS}));
     world.go_on(|| ());
     for (client, received) in costly.iter_mut().zip(received) {
-        let messages = client.receive_json();
-        let of = |t: &str| messages.iter().position(|message| message["t"] == t);
-        let entry = of("entry").expect("the next publication");
-        if received == PUBLICATIONS {
-            assert_eq!(of("publication_gap"), None);
-            continue;
-        }
-        let gap = of("publication_gap").expect("a gap");
-        let count = PUBLICATIONS - received;
-        let expected = json!({"topic": "public", "reason": "dropped", "count": count});
-        assert_eq!(messages[gap]["p"], expected);
-        assert!(gap < entry);
+        assert_told(&client.receive_json(), PUBLICATIONS - received);
     }
+}
+
+/// The publications that were missed, if any, are told as a gap before the next one.
+fn assert_told(messages: &[Value], missed: usize) {
+    let of = |t: &str| messages.iter().position(|message| message["t"] == t);
+    let entry = of("entry").expect("the next publication");
+    if missed == 0 {
+        assert_eq!(of("publication_gap"), None);
+        return;
+    }
+    let gap = of("publication_gap").expect("a gap");
+    let expected = json!({"topic": "public", "reason": "dropped", "count": missed});
+    assert_eq!(messages[gap]["p"], expected);
+    assert!(gap < entry);
 }
 
 /// The 5-second stall of old: a small request for a long history through a costly filter is answered in slices, and

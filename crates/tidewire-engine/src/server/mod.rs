@@ -1,5 +1,7 @@
 //! The running server: its start, its drain and its stop.
 
+#[cfg(test)]
+mod broker_contract;
 pub(crate) mod neighbour;
 mod operations;
 mod reload;

@@ -10,8 +10,6 @@
 //! nothing: [`Broker::prepare`] makes a topic ready, perhaps later; what is ready then answers at
 //! once, under the topic's lock.
 
-#[cfg(test)]
-mod contract;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) mod late;
 pub(crate) mod memory;

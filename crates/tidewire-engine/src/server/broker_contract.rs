@@ -1,19 +1,19 @@
 //! Contract of every broker, whatever it keeps its data in: a new one passes these tests through
 //! its [`Subject`].
 
-use super::late::{Delivers, Fate, LateBroker};
-use super::memory::{MemoryBroker, MemoryLimits};
-use super::{
-    Broker, BrokerAnswer, ClusterNode, Control, Done, Missed, Moment, Order, PageQuery, Prepare,
-    Ticket, TicketOutcome,
-};
+use super::new_hub;
 use crate::cluster::{CallDone, Cluster, LinkLimits, Neighbour};
 use crate::config::Config;
 use crate::config::broker::{BrokerAddress, BrokerConfig};
 use crate::limits::owner::OwnerId;
 use crate::model::calls::NewCall;
 use crate::model::{ConnectionKey, Position};
-use crate::server;
+use crate::topics::broker::late::{Delivers, Fate, LateBroker};
+use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
+use crate::topics::broker::{
+    Broker, BrokerAnswer, ClusterNode, Control, Done, Missed, Moment, Order, PageQuery, Prepare,
+    Refusal, Sink, Ticket, TicketOutcome,
+};
 use crate::topics::config::TopicRule;
 use crate::topics::history::HistoryLimits;
 use crate::topics::hub::Hub;
@@ -120,7 +120,7 @@ impl Subject {
         let broker_config = BrokerConfig::new(address);
         let cluster = Cluster::new(&broker_config, &LinkLimits::of(&config)).expect("a link");
         let broker = cluster.broker();
-        let hub = server::new_hub(&config, Some(Arc::clone(&broker))).expect("topics");
+        let hub = new_hub(&config, Some(Arc::clone(&broker))).expect("topics");
         let hub = Arc::new(hub);
         let link = cluster.into_link(Arc::downgrade(&hub), Alone);
         std::thread::spawn(move || link.run().map(drop));
@@ -165,7 +165,7 @@ impl Subject {
         eventually(|| newest() == offset);
     }
 
-    /// The offsets that were delivered, once there are so many.
+    /// The offsets that were delivered, once there are `count`.
     fn delivered(&self, count: usize) -> Vec<u64> {
         let seen = || self.seen.offsets();
         eventually(|| seen().len() >= count);
@@ -175,7 +175,7 @@ impl Subject {
     /// Asks, and makes the broker go on until it has answered.
     fn ask<T>(
         &self,
-        ask: impl FnOnce(&mut dyn FnMut() -> Ticket) -> BrokerAnswer<Result<T, super::Refusal>>,
+        ask: impl FnOnce(&mut dyn FnMut() -> Ticket) -> BrokerAnswer<Result<T, Refusal>>,
         read: impl FnOnce(Done) -> Option<T>,
     ) -> T {
         let (sender, outcomes) = mpsc::channel::<TicketOutcome>();
@@ -303,7 +303,7 @@ struct Seen {
     hub: Option<Arc<Hub>>,
 }
 
-impl super::Sink for Seen {
+impl Sink for Seen {
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
         let offset = publication.position.expect("a topic with history").offset;
         let mut deliveries = self.deliveries.lock().expect("no panic");
