@@ -10,8 +10,9 @@ use crate::session::inbound::Inbound;
 use crate::state::jobs::{Job, SnapshotsJob, SyncJob};
 use crate::topics::broker::{PageQuery, Prepare, Refusal};
 use crate::topics::error::PublishError;
+use crate::topics::hub::NotReady;
 use crate::topics::name::{check_topic, check_topic_or_pattern, is_pattern};
-use crate::topics::publication::Payload;
+use crate::topics::publication::{Payload, Publication};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -188,32 +189,33 @@ impl Session<'_> {
         }
         let refused = self.take_refused();
         job.refusal = job.refusal.or(refused.first().map(|(_, refusal)| *refusal));
-        if !job.is_asked_again
-            && let [next, ..] = job.topics.as_slice()
-        {
-            // Others may have taken its place since it was prepared.
-            self.prepare_snapshots(std::slice::from_ref(next));
-            if self.state.awaits_broker() {
-                job.is_asked_again = true;
-                return Some(job);
-            }
-        }
-        job.is_asked_again = false;
-        let Some(topic) = job.topics.next() else {
+        let Some(topic) = job.topics.as_slice().first() else {
             if !job.is_any {
                 self.refuse_sync(job.correlation_id, job.refusal);
             }
             return None;
         };
-        job.prepared -= 1;
         self.core.meter.spend(cost::SUBSCRIBE);
         // Its rights may have changed since the request was checked.
-        if self.may_sync(&topic)
-            && let Some(json) = self.newest(&topic, job.correlation_id.as_deref())
-        {
-            self.send_snapshot(&json);
-            job.is_any = true;
+        if self.may_sync(topic) {
+            match self.newest(topic, job.correlation_id.as_deref()) {
+                Ok(Some(json)) => {
+                    self.send_snapshot(&json);
+                    job.is_any = true;
+                }
+                Ok(None) => {}
+                // Other topics have taken its place since it was prepared, unless the broker refused.
+                Err(NotReady) if !job.is_asked_again && job.refusal.is_none() => {
+                    self.prepare_snapshots(std::slice::from_ref(topic));
+                    job.is_asked_again = true;
+                    return Some(job);
+                }
+                Err(NotReady) => {}
+            }
         }
+        job.topics.next();
+        job.prepared -= 1;
+        job.is_asked_again = false;
         Some(job)
     }
 
@@ -254,31 +256,26 @@ impl Session<'_> {
     }
 
     /// The newest publication of a topic that keeps its last value, as a snapshot.
-    fn newest(&self, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
+    fn newest(
+        &self,
+        topic: &str,
+        correlation_id: Option<&str>,
+    ) -> Result<Option<Vec<u8>>, NotReady> {
         let hub = &self.core.shared.hub;
         if check_topic(topic).is_err() || !hub.rules.get().of(topic).last_value {
-            return None;
+            return Ok(None);
         }
         let query = PageQuery {
             since: None,
             limit: 1,
             newest_first: true,
         };
-        let page = hub.history(&topic.into(), query, self.io.now().unix_ms);
-        let page = page.ok()??;
-        let newest = page.publications.first()?;
-        if newest.is_expired(self.io.now().unix_ms) {
-            return None;
-        }
-        let head: Head<'_> = serde_json::from_slice(newest.json()).ok()?;
-        let position = newest.position.map(|at| (at.epoch, at.offset));
-        Some(write(
-            topic,
-            position,
-            &head.t,
-            newest.content(),
-            correlation_id,
-        ))
+        let now_unix_ms = self.io.now().unix_ms;
+        let page = hub.history(&topic.into(), query, now_unix_ms)?;
+        let newest = page.as_ref().and_then(|page| page.publications.first());
+        Ok(newest
+            .filter(|newest| !newest.is_expired(now_unix_ms))
+            .and_then(|newest| snapshot_of(topic, newest, correlation_id)))
     }
 
     fn send_snapshot(&mut self, json: &[u8]) {
@@ -326,6 +323,19 @@ pub(crate) fn check(
     } else {
         Err(PublishError::Payload)
     }
+}
+
+/// A publication of a topic as a snapshot.
+fn snapshot_of(topic: &str, newest: &Publication, correlation_id: Option<&str>) -> Option<Vec<u8>> {
+    let head: Head<'_> = serde_json::from_slice(newest.json()).ok()?;
+    let position = newest.position.map(|at| (at.epoch, at.offset));
+    Some(write(
+        topic,
+        position,
+        &head.t,
+        newest.content(),
+        correlation_id,
+    ))
 }
 
 /// A snapshot as JSON.
