@@ -268,7 +268,7 @@ pub(crate) struct LoadOutputFlags {
     /// The tool whose report lines are printed, set by the translation of --as
     #[arg(long, value_enum, hide = true)]
     pub(crate) lines_of: Option<Tool>,
-    /// Whether they contain the distribution of the latency, set by the translation of --as
+    /// With --lines-of: print the distribution of the latency as well; set by the translation of --as
     #[arg(long, hide = true, requires = "lines_of")]
     pub(crate) lines_latency: bool,
     /// Print the report as JSON instead of tables

@@ -1,12 +1,12 @@
 //! `tidewire bench`, end to end against the engine.
 
-use crate::program::{Running, SECRET, Said, assert_refused, run, signal, tidewire};
+use crate::program::{Running, SECRET, Said, assert_refused, run, signal, start_until, tidewire};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 #[test]
 fn a_quick_run_writes_three_files_and_says_where() {
@@ -489,20 +489,7 @@ pub(crate) fn start_endless(out: &Path, flags: &[&str]) -> (Child, impl BufRead 
     let words = [
         "bench", "--quick", "--hold-s", "3600", "--test", tests, "--out",
     ];
-    let mut child = tidewire(&words)
-        .arg(out)
-        .args(flags)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("sustained-hold") {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "the run has ended");
-    }
-    (child, lines)
+    start_until(tidewire(&words).arg(out).args(flags), "sustained-hold")
 }
 
 fn bench(out: &Path, arguments: &[&str]) -> Said {

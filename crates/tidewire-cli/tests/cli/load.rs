@@ -1,13 +1,13 @@
 //! `tidewire load`: mistakes, interruptions and reports, as a user sees them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use serde_json::Value;
 
-use crate::program::{Running, assert_refused, run, signal, tidewire};
+use crate::program::{Running, assert_refused, run, signal, start_until, tidewire};
 
 #[test]
 fn mistakes_are_one_line_and_name_the_value() {
@@ -63,23 +63,9 @@ fn more_connections_than_open_files_are_told_before_the_start() {
 
 /// A load that would take an hour, which has sent something, and what it still says.
 fn start_endless(url: &str, flags: &[&str]) -> (Child, impl BufRead + use<>) {
-    let mut child = tidewire(&["load", url, "-d", "3600", "-t", "1"])
-        .args(flags)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
+    let mut command = tidewire(&["load", url, "-d", "3600", "-t", "1"]);
     // A line with figures, after `sending for 3600 s …`.
-    while !line.starts_with("  ") {
-        line.clear();
-        assert!(
-            lines.read_line(&mut line).unwrap() > 0,
-            "the load has ended"
-        );
-    }
-    (child, lines)
+    start_until(command.args(flags), "  ")
 }
 
 #[test]

@@ -20,6 +20,23 @@ pub(crate) fn tidewire(arguments: &[&str]) -> Command {
     command
 }
 
+/// Starts a program that would run for long, once it has written a line to its standard error that begins like this.
+/// Gives what it writes there from then on.
+pub(crate) fn start_until(command: &mut Command, begin: &str) -> (Child, impl BufRead + use<>) {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with(begin) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+    (child, lines)
+}
+
 /// The output of a finished program.
 #[derive(Debug)]
 pub(crate) struct Said {

@@ -419,10 +419,7 @@ fn start_ops(handle: &Handle, socket: Option<&TcpListener>) -> Result<Option<Ops
     Ok(Some(ops))
 }
 
-pub(crate) fn new_hub(
-    config: &Config,
-    cluster: Option<Arc<dyn Broker>>,
-) -> Result<Hub, StartError> {
+fn new_hub(config: &Config, cluster: Option<Arc<dyn Broker>>) -> Result<Hub, StartError> {
     let topics = &config.topics;
     topics.access.check()?;
     let rules = RuleSet::new(&topics.rules)

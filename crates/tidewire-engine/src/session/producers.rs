@@ -118,7 +118,7 @@ impl Session<'_> {
         hub.keep_producer(name, place, Some(ticket));
     }
 
-    /// Notes the broker's answer; whether it remembers the number for this connection.
+    /// Notes the broker's answer. Gives whether it remembers the number for this connection.
     fn note_kept(&mut self, last: u64, outcome: TicketOutcome) -> bool {
         let now_unix_ms = self.now().unix_ms;
         let Some(shared) = self.shared_producer() else {

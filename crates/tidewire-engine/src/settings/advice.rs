@@ -69,7 +69,7 @@ impl Settings {
         ))
     }
 
-    /// Settings of a backend, a broker or traces that are not there.
+    /// Settings of a backend or a broker that is not there.
     fn without_effect(&self) -> Vec<String> {
         let missing = ["backend", "broker"].into_iter();
         let missing = missing.filter(|main| !self.is_set(main));

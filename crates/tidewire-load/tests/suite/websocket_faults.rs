@@ -190,7 +190,7 @@ fn messages_that_are_never_confirmed() {
 
 #[test]
 fn answers_that_were_not_asked_for_confirm_nothing() {
-    // A text and a pong that nobody has sent a ping for.
+    // A text, and a pong without a ping before it.
     let bytes = &[0x81, 0x02, b'h', b'i', 0x8A, 0x01, b'x'];
     let server = FrameServer::start(FrameConduct::Answers(bytes));
     let mut options = websocket(server.address);

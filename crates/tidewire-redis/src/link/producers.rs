@@ -110,7 +110,8 @@ impl Link {
             key: self.names.layout.producer(user, producer),
             opened,
         };
-        self.refuse_kept(|keeps| keeps.add(keeping));
+        let superseded = self.producers.keeps.add(keeping);
+        self.refuse_keeping(superseded);
     }
 
     pub(super) fn tick_producers(&mut self, now: Now) {
@@ -243,13 +244,14 @@ impl Link {
 
     fn keep_again(&mut self, keeps: Vec<Keeping>) {
         for keeping in keeps.into_iter().rev() {
-            self.refuse_kept(|keeps| keeps.add_first(keeping));
+            let superseded = self.producers.keeps.add_first(keeping);
+            self.refuse_keeping(superseded);
         }
     }
 
-    /// Adds a number, and refuses the one that need not be told any longer.
-    fn refuse_kept(&mut self, add: impl FnOnce(&mut Keeps) -> Option<Keeping>) {
-        if let Some(superseded) = add(&mut self.producers.keeps) {
+    /// Answers what Redis would refuse, without asking it.
+    fn refuse_keeping(&mut self, superseded: Option<Keeping>) {
+        if let Some(superseded) = superseded {
             self.tell_kept(superseded, false);
         }
     }

@@ -91,7 +91,7 @@ export class Subscriptions {
   /** Topics that the connection does not have as the application wants them. */
   readonly #dirty = new Set<Topic>();
   readonly #routes = new Map<string, readonly Topic[]>();
-  /** What the sequencer has let through and nobody has seen. */
+  /** Publications that are in order and that no listener has received. */
   readonly #sequenced: Sequenced<Message | undefined>[] = [];
   readonly #sequencer: Sequencer<Message | undefined>;
   /** The network is poor: who does not recover is content with the newest publication of each key. */

@@ -32,13 +32,13 @@ pub enum TestExpectationError {
 }
 
 impl TestExpectation {
-    /// Whether it is an expectation of this test, which may have a given rate.
+    /// The test has the figure and is not excluded by name. At a given rate (`is_paced`) a test has other figures.
     pub(crate) fn applies_to(&self, test: TestKind, is_paced: bool) -> bool {
         self.test.is_none_or(|only| only == test)
             && test.figures(is_paced).contains(&self.expectation.kind())
     }
 
-    /// Whether these figures of its test keep it.
+    /// The result for the figures of a test.
     pub(crate) fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
         self.expectation.result(figures)
     }

@@ -49,7 +49,7 @@ pub struct MessagesSetup {
     pub first_messages: Vec<Template>,
     /// Messages are binary, and not text.
     pub is_binary: bool,
-    /// Whether messages are compressed or encrypted.
+    /// The layer under messages: none, compression or encryption.
     pub layer: Layer,
     /// How a message is known to have arrived.
     pub matching: Matching,
@@ -560,7 +560,7 @@ fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u
     core.think(user, pending.exchange.step, now_ns);
 }
 
-/// Fails the messages in flight, or counts the error by itself if there are none.
+/// Fails the messages in flight. Without any, the error is counted once.
 fn end_session(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
     if user.pending.is_empty() {
         core.tally.add_error(name);
