@@ -30,8 +30,8 @@ use crate::queue::job::StoreEvent;
 use crate::rate::RateLimit;
 use crate::sequencer::{Sequencer, SequencerLimits};
 use pending::Pending;
-use rand::RngCore as _;
 use rand::rngs::StdRng;
+use rand::{Rng as _, RngCore as _};
 use refresh::TokenRefresh;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use subscriptions::Subscriptions;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::secure::ExchangeKeyPair;
-use tidewire_wire::session::{ClientSession, EncryptionVersion, TimeoutAction};
+use tidewire_wire::session::{ClientSession, EncryptionVersion, ProducerAttempt, TimeoutAction};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
 /// A client's state, across connections.
@@ -93,6 +93,8 @@ struct Link {
 #[derive(Debug)]
 struct NumberedMessages {
     store: Arc<StoreHandle>,
+    /// This client and its connections so far.
+    attempt: ProducerAttempt,
     /// The store knows what the server has taken.
     is_ready: bool,
     /// Times that the store has been told so and has not answered.
@@ -145,6 +147,10 @@ impl Session {
     pub(crate) fn set_store(&mut self, store: Arc<StoreHandle>) {
         self.queue = Some(NumberedMessages {
             store,
+            attempt: ProducerAttempt {
+                instance: self.random.random(),
+                number: 0,
+            },
             is_ready: false,
             resumes: 0,
             paused_until_ms: 0,

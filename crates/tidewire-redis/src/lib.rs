@@ -16,4 +16,4 @@ pub use link::{
     Link, LinkOptions, Now, PageQuery, Placed, Present, Refusal, Slot,
 };
 pub use record::{Category, Excluded, Mark, Priority, Record, RecordError};
-pub use script::{Member, OpenReply, Seen, Work};
+pub use script::{Attempt, Member, OpenReply, Seen, Work};

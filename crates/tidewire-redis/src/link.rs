@@ -45,7 +45,7 @@ use crate::link::presence::Presence;
 use crate::link::producers::Producers;
 use crate::link::random::Random;
 use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
-use crate::script::{Hashes, OpenReply};
+use crate::script::{Attempt, Hashes, OpenReply};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -319,8 +319,15 @@ impl Link {
 
     /// Opens a user's producer for a connection. [`Event::ProducerOpened`] with this number follows exactly once.
     /// `epoch`, a random number, is the epoch of its numbers if Redis does not know it.
-    pub fn open_producer(&mut self, number: u64, name: (&str, &str), epoch: u32, now: Now) {
-        self.enqueue_opening(number, name, epoch, now);
+    pub fn open_producer(
+        &mut self,
+        number: u64,
+        name: (&str, &str),
+        attempt: Option<Attempt>,
+        epoch: u32,
+        now: Now,
+    ) {
+        self.enqueue_opening(number, name, attempt, epoch, now);
     }
 
     /// Keeps the number of the last accepted message of a producer that was opened: `opened` with another `last`.

@@ -18,7 +18,7 @@ pub use presence::{
     Change, Member, NodesCall, NodesReply, PRESENCE_MAX, PresenceCall, PresenceReply, RosterCall,
     RosterReply, Seen, SweepCall, SweepReply,
 };
-pub use producers::{KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
+pub use producers::{Attempt, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
 pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
 pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};
 

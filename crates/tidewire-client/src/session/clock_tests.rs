@@ -395,7 +395,11 @@ fn the_producer_is_named_only_with_a_queue() {
         .handle_connected("ws://a".to_owned(), None, bench.moment)
         .unwrap();
     let hello = bench.receive(json!({"t": "server_ready", "p": {}}));
-    assert_eq!(hello[0]["p"]["producer"]["id"], "me");
+    let producer = hello[0]["p"]["producer"].clone();
+    assert_eq!(
+        (&producer["id"], &producer["attempt"]),
+        (&json!("me"), &json!(1))
+    );
     // The application learns that a server keeps no producers, and nothing is lost: it stays in the queue.
     bench.receive(json!({"t": "server_hello", "p": {}}));
     assert!(

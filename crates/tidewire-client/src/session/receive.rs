@@ -19,7 +19,7 @@ use tidewire_wire::format::Format;
 use tidewire_wire::message;
 use tidewire_wire::session::{
     self as wire, Action, CallResult, ClientEvent, ClientHello, Features, HelloEncryption,
-    ProducerState,
+    HelloProducer, ProducerState,
 };
 
 impl Session {
@@ -357,7 +357,13 @@ impl Session {
             .exchange
             .as_ref()
             .map(|(pair, version)| pair.offer(*version));
-        let producer = self.queue.as_ref().map(|queue| queue.store.producer());
+        let producer = self.queue.as_mut().map(|queue| {
+            queue.attempt.number += 1;
+            HelloProducer {
+                id: queue.store.producer().to_owned(),
+                attempt: Some(queue.attempt),
+            }
+        });
         let hello = ClientHello {
             client_version: &self.config.client_version,
             features: Features {
@@ -373,7 +379,7 @@ impl Session {
                 history: true,
             },
             encryption,
-            producer,
+            producer: producer.as_ref(),
         };
         link.write_system(Signed::No, moment, out, |wire, out| {
             wire.write_hello(&hello, id, moment.now, out)

@@ -8,8 +8,8 @@ use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
     Audience, Broker, BrokerAnswer, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order,
-    PageQuery, Prepare, PresenceView, ProducerName, ProducerPlace, Refusal, Sending, Sink, Ticket,
-    Tickets,
+    PageQuery, Prepare, PresenceView, ProducerName, ProducerOpening, ProducerPlace, Refusal,
+    Sending, Sink, Ticket, Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
@@ -284,9 +284,8 @@ impl Broker for ClusterBroker {
         true
     }
 
-    fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
-        self.commands
-            .push(Command::OpenProducer(name, epoch, ticket));
+    fn open_producer(&self, opening: ProducerOpening, ticket: Ticket) {
+        self.commands.push(Command::OpenProducer(opening, ticket));
     }
 
     fn keep_producer(&self, name: ProducerName, place: ProducerPlace, ticket: Option<Ticket>) {

@@ -3,7 +3,7 @@
 use crate::cluster::convert::UNIQUE;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall};
-use crate::topics::broker::{Order, ProducerName, ProducerPlace, Ticket};
+use crate::topics::broker::{Order, ProducerName, ProducerOpening, ProducerPlace, Ticket};
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,8 +39,8 @@ pub(crate) enum Command {
     Call(ConnectionKey, NewCall, CallOutcome),
     /// Tells the other servers what to do, in JSON.
     Tell(Box<[u8]>, Ticket),
-    /// Opens a producer for a connection; the epoch is that of one that is not known.
-    OpenProducer(ProducerName, u32, Ticket),
+    /// Opens a producer for a connection.
+    OpenProducer(ProducerOpening, Ticket),
     /// Remembers the number of a producer's last accepted message.
     KeepProducer(ProducerName, ProducerPlace, Option<Ticket>),
     /// Forgets what is kept of a topic.

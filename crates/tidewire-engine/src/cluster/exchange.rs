@@ -195,9 +195,7 @@ impl Exchange {
             Command::Send(receiver, parcel) => self.send(&receiver, &parcel, now),
             Command::Call(connection, call, outcome) => self.ask(connection, call, outcome, now),
             Command::Tell(json, ticket) => self.tell(&json, ticket, now),
-            Command::OpenProducer(name, epoch, ticket) => {
-                self.open_producer(&name, epoch, ticket, now);
-            }
+            Command::OpenProducer(opening, ticket) => self.open_producer(&opening, ticket, now),
             Command::KeepProducer(name, place, ticket) => self.keep_producer(&name, place, ticket),
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();

@@ -6,13 +6,13 @@ use crate::session::publish::Handled;
 use crate::state::connection::ConnectionState;
 use crate::state::producers::{OpenProducer, SharedProducer};
 use crate::topics::broker::ProducerPlace;
-use crate::topics::producer::{ProducerHandle, ProducerVerdict};
+use crate::topics::producer::{OpeningRefused, ProducerHandle, ProducerVerdict};
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{EnvelopeError, message_id, message_number};
 use tidewire_wire::format::Format;
-use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
+use tidewire_wire::session::{HelloProducer, ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
     /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was
@@ -111,7 +111,7 @@ impl Session<'_> {
     /// state of a shared producer at the broker.
     pub(crate) fn open_producer(
         &mut self,
-        id: String,
+        HelloProducer { id, attempt }: HelloProducer,
         place: Option<ProducerPlace>,
     ) -> Option<ProducerState> {
         if !self.state.is_open() {
@@ -123,7 +123,7 @@ impl Session<'_> {
             let mut producers = shared.producers.locked();
             let opened = producers.open(
                 (&user, self.state.owner),
-                &id.as_str().into(),
+                (&id.as_str().into(), attempt),
                 self.now().unix_ms,
                 shared.hub.random_epoch(),
             );
@@ -132,10 +132,17 @@ impl Session<'_> {
                 None => opened,
             }
         };
-        let Ok(opened) = opened else {
-            // Without a place it receives no number: its messages are accepted as those of any client.
-            self.core.counters.producers_refused.add(1);
-            return None;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(OpeningRefused::Superseded) => {
+                self.end_superseded();
+                return None;
+            }
+            Err(OpeningRefused::TooMany) => {
+                // Without a place it receives no number: its messages are accepted as those of any client.
+                self.core.counters.producers_refused.add(1);
+                return None;
+            }
         };
         self.core.counters.producers_opened.add(1);
         self.state.producer.get_or_insert_default().producer = Some(OpenProducer {

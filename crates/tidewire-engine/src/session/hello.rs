@@ -10,15 +10,15 @@ use tidewire_wire::session::{ProducerState, Reply};
 impl<A: Application> Inbound<'_, A> {
     /// Answers a hello: at once, or when the broker has opened its producer.
     pub(crate) fn handle_hello(&mut self, mut greeting: Greeting) {
-        let id = greeting.producer.take();
-        let Some(id) = id.filter(|_| self.session.may_greet(&greeting)) else {
+        let named = greeting.producer.take();
+        let Some(named) = named.filter(|_| self.session.may_greet(&greeting)) else {
             return self.answer_hello(greeting, None);
         };
         if !self.session.core.shared.hub.shares_producers() {
-            let producer = self.session.open_producer(id, None);
+            let producer = self.session.open_producer(named, None);
             return self.answer_hello(greeting, producer);
         }
-        greeting.producer = Some(id);
+        greeting.producer = Some(named);
         self.session.ask_for_producer(Box::new(greeting));
     }
 

@@ -5,10 +5,10 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::operations::{Greeting, Operation};
 use crate::state::producers::{OpenProducer, SharedProducer};
-use crate::topics::broker::{Done, ProducerName, ProducerPlace, TicketOutcome};
+use crate::topics::broker::{Done, ProducerName, ProducerOpening, ProducerPlace, TicketOutcome};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::Reply;
+use tidewire_wire::session::{HelloProducer, Reply};
 
 impl<A: Application> Inbound<'_, A> {
     /// The broker has opened a producer, or has not.
@@ -19,8 +19,9 @@ impl<A: Application> Inbound<'_, A> {
             return;
         };
         match (outcome, greeting.producer.take()) {
-            (Ok(Done::ProducerOpened(place)), Some(id)) => {
-                let producer = self.session.open_producer(id, Some(place));
+            (Ok(Done::ProducerSuperseded), _) => self.session.end_superseded(),
+            (Ok(Done::ProducerOpened(place)), Some(named)) => {
+                let producer = self.session.open_producer(named, Some(place));
                 match &producer {
                     // An earlier connection to this server has got further than the broker knows.
                     Some(state) if state.last > place.last => {
@@ -51,15 +52,18 @@ impl<A: Application> Inbound<'_, A> {
 
 impl Session<'_> {
     pub(super) fn ask_for_producer(&mut self, greeting: Box<Greeting>) {
-        let Some(id) = &greeting.producer else {
+        let Some(HelloProducer { id, attempt }) = &greeting.producer else {
             return;
         };
-        let name = self.producer_name(id);
+        let opening = ProducerOpening {
+            name: self.producer_name(id),
+            attempt: *attempt,
+            random_epoch: self.core.shared.hub.random_epoch(),
+        };
         let ticket = self.core.operations.ticket();
         let operation = Operation::ProducerOpening(self.state.key.id);
         self.core.operations.open(operation);
-        let hub = &self.core.shared.hub;
-        hub.open_producer(name, hub.random_epoch(), ticket);
+        self.core.shared.hub.open_producer(opening, ticket);
         // Nothing is read before the answer.
         self.state.operations.get_or_insert_default().greeting = Some(greeting);
     }

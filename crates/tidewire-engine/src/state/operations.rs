@@ -7,7 +7,7 @@ use crate::trace::OpenSpan;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
-use tidewire_wire::session::KeyOffer;
+use tidewire_wire::session::{HelloProducer, KeyOffer};
 
 /// The open operations of all connections of a shard.
 #[derive(Debug, Default)]
@@ -54,8 +54,7 @@ pub(crate) struct Greeting {
     /// Its key, if it offers one.
     pub(crate) offer: Option<Box<KeyOffer>>,
     pub(crate) correlation_id: Option<String>,
-    /// The id of its producer.
-    pub(crate) producer: Option<String>,
+    pub(crate) producer: Option<HelloProducer>,
 }
 
 /// The open operations of one connection.

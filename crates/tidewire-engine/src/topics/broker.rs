@@ -27,6 +27,7 @@ use crate::limits::owner::OwnerId;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::model::{ConnectionKey, Outgoing, Position};
 use std::sync::Arc;
+use tidewire_wire::session::ProducerAttempt;
 
 /// Takes what a broker has accepted to the subscribers.
 pub(crate) trait Sink {
@@ -153,10 +154,9 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// Opens a producer for a connection. `epoch` is that of its numbers if the broker does not know
-    /// the producer.
-    fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
-        let (_, _, _) = (name, epoch, ticket);
+    /// Opens a producer for a connection.
+    fn open_producer(&self, opening: ProducerOpening, ticket: Ticket) {
+        let (_, _) = (opening, ticket);
     }
 
     /// Remembers the number of a producer's last accepted message, however long the broker is away.
@@ -206,6 +206,16 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
 pub(crate) struct ProducerName {
     pub(crate) user: Arc<str>,
     pub(crate) id: Box<str>,
+}
+
+/// A connection that goes on as a producer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProducerOpening {
+    pub(crate) name: ProducerName,
+    /// Which of the client's connections it is, if the client says so.
+    pub(crate) attempt: Option<ProducerAttempt>,
+    /// The epoch of its numbers if the broker does not know the producer.
+    pub(crate) random_epoch: u32,
 }
 
 /// Where a producer stands that several servers share.

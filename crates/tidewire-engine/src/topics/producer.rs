@@ -27,6 +27,7 @@ use super::broker::ProducerPlace;
 use super::lru::{ENTRIES_MAX, List, Slots};
 use crate::limits::fair::Shares;
 use crate::limits::owner::OwnerId;
+use tidewire_wire::session::ProducerAttempt;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///
@@ -82,10 +83,14 @@ pub(crate) enum ProducerVerdict {
     Superseded,
 }
 
-/// There are as many producers with open connections as there may be. It helps to try again later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many producers are open")]
-pub(crate) struct TooManyProducers;
+/// Why a connection cannot speak for a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpeningRefused {
+    /// There is no room for another producer with an open connection. A later try may succeed.
+    TooMany,
+    /// A later connection of the same client speaks for it already.
+    Superseded,
+}
 
 /// User and producer.
 type Name = (Arc<str>, Arc<str>);
@@ -98,6 +103,8 @@ struct Producer {
     last: u64,
     /// The opening whose messages are taken.
     serial: u64,
+    /// Which of a client's connections that was, if the client has said so.
+    attempt: Option<ProducerAttempt>,
     /// When its last connection closed; `None` while it is open, and then it is not in the list.
     closed_at_ms: Option<u64>,
 }
@@ -132,20 +139,23 @@ impl Producers {
     pub(crate) fn open(
         &mut self,
         (user, owner): (&Arc<str>, OwnerId),
-        producer: &Arc<str>,
+        (producer, attempt): (&Arc<str>, Option<ProducerAttempt>),
         now_ms: u64,
         random_epoch: u32,
-    ) -> Result<Opened, TooManyProducers> {
+    ) -> Result<Opened, OpeningRefused> {
         let name = (Arc::clone(user), Arc::clone(producer));
         let known = self.index.get(&name).copied();
         let known = known.filter(|at| !self.is_over(*at, now_ms));
         let at = match known {
+            Some(at) if is_before(attempt, self.producers[at].attempt) => {
+                return Err(OpeningRefused::Superseded);
+            }
             Some(at) => at,
             None => self.add(name, owner, random_epoch)?,
         };
         self.serial += 1;
         let producer = &mut self.producers[at];
-        producer.serial = self.serial;
+        (producer.serial, producer.attempt) = (self.serial, attempt);
         if producer.closed_at_ms.take().is_some() {
             let owner = producer.owner;
             self.producers.unlink(&mut self.closed, at);
@@ -254,11 +264,11 @@ impl Producers {
     }
 
     /// Makes a producer known with a new epoch, in the place of its own past if that is over.
-    fn add(&mut self, name: Name, owner: OwnerId, epoch: u32) -> Result<u32, TooManyProducers> {
+    fn add(&mut self, name: Name, owner: OwnerId, epoch: u32) -> Result<u32, OpeningRefused> {
         if let Some(&past) = self.index.get(&name) {
             self.forget(past);
         } else if self.producers.len() >= self.producers_max {
-            let yielding = self.to_forget(owner).ok_or(TooManyProducers)?;
+            let yielding = self.to_forget(owner).ok_or(OpeningRefused::TooMany)?;
             self.forget(yielding);
         }
         let at = self.producers.insert(Producer {
@@ -267,6 +277,7 @@ impl Producers {
             epoch,
             last: 0,
             serial: 0,
+            attempt: None,
             closed_at_ms: None,
         });
         self.index.insert(name, at);
@@ -297,6 +308,13 @@ impl Producers {
     }
 }
 
+/// Whether a client has opened `known` after `attempt`, in whatever order they have arrived.
+fn is_before(attempt: Option<ProducerAttempt>, known: Option<ProducerAttempt>) -> bool {
+    attempt.zip(known).is_some_and(|(attempt, known)| {
+        attempt.instance == known.instance && attempt.number < known.number
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,7 +327,7 @@ mod tests {
     fn open(producers: &mut Producers, name: &str, now_ms: u64, epoch: u32) -> Opened {
         let (user, producer) = (text("user"), text(name));
         producers
-            .open((&user, OwnerId(1)), &producer, now_ms, epoch)
+            .open((&user, OwnerId(1)), (&producer, None), now_ms, epoch)
             .unwrap()
     }
 
@@ -384,12 +402,36 @@ mod tests {
     }
 
     #[test]
+    fn a_late_connection_of_a_client_does_not_replace_a_newer_one() {
+        let mut producers = Producers::new(10, 1_000);
+        let (ann, name) = (text("ann"), text("a"));
+        let mut open = |instance, number| {
+            let attempt = ProducerAttempt { instance, number };
+            producers.open((&ann, OwnerId(1)), (&name, Some(attempt)), 0, 1)
+        };
+        let newer = open(7, 2).unwrap().handle;
+        assert_eq!(open(7, 1), Err(OpeningRefused::Superseded));
+        // The same connection again, another client, and one that does not count.
+        let again = open(7, 2).unwrap().handle;
+        let other = open(8, 1).unwrap().handle;
+        assert_eq!(producers.accept(newer, 1), ProducerVerdict::Superseded);
+        assert_eq!(producers.accept(again, 1), ProducerVerdict::Superseded);
+        assert_eq!(producers.accept(other, 1), ProducerVerdict::Take);
+        let uncounted = producers.open((&ann, OwnerId(1)), (&name, None), 0, 1);
+        assert_eq!(uncounted.map(|opened| opened.last), Ok(1));
+    }
+
+    #[test]
     fn a_user_cannot_speak_for_another() {
         let mut producers = Producers::new(10, 1_000);
         let (ann, bob, name) = (text("ann"), text("bob"), text("a"));
-        let first = producers.open((&ann, OwnerId(1)), &name, 0, 1).unwrap();
+        let first = producers
+            .open((&ann, OwnerId(1)), (&name, None), 0, 1)
+            .unwrap();
         producers.accept(first.handle, 1);
-        let other = producers.open((&bob, OwnerId(2)), &name, 0, 2).unwrap();
+        let other = producers
+            .open((&bob, OwnerId(2)), (&name, None), 0, 2)
+            .unwrap();
         assert_eq!((other.epoch, other.last), (2, 0));
         assert_eq!(producers.accept(first.handle, 2), ProducerVerdict::Take);
     }
@@ -428,8 +470,8 @@ mod tests {
         assert_eq!(open(&mut producers, "d", 7, 2).last, 0);
         assert_eq!(producers.len(), 3);
         assert_eq!(open(&mut producers, "a", 7, 2).last, 1);
-        let refused = producers.open((&text("user"), OwnerId(1)), &text("b"), 8, 2);
-        assert_eq!(refused, Err(TooManyProducers));
+        let refused = producers.open((&text("user"), OwnerId(1)), (&text("b"), None), 8, 2);
+        assert_eq!(refused, Err(OpeningRefused::TooMany));
         assert_eq!(producers.accept(handles[2], 2), ProducerVerdict::Take);
         assert_eq!(producers.len(), 3);
     }
@@ -500,7 +542,7 @@ mod tests {
         let mut producers = Producers::new(10, 1_000);
         let mut open_and_close = |owner: u64, name: &str, epoch| {
             let user = text(&owner.to_string());
-            let opened = producers.open((&user, OwnerId(owner)), &text(name), 0, epoch);
+            let opened = producers.open((&user, OwnerId(owner)), (&text(name), None), 0, epoch);
             let opened = opened.unwrap();
             producers.close(opened.handle, 0);
             opened.epoch

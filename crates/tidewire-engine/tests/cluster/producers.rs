@@ -95,6 +95,28 @@ fn a_producer_goes_on_at_another_server() {
 
 /// A hello acknowledges the number that it names, so Redis has to have it before.
 #[test]
+fn a_delayed_hello_does_not_replace_a_newer_connection_to_another_server() {
+    let redis = RedisServer::start("");
+    let [near, far] = servers(&config(&redis));
+    let [mut delayed, mut newer] = [&near, &far].map(connect_v1);
+    let hello = |instance: &str, attempt: u64| {
+        let producer = json!({"id": "p", "instance": instance, "attempt": attempt});
+        json!({"t": "client_hello", "p": {"producer": producer}})
+    };
+    let (this, restarted) = ("00c0ffee00c0ffee", "0badcafe0badcafe");
+    assert_eq!(newer.ask(&hello(this, 2))["p"]["producer"]["last"], 0);
+    let told = delayed.ask(&hello(this, 1));
+    assert_eq!(told["p"]["code"], "PRODUCER_SUPERSEDED", "{told}");
+    delayed.assert_closed(CloseCode::PRODUCER_SUPERSEDED);
+    send(&mut newer, 1);
+    assert!(is_accepted(&mut newer, 1));
+    // A client that was started anew counts from the beginning.
+    let mut next = connect_v1(&near);
+    let hello = next.ask(&hello(restarted, 1));
+    assert_eq!(hello["p"]["producer"]["last"], 1, "{hello}");
+}
+
+#[test]
 fn a_hello_names_no_number_that_redis_does_not_have() {
     let redis = RedisServer::start("");
     let [near, far] = servers(&config(&redis));

@@ -178,6 +178,22 @@ fn another_connection_goes_on_where_the_first_ended() {
 }
 
 #[test]
+fn a_hello_that_was_delayed_does_not_replace_a_newer_connection() {
+    let server = start(config(), Echo);
+    let [mut newer, mut delayed] = [(); 2].map(|()| connect_v1(&server));
+    let hello = |attempt: u64| {
+        let producer = json!({"id": "p", "instance": "00c0ffee00c0ffee", "attempt": attempt});
+        json!({"t": "client_hello", "p": {"producer": producer}})
+    };
+    assert_eq!(newer.ask(&hello(2))["p"]["producer"]["last"], 0);
+    let told = delayed.ask(&hello(1));
+    assert_eq!(told["p"]["code"], "PRODUCER_SUPERSEDED", "{told}");
+    delayed.assert_closed(CloseCode::PRODUCER_SUPERSEDED);
+    send(&mut newer, [1]);
+    assert_eq!(taken(&mut newer, 1), [1]);
+}
+
+#[test]
 fn the_newest_connection_speaks_for_the_producer() {
     let server = start(config(), Echo);
     let (mut older, _) = producer(&server, "p");

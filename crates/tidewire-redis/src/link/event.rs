@@ -190,8 +190,8 @@ pub enum Event {
     ProducerOpened {
         /// The caller's number.
         number: u64,
-        /// Where the producer stands.
-        outcome: Result<OpenReply, Refusal>,
+        /// Where the producer stands; `None` if a later connection has opened it before.
+        outcome: Result<Option<OpenReply>, Refusal>,
     },
     /// The end of [`Link::keep_producer`](super::Link::keep_producer), once for each number.
     ProducerKept {

@@ -9,7 +9,7 @@ use crate::link::event::{Event, Refusal};
 use crate::link::options::{Now, Slot};
 use crate::link::state::{Keeping, Opening, Tag};
 use crate::resp::Value;
-use crate::script::{Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
+use crate::script::{Attempt, Fenced, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply};
 use std::collections::{HashMap, VecDeque};
 
 /// Openings and numbers that wait for a call.
@@ -81,6 +81,7 @@ impl Link {
         &mut self,
         number: u64,
         (user, producer): (&str, &str),
+        attempt: Option<Attempt>,
         epoch: u32,
         now: Now,
     ) {
@@ -94,6 +95,7 @@ impl Link {
             number,
             key: self.names.layout.producer(user, producer),
             epoch,
+            attempt,
             asked_ms: now.ms,
             give_up_ms: now.ms + self.options.broker_wait_ms,
         });
@@ -162,6 +164,7 @@ impl Link {
                 epoch: opening.epoch,
                 keep_ms,
                 waited_ms: now.ms.saturating_sub(opening.asked_ms),
+                attempt: opening.attempt,
             };
             call.write(hashes, &mut command);
             producers.flights += 1;
@@ -193,9 +196,7 @@ impl Link {
         self.producers.flights = self.producers.flights.saturating_sub(1);
         match result.map(OpenReply::read) {
             Ok(Ok(Fenced::Done(reply))) => {
-                // A later connection has come before: the client may try again, if it is still there.
-                let is_open = reply.opening != 0;
-                let outcome = is_open.then_some(reply).ok_or(Refusal::Unavailable);
+                let outcome = Ok(Some(reply).filter(|reply| reply.opening != 0));
                 let number = opening.number;
                 self.events
                     .push_back(Event::ProducerOpened { number, outcome });

@@ -6,7 +6,7 @@ use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
 use crate::record::Mark;
 use crate::resp::{Frames, Limits};
-use crate::script::{Fence, OpenReply};
+use crate::script::{Attempt, Fence, OpenReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -404,6 +404,7 @@ pub(super) struct Opening {
     pub(super) number: u64,
     pub(super) key: Vec<u8>,
     pub(super) epoch: u32,
+    pub(super) attempt: Option<Attempt>,
     pub(super) asked_ms: u64,
     pub(super) give_up_ms: u64,
 }

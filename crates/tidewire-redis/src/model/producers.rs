@@ -11,7 +11,9 @@ impl Redis {
         arguments: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let ([fence, producer], [run, least, epoch, keep_ms, waited_ms]) = (keys, arguments) else {
+        let ([fence, producer], [run, least, epoch, keep_ms, waited_ms, instance, attempt]) =
+            (keys, arguments)
+        else {
             return None;
         };
         if !self.is_fenced(fence, run, least) {
@@ -22,7 +24,12 @@ impl Redis {
         let before = known("o").as_deref().and_then(number).unwrap_or(0);
         let waited_ms = number(waited_ms)?;
         let asked_ms = self.store.unix_ms.saturating_sub(waited_ms);
-        if waited_ms > 0 && before > asked_ms {
+        let is_same = !instance.is_empty() && known("i").as_deref() == Some(*instance);
+        let is_late = match is_same {
+            true => number(attempt) < known("a").as_deref().and_then(number),
+            false => waited_ms > 0 && before > asked_ms,
+        };
+        if is_late {
             reply::array(out, 3);
             for part in [known("e")?.as_slice(), &known("n")?, b"0"] {
                 reply::text(out, part);
@@ -35,6 +42,8 @@ impl Redis {
             _ => (epoch.to_vec(), b"0".to_vec()),
         };
         self.set_producer(producer, [&epoch, &last, least, opening.as_bytes()]);
+        self.store.set_field(producer, "i", instance);
+        self.store.set_field(producer, "a", attempt);
         self.store.keep(producer, number(keep_ms)?);
         reply::array(out, 3);
         for part in [epoch.as_slice(), &last, opening.as_bytes()] {

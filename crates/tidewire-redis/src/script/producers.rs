@@ -18,6 +18,17 @@ pub struct OpenCall<'a> {
     pub keep_ms: u64,
     /// How long ago the connection has asked for it, in milliseconds.
     pub waited_ms: u64,
+    /// Which of the client's connections it is, if the client says so.
+    pub attempt: Option<Attempt>,
+}
+
+/// One of the connections that a client opens for a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Random; drawn when the client starts.
+    pub instance: u64,
+    /// Larger for each next connection of the instance; at most 2^53 - 1.
+    pub number: u64,
 }
 
 /// A producer that was opened.
@@ -34,13 +45,18 @@ pub struct OpenReply {
 impl OpenCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Open, 2, 5, out);
+        hashes.begin(Script::Open, 2, 7, out);
         argument(out, self.fence_key);
         argument(out, self.producer_key);
         self.fence.write(out);
         number_argument(out, u64::from(self.epoch));
         number_argument(out, self.keep_ms);
         number_argument(out, self.waited_ms);
+        let instance = self
+            .attempt
+            .map(|attempt| format!("{:016x}", attempt.instance));
+        argument(out, instance.unwrap_or_default().as_bytes());
+        number_argument(out, self.attempt.map_or(0, |attempt| attempt.number));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use tidewire_redis::OpenReply;
-use tidewire_redis::script::{Fence, Hashes, KeepCall, KeepItem, OpenCall};
+use tidewire_redis::script::{Attempt, Fence, Hashes, KeepCall, KeepItem, OpenCall};
 
 /// One step of a connection that speaks for producers 0 to 2.
 #[derive(Debug, Clone)]
 pub(crate) enum ProducerStep {
-    Open(u8, u64),
+    Open(u8, u64, Option<Attempt>),
     Keep(Vec<Kept>),
 }
 
@@ -27,9 +27,12 @@ pub(crate) fn producer_step() -> impl Strategy<Value = ProducerStep> {
             epoch,
             last,
         });
+    let attempt = (0..2_u64, 0..4_u64).prop_map(|(instance, number)| Attempt { instance, number });
+    let waited_ms = prop_oneof![Just(0), 0..3_000_u64];
     prop_oneof![
-        (0..3_u8, prop_oneof![Just(0), 0..3_000_u64])
-            .prop_map(|(producer, waited_ms)| ProducerStep::Open(producer, waited_ms)),
+        (0..3_u8, waited_ms, prop::option::of(attempt)).prop_map(
+            |(producer, waited_ms, attempt)| ProducerStep::Open(producer, waited_ms, attempt)
+        ),
         prop::collection::vec(kept, 1..4).prop_map(ProducerStep::Keep),
     ]
 }
@@ -38,7 +41,7 @@ impl ProducerStep {
     pub(crate) fn write(&self, hashes: &Hashes, fence: &Fence, out: &mut Vec<u8>) {
         let key = |producer: u8| [b'a', producer];
         match self {
-            Self::Open(producer, waited_ms) => {
+            Self::Open(producer, waited_ms, attempt) => {
                 let call = OpenCall {
                     fence_key: b"f",
                     fence,
@@ -46,6 +49,7 @@ impl ProducerStep {
                     epoch: 7,
                     keep_ms: 100_000,
                     waited_ms: *waited_ms,
+                    attempt: *attempt,
                 };
                 call.write(hashes, out);
             }

@@ -97,7 +97,7 @@ pub enum Say {
         client_version: String,
         features: Features,
         encryption: Option<Key>,
-        producer: Option<String>,
+        producer: Option<NamedProducer>,
     },
     KeyUpdate(KeyUpdate),
     Error {
@@ -414,6 +414,18 @@ pub struct Key {
     pub public_key: Hex,
     /// 1 or 2.
     pub version: u8,
+}
+
+/// The producer in a `client_hello`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedProducer {
+    /// The client's name for it.
+    pub id: String,
+    /// 16 hex digits.
+    pub instance: Option<String>,
+    /// Number of the connection.
+    pub attempt: Option<u64>,
 }
 
 /// A client's key and the request that it came with.

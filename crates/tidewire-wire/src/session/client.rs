@@ -10,8 +10,8 @@ use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::payload::write_key_update;
 use super::{
-    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, call, history,
-    write_message,
+    Features, HelloEncryption, HelloProducer, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, call,
+    history, write_message,
 };
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json,
@@ -46,9 +46,8 @@ pub struct ClientHello<'a> {
     pub features: Features,
     /// A public key, which requests encryption.
     pub encryption: Option<KeyOffer>,
-    /// The id of a producer, 1 to [`PRODUCER_ID_BYTES_MAX`](super::PRODUCER_ID_BYTES_MAX) bytes, whose numbered
-    /// messages the server acknowledges.
-    pub producer: Option<&'a str>,
+    /// A producer, whose numbered messages the server acknowledges.
+    pub producer: Option<&'a HelloProducer>,
 }
 
 impl ClientSession {
@@ -194,10 +193,14 @@ impl ClientSession {
             if let Some(offer) = &hello.encryption {
                 offer.write(&mut object);
             }
-            if let Some(id) = hello.producer {
+            if let Some(producer) = hello.producer {
                 object.with("producer", |out| {
                     let mut object = Object::open(out);
-                    object.text("id", id);
+                    object.text("id", &producer.id);
+                    if let Some(attempt) = &producer.attempt {
+                        object.text("instance", &format!("{:016x}", attempt.instance));
+                        object.number("attempt", attempt.number);
+                    }
                     object.close();
                 });
             }

@@ -36,8 +36,8 @@ pub use payload::write_gap_event;
 pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
 pub use reply::Reply;
 pub use reply::values::{
-    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, TopicFailure,
-    TopicPresence, TopicRecovery,
+    GapRange, GapReason, HelloProducer, PresenceMember, ProducerAttempt, ProducerState,
+    PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
 };
 pub use request::{
     DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync,

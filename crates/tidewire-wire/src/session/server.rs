@@ -6,7 +6,8 @@ use super::objection::Objection;
 use super::payload::{Context, pack_pong};
 use super::reply::Reply;
 use super::request::{self, Request};
-use super::{Features, KeyOffer, Now, PROTOCOL_VERSION, Refusal, batch, call};
+use super::{Features, HelloProducer, KeyOffer, Now, PROTOCOL_VERSION, ProducerAttempt, Refusal};
+use super::{batch, call};
 use super::{op_code, write_message};
 use crate::codes::ErrorCode;
 use crate::envelope::{
@@ -87,8 +88,8 @@ pub enum SystemEvent {
     Hello {
         /// `cid`.
         correlation_id: Option<String>,
-        /// The producer's id, if this is the first and the client wants its messages acknowledged.
-        producer: Option<String>,
+        /// The producer, if this is the first and the client wants its messages acknowledged.
+        producer: Option<HelloProducer>,
     },
     /// The first `client_hello`, with a public key: agree on a key, answer with a [`Reply::Hello`] that
     /// has this `correlation_id` and ours, and encrypt everything after it. If the key proves
@@ -98,8 +99,8 @@ pub enum SystemEvent {
         offer: Box<KeyOffer>,
         /// `cid`.
         correlation_id: Option<String>,
-        /// The producer's id, if the client wants its messages acknowledged.
-        producer: Option<String>,
+        /// The producer, if the client wants its messages acknowledged.
+        producer: Option<HelloProducer>,
     },
     /// `key_update`: the client's next message is encrypted with its next key. To be refused without
     /// encryption of version 2.
@@ -361,7 +362,7 @@ impl ServerSession {
         &mut self,
         profile: &ServerProfile,
         payload: &Value,
-    ) -> Result<(Option<KeyOffer>, Option<String>), Objection> {
+    ) -> Result<(Option<KeyOffer>, Option<HelloProducer>), Objection> {
         if self.established {
             return Ok((None, None));
         }
@@ -379,7 +380,7 @@ impl ServerSession {
             Some(features) => profile.features.negotiate(features),
             None => profile.features,
         };
-        let producer = producer_id(&payload["producer"])?;
+        let producer = hello_producer(&payload["producer"])?;
         let offer = if features.encryption {
             KeyOffer::read(payload)?
         } else {
@@ -397,16 +398,43 @@ impl ServerSession {
     }
 }
 
-/// The id in the `producer` of a `client_hello`.
-fn producer_id(producer: &Value) -> Result<Option<String>, Objection> {
+/// The `producer` of a `client_hello`.
+fn hello_producer(producer: &Value) -> Result<Option<HelloProducer>, Objection> {
     if producer.is_null() {
         return Ok(None);
     }
-    match producer["id"].as_str() {
-        Some(id) if (1..=PRODUCER_ID_BYTES_MAX).contains(&id.len()) => Ok(Some(id.to_owned())),
+    let id = producer["id"].as_str();
+    let id = id.filter(|id| (1..=PRODUCER_ID_BYTES_MAX).contains(&id.len()));
+    let id = id.ok_or((
+        ErrorCode::InvalidMessage,
+        "producer has no id of 1 to 64 bytes of text",
+    ))?;
+    Ok(Some(HelloProducer {
+        id: id.to_owned(),
+        attempt: producer_attempt(&producer["instance"], &producer["attempt"])?,
+    }))
+}
+
+fn producer_attempt(
+    instance: &Value,
+    attempt: &Value,
+) -> Result<Option<ProducerAttempt>, Objection> {
+    if instance.is_null() && attempt.is_null() {
+        return Ok(None);
+    }
+    let instance = instance.as_str().filter(|text| {
+        text.len() == 16
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    });
+    let instance = instance.and_then(|text| u64::from_str_radix(text, 16).ok());
+    let number = attempt.as_u64().filter(|number| *number < 1 << 53);
+    match (instance, number) {
+        (Some(instance), Some(number)) => Ok(Some(ProducerAttempt { instance, number })),
         _ => Err((
             ErrorCode::InvalidMessage,
-            "producer has no id of 1 to 64 bytes of text",
+            "producer has an instance that is not 16 hex digits, or an attempt that is not a number below 2^53",
         )),
     }
 }

@@ -4,10 +4,11 @@ use super::server::{NOW, check_reply, content, features, id};
 use super::{json_of, reason, said};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use tidewire_testkit::vectors::dialogue::{Case, Key, Say, Step};
+use tidewire_testkit::vectors::dialogue::{Case, Key, NamedProducer, Say, Step};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
-    ClientEvent, ClientHello, ClientSession, EncryptionVersion, HelloEncryption, KeyOffer,
+    ClientEvent, ClientHello, ClientSession, EncryptionVersion, HelloEncryption, HelloProducer,
+    KeyOffer, ProducerAttempt,
 };
 
 pub(crate) fn run(case: &Case) {
@@ -39,6 +40,18 @@ fn take_step(name: &str, session: &mut ClientSession, format: Format, step: &Ste
     }
 }
 
+fn hello_producer(named: &NamedProducer) -> HelloProducer {
+    let number = named.attempt.unwrap_or_default();
+    let instance = named.instance.as_deref();
+    HelloProducer {
+        id: named.id.clone(),
+        attempt: instance.map(|instance| ProducerAttempt {
+            instance: u64::from_str_radix(instance, 16).expect("hex digits"),
+            number,
+        }),
+    }
+}
+
 fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mut Vec<u8>) {
     let id = id("0193501a-6a5e-7000-8000-0000000000f1");
     match say {
@@ -48,12 +61,13 @@ fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mut Vec<u8>) 
             encryption,
             producer,
         } => {
+            let producer = producer.as_ref().map(hello_producer);
             // The feature follows the key, whatever is asked for.
             let hello = ClientHello {
                 client_version,
                 features: features(*offered),
                 encryption: encryption.as_ref().map(key_offer),
-                producer: producer.as_deref(),
+                producer: producer.as_ref(),
             };
             session.write_hello(&hello, id, NOW, out);
         }

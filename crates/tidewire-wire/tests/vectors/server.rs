@@ -75,8 +75,8 @@ fn check_event(name: &str, event: SystemEvent, format: Format, step: &Step) -> O
             correlation_id,
             producer,
         } => {
-            let producer = producer.map(|id| ProducerState {
-                id,
+            let producer = producer.map(|producer| ProducerState {
+                id: producer.id,
                 epoch: 0x0bad_cafe,
                 last: 0,
             });
@@ -117,7 +117,8 @@ fn check_event(name: &str, event: SystemEvent, format: Format, step: &Step) -> O
             assert_eq!(offer.public_key[..], expected.public_key[..], "{name}");
             assert_eq!(offer.version.number(), expected.version, "{name}");
             assert_eq!(correlation_id, expected.cid, "{name}");
-            assert_eq!(producer, expected.producer, "{name}");
+            let id = producer.map(|producer| producer.id);
+            assert_eq!(id, expected.producer, "{name}");
         }
         SystemEvent::KeyUpdate { request } => {
             assert_eq!(

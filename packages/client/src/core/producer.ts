@@ -2,6 +2,7 @@
 
 import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
+import { type HelloProducer, helloProducer } from "./attempt.js";
 import { isObject } from "./envelope.js";
 import { json } from "./json.js";
 import type { ProducerFactory, QueuedMessage, QueuePort, QueueReport } from "./queue-port.js";
@@ -72,10 +73,10 @@ export class Producer {
     }
   }
 
-  hello(): { producer?: { id: string } } {
+  hello(): { producer?: HelloProducer } {
     this.#isGreeted = true;
     this.#helloId = this.queue.producerId;
-    return this.#helloId ? { producer: { id: this.#helloId } } : {};
+    return helloProducer(this.#helloId);
   }
 
   /** Whether this connection speaks for another producer than the queue has now. */

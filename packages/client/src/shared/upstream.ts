@@ -1,5 +1,6 @@
 /** The shared connection: opens it, says hello, and moves messages through the layers. */
 
+import { helloProducer } from "../core/attempt.js";
 import { isObject, payloadOf, typeOf } from "../core/envelope.js";
 import { json } from "../core/json.js";
 import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
@@ -135,7 +136,7 @@ export class Upstream {
       compression: Boolean(compression),
       ...(encryption ? { encryption: true } : {}),
     };
-    const producer = this.#producer ? { producer: { id: this.#producer } } : {};
+    const producer = helloProducer(this.#producer);
     const hello = { client_version: clientVersion, protocol_version: 1, features, ...this.#exchange?.hello };
     this.send({ c: "WSE", t: "client_hello" }, { ...hello, ...producer }, true);
   }

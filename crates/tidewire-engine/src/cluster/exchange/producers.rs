@@ -2,21 +2,21 @@
 
 use super::Exchange;
 use crate::cluster::convert;
-use crate::topics::broker::{Done, ProducerName, ProducerPlace, Ticket};
-use tidewire_redis::{Now, OpenReply, Refusal};
+use crate::topics::broker::{Done, ProducerName, ProducerOpening, ProducerPlace, Ticket};
+use tidewire_redis::{Attempt, Now, OpenReply, Refusal};
 
 impl Exchange {
-    pub(super) fn open_producer(
-        &mut self,
-        name: &ProducerName,
-        epoch: u32,
-        ticket: Ticket,
-        now: Now,
-    ) {
+    pub(super) fn open_producer(&mut self, opening: &ProducerOpening, ticket: Ticket, now: Now) {
         let number = self.next_number();
         self.producers.insert(number, ticket);
-        let name = (&*name.user, &*name.id);
-        self.link.open_producer(number, name, epoch, now);
+        let ProducerName { user, id } = &opening.name;
+        let attempt = opening.attempt.map(|attempt| Attempt {
+            instance: attempt.instance,
+            number: attempt.number,
+        });
+        let epoch = opening.random_epoch;
+        self.link
+            .open_producer(number, (user, id), attempt, epoch, now);
     }
 
     pub(super) fn keep_producer(
@@ -38,14 +38,15 @@ impl Exchange {
         self.link.keep_producer(number, name, opened);
     }
 
-    pub(super) fn note_opened(&mut self, number: u64, outcome: Result<OpenReply, Refusal>) {
+    pub(super) fn note_opened(&mut self, number: u64, outcome: Result<Option<OpenReply>, Refusal>) {
         if let Some(ticket) = self.producers.remove(&number) {
-            let opened = outcome.map(|opened| {
-                Done::ProducerOpened(ProducerPlace {
+            let opened = outcome.map(|opened| match opened {
+                None => Done::ProducerSuperseded,
+                Some(opened) => Done::ProducerOpened(ProducerPlace {
                     epoch: opened.epoch,
                     last: opened.last,
                     opening: opened.opening,
-                })
+                }),
             });
             ticket.settle(opened.map_err(convert::refusal));
         }

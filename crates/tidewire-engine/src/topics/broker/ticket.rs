@@ -41,6 +41,8 @@ pub(crate) enum Done {
     Forgotten(bool),
     /// A producer is this connection's.
     ProducerOpened(ProducerPlace),
+    /// A later connection of the same client has opened the producer before.
+    ProducerSuperseded,
     /// Whether the number is remembered; if not, the producer was opened again.
     ProducerKept(bool),
 }

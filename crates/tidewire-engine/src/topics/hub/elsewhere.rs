@@ -4,8 +4,8 @@ use super::Hub;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
-    Audience, BrokerAnswer, BrokerHealth, Control, ProducerName, ProducerPlace, Refusal, Sending,
-    Ticket, Tickets,
+    Audience, BrokerAnswer, BrokerHealth, Control, ProducerName, ProducerOpening, ProducerPlace,
+    Refusal, Sending, Ticket, Tickets,
 };
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Delivery, Origin, Target};
@@ -99,9 +99,9 @@ impl Hub {
     }
 
     /// Opens a producer of all servers for a connection.
-    pub(crate) fn open_producer(&self, name: ProducerName, epoch: u32, ticket: Ticket) {
+    pub(crate) fn open_producer(&self, opening: ProducerOpening, ticket: Ticket) {
         if let Some(cluster) = &self.cluster {
-            cluster.open_producer(name, epoch, ticket);
+            cluster.open_producer(opening, ticket);
         }
     }
 

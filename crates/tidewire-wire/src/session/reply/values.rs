@@ -12,6 +12,25 @@ pub struct ProducerState {
     pub last: u64,
 }
 
+/// The producer that a `client_hello` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloProducer {
+    /// The id that the client chose, 1 to [`PRODUCER_ID_BYTES_MAX`](crate::session::PRODUCER_ID_BYTES_MAX) bytes.
+    pub id: String,
+    /// Which of the client's connections this is, if it says so.
+    pub attempt: Option<ProducerAttempt>,
+}
+
+/// One of the connections that a client opens for a producer. Of one instance a smaller number is an older connection,
+/// in whatever order they reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerAttempt {
+    /// Random; drawn when the client starts.
+    pub instance: u64,
+    /// Larger for each next connection; at most 2^53 - 1.
+    pub number: u64,
+}
+
 /// The presence of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPresence {
