@@ -7,6 +7,10 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 
 const secret = process.env.TIDEWIRE_BACKEND_SECRET ?? "";
+if (!secret) {
+  console.error("set TIDEWIRE_BACKEND_SECRET to the secret of the server");
+  process.exit(1);
+}
 const port = Number(process.env.PORT ?? 8080);
 
 // Whether the engine has sent this body within the last five minutes.
@@ -46,7 +50,7 @@ const handlers = {
 
 // The status and body of the answer.
 function answer(header, body) {
-  if (secret && !isSigned(header, body)) return [401, ""];
+  if (!isSigned(header, body)) return [401, ""];
   const events = JSON.parse(body);
   if (Array.isArray(events)) {
     // Nothing waits for an answer. An id that was seen before is a repetition.

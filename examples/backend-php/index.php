@@ -3,7 +3,7 @@
 //
 //   TIDEWIRE_BACKEND_SECRET=0123456789abcdef php -S 127.0.0.1:8080 index.php
 //   TIDEWIRE_BACKEND_SECRET=0123456789abcdef tidewire serve --backend http://127.0.0.1:8080/tidewire \
-//       --backend-events connect,request,message
+//       --backend-events connect,subscribe,publish,request,message --topics-open
 declare(strict_types=1);
 
 // Whether the engine has sent this body within the last five minutes.
@@ -24,6 +24,16 @@ function answer(array $event): array
             return isset($query['user'])
                 ? ['user' => $query['user']]
                 : ['refused' => ['reason' => 'say who you are: /ws?user=ada']];
+        case 'subscribe':
+            $own = "users.{$event['user']}";
+            $others = array_filter($event['topics'], fn ($topic) => str_starts_with($topic, 'users.') && $topic !== $own);
+            $refusal = ['reason' => 'this topic belongs to somebody else'];
+            return ['refused_topics' => (object) array_fill_keys($others, $refusal)];
+        case 'publish':
+            $text = $event['payload']['text'] ?? null;
+            return is_string($text) && $text !== ''
+                ? ['payload' => ['text' => $text, 'from' => $event['user']]]
+                : ['refused' => ['reason' => 'a message is {"text": "…"}']];
         case 'request':
             return $event['type'] === 'add' && is_array($event['payload'])
                 ? ['payload' => array_sum($event['payload'])]
@@ -35,7 +45,12 @@ function answer(array $event): array
 
 $body = file_get_contents('php://input');
 $secret = getenv('TIDEWIRE_BACKEND_SECRET') ?: '';
-if ($secret !== '' && !is_signed($_SERVER['HTTP_TIDEWIRE_SIGNATURE'] ?? '', $body, $secret)) {
+if ($secret === '') {
+    error_log('set TIDEWIRE_BACKEND_SECRET to the secret of the server');
+    http_response_code(500);
+    exit;
+}
+if (!is_signed($_SERVER['HTTP_TIDEWIRE_SIGNATURE'] ?? '', $body, $secret)) {
     http_response_code(401);
     exit;
 }

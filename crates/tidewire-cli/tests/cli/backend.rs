@@ -179,6 +179,13 @@ fn the_example_in_php_decides_what_it_says() {
     let unknown = json!({"type": "multiply", "payload": [1, 2]});
     let told = ask(&mut ada, "call_request", &unknown);
     assert_eq!(told["error"]["code"], "NOT_FOUND", "{told}");
+    let others = json!({"action": "subscribe", "topics": ["users.bob", "chat"]});
+    let answer = ask(&mut ada, "subscription_update", &others);
+    assert_eq!(answer["success_topics"], json!(["chat"]), "{answer}");
+    assert_eq!(answer["failed_topics"], json!(["users.bob"]), "{answer}");
+    let empty = json!({"topic": "chat", "type": "text", "payload": {}});
+    let refused = ask(&mut ada, "publish_request", &empty);
+    assert_eq!(refused["code"], "TOPIC_FORBIDDEN", "{refused}");
     ada.send_text(&json!({"t": "note", "p": "hello"}).to_string());
     let written = std::iter::repeat_with(|| backend.line()).find(|line| line.contains("\"note\""));
     let written = written.expect("the message");
