@@ -7,8 +7,8 @@
 
 Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
 server of its own: two seconds undisturbed, then the attack, which ends by itself after some seconds. The figure is the
-longest wait of one of the six for an answer. The page also shows the same figure without an attack, and the largest
-memory of the server.
+longest wait of one of the six for an answer. The page also shows the same figure without an attack, how long a newcomer
+waits for the answer to its opening handshake (one comes every 100 ms), and the largest memory of the server.
 """
 
 import argparse
@@ -37,6 +37,7 @@ ATTACK_S = 4.0
 # After an attack the witnesses go on for so long at most until one answer comes.
 ANSWER_S_MAX = 60.0
 DELAY_MS_MAX = 50.0
+OPENING_MS_MAX = 100.0
 
 # Over TLS: what the clients use, and the server's files.
 TLS = ssl.create_default_context()
@@ -192,6 +193,21 @@ def filtered_recovery(address):
     flood(client, requests())
 
 
+def long_recoveries(address):
+    """The recovery of 20 topics with 1,000 kept publications each, again and again."""
+    topics = [f"kept.{n}" for n in range(20)]
+    publisher = WebSocket(address)
+    for n in range(20_000):
+        publisher.send(publish(topics[n % 20], {"n": n}))
+        if n % 100 == 0:
+            publisher.take()
+    publisher.send({"t": "ping"})
+    publisher.wait_for(b'"PONG"')
+    reader = WebSocket(address)
+    leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
+    flood(reader, (message for _ in range(1000) for message in (subscribe(topics, replay=1000), leave)))
+
+
 def compile_filters(address):
     """Filters in batches, for topics to which this client has no access."""
     one = [subscribe(["forbidden.x"], filter=costly_filter(n, REGEXES)) for n in range(1000)]
@@ -267,6 +283,25 @@ def conflating(address):
     publisher = WebSocket(address)
     payload = {"text": "x" * 1000}
     flood(publisher, (publish(f"lossy.{n % 10_000}", payload) for n in range(200_000)))
+
+
+def resumed_conflating(address):
+    """10,000 conflating subscriptions of one connection that reads now and then."""
+    client = WebSocket(address)
+    for start in range(0, 10_000, 1000):
+        client.send(subscribe([f"lossy.{n}" for n in range(start, start + 1000)], overload="conflate"))
+    client.take()
+    publisher = WebSocket(address)
+    payload = {"text": "x" * 1000}
+    ends_at = time.monotonic() + ATTACK_S
+    while time.monotonic() < ends_at:
+        try:
+            for n in range(10_000):
+                publisher.send(publish(f"lossy.{n}", payload))
+            publisher.take()
+            client.take()
+        except OSError:
+            return
 
 
 def nested_messages(address):
@@ -363,12 +398,14 @@ def silent_handshakes(address):
 ATTACKS = [
     filters,
     filtered_recovery,
+    long_recoveries,
     compile_filters,
     deep_patterns,
     presence_requests,
     queue_groups,
     presence_updates,
     conflating,
+    resumed_conflating,
     nested_messages,
     slow_pattern_readers,
     producers,
@@ -460,6 +497,19 @@ def witness(address, results, stop, attack):
             return
 
 
+def newcomer(address, longest):
+    """Opens a session every 100 ms and notes the longest time until its handshake is answered."""
+    while True:
+        began = time.monotonic()
+        try:
+            WebSocket(address).socket.close()
+            took = time.monotonic() - began
+        except OSError:
+            took = float("inf")
+        longest.value = max(longest.value, took * 1000)
+        time.sleep(0.1)
+
+
 def longest_wait(results, seconds):
     """The longest wait in the next so many seconds, in milliseconds."""
     worst, ends_at = 0.0, time.monotonic() + seconds
@@ -473,15 +523,19 @@ def longest_wait(results, seconds):
 
 
 def run(program, attack, tls):
-    """One run: the longest wait without and with the attack, and the memory."""
+    """One run: the longest wait without and with the attack, that of newcomers during it, and the memory."""
     server = Server(program, attack, tls)
     results, stop = multiprocessing.Queue(), multiprocessing.Event()
     watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop, attack), daemon=True)
     watcher.start()
-    attacker = None
+    attacker, newcomers, opening = None, None, multiprocessing.Value("d", 0.0)
     try:
         longest_wait(results, 0.5)
         quiet = longest_wait(results, QUIET_S)
+        # Whoever comes to a held shard waits for it.
+        if not example(attack):
+            newcomers = multiprocessing.Process(target=newcomer, args=(server.address, opening), daemon=True)
+            newcomers.start()
         attacker = multiprocessing.Process(target=attack, args=(server.address,), daemon=True)
         attacker.start()
         worst = 0.0
@@ -489,9 +543,9 @@ def run(program, attack, tls):
             worst = max(worst, longest_wait(results, 0.5))
         # What the attack has left behind counts as well.
         worst = max(worst, longest_wait(results, 1.0))
-        return quiet, worst, server.memory_mb()
+        return quiet, worst, opening.value, server.memory_mb()
     finally:
-        for process in (attacker, watcher):
+        for process in (attacker, newcomers, watcher):
             if process is not None:
                 process.kill()
                 process.join()
@@ -522,7 +576,7 @@ def main():
     if arguments.write:
         write_section(pathlib.Path(arguments.write), TITLES[arguments.tls], lines)
     if failed:
-        print(f"above {DELAY_MS_MAX:.0f} ms: {', '.join(failed)}", file=sys.stderr)
+        print(f"above the limit: {', '.join(failed)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -531,8 +585,8 @@ def measured(attacks, programs, runs, tls):
     lines = [
         f"Medians of {runs} runs.",
         "",
-        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | memory" for n, _ in programs) + " |",
-        "|---|" + "---|" * 3 * len(programs),
+        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | newcomer | memory" for n, _ in programs) + " |",
+        "|---|" + "---|" * 4 * len(programs),
     ]
     print(*lines, sep="\n", flush=True)
     failed = []
@@ -543,9 +597,10 @@ def measured(attacks, programs, runs, tls):
                 rows[name].append(run(program, attack, tls))
         cells = []
         for name, _ in programs:
-            quiet, worst, memory = ([row[i] for row in rows[name]] for i in range(3))
-            cells += [f"{shown(quiet)} ms", f"{shown(worst)} ms", f"{shown(memory)} MB"]
-            if name == "ours" and statistics.median(worst) > DELAY_MS_MAX:
+            quiet, worst, opening, memory = ([row[i] for row in rows[name]] for i in range(4))
+            cells += [f"{shown(quiet)} ms", f"{shown(worst)} ms", f"{shown(opening)} ms", f"{shown(memory)} MB"]
+            is_slow = statistics.median(worst) > DELAY_MS_MAX or statistics.median(opening) > OPENING_MS_MAX
+            if name == "ours" and is_slow:
                 failed.append(attack.__name__)
         does = " ".join(attack.__doc__.split())
         lines.append(f"| {does} (`{attack.__name__}`) | " + " | ".join(cells) + " |")
@@ -566,8 +621,27 @@ TITLES = {False: "## Without TLS", True: "## Over TLS"}
 HEAD = f"""# Hostile clients
 
 The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident
-memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms. Attacker, observers and server share two
-cores: the operating system causes part of each wait.
+memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms, and for the opening handshake of a newcomer, one
+every 100 ms, {OPENING_MS_MAX:.0f} ms. Attacker, observers and server share two cores: the operating system causes part of each wait.
+"""
+FOOT = """## Before the limits
+
+The first measurement of these attacks, before the engine metered work and charged memory: the longest wait of
+well-behaved connections, whose undisturbed maximum was 11 ms, and the memory.
+
+| attack | wait | memory |
+|---|---|---|
+| `filters` | 19 s | 1.7 GB |
+| `filtered_recovery` | 5.1 s | |
+| `compile_filters` | 2.8 s | |
+| `deep_patterns` | 30 s | 255 MB |
+| `presence_requests` | 0.9 s | 1.1 GB |
+| `queue_groups` | 60 s (the backend's publications) | 966 MB |
+| `presence_updates` | half of the subscribers cut off | 4.9 GB sent |
+| `conflating`, `resumed_conflating`, `nested_messages`, `long_recoveries` | 0.1 to 1.1 s | |
+| `slow_pattern_readers` | | 1.7 GB |
+| `stuck_shard` | publishing never answered | |
+| `silent_handshakes` | 1.9 s for newcomers, with TLS 3.7 s | |
 """
 
 
@@ -578,7 +652,7 @@ def write_section(page, title, lines):
     sections = {f"## {name}": f"## {part}" for name, part in sections.items()}
     sections[title] = "\n".join([title, "", *lines])
     kept = [sections[title] for title in TITLES.values() if title in sections]
-    page.write_text("\n\n".join([HEAD.strip(), *kept]) + "\n")
+    page.write_text("\n\n".join([HEAD.strip(), *kept, FOOT.strip()]) + "\n")
 
 
 if __name__ == "__main__":
