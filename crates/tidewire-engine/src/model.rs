@@ -11,6 +11,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{check_value, epoch_text, parse_epoch};
 use tidewire_wire::session::GapRange;
 
+pub(crate) mod callback;
 pub(crate) mod calls;
 pub(crate) mod inbox;
 pub(crate) mod queries;

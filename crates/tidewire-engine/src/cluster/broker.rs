@@ -4,8 +4,8 @@ use crate::cluster::commands::{Command, Commands, GroupKey, OwnedOrder, Receiver
 use crate::cluster::mirror::{Mirrors, Waiting, refuse};
 use crate::cluster::parcel;
 use crate::cluster::presence::SharedPresence;
-use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::model::{ConnectionKey, ShardHealth};
 use crate::topics::broker::{
     Audience, Broker, BrokerAnswer, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order,
     PageQuery, Prepare, PresenceView, ProducerName, ProducerOpening, ProducerPlace, Refusal,
@@ -17,7 +17,8 @@ use crate::topics::history::{HistoryLimits, Page, Recovery};
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Publication, Published};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tidewire_net::Heartbeat;
 use tidewire_redis::{NodeId, Present};
 
 /// Asks the link, and answers from the mirrors what they have.
@@ -32,6 +33,8 @@ pub(crate) struct ClusterBroker {
     presence: Mutex<SharedPresence>,
     /// The queue groups that this server has asked for, and whether it may be in them.
     groups: Mutex<HashMap<GroupKey, bool>>,
+    /// Whether the thread of the link runs.
+    link: OnceLock<Heartbeat>,
     /// This run of this server.
     node: NodeId,
     /// Topics that may have a mirror.
@@ -39,9 +42,16 @@ pub(crate) struct ClusterBroker {
 }
 
 impl ClusterBroker {
+    /// Says by what it is known whether the thread of the link runs.
+    pub(crate) fn watch_link(&self, heartbeat: Heartbeat) {
+        // Set once, before the server starts.
+        let _ = self.link.set(heartbeat);
+    }
+
     pub(crate) fn new(node: NodeId, history_bytes_max: usize, history_topics_max: usize) -> Self {
         Self {
             users: Mutex::default(),
+            link: OnceLock::new(),
             presence: Mutex::default(),
             groups: Mutex::default(),
             node,
@@ -319,9 +329,18 @@ impl Broker for ClusterBroker {
         self.commands.bytes() > BUSY_BYTES
     }
 
-    fn health(&self) -> BrokerHealth {
+    fn health(&self, stall_ms: u64) -> BrokerHealth {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.clone()
+        let health = health.clone();
+        let stalled = |link| ShardHealth::of(link, stall_ms) != ShardHealth::Healthy;
+        match self.link.get().is_some_and(stalled) {
+            true => BrokerHealth {
+                is_connected: false,
+                reason: Some("the thread of the broker is stalled or has ended; a closure of publish_with may block it".into()),
+                ..health
+            },
+            false => health,
+        }
     }
 
     fn stop(&self) {

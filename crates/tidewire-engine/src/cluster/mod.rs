@@ -101,6 +101,7 @@ impl Cluster {
         let (mut link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
         link.handler_mut().find_by(&mailbox)?;
         broker.commands.connect(mailbox.waker());
+        broker.watch_link(link.heartbeat());
         Ok(Self { broker, link })
     }
 

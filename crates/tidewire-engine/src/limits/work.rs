@@ -108,6 +108,11 @@ impl Meter {
                 .is_none_or(|work| work.turn < OWNER_WORK_PER_TURN && !self.is_over(work))
     }
 
+    /// Whether all connections have had their part of this turn.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.turn_spent >= WORK_PER_TURN
+    }
+
     /// Whether this owner has had its part of this second.
     pub(crate) fn waits_for_second(&self, owner: OwnerId) -> bool {
         self.owners

@@ -1,5 +1,6 @@
 //! Calls: what one side asks the other, and why a call fails.
 
+use crate::model::callback::call_back;
 use crate::model::is_payload;
 use std::fmt;
 use std::time::Duration;
@@ -116,7 +117,7 @@ impl CallOutcome {
 
     pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
         if let Some(done) = self.done.take() {
-            done(outcome);
+            call_back(|| done(outcome));
         }
     }
 
@@ -129,7 +130,7 @@ impl CallOutcome {
 impl Drop for CallOutcome {
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
-            done(Err(self.if_dropped.clone()));
+            call_back(|| done(Err(self.if_dropped.clone())));
         }
     }
 }

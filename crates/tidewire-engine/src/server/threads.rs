@@ -2,9 +2,9 @@
 
 use crate::handle::Handle;
 use crate::model::ShardHealth;
+use crate::model::callback::words;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::shard::containment::words;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;

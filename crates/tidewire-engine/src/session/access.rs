@@ -4,7 +4,8 @@ use crate::limits::work::cost;
 use crate::session::Session;
 use crate::session::context::Context;
 use crate::state::connection::ConnectionState;
-use crate::state::jobs::{Job, Recheck, SubscriptionAnswer, SubscriptionJob};
+use crate::state::jobs::{Job, SubscriptionAnswer, SubscriptionJob};
+use crate::state::rights::{ChangedRights, RightsCheck};
 use crate::state::topics::Wanted;
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
@@ -68,22 +69,34 @@ impl Session<'_> {
     /// Gives a session other rights, and has its subscriptions checked against them.
     pub(crate) fn set_access(&mut self, rules: &Arc<AccessRules>) {
         self.state.access = Access::bind(rules, self.state.user.as_deref());
+        self.state.jobs.note_changed_rights();
         let Some(topics) = &mut self.state.topics else {
             return;
         };
         topics.published_to = None;
-        let slots = topics.slots.clone().into_iter();
-        let ended = Vec::new();
-        self.state.jobs.push(Job::Recheck(Recheck { slots, ended }));
+        let mut slots = topics.slots.clone();
+        self.core.meter.spend(slots.len() as u64);
+        // An earlier check goes on with the new rights, from where it is: rights that change often put off no end.
+        let older = topics.take_changed_rights();
+        let ended = older.map_or_else(Vec::new, |older| {
+            let done = slots.len().saturating_sub(older.slots.len());
+            slots.rotate_left(done);
+            older.ended
+        });
+        let slots = slots.into_iter();
+        self.start_check(RightsCheck::Changed(ChangedRights { slots, ended }));
     }
 
     /// Checks one subscription; what is left. At the end the queue groups follow, and the client is
     /// told.
-    pub(crate) fn step_recheck(&mut self, mut recheck: Recheck) -> Option<Recheck> {
-        let Some(slot) = recheck.slots.next() else {
-            recheck.ended.extend(self.leave_forbidden_groups());
-            if !recheck.ended.is_empty() {
-                let update = ended(recheck.ended);
+    pub(super) fn check_changed_right(
+        &mut self,
+        mut changed: ChangedRights,
+    ) -> Option<ChangedRights> {
+        let Some(slot) = changed.slots.next() else {
+            changed.ended.extend(self.leave_forbidden_groups());
+            if !changed.ended.is_empty() {
+                let update = ended(changed.ended);
                 self.reply(&update);
             }
             return None;
@@ -94,15 +107,20 @@ impl Session<'_> {
         let topic = self.core.topics.topic(slot);
         let topic = topic.filter(|_| self.core.topics.is_member(slot, self.state.key.id));
         if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
-            && !self.state.access.may_subscribe(&name)
-            && !self.state.was_granted(&name)
-            && !self.is_allowed_by_token(&name)
+            && !self.may_stay(&name)
         {
             self.core.meter.spend(cost::UNSUBSCRIBE);
             self.leave(&name);
-            recheck.ended.push(name.to_string());
+            changed.ended.push(name.to_string());
         }
-        Some(recheck)
+        Some(changed)
+    }
+
+    /// Whether the session may receive a topic that it is subscribed to, or is about to be.
+    pub(super) fn may_stay(&self, topic: &str) -> bool {
+        self.state.access.may_subscribe(topic)
+            || self.state.was_granted(topic)
+            || self.is_allowed_by_token(topic)
     }
 
     pub(crate) fn subscribe_for(&mut self, topic: &Arc<str>) -> Result<(), &'static str> {

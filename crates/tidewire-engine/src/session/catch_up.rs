@@ -24,6 +24,13 @@ impl Session<'_> {
         if !self.state.can_subscribe() {
             return None;
         }
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        if !self.may_stay(&catch_up.name) {
+            self.reply(&ended(vec![catch_up.name.to_string()]));
+            return None;
+        }
         if let Some(first) = catch_up.first.take() {
             self.replay(&catch_up, &first);
             return Some(catch_up);

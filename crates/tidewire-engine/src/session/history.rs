@@ -45,9 +45,7 @@ impl Session<'_> {
         if !self.state.can_subscribe() {
             return None;
         }
-        if job.answer.is_none()
-            && let Err(refusal) = self.check_history(&job)
-        {
+        if let Err(refusal) = self.check_history(&job) {
             self.reply(&refusal);
             return None;
         }

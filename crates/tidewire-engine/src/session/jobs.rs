@@ -105,11 +105,6 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_announcement(announcement);
                 rest.map(Job::Announcement)
             }
-            Job::Recheck(recheck) => {
-                let rest = self.session.step_recheck(recheck);
-                rest.map(Job::Recheck)
-            }
-            Job::TokenEnds(ends) => self.session.step_token_ends(ends).map(Job::TokenEnds),
             Job::Publish(job) => self.session.step_publish(job).map(Job::Publish),
             Job::Refresh(refresh) => {
                 self.session.refresh(*refresh);

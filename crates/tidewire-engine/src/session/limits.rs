@@ -5,7 +5,6 @@ use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::Refusals;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
@@ -57,12 +56,18 @@ impl Session<'_> {
             return;
         }
         let now_ms = self.now().monotonic_ms;
-        let refusals = self.state.refusals.as_deref();
-        let Some(due_ms) = refusals.and_then(Refusals::due_ms) else {
+        let Some(refusals) = self.state.refusals.as_deref() else {
+            return;
+        };
+        let (is_first, Some(due_ms)) = (refusals.since_told == 1, refusals.due_ms()) else {
             return;
         };
         if now_ms < due_ms {
-            return self.set_timer();
+            // A flood does not set it again for each message.
+            if is_first {
+                self.set_timer();
+            }
+            return;
         }
         let refusals = self.state.refusals.get_or_insert_default();
         let refill_per_s = self.core.setup.config.limits.rate_limit_refill_per_s;

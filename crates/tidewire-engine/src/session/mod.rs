@@ -32,6 +32,7 @@ pub(crate) mod publish;
 pub(crate) mod receive;
 pub(crate) mod reply;
 pub(crate) mod requests;
+mod rights;
 pub(crate) mod send;
 pub(crate) mod server_requests;
 pub(crate) mod signing;

@@ -66,6 +66,9 @@ impl Session<'_> {
 
     /// Enters the topics of a request that were found to be allowed, and answers it.
     fn finish_subscription(&mut self, mut job: SubscriptionJob) {
+        if job.is_outdated && !job.is_granted {
+            self.check_again(&mut job);
+        }
         self.core
             .meter
             .spend(job.allowed.len() as u64 * cost::SUBSCRIBE);
@@ -74,6 +77,18 @@ impl Session<'_> {
         }
         job.answer.presence = job.wanted.presence;
         self.answer_subscription(job.action, job.answer, job.correlation_id);
+    }
+
+    /// Checks the topics against the rights of now, which may be others than those of the request.
+    fn check_again(&mut self, job: &mut SubscriptionJob) {
+        let cost = cost::CHECK + self.state.access.cost();
+        self.core.meter.spend(job.allowed.len() as u64 * cost);
+        job.by_token.clear();
+        for (topic, _) in std::mem::take(&mut job.allowed) {
+            if let Some(kind) = self.check_subscription(&topic, job) {
+                job.allowed.push((topic, kind));
+            }
+        }
     }
 
     /// Compiles the filter of a request, once.

@@ -7,7 +7,7 @@ use crate::auth::TokenError;
 use crate::limits::work::cost;
 use crate::session::Session;
 use crate::state::expiry::monotonic;
-use crate::state::jobs::{Job, TokenEnds};
+use crate::state::rights::{EndedTokens, RightsCheck};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tidewire_wire::codes::ErrorCode;
@@ -99,13 +99,11 @@ impl Session<'_> {
             .spend(topics.by_token.len() as u64 * cost::TOKEN_TOPIC);
         let topics = topics.by_token.take_ended(now_ms).into_iter();
         let ended = Vec::new();
-        self.state
-            .jobs
-            .push(Job::TokenEnds(TokenEnds { topics, ended }));
+        self.start_check(RightsCheck::TokensEnded(EndedTokens { topics, ended }));
     }
 
     /// Ends one subscription; returns the rest. At the end the client is notified.
-    pub(crate) fn step_token_ends(&mut self, mut ends: TokenEnds) -> Option<TokenEnds> {
+    pub(super) fn check_ended_token(&mut self, mut ends: EndedTokens) -> Option<EndedTokens> {
         let Some(topic) = ends.topics.next() else {
             if !ends.ended.is_empty() {
                 let update = expired(ends.ended);
@@ -116,11 +114,8 @@ impl Session<'_> {
         self.core
             .meter
             .spend(cost::CHECK + self.state.access.cost());
-        let stays = self.state.access.may_subscribe(&topic)
-            || self.state.was_granted(&topic)
-            // The client has shown another token meanwhile.
-            || self.is_allowed_by_token(&topic);
-        if !stays {
+        // The client may have shown another token meanwhile.
+        if !self.may_stay(&topic) {
             self.core.meter.spend(cost::UNSUBSCRIBE);
             if self.leave(&topic) {
                 ends.ended.push(topic.to_string());

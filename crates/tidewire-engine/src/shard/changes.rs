@@ -14,6 +14,19 @@ fn began_after(session: &Session<'_>, unix_ms: Option<u64>) -> bool {
 }
 
 impl<A: Application> EngineShard<A> {
+    /// Goes on with the checks of rights, each session in its turn, at least one of them.
+    pub(crate) fn check_rights(&mut self, io: &mut Io) {
+        for _ in 0..self.core.rights_checks.len() {
+            let Some(id) = self.core.rights_checks.pop_front() else {
+                return;
+            };
+            self.with_session(io, id, |session| session.check_rights());
+            if self.core.meter.is_turn_over() {
+                return;
+            }
+        }
+    }
+
     /// Does to one session or to those of a user what another thread asked for.
     pub(crate) fn change(&mut self, io: &mut Io, change: &SessionChange) {
         let sessions = match &change.whose {

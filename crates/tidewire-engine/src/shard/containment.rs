@@ -5,6 +5,7 @@
 //! so that a panic costs nothing until there is one. Whether it was the application's is known from
 //! the mark.
 
+use crate::model::callback::words;
 use crate::session::application::{Application, Marked};
 use crate::shard::EngineShard;
 use crate::state::connection::Phase;
@@ -93,11 +94,4 @@ impl<A: Application> EngineShard<A> {
             }
         });
     }
-}
-
-/// The message of a panic.
-pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words")
 }

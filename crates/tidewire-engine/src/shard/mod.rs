@@ -446,6 +446,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.stop_if_told(io);
         self.contained_all(|app| app.on_turn());
+        self.check_rights(io);
         self.work_on(io);
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
@@ -533,7 +534,10 @@ impl<A: Application> Handler for EngineShard<A> {
         let has_answers =
             self.core.operations.inbox.is_filled() || self.core.questions.inbox.is_filled();
         let has_more = self.has_deliveries() || self.has_work || has_answers || self.is_stopping;
-        if has_more || !self.core.topics.drained.is_empty() || !self.core.ended_sessions.is_empty()
+        if has_more
+            || !self.core.topics.drained.is_empty()
+            || !self.core.ended_sessions.is_empty()
+            || !self.core.rights_checks.is_empty()
         {
             return self.turned;
         }

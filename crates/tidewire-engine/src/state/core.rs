@@ -17,6 +17,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tidewire_net::ConnectionId;
 use tidewire_wire::format::{Deflater, Inflater};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) operations: Operations,
     pub(crate) questions: Questions,
     pub(crate) marks: TopicRates,
+    /// Sessions whose rights are being checked.
+    pub(crate) rights_checks: VecDeque<ConnectionId>,
     /// A job has to wait for the clock.
     pub(crate) work_waits: bool,
     /// Sessions that have ended, whose leaves are to be told.
@@ -83,6 +86,7 @@ impl Core {
             questions: Questions::default(),
             marks: TopicRates::default(),
             work_waits: false,
+            rights_checks: VecDeque::new(),
             departures: VecDeque::new(),
             ended_sessions: EndedSessions::default(),
             meter: Meter::new(setup.config.limits.owner_work_ms_per_s),

@@ -4,7 +4,6 @@ use crate::model::Position;
 use crate::state::topics::Wanted;
 use crate::topics::broker::Refusal;
 use crate::topics::history::Page;
-use crate::topics::local::Slot;
 use crate::topics::name::{Kind, is_pattern};
 use crate::topics::publication::Publication;
 use crate::trace::OpenSpan;
@@ -47,10 +46,6 @@ pub(crate) enum Job {
     Presence(Box<PresenceJob>),
     /// The topics that a session is present on from now on.
     Announcement(Announcement),
-    /// The subscriptions of a session whose rights have changed.
-    Recheck(Recheck),
-    /// Topics whose subscription tokens have expired.
-    TokenEnds(TokenEnds),
     /// An `auth_refresh`.
     Refresh(Box<Refresh>),
     /// A `publish_request` that the backend decides about.
@@ -148,6 +143,15 @@ impl Jobs {
         self.0 = None;
     }
 
+    /// The rights of the session have changed: the topics of its requests are checked again before they are joined.
+    pub(crate) fn note_changed_rights(&mut self) {
+        for job in self.0.iter_mut().flat_map(|jobs| jobs.iter_mut()) {
+            if let Job::Subscription(job) = job {
+                job.is_outdated = true;
+            }
+        }
+    }
+
     /// Forgets that a topic is to be joined; whether it was.
     pub(crate) fn cancel(&mut self, topic: &str) -> bool {
         let Some(jobs) = &mut self.0 else {
@@ -220,6 +224,8 @@ pub(crate) struct SubscriptionJob {
     pub(crate) answer: SubscriptionAnswer,
     /// The application subscribes the session, whatever its rights are.
     pub(crate) is_granted: bool,
+    /// The rights have changed since the topics were checked.
+    pub(crate) is_outdated: bool,
     /// The number of the question to the backend, once it was asked.
     pub(crate) question: Option<u64>,
     pub(crate) correlation_id: Option<String>,
@@ -289,6 +295,7 @@ impl SubscriptionJob {
             }),
             answer: SubscriptionAnswer::default(),
             is_granted: false,
+            is_outdated: false,
             question: None,
             correlation_id,
         }
@@ -308,6 +315,7 @@ impl SubscriptionJob {
             group: None,
             answer: SubscriptionAnswer::default(),
             is_granted: true,
+            is_outdated: false,
             question: None,
             correlation_id: None,
         }
@@ -462,18 +470,3 @@ impl HistoryJob {
 
 /// Bytes of publications that one answer has, unless its first one alone is larger.
 const ANSWER_BYTES: usize = 512 * 1024;
-
-/// The subscriptions of a session that have to be checked against new rights.
-#[derive(Debug)]
-pub(crate) struct Recheck {
-    pub(crate) slots: std::vec::IntoIter<Slot>,
-    pub(crate) ended: Vec<String>,
-}
-
-/// Subscriptions whose tokens have expired.
-#[derive(Debug)]
-pub(crate) struct TokenEnds {
-    pub(crate) topics: std::vec::IntoIter<Arc<str>>,
-    /// Those that have ended.
-    pub(crate) ended: Vec<String>,
-}

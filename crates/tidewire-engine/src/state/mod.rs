@@ -15,6 +15,7 @@ pub(crate) mod operations;
 pub(crate) mod producers;
 pub(crate) mod publishing;
 pub(crate) mod rates;
+pub(crate) mod rights;
 pub(crate) mod shared;
 pub(crate) mod signatures;
 pub(crate) mod topics;

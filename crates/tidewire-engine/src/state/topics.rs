@@ -2,6 +2,7 @@
 
 use crate::limits::owner::OwnerId;
 use crate::model::{ConnectionKey, Position};
+use crate::state::rights::{ChangedRights, RightsCheck};
 use crate::topics::filter::Filter;
 use crate::topics::groups::SessionGroup;
 use crate::topics::lag::Lossy;
@@ -43,6 +44,19 @@ pub(crate) struct SessionTopics {
     pub(crate) granted: HashSet<Arc<str>>,
     /// Those that a token of the client allows.
     pub(crate) by_token: TokenTopics,
+    /// Checks of its rights that are under way.
+    pub(crate) checks: Vec<RightsCheck>,
+}
+
+impl SessionTopics {
+    /// Takes out the check against changed rights that is under way.
+    pub(crate) fn take_changed_rights(&mut self) -> Option<ChangedRights> {
+        let changed = |check: &mut RightsCheck| matches!(check, RightsCheck::Changed(_));
+        match self.checks.extract_if(.., changed).next()? {
+            RightsCheck::Changed(changed) => Some(changed),
+            RightsCheck::TokensEnded(_) => None,
+        }
+    }
 }
 
 /// Topics that subscription tokens allow, each with the time at which it ends, on the monotonic clock.

@@ -189,8 +189,9 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Whether it has more to do than it should: publishers wait.
     fn is_busy(&self) -> bool;
 
-    /// Whether it answers.
-    fn health(&self) -> BrokerHealth {
+    /// Whether it answers. A turn of its thread that takes longer than `stall_ms` counts as stalled.
+    fn health(&self, stall_ms: u64) -> BrokerHealth {
+        let _ = stall_ms;
         BrokerHealth::default()
     }
 

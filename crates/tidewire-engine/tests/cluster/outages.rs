@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{BrokerAddress, Config, HistoryLimits, Server, TopicRule};
+use tidewire_engine::{BrokerAddress, Config, HistoryLimits, NewPublication, Server, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 use tidewire_wire::close::CloseCode;
 
@@ -58,6 +59,30 @@ fn the_newest_publication_is_found_at_a_server_without_subscribers() {
     wait_until("no broker", || !is_connected(&servers[1]));
     let refused = reader.ask(&sync("last.c"));
     assert_eq!(refused["p"]["code"], "BROKER_UNAVAILABLE", "{refused}");
+}
+
+#[test]
+fn a_server_whose_broker_thread_is_blocked_is_not_ready() {
+    let redis = RedisServer::start("");
+    let mut config = config(&redis);
+    config.limits.shard_stall_ms = 200;
+    let server = start_connected(config);
+    let (go, held) = channel::<()>();
+    let publication = NewPublication::new("count", "{}");
+    let handle = server.handle();
+    handle.publish_with("last.a", &publication, move |_| {
+        let _ = held.recv();
+    });
+    wait_until("the stall is seen", || !is_connected(&server));
+    let health = handle.broker_health().expect("a broker");
+    let reason = health.reason.expect("a reason");
+    assert!(reason.contains("publish_with"), "{reason}");
+    drop(go);
+    wait_until("the broker goes on", || is_connected(&server));
+    // One that panics ends neither the thread nor the server.
+    handle.publish_with("last.a", &publication, |outcome| panic!("{outcome:?}"));
+    let published = handle.publish("last.a", &publication);
+    assert!(published.is_ok(), "{published:?}");
 }
 
 #[test]

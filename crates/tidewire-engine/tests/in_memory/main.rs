@@ -8,5 +8,6 @@ mod endings;
 mod filter;
 mod late_broker;
 mod liveness_vectors;
+mod rights;
 mod subscription_tokens;
 mod token_expiry;

@@ -7,7 +7,6 @@ use crate::cluster::parcel;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
 use std::collections::{BTreeSet, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tidewire_redis::{Address, NodeId, Now, Refusal};
 
@@ -35,11 +34,7 @@ impl OpenCalls {
         // One that was answered before, or is too late, is dropped.
         if let Some(call) = self.open.remove(&number) {
             self.deadlines.remove(&(call.deadline_ms, number));
-            // The caller is notified here. If it panics, the link continues.
-            let told = catch_unwind(AssertUnwindSafe(|| call.outcome.end(outcome)));
-            if told.is_err() {
-                tracing::error!("the application panicked when it heard what became of a call");
-            }
+            call.outcome.end(outcome);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Answers that come later: tickets, and what settles them.
 
+use crate::model::callback::call_back;
 use crate::model::inbox::Inbox;
 use crate::topics::broker::ProducerPlace;
 use crate::topics::error::PublishError;
@@ -83,7 +84,7 @@ impl Ticket {
     fn tell(&mut self, outcome: TicketOutcome) {
         match self.holder.take() {
             Some(Holder::Shard(inbox, number)) => inbox.push((number, outcome)),
-            Some(Holder::Caller(done)) => done(outcome),
+            Some(Holder::Caller(done)) => call_back(|| done(outcome)),
             None => {}
         }
     }

@@ -140,6 +140,8 @@ impl Hub {
 
     /// Whether the broker that is shared with other servers answers; `None` without one.
     pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
-        self.cluster.as_ref().map(|cluster| cluster.health())
+        self.cluster
+            .as_ref()
+            .map(|cluster| cluster.health(self.stall_ms))
     }
 }

@@ -140,6 +140,20 @@ fn a_call_of_the_server_that_cannot_be_made_fails_at_once() {
 }
 
 #[test]
+fn a_panic_about_an_answer_of_a_client_ends_no_connection() {
+    let (server, clerk) = clerk(config());
+    let mut client = callee(&server);
+    let call = NewCall::new("t", "1");
+    server.handle().call(clerk.connection(), call, |answer| {
+        panic!("it cannot bear {answer:?}");
+    });
+    let (cid, _) = next_call(&mut client);
+    respond(&mut client, &cid, &json!({"payload": "nonsense"}));
+    assert_eq!(ask(&mut client, "echo", &json!(1))["payload"], 1);
+    assert_eq!(server.handle().failure(), None);
+}
+
+#[test]
 fn a_server_that_stops_ends_all_calls() {
     let (server, clerk) = clerk(config());
     let mut client = callee(&server);
