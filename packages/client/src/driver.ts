@@ -106,6 +106,11 @@ export class Driver implements SessionHost {
     return socket !== undefined && socket.bufferedBytes < this.options.outboxBytesMax;
   }
 
+  get isPoor(): boolean | undefined {
+    const { adapt, quality } = this.options;
+    return adapt && (isNetworkPoor() || quality?.isPoor());
+  }
+
   /** Throws if the client has ended, or is about to. */
   checkOpen(): void {
     const { error } = this;
@@ -215,7 +220,7 @@ export class Driver implements SessionHost {
   }
 
   #opened(attempt: Attempt, exchange: KeyExchange | undefined): void {
-    const { messageBytesMax, compression, signing, encryption, adapt, quality } = this.options;
+    const { messageBytesMax, compression, signing, encryption } = this.options;
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     attempt.pipeline = makePipeline(
       { format: this.session.format, compression, signing, exchange, messageBytesMax },
@@ -237,7 +242,6 @@ export class Driver implements SessionHost {
         },
       },
     );
-    this.session.setPoor(adapt && (isNetworkPoor() || (quality?.isPoor() ?? false)));
     this.session.connected(attempt.url, exchange, now());
     this.#schedule();
   }

@@ -155,7 +155,7 @@ test("a connect and a recovery leave marks for the performance panel, if that is
 test("topics that are remembered do not keep their messages in memory", () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  const subscriptions = new Subscriptions({ emit() {} }, 5_000);
+  const subscriptions = new Subscriptions({ emit() {}, isPoor: false }, 5_000);
   const used = () => {
     collect();
     return process.memoryUsage().heapUsed;
