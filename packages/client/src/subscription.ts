@@ -140,7 +140,8 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
 
   /**
    * Resolves when the server has given each topic. Rejects with `SUBSCRIPTION_FAILED` or the server's code if it does
-   * not give one, and with `TIMEOUT` after `requestTimeoutMs`; the subscription goes on then.
+   * not give one, and with `TIMEOUT` after `requestTimeoutMs`, also while there is no connection; the subscription goes
+   * on then.
    */
   async ready({ signal }: { signal?: AbortSignal } = {}): Promise<this> {
     this.#changes ??= new Value(undefined);
