@@ -10,7 +10,7 @@ export interface Gap {
   topic: string;
   /** Why: `dropped` and `conflated` by a slow reader, `expired`, or `broker` (lost behind the servers, `count` 0 if unknown); `undefined` if nobody has said. */
   reason: string | undefined;
-  /** How many. */
+  /** How many; 0 if nobody knows. */
   count: number;
   /** Where, on a topic with history: from the first offset to the last, both included. */
   range: { epoch: string; from: number; to: number } | undefined;

@@ -230,7 +230,13 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     void this.#driver
       .query("history_request", { topic, limit: Math.min(limit, 1_000), order: "newest" }, {})
       .then((answer) => publicationsOf<T>(topic, answer).reverse())
-      .catch((): Message<T>[] => [])
+      .catch((error: TidewireError): Message<T>[] => {
+        if (this.#joining) {
+          this.gap({ topic, reason: undefined, count: 0, range: undefined });
+          this.#driver.host.emit("error", error);
+        }
+        return [];
+      })
       .then((old) => {
         const live = this.#joining?.get(topic) ?? [];
         this.#joining?.delete(topic);
