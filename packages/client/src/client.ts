@@ -146,7 +146,6 @@ export class Client {
     topics: string | readonly string[],
     options: SubscribeOptions = {},
   ): Subscription<T> {
-    checkSubscribe(options);
     const names = [...new Set(typeof topics === "string" ? [topics] : topics)];
     if (!names.length || names.some((name) => typeof name !== "string" || !name)) {
       throw new TidewireError(
@@ -155,6 +154,7 @@ export class Client {
         "application",
       );
     }
+    checkSubscribe(this, names, options);
     return new Subscription<T>(this.driver, names, options);
   }
 

@@ -57,7 +57,7 @@ export interface ClientEvents {
   expired: { messages: number };
   /** The queue cannot store. */
   queueFailed: TidewireError;
-  /** An option has no effect here, such as `queue()` on a page without HTTPS. */
+  /** An option has no effect here, such as `queue()` on a page without HTTPS or, in development, `replay` on a pattern. */
   degraded: { what: string; reason: string };
 }
 

@@ -20,11 +20,14 @@ import type { Message, Position } from "./message.js";
 import { type BufferOptions, Stream } from "./stream.js";
 
 export interface SubscribeOptions {
-  /** Whether missed publications are asked for after an interruption. Default true. */
+  /**
+   * Whether missed publications are asked for after an interruption. Default true. Patterns are never recovered; a gap
+   * tells what was missed of a topic with history.
+   */
   recover?: boolean;
   /** Positions to recover from at the start, by topic: where an earlier client was. */
   from?: Record<string, Position>;
-  /** The newest publications to get at the start, if the topic keeps history. Default 0. */
+  /** The newest publications to get at the start, if the topic keeps history; none for a pattern. Default 0. */
   replay?: number;
   /** Which publications are wanted (PROTOCOL 19.8). Default all. */
   filter?: object;
