@@ -121,6 +121,25 @@ test("what was missed while the connection was lost comes once and in order", as
   expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
 });
 
+test("what a pattern missed is a gap of each topic with history, and nothing is recovered", async () => {
+  const server = await engine();
+  const [reader, writer] = [client(server, { reorderWindowMs: 20 }), client(server)];
+  const subscription = await reader.subscribe<number>("kept.*").ready();
+  const told: unknown[] = [];
+  subscription.on("message", ({ payload }) => told.push(payload));
+  subscription.on("gap", ({ topic, count, range }) => told.push([topic, count, range?.from, range?.to]));
+  subscription.on("unrecovered", (event) => told.push(event));
+  await writer.publish("kept.a", 1);
+  await until(() => told.length === 1, "the first");
+  reader.driver.away("the test freezes the page");
+  for (const n of [2, 3, 4]) await writer.publish("kept.a", n);
+  reader.driver.wake();
+  await until(() => reader.state === "open", "the page is back");
+  await writer.publish("kept.a", 5);
+  await until(() => told.length === 3, "the gap and the last");
+  expect(told).toEqual([1, ["kept.a", 3, 2, 4], 5]);
+});
+
 test("a server that is killed and started again has another epoch, which is reported", async () => {
   const server = await engine();
   const port = server.address.split(":")[1]!;

@@ -228,7 +228,7 @@ export class Session {
     this.notify("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
-  /** On a poor network, which may have become one since the last ping, the next one comes half as soon. */
+  /** Sets the time of the next ping: twice as long on a network that is poor now. */
   #planPing(link: Link, now: Now): void {
     link.pingMs = now.ms;
     link.nextPingMs = now.ms + link.intervalMs * (this.host.isPoor ? 2 : 1);
