@@ -78,7 +78,8 @@ const wsSender = {
 };
 const ownSender = {
   open: (url) => open(url, { rateLimit: false, reconnect: false }).then((client) => client.ready()),
-  confirm: (client) => client.ping(),
+  // The answer comes behind all that was sent.
+  confirm: (client) => client.ping({ timeoutMs: 60_000 }),
   close: (client) => client.close(),
 };
 const SENDERS = {

@@ -1,5 +1,6 @@
 /** Calls of the server: it asks, and this client answers. */
 
+import { DEVELOPMENT } from "#development";
 import type { Client } from "./client.js";
 import { uint } from "./core/envelope.js";
 import type { Answer } from "./core/session.js";
@@ -8,7 +9,10 @@ import { TidewireError } from "./errors.js";
 /** The longest time of a timer. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 
-/** A handler of the server's calls. It returns the answer, or throws. */
+/**
+ * A handler of the server's calls. It returns the answer, or throws. `signal` is aborted when nobody waits for the answer
+ * any more: after the time that the server gives, and when the connection of the call is over.
+ */
 export type CallHandler = (
   payload: never,
   context: { type: string; signal: AbortSignal },
@@ -17,7 +21,8 @@ export type CallHandler = (
 /** Answers the server's calls of a type. The result ends that. */
 export function handle(client: Client, type: string, handler: CallHandler): () => void {
   const { answers } = client.driver.session;
-  const own = (payload: unknown, timeoutMs: number | undefined) => answer(handler, type, payload, timeoutMs);
+  const own = (payload: unknown, timeoutMs: number | undefined) =>
+    answer(client, handler, type, payload, timeoutMs);
   answers.set(type, own);
   return () => {
     if (answers.get(type) === own) answers.delete(type);
@@ -25,20 +30,30 @@ export function handle(client: Client, type: string, handler: CallHandler): () =
 }
 
 async function answer(
+  client: Client,
   handler: CallHandler,
   type: string,
   payload: unknown,
   timeoutMs: number | undefined,
 ): Promise<Answer> {
+  const ended = new AbortController();
+  const { session } = client.driver;
+  const { connectionId } = session;
+  const unwatch = client.status.subscribe(() => {
+    if (session.connectionId === connectionId) return;
+    ended.abort(new TidewireError("CONNECTION_LOST", DEVELOPMENT && "the connection of the call is over"));
+  });
+  const expire = () => ended.abort(new DOMException("the server waits no longer", "TimeoutError"));
+  const delayMs = timeoutMs === undefined ? undefined : Math.min(uint(timeoutMs), TIMEOUT_MS_MAX);
+  const timer = delayMs === undefined ? undefined : setTimeout(expire, delayMs);
   try {
-    const signal =
-      timeoutMs === undefined
-        ? new AbortController().signal
-        : AbortSignal.timeout(Math.min(uint(timeoutMs), TIMEOUT_MS_MAX));
-    return { payload: await handler(payload as never, { type, signal }) };
+    return { payload: await handler(payload as never, { type, signal: ended.signal }) };
   } catch (error) {
     const code = error instanceof TidewireError ? error.code : "HANDLER_ERROR";
     return { error: { code, message: textOf(error) } };
+  } finally {
+    unwatch();
+    clearTimeout(timer);
   }
 }
 

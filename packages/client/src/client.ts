@@ -129,12 +129,12 @@ export class Client {
     );
   }
 
-  async #until(isTrue: () => boolean, signal: AbortSignal | undefined): Promise<this> {
+  async #until(isTrue: () => boolean, signal?: AbortSignal, timeoutMs?: number): Promise<this> {
     const look = () => {
       if (this.driver.error) throw this.driver.error;
       return isTrue();
     };
-    await when(this.#changes, look, signal);
+    await when(this.#changes, look, signal, timeoutMs);
     return this;
   }
 
@@ -146,7 +146,6 @@ export class Client {
     topics: string | readonly string[],
     options: SubscribeOptions = {},
   ): Subscription<T> {
-    checkSubscribe(options);
     const names = [...new Set(typeof topics === "string" ? [topics] : topics)];
     if (!names.length || names.some((name) => typeof name !== "string" || !name)) {
       throw new TidewireError(
@@ -155,6 +154,7 @@ export class Client {
         "application",
       );
     }
+    checkSubscribe(this, names, options);
     return new Subscription<T>(this.driver, names, options);
   }
 
@@ -216,15 +216,28 @@ export class Client {
     return (answer.payload ?? null) as T;
   }
 
-  /** The time to the server and back, in milliseconds. */
-  async ping(options: { signal?: AbortSignal } = {}): Promise<number> {
-    await this.#until(() => this.driver.session.isOpen, options.signal);
-    return new Promise((resolve, reject) => {
-      this.driver.session.ping(now(), (latencyMs) => {
-        if (Number.isNaN(latencyMs)) reject(new TidewireError("CONNECTION_LOST"));
-        else resolve(latencyMs);
-      });
-    });
+  /**
+   * The time to the server and back, in milliseconds. Waits for a connection. Rejects with `TIMEOUT` when there was no
+   * answer in time, and with `CONNECTION_LOST` when the connection was lost first.
+   */
+  async ping(options: CallOptions = {}): Promise<number> {
+    const { session, options: all } = this.driver;
+    const { signal, timeoutMs = all.requestTimeoutMs } = options;
+    let isAsked: boolean | undefined;
+    let latencyMs: number | undefined;
+    const look = () => {
+      if (!isAsked && session.isOpen) {
+        isAsked = true;
+        session.ping(now(), (ms) => {
+          latencyMs = ms;
+          this.#changes.set(undefined);
+        });
+      }
+      if (Number.isNaN(latencyMs)) throw new TidewireError("CONNECTION_LOST");
+      return latencyMs! >= 0;
+    };
+    await this.#until(look, signal, timeoutMs);
+    return latencyMs!;
   }
 
   /** Bytes that wait to be sent. */

@@ -22,8 +22,12 @@ const STEADY_MS = 5_000;
 const CLOSE_MS = 5_000;
 /** The same if the server has not said hello. */
 const CLOSE_EARLY_MS = 1_000;
+/** Wakes connect at most once in this time. */
+const WAKE_MS = 5_000;
 /** A timer that is later than this was throttled, or the machine slept. */
 const LATE_MS = 5_000;
+/** The longest wait that a server can ask of a page that is away. */
+const HINT_AWAY_MS = 600_000;
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface DriverHost {
@@ -64,6 +68,8 @@ export class Driver implements SessionHost {
   #moment: Now = now();
   /** When the next attempt is due. */
   #nextAttemptMs = Infinity;
+  /** A wake does not connect sooner: the server has asked for a wait, or another wake has connected. */
+  #wakeableMs = 0;
   #token: Promise<string | undefined> | undefined;
   #closing: Closing | undefined;
   #closed: Promise<void> | undefined;
@@ -100,6 +106,11 @@ export class Driver implements SessionHost {
     return socket !== undefined && socket.bufferedBytes < this.options.outboxBytesMax;
   }
 
+  get isPoor(): boolean | undefined {
+    const { adapt, quality } = this.options;
+    return adapt && (isNetworkPoor() || quality?.isPoor());
+  }
+
   /** Throws if the client has ended, or is about to. */
   checkOpen(): void {
     const { error } = this;
@@ -128,8 +139,9 @@ export class Driver implements SessionHost {
   }
 
   renew(reason: string): void {
-    this.reconnect(reason);
-    this.wake();
+    if (this.#attempt) this.#end(this.#attempt, 1000, reason, false);
+    this.#isAway = false;
+    this.#connect();
   }
 
   get url(): string {
@@ -208,7 +220,7 @@ export class Driver implements SessionHost {
   }
 
   #opened(attempt: Attempt, exchange: KeyExchange | undefined): void {
-    const { messageBytesMax, compression, signing, encryption, adapt, quality } = this.options;
+    const { messageBytesMax, compression, signing, encryption } = this.options;
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     attempt.pipeline = makePipeline(
       { format: this.session.format, compression, signing, exchange, messageBytesMax },
@@ -230,7 +242,6 @@ export class Driver implements SessionHost {
         },
       },
     );
-    this.session.setPoor(adapt && (isNetworkPoor() || (quality?.isPoor() ?? false)));
     this.session.connected(attempt.url, exchange, now());
     this.#schedule();
   }
@@ -392,6 +403,8 @@ export class Driver implements SessionHost {
     }
     const reason = attempt.ended?.reason ?? (info.reason || describe(info.code, attempt));
     const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
+    const askedMs = hints.reconnectAfterMs ?? hints.retryAfterMs ?? info.retryAfterMs;
+    if (askedMs) this.#wakeableMs = moment.ms + (retryInMs ?? Math.min(askedMs, HINT_AWAY_MS));
     const goesOn = this.#isAway || retryInMs !== undefined;
     this.#log(goesOn ? "info" : "warn", `disconnected: ${reason} (${info.code})`, { retryInMs });
     const code = this.#closing?.isSent ? this.#closing.code : info.code;
@@ -421,11 +434,22 @@ export class Driver implements SessionHost {
 
   // The page
 
-  /** The page, the network or the machine is back: asks a silent server, and connects without waiting further. */
+  /**
+   * The page, the network or the machine is back: asks a silent server, or connects without waiting further. A wait that
+   * the server has asked for stays. The second of two wakes within `WAKE_MS` connects at the end of that time.
+   */
   wake(): void {
     this.#isAway = false;
-    if (this.#attempt) this.check();
-    else if (!this.error && !this.#closing) this.#connect();
+    if (this.#attempt) return this.check();
+    const { ms } = now();
+    if (ms >= this.#wakeableMs) {
+      this.#wakeableMs = ms + WAKE_MS;
+      return this.#connect();
+    }
+    if (this.#wakeableMs >= this.#nextAttemptMs) return;
+    this.#nextAttemptMs = this.#wakeableMs;
+    this.#wakeableMs += WAKE_MS;
+    this.#schedule();
   }
 
   /** The network may be gone: asks the server, which has some seconds to answer. */
@@ -440,11 +464,8 @@ export class Driver implements SessionHost {
     if (this.error || this.#closing) return;
     this.#isAway = true;
     this.#nextAttemptMs = Infinity;
-    if (this.#attempt) this.#end(this.#attempt, 1000, reason, false);
-  }
-
-  /** Opens a new connection in place of this one. */
-  reconnect(reason: string): void {
+    // A page that was connected may go and return as often as its user likes.
+    if (this.session.isOpen) this.#wakeableMs = 0;
     if (this.#attempt) this.#end(this.#attempt, 1000, reason, false);
   }
 

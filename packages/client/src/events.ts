@@ -10,7 +10,7 @@ export interface Gap {
   topic: string;
   /** Why: `dropped` and `conflated` by a slow reader, `expired`, or `broker` (lost behind the servers, `count` 0 if unknown); `undefined` if nobody has said. */
   reason: string | undefined;
-  /** How many. */
+  /** How many; 0 if nobody knows. */
   count: number;
   /** Where, on a topic with history: from the first offset to the last, both included. */
   range: { epoch: string; from: number; to: number } | undefined;
@@ -57,7 +57,7 @@ export interface ClientEvents {
   expired: { messages: number };
   /** The queue cannot store. */
   queueFailed: TidewireError;
-  /** An option has no effect here, such as `queue()` on a page without HTTPS. */
+  /** An option has no effect here, such as `queue()` on a page without HTTPS or, in development, `replay` on a pattern. */
   degraded: { what: string; reason: string };
 }
 

@@ -52,3 +52,4 @@ export {
   sync,
 } from "./topics.js";
 export type { Transport } from "./transport.js";
+export type { PayloadOf, TypedClient } from "./typed.js";

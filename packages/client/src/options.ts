@@ -95,8 +95,8 @@ export interface ClientOptions {
   rateLimit?: boolean;
   /**
    * Whether the client asks for less when the user saves data or the network is poor, as the browser or `quality` says:
-   * half as many pings, half the rate
-   * of its own messages, and `conflate` for subscriptions without `recover`. Looked at for each connection. Default true.
+   * half as many pings, half the rate of its own messages, and `conflate` for subscriptions without `recover`. Looked at
+   * for pings with each ping, for subscriptions when one is requested, for the rate with each connection. Default true.
    */
   adapt?: boolean;
   /** What the client calls itself. Default `tidewire-ts/` and the version. */

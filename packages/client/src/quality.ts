@@ -12,8 +12,8 @@ const POOR_SCORE = 40;
 const ANSWERS_MIN = 3;
 
 /**
- * Measures latency, jitter and loss, for the option `quality` of one client: `get()` returns them. A client whose last
- * connection was poor asks for less, unless `adapt` is false.
+ * Measures latency, jitter and loss, for the option `quality` of one client: `get()` returns them. A client whose
+ * connection is poor asks for less, unless `adapt` is false.
  */
 export function quality(): QualityPort {
   const meter = new QualityMeter();

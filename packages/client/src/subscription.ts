@@ -20,11 +20,14 @@ import type { Message, Position } from "./message.js";
 import { type BufferOptions, Stream } from "./stream.js";
 
 export interface SubscribeOptions {
-  /** Whether missed publications are asked for after an interruption. Default true. */
+  /**
+   * Whether missed publications are asked for after an interruption. Default true. Patterns are never recovered; a gap
+   * tells what was missed of a topic with history.
+   */
   recover?: boolean;
   /** Positions to recover from at the start, by topic: where an earlier client was. */
   from?: Record<string, Position>;
-  /** The newest publications to get at the start, if the topic keeps history. Default 0. */
+  /** The newest publications to get at the start, if the topic keeps history; none for a pattern. Default 0. */
   replay?: number;
   /** Which publications are wanted (PROTOCOL 19.8). Default all. */
   filter?: object;
@@ -140,7 +143,8 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
 
   /**
    * Resolves when the server has given each topic. Rejects with `SUBSCRIPTION_FAILED` or the server's code if it does
-   * not give one, and with `TIMEOUT` after `requestTimeoutMs`; the subscription goes on then.
+   * not give one, and with `TIMEOUT` after `requestTimeoutMs`, also while there is no connection; the subscription goes
+   * on then.
    */
   async ready({ signal }: { signal?: AbortSignal } = {}): Promise<this> {
     this.#changes ??= new Value(undefined);
@@ -229,7 +233,13 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     void this.#driver
       .query("history_request", { topic, limit: Math.min(limit, 1_000), order: "newest" }, {})
       .then((answer) => publicationsOf<T>(topic, answer).reverse())
-      .catch((): Message<T>[] => [])
+      .catch((error: TidewireError): Message<T>[] => {
+        if (this.#joining) {
+          this.gap({ topic, reason: undefined, count: 0, range: undefined });
+          this.#driver.host.emit("error", error);
+        }
+        return [];
+      })
       .then((old) => {
         const live = this.#joining?.get(topic) ?? [];
         this.#joining?.delete(topic);

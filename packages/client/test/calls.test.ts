@@ -88,3 +88,21 @@ test.each([
   call({ timeout_ms });
   expect((await answerOf(connection)).p).toEqual({ payload: { early: false, isAborted } });
 });
+
+test("the signal of a handler is aborted when the connection of its call is over, and no other's", async () => {
+  const { client, connection, call } = await start({ reconnect: { baseMs: 0 } });
+  const signals: AbortSignal[] = [];
+  handle(client, "sum", (_: never, { signal }) => {
+    signals.push(signal);
+    return new Promise(() => {});
+  });
+  call({});
+  await vi.waitUntil(() => signals.length === 1);
+  // What else happens on the connection ends no call.
+  await client.subscribe("chat").unsubscribe();
+  expect(signals[0]!.aborted).toBe(false);
+  connection.close(1006);
+  expect(signals[0]!.aborted).toBe(true);
+  expect(signals[0]!.reason).toMatchObject({ code: "CONNECTION_LOST" });
+  await client.ready();
+});

@@ -44,6 +44,7 @@ class Player {
       changed: () => undefined,
       wantToken: () => push("wantToken", undefined),
       hasRoom: true,
+      isPoor: false,
       renew: () => undefined,
       checkOpen: () => undefined,
     };

@@ -10,13 +10,17 @@ import {
   type ClientOptions,
   connect,
   debug,
+  type Gap,
   history,
   type Message,
   open,
   presence,
+  type SubscribeOptions,
   TidewireError,
+  type Transport,
 } from "../src/index.js";
 import { msgpack } from "../src/msgpack.js";
+import { type NodeSocket, nodeTransport } from "../src/node.js";
 import { SECRET, token } from "./jwt.js";
 import { type Engine, startEngine } from "./node/engine.js";
 
@@ -115,6 +119,25 @@ test("what was missed while the connection was lost comes once and in order", as
   }
   await until(() => seen.length >= 100, "all publications");
   expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
+});
+
+test("what a pattern missed is a gap of each topic with history, and nothing is recovered", async () => {
+  const server = await engine();
+  const [reader, writer] = [client(server, { reorderWindowMs: 20 }), client(server)];
+  const subscription = await reader.subscribe<number>("kept.*").ready();
+  const told: unknown[] = [];
+  subscription.on("message", ({ payload }) => told.push(payload));
+  subscription.on("gap", ({ topic, count, range }) => told.push([topic, count, range?.from, range?.to]));
+  subscription.on("unrecovered", (event) => told.push(event));
+  await writer.publish("kept.a", 1);
+  await until(() => told.length === 1, "the first");
+  reader.driver.away("the test freezes the page");
+  for (const n of [2, 3, 4]) await writer.publish("kept.a", n);
+  reader.driver.wake();
+  await until(() => reader.state === "open", "the page is back");
+  await writer.publish("kept.a", 5);
+  await until(() => told.length === 3, "the gap and the last");
+  expect(told).toEqual([1, ["kept.a", 3, 2, 4], 5]);
 });
 
 test("a server that is killed and started again has another epoch, which is reported", async () => {
@@ -306,7 +329,88 @@ test("refusals name the topic and the reason", async () => {
   });
 });
 
-test("a silent server is given up, and a slow page is not", async () => {
+describe("a reader that is slow", () => {
+  /** Together more than the sockets between the server and a client hold. */
+  const COUNT = 400;
+  const PAD = "x".repeat(50_000);
+  const KEYS = 10;
+
+  interface Item {
+    n: number;
+    pad: string;
+  }
+
+  /** What a client gets that does not read while all is published, and reads then. */
+  async function readLate(
+    server: Engine,
+    overload: NonNullable<SubscribeOptions["overload"]>,
+    topics = ["kept.slow"],
+  ) {
+    const base = nodeTransport();
+    const sockets: NodeSocket[] = [];
+    const transport: Transport = {
+      ...base,
+      open(...args) {
+        const socket = base.open(...args);
+        sockets.push(socket);
+        return socket;
+      },
+    };
+    const reader = client(server, { transport });
+    const subscription = await reader.subscribe<Item>(topics, { overload }).ready();
+    const numbers: number[] = [];
+    const gaps: Gap[] = [];
+    const codes: number[] = [];
+    subscription.on("message", ({ payload }) => numbers.push(payload.n));
+    subscription.on("gap", (gap) => gaps.push(gap));
+    reader.on("disconnected", ({ code }) => codes.push(code));
+    sockets[0]!.pause();
+    const writer = client(server);
+    for (let n = 0; n < COUNT; n++) {
+      const topic = topics[n % topics.length]!;
+      await writer.publish(topic, { n, pad: PAD }, { key: String(n % KEYS) });
+    }
+    sockets[0]!.resume();
+    await until(() => numbers.includes(COUNT - 1), "the newest");
+    await until(() => reader.state === "open", "all that was missed is asked for");
+    const missed = gaps.reduce((sum, { count }) => sum + count, 0);
+    return { numbers, gaps, codes, missed, connections: sockets.length };
+  }
+
+  test("loses the oldest with drop_oldest, and is told how many", async () => {
+    const { numbers, gaps, codes, missed } = await readLate(await engine(), "drop_oldest");
+    expect(missed).toBeGreaterThan(0);
+    expect(new Set(gaps.map(({ reason }) => reason))).toEqual(new Set(["dropped"]));
+    expect(numbers.length + missed).toBe(COUNT);
+    expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
+    expect(codes).toEqual([]);
+  });
+
+  test("gets the newest of each key with conflate, and is told how many were replaced", async () => {
+    const { numbers, gaps, codes, missed } = await readLate(await engine(), "conflate");
+    expect(missed).toBeGreaterThan(0);
+    expect(new Set(gaps.map(({ reason }) => reason))).toEqual(new Set(["conflated"]));
+    expect(numbers.length + missed).toBe(COUNT);
+    const newest = new Map(numbers.map((n) => [n % KEYS, n]));
+    for (let key = 0; key < KEYS; key++) expect(newest.get(key)).toBe(COUNT - KEYS + key);
+    expect(codes).toEqual([]);
+  });
+
+  test("is sent away with disconnect, comes back, and recovers all", async () => {
+    const server = await engine(...OPEN, "--outbox-bytes-max", "1000000");
+    // The history of one topic alone is too small.
+    const topics = Array.from({ length: KEYS }, (_, n) => `kept.slow-${n}`);
+    const { numbers, gaps, codes, connections } = await readLate(server, "disconnect", topics);
+    await until(() => numbers.length >= COUNT, "all of them");
+    expect([...numbers].sort((a, b) => a - b)).toEqual(Array.from({ length: COUNT }, (_, n) => n));
+    expect(gaps).toEqual([]);
+    // The close frame itself may have found no room.
+    expect([4310, 1006]).toContain(codes[0]);
+    expect(connections).toBeGreaterThan(1);
+  });
+});
+
+test("a silent server is given up, and a connection to it opened again", async () => {
   const server = await engine();
   const one = client(server, { idleTimeoutMs: 300, connectTimeoutMs: 500 });
   await one.ready();

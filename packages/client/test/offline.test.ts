@@ -45,3 +45,54 @@ test("a server that answers keeps the connection", { timeout: 60_000 }, async ()
   expect(transport.connections).toHaveLength(1);
   await client.close();
 });
+
+/** A client whose server is silent after its hello, with the pings that it gets. */
+async function silent() {
+  const transport = new FakeTransport();
+  const client = await connect("ws://fake.test/", { transport }).ready();
+  const [connection] = transport.connections;
+  const pings = () => connection!.sent.filter((message) => (message as { t: string }).t === "ping").length;
+  return { client, connection: connection!, pings };
+}
+
+test("a ping can be aborted after it was sent", async () => {
+  const { client, pings } = await silent();
+  const call = new AbortController();
+  const ping = client.ping({ signal: call.signal });
+  await vi.waitUntil(() => pings() === 1);
+  call.abort();
+  await expect(ping).rejects.toMatchObject({ code: "ABORTED" });
+  await client.close();
+});
+
+test("a ping without an answer ends in time, and the late answer belongs to it", async () => {
+  const { client, connection, pings } = await silent();
+  await expect(client.ping({ timeoutMs: 10 })).rejects.toMatchObject({ code: "TIMEOUT" });
+  const second = client.ping();
+  await vi.waitUntil(() => pings() === 2);
+  const pong = { c: "WSE", t: "PONG", p: { client_timestamp: 1, server_timestamp: 1 } };
+  let isAnswered = false;
+  void second.then(() => {
+    isAnswered = true;
+  });
+  connection.send(pong);
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(isAnswered).toBe(false);
+  connection.send(pong);
+  expect(await second).toBeGreaterThanOrEqual(0);
+  await client.close();
+});
+
+test("a ping waits for a connection, but not for ever, and fails with a connection that is lost", async () => {
+  const { client, connection, pings } = await silent();
+  const lost = client.ping();
+  await vi.waitUntil(() => pings() === 1);
+  connection.close(1006);
+  await expect(lost).rejects.toMatchObject({ code: "CONNECTION_LOST" });
+  await client.close();
+  const transport = new FakeTransport();
+  transport.onConnect = () => {};
+  const waiting = connect("ws://fake.test/", { transport, requestTimeoutMs: 10 });
+  await expect(waiting.ping()).rejects.toMatchObject({ code: "TIMEOUT" });
+  await waiting.close();
+});

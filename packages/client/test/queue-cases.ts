@@ -3,7 +3,14 @@
  * case throws if the queue does something else.
  */
 
-import type { AddedEntry, Priority, QueuedMessage, QueuePort, QueueReport } from "../src/core/queue-port.js";
+import type {
+  AddedEntry,
+  MessageQueue,
+  Priority,
+  QueuedMessage,
+  QueuePort,
+  QueueReport,
+} from "../src/core/queue-port.js";
 import { TidewireError } from "../src/errors.js";
 import type { QueueLimits } from "../src/queue/limits.js";
 
@@ -112,6 +119,28 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     equal(queue.depth, 6);
     queue.acknowledge(5);
     await until(() => queue.depth === 1, "acknowledged messages leave");
+    await queue.close();
+  },
+
+  async "a call whose signal is aborted ends, and its message stays"(fixture) {
+    const opened = await open(fixture);
+    const queue = opened.queue as MessageQueue;
+    const early = AbortSignal.abort();
+    equal(await codeOf(queue.send("order", "never", { signal: early })), "ABORTED");
+    equal(await codeOf(queue.sendLater("order", "never", { signal: early })), "ABORTED");
+    const calls = new AbortController();
+    const { signal } = calls;
+    const sent = codeOf(queue.send("order", "a", { signal }));
+    const published = codeOf(queue.publish("orders.eu", "b", { signal }));
+    equal(await codeOf(queue.sendLater("order", "c", { signal })), "none");
+    await until(() => queue.depth === 3, "all are stored");
+    calls.abort();
+    equal(await sent, "ABORTED");
+    equal(await published, "ABORTED");
+    await queue.resume(FIRST, 0);
+    equal(await take(queue), ["1a", "2b", "3c"]);
+    queue.acknowledge(3);
+    await until(() => queue.depth === 0, "acknowledged messages leave");
     await queue.close();
   },
 

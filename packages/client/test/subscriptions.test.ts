@@ -152,10 +152,31 @@ test("a connect and a recovery leave marks for the performance panel, if that is
   }
 });
 
+test("what has no effect on a pattern is told in development", async () => {
+  const told: string[] = [];
+  const logged: string[] = [];
+  const { client, answer } = await start({
+    on: { degraded: ({ what, reason }) => told.push(`${what}: ${reason}`) },
+    log: (level, message) => level === "warn" && logged.push(message),
+  });
+  client.subscribe("chat.eu", { recover: true, replay: 5 });
+  expect(await answer()).toMatchObject({ topics: ["chat.eu"], replay: 5 });
+  client.subscribe("prices.*");
+  client.subscribe("news.>", { recover: false, replay: 0 });
+  expect(told).toEqual([]);
+  client.subscribe(["chat.us", "chat.*"], { recover: true, replay: 5 });
+  expect(told).toEqual([
+    expect.stringContaining("recover: recover has no effect on the pattern chat.*"),
+    expect.stringContaining("replay: replay has no effect on the pattern chat.*"),
+  ]);
+  expect(logged).toHaveLength(2);
+  await client.close();
+});
+
 test("topics that are remembered do not keep their messages in memory", () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  const subscriptions = new Subscriptions({ emit() {} }, 5_000);
+  const subscriptions = new Subscriptions({ emit() {}, isPoor: false }, 5_000);
   const used = () => {
     collect();
     return process.memoryUsage().heapUsed;

@@ -1,6 +1,7 @@
 /** The vectors of the protocol (`protocol/vectors`), which every implementation loads. */
 
 import { readFileSync } from "node:fs";
+import type { Dialogue } from "./dialogue-runner.js";
 
 /** A message of `envelopes`, `malformed` or `limits`, in each form that its frame may have. */
 export interface MessageCase {
@@ -16,6 +17,14 @@ export interface MessageCase {
 export function vectors<T>(name: string): T[] {
   const file = new URL(`../../../protocol/vectors/${name}.json`, import.meta.url);
   return JSON.parse(readFileSync(file, "utf8")).cases;
+}
+
+/** The files with dialogues for a client. */
+export const DIALOGUES = ["client-dialogues", "topics", "recovery", "history"];
+
+/** The dialogues of a file in which the client is played. */
+export function dialoguesOf(file: string): Dialogue[] {
+  return vectors<Dialogue>(file).filter(({ side }) => side === "client");
 }
 
 export function unhex(digits: string): Uint8Array<ArrayBuffer> {

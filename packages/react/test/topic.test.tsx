@@ -1,7 +1,7 @@
-import { act, waitFor } from "@testing-library/react";
+import { act, render, waitFor } from "@testing-library/react";
 import { useState } from "react";
 import { expect, test } from "vitest";
-import { useConnection, useTopic } from "../src/index.js";
+import { TidewireProvider, useConnection, useTopic } from "../src/index.js";
 import { FakeServer } from "./server.js";
 import { frame, show } from "./support.js";
 
@@ -190,4 +190,23 @@ test("a lost connection is told as recovering, and the messages stay", async () 
   await waitFor(() => expect(text()).toMatch(/active before {2}recovering(waiting|connecting)/));
   await waitFor(() => expect(text()).toBe("active before  open"), { timeout: 5_000 });
   expect(server.transport.connections).toHaveLength(2);
+});
+
+test("a replay of a pattern is told in development, and the component goes on without it", async () => {
+  const server = new FakeServer();
+  const told: string[] = [];
+  const on = { degraded: ({ what }: { what: string }) => void told.push(what) };
+  function Prices() {
+    const { messages, status } = useTopic<Line>("prices.*", { recover: true, replay: 5 });
+    return <p>{`${status} ${messages.map(({ payload }) => payload.text).join(",")}`}</p>;
+  }
+  const screen = render(
+    <TidewireProvider url="ws://fake.test/ws" options={{ transport: server.transport, on }}>
+      <Prices />
+    </TidewireProvider>,
+  );
+  await waitFor(() => expect(screen.container.textContent).toContain("active"));
+  expect(told).toEqual(["recover", "replay"]);
+  server.publish("prices.a", { text: "live" });
+  await waitFor(() => expect(screen.container.textContent).toBe("active live"));
 });

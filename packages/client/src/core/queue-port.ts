@@ -144,6 +144,11 @@ export interface QueuePort {
 export interface QueuedOptions {
   /** 1, 3, 5, 8 or 10: of what waits, the highest leaves first. Default 5. */
   priority?: Priority;
+  /**
+   * Ends the waiting: the call rejects with `ABORTED`. A message that is stored by then stays in the queue and is sent;
+   * a call whose signal was aborted before stores nothing.
+   */
+  signal?: AbortSignal;
 }
 
 export interface QueuedPublishOptions extends QueuedOptions {

@@ -34,6 +34,8 @@ export interface SessionHost {
   wantToken(): void;
   /** Whether the connection has room for more. */
   readonly hasRoom: boolean;
+  /** The network is poor or the user saves data: the client asks for less. */
+  readonly isPoor: boolean | undefined;
   /** Opens a new connection in place of this one. */
   renew(reason: string): void;
   /** Throws if the client has ended, or is about to. */
@@ -62,8 +64,9 @@ interface Link {
   sequence: number;
   heardMs: number;
   pingMs: number;
-  /** The time between two pings. */
+  /** The time between two pings, and when the next one is due. */
   intervalMs: number;
+  nextPingMs: number;
   reconnectAfterMs?: number;
   retryAfterMs?: number | undefined;
   repeatAtMs: number;
@@ -97,7 +100,6 @@ export class Session {
   /** What answers the server's calls, by type. */
   readonly answers = new Map<string, CallAnswerer>();
   #link: Link | undefined;
-  #isPoor = false;
   /** Tells that the server has accepted the client, once it has shown its key. */
   #accept: (() => void) | undefined;
   readonly #systemTypes: Record<string, SystemHandler>;
@@ -140,6 +142,7 @@ export class Session {
       heardMs: now.ms,
       pingMs: now.ms,
       intervalMs: Infinity,
+      nextPingMs: Infinity,
       repeatAtMs: Infinity,
       tokenEndsMs: 0,
       refreshMs: Infinity,
@@ -218,17 +221,17 @@ export class Session {
   ping(now: Now, done: (latencyMs: number) => void = () => {}): void {
     const link = this.#link;
     if (!link?.isOpen) return done(NaN);
-    link.pingMs = now.ms;
+    this.#planPing(link, now);
     link.pings.push({ sentMs: now.ms, done });
     if (link.pings.length > PINGS_MAX) link.pings.shift()!.done(NaN);
     this.options.quality?.pingSent(now.ms);
     this.notify("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
-  /** The network is poor or the user saves data: fewer pings, half the rate, `conflate` for who does not recover. */
-  setPoor(isPoor: boolean): void {
-    this.#isPoor = isPoor;
-    this.subscriptions.prefersNewest = isPoor;
+  /** Sets the time of the next ping: twice as long on a network that is poor now. */
+  #planPing(link: Link, now: Now): void {
+    link.pingMs = now.ms;
+    link.nextPingMs = now.ms + link.intervalMs * (this.host.isPoor ? 2 : 1);
   }
 
   /** The fresh token that the application gave; without one it is asked again while there is time. */
@@ -251,7 +254,7 @@ export class Session {
     return Math.min(
       next,
       link.heardMs + this.#idleMs,
-      link.pingMs + link.intervalMs,
+      link.nextPingMs,
       link.repeatAtMs,
       link.refreshMs,
       this.producer?.nextTimeout(now) ?? Infinity,
@@ -271,7 +274,7 @@ export class Session {
     if (now.ms >= link.heardMs + this.#idleMs) {
       throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", "network");
     }
-    if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
+    if (now.ms >= link.nextPingMs) this.ping(now);
     if (now.ms >= link.repeatAtMs) {
       link.repeatAtMs = Infinity;
       this.outbound.repeat(true);
@@ -458,13 +461,13 @@ export class Session {
     const refill = uint(limits.rate_limit_refill);
     this.outbound.giveBack();
     // The last tenth of the rate is left to the protocol's own messages.
-    const share = this.#isPoor ? 0.45 : 0.9;
+    const share = this.host.isPoor ? 0.45 : 0.9;
     const { rateLimit, pingIntervalMs } = this.options;
     const rate = rateLimit ? share : 0;
     this.outbound.rate = new RateLimit(Math.ceil(capacity * rate), Math.ceil(refill * rate), now.ms);
     const interval = pingIntervalMs || uint(p.ping_interval) || Infinity;
-    link.intervalMs = Math.max(interval, pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
-    link.pingMs = now.ms;
+    link.intervalMs = Math.max(interval, pingIntervalMs ? 100 : 1_000);
+    this.#planPing(link, now);
     this.producer?.opened(p.producer, now);
     this.outbound.repeat();
     this.flush(now);

@@ -18,6 +18,8 @@ export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
 /** Where events go that concern more than one subscription. */
 interface Host {
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
+  /** The network is poor: who does not recover is content with the newest publication of each key. */
+  readonly isPoor: boolean | undefined;
 }
 
 interface Topic {
@@ -94,8 +96,6 @@ export class Subscriptions {
   /** Publications that are in order and that no listener has received. */
   readonly #sequenced: Sequenced<Message | undefined>[] = [];
   readonly #sequencer: Sequencer<Message | undefined>;
-  /** The network is poor: who does not recover is content with the newest publication of each key. */
-  prefersNewest = false;
   readonly #patterns = new Set<Topic>();
 
   constructor(host: Host, reorderWindowMs: number) {
@@ -193,6 +193,7 @@ export class Subscriptions {
   collect(): TopicRequest[] {
     const requests = new Map<string, TopicRequest>();
     const all: TopicRequest[] = [];
+    const { isPoor } = this.#host;
     for (const topic of this.#dirty) {
       if (topic.state === "asked") continue;
       this.#dirty.delete(topic);
@@ -200,7 +201,7 @@ export class Subscriptions {
       const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
       if (isWanted === (topic.state === "active") && !isAgain) continue;
       topic.isChanged = false;
-      const draft: Draft = isWanted ? this.#subscribe(topic) : { action: "unsubscribe" };
+      const draft: Draft = isWanted ? this.#subscribe(topic, isPoor) : { action: "unsubscribe" };
       const token = isWanted ? tokenOf(topic) : undefined;
       // Requests with tokens are shorter.
       const key = JSON.stringify([draft, token !== undefined]);
@@ -226,7 +227,7 @@ export class Subscriptions {
     return all;
   }
 
-  #subscribe(topic: Topic): Draft {
+  #subscribe(topic: Topic, isPoor: boolean | undefined): Draft {
     let [recover, replay] = [false, 0];
     for (const subscriber of topic.subscribers) {
       recover ||= subscriber.recover;
@@ -236,7 +237,7 @@ export class Subscriptions {
     const hasHistory = !topic.matches && !topic.wire.queue_group;
     return {
       action: "subscribe",
-      ...(this.prefersNewest && !recover && !topic.wire.queue_group ? { overload: "conflate" } : {}),
+      ...(isPoor && !recover && !topic.wire.queue_group ? { overload: "conflate" } : {}),
       ...topic.wire,
       ...(recover && hasHistory && this.#startPosition(topic) ? { recover: true as const } : {}),
       ...(replay && hasHistory && !topic.wasActive ? { replay } : {}),

@@ -2,7 +2,9 @@
 
 import { defaultReconnect } from "../core/backoff.js";
 import { defaultBreaker } from "../core/breaker.js";
+import { isPattern } from "../core/topics.js";
 import { type ClientOptions, defaults, invalid } from "../options.js";
+import type { SubscribeOptions } from "../subscription.js";
 
 /** Options without a default. */
 export const optional: readonly (keyof ClientOptions)[] = [
@@ -50,8 +52,26 @@ export function checkEndpoints(options: { breaker?: object }, breaker: object): 
   checkNumbers(breaker);
 }
 
-export function checkSubscribe(options: object): void {
+/** What a client gives {@link checkSubscribe}. */
+interface Subscribing {
+  driver: { options: Pick<ClientOptions, "log"> };
+  degraded(what: string, reason: string): void;
+}
+
+export function checkSubscribe(
+  client: Subscribing,
+  names: readonly string[],
+  options: SubscribeOptions,
+): void {
   checkNames("subscribe: ", options, SUBSCRIBE_OPTIONS);
+  const pattern = names.find((name) => isPattern(name));
+  if (pattern === undefined) return;
+  for (const what of ["recover", "replay"] as const) {
+    if (!options[what]) continue;
+    const reason = `${what} has no effect on the pattern ${pattern}: the server keeps no position of a pattern (PROTOCOL 19.4); subscribe to the topics by their names`;
+    client.driver.options.log?.("warn", reason);
+    client.degraded(what, reason);
+  }
 }
 
 export function checkPublish(options: object): void {

@@ -2,7 +2,8 @@
 
 export const DEVELOPMENT = false as boolean;
 
-export function checkClient(..._: unknown[]): void {}
-export function checkEndpoints(..._: unknown[]): void {}
-export function checkPublish(..._: unknown[]): void {}
-export function checkSubscribe(..._: unknown[]): void {}
+// Bundlers leave out calls of empty functions, if these have plain parameters.
+export function checkClient(_: unknown, _resolved: unknown): void {}
+export function checkEndpoints(_: unknown, _breaker: unknown): void {}
+export function checkPublish(_: unknown): void {}
+export function checkSubscribe(_: unknown, _names: unknown, _options: unknown): void {}

@@ -13,7 +13,7 @@ import type {
   QueueHost,
   QueueReport,
 } from "../core/queue-port.js";
-import { TidewireError } from "../errors.js";
+import { aborted, TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
 import { limitsOf, type QueueLimits } from "./limits.js";
 import { Receipts, type Refusal } from "./receipts.js";
@@ -160,22 +160,30 @@ export class Queue implements MessageQueue {
     return this.#appender.add(entry);
   }
 
-  async send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
-    await (await this.#enqueue({ type, ...options }, payload)).acknowledged;
+  send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
+    return this.#enqueue({ type, ...options }, payload, true);
   }
 
-  async publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void> {
-    await (await this.#enqueue({ topic, type: "message", ...options }, payload)).acknowledged;
+  publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void> {
+    return this.#enqueue({ topic, type: "message", ...options }, payload, true);
   }
 
-  async sendLater(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
-    await this.#enqueue({ type, ...options }, payload);
+  sendLater(type: string, payload?: unknown, options?: QueuedOptions): Promise<void> {
+    return this.#enqueue({ type, ...options }, payload, false);
   }
 
-  async #enqueue(entry: Omit<QueueEntry, "payload" | "priority"> & QueuedOptions, payload: unknown) {
+  /** Stores a message; with `waits` it also waits until the server has taken it. */
+  async #enqueue(
+    { signal, ...entry }: Omit<QueueEntry, "payload" | "priority"> & QueuedOptions,
+    payload: unknown,
+    waits: boolean,
+  ): Promise<void> {
+    if (signal?.aborted) throw aborted(signal);
     this.#host?.checkOpen?.();
     const text = JSON.stringify(payload === undefined ? {} : payload);
-    return this.add({ priority: 5, ...entry, payload: text });
+    const added = this.add({ priority: 5, ...entry, payload: text });
+    const done = added.then(({ acknowledged }) => (waits ? acknowledged : undefined));
+    await (signal ? unlessAborted(done, signal) : done);
   }
 
   /** Stores messages; the receipt of each, or undefined where there was no room. */
@@ -496,6 +504,15 @@ export class Queue implements MessageQueue {
     if (!this.#isFailing) this.#report({ type: "queue_failed", error: failure(error) });
     this.#isFailing = true;
   }
+}
+
+/** What `promise` gives, or `ABORTED` if the call is aborted first. */
+function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(aborted(signal));
+    signal.addEventListener("abort", abort);
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
 }
 
 const NOTHING = { messages: [], isAny: false };

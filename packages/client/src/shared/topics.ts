@@ -279,6 +279,7 @@ export class Topics {
       const count = isWhole ? now.offset - from : 0;
       joining.recovery[name] = { ...now, recovered: isWhole && missed !== undefined, count };
       if (isWhole) joining.replay.push(...this.#withGaps(name, now, from, found));
+      else if (!missed) joining.replay.push(this.#gap({ topic: name, reason: "dropped", count: 0 }));
       this.#done(joining);
     };
     const page = (since: Position | undefined) => {
@@ -300,13 +301,17 @@ export class Topics {
     page(missed);
   }
 
+  #gap(p: object): Frame {
+    return this.#host.encode({ c: "WSE", t: "publication_gap", p });
+  }
+
   /** Publications as frames; where the history has lost some to their age, a gap says so. */
   #withGaps(topic: string, { epoch, offset }: Position, from: number, found: Envelope[]): Frame[] {
     const frames: Frame[] = [];
     const gap = (first: number, next: number) => {
       if (first >= next) return;
-      const p = { topic, reason: "expired", count: next - first, epoch, from: first, to: next - 1 };
-      frames.push(this.#host.encode({ c: "WSE", t: "publication_gap", p }));
+      const range = { epoch, from: first, to: next - 1 };
+      frames.push(this.#gap({ topic, reason: "expired", count: next - first, ...range }));
     };
     let next = from + 1;
     for (const one of found) {

@@ -7,7 +7,8 @@ import { once } from "node:events";
 import { type AddressInfo, connect as connectTcp, createServer, type Server, type Socket } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Client, connect } from "../../src/index.js";
+import { type Client, connect, presence } from "../../src/index.js";
+import { SECRET, token } from "../jwt.js";
 import { type Engine, startEngine } from "../node/engine.js";
 import { type Chromium, launch, type Site, serve } from "./page.js";
 import type { Tab } from "./shared.page.js";
@@ -297,6 +298,86 @@ describe.each([
     await publish(3);
     await hide(page, false);
     await expectAll(page);
+  });
+});
+
+describe("presence of a page", { timeout: 90_000 }, () => {
+  const idleTimeoutMs = { never: 600_000, soon: 1_500 };
+  let room: Engine;
+  let way: Proxy;
+  let watcher: Client;
+  /** What the watcher learns of the page's user. */
+  let events: string[];
+
+  /** A server with presence that ends silent sessions after a time, and somebody who watches the room. */
+  async function startRoom(endsAfterMs: number): Promise<void> {
+    room = await startEngine(
+      ...["--jwt-secret", SECRET, "--token-query-parameter", "token", "--topics-open", "--presence", "room"],
+      ...["--origin", "any", "--allow-host", "any", "--log-level", "error"],
+      ...["--ping-interval-ms", "300", "--idle-timeout-ms", String(endsAfterMs)],
+    );
+    way = await startProxy(room.address);
+    watcher = connect(`ws://${room.address}/ws`, { token: token({ sub: "watcher" }) });
+    events = [];
+    const subscription = watcher.subscribe("room");
+    subscription.on("presence", ({ user, change }) => user === "ada" && events.push(change));
+    await subscription.ready();
+  }
+
+  afterEach(async () => {
+    // What stalls ends with its page.
+    for (const page of chromium.context.pages()) await page.close();
+    await watcher?.close();
+    await way?.close();
+    await room?.stop();
+  });
+
+  async function enter(options: Options): Promise<Page> {
+    const page = await chromium.context.newPage();
+    await page.goto(site.url);
+    const url = `ws://127.0.0.1:${way.port}/ws?token=${token({ sub: "ada" })}`;
+    const all = { topics: ["room"], presence: { name: "Ada" }, ...options };
+    await page.evaluate(([at, more]) => tab.start(at, more), [url, all] as const);
+    await until(() => events.includes("join"), "the page is in the room");
+    return page;
+  }
+
+  const isThere = async () => {
+    const { room: found } = await presence(watcher, "room");
+    return Object.keys(found?.members ?? {}).includes("ada");
+  };
+
+  test.each([
+    ["a connection of its own", false],
+    ["a shared connection", true],
+  ])("that is frozen ends at once, with %s", async (_, isShared) => {
+    await startRoom(idleTimeoutMs.never);
+    const page = await enter({ isShared });
+    await page.evaluate(() => document.dispatchEvent(new Event("freeze")));
+    await until(() => events.includes("leave"), "the page has left");
+    expect(await isThere()).toBe(false);
+    await page.evaluate(() => document.dispatchEvent(new Event("resume")));
+    await until(isThere, "the page is back");
+    expect(events).toEqual(["join", "leave", "join"]);
+  });
+
+  test("that cannot close stays, as long as the browser answers for it, and then until the server's timeout", async () => {
+    await startRoom(idleTimeoutMs.soon);
+    const page = await enter({ isShared: false });
+    const id = await processOf(page);
+    process.kill(id, "SIGSTOP");
+    try {
+      // Twice as long as the server waits for a sign of life: the browser answers its pings outside the page.
+      for (const end = performance.now() + 2 * idleTimeoutMs.soon; performance.now() < end; ) {
+        expect(await isThere()).toBe(true);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      expect(events).toEqual(["join"]);
+      way.stall();
+      await until(() => events.includes("leave"), "the server ends the session");
+    } finally {
+      process.kill(id, "SIGCONT");
+    }
   });
 });
 

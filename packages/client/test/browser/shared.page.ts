@@ -9,6 +9,8 @@ interface Options {
   idleTimeoutMs?: number;
   /** The delay before the first reconnection. */
   baseMs?: number;
+  /** What the others on the topics learn of this tab. */
+  presence?: object;
 }
 
 // What a page leaves behind is counted before anything of the client runs.
@@ -61,7 +63,7 @@ const tab = {
 
   start(
     url: string,
-    { isShared = true, topics = [], idleTimeoutMs = 60_000, baseMs = 50 }: Options = {},
+    { isShared = true, topics = [], idleTimeoutMs = 60_000, baseMs = 50, presence }: Options = {},
   ): void {
     const client = connect(url, {
       ...(isShared ? { shared: shared() } : {}),
@@ -79,7 +81,8 @@ const tab = {
     client.status.subscribe(() => tab.states.push(client.state));
     for (const topic of topics) {
       tab.got[topic] = [];
-      client.subscribe(topic).on("message", ({ payload }: Message) => tab.got[topic]!.push(payload));
+      const options = presence ? { presence } : {};
+      client.subscribe(topic, options).on("message", ({ payload }: Message) => tab.got[topic]!.push(payload));
     }
   },
 

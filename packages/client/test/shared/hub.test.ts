@@ -176,6 +176,25 @@ test("what the leading tab has not kept comes from the history, with gaps told, 
   expect(gaps).toEqual([{ epoch: EPOCH, from: 5, to: 5 }]);
 });
 
+test("a replay that the history does not give is told to its tab as a gap", async () => {
+  const transport = server({ history: true }, ({ t, cid }, connection) => {
+    if (t !== "history_request") return false;
+    const p = { code: "SERVER_ERROR", message: "the history is away", recoverable: true };
+    connection.send({ c: "WSE", t: "error", cid, p });
+    return true;
+  });
+  const [a, b] = await connected(transport, 2);
+  await a!.subscribe("kept").ready();
+  const told: unknown[] = [];
+  const subscription = b!.subscribe("kept", { replay: 5 });
+  subscription.on("gap", ({ topic, count, range }) => told.push([topic, count, range]));
+  subscription.on("message", ({ payload }) => told.push(payload));
+  await subscription.ready();
+  transport.connections[0]!.send(publication("kept", 11));
+  await until(() => told.length === 2, "the gap and the live one");
+  expect(told).toEqual([["kept", 0, undefined], 11]);
+});
+
 test("what nobody but the server knows makes a tab connect by itself", async () => {
   const transport = server();
   const [a] = await connected(transport, 1);
