@@ -131,11 +131,18 @@ fn opening_from_both_sides() {
             recovery: true,
             ..Features::default()
         };
+        let producer = HelloProducer {
+            id: "p1".to_owned(),
+            attempt: Some(ProducerAttempt {
+                instance: 0x00c0_ffee,
+                number: 3,
+            }),
+        };
         let hello = ClientHello {
             client_version: "c/1",
             features,
             encryption: None,
-            producer: Some("p1"),
+            producer: Some(&producer),
         };
         let op_code = client.write_hello(&hello, id(), NOW, &mut out);
         let hello = content(format, op_code, &out).to_vec();
@@ -143,7 +150,7 @@ fn opening_from_both_sides() {
         let event = server.handle_system(&profile(), system, format, &hello);
         let expected = SystemEvent::Hello {
             correlation_id: None,
-            producer: Some("p1".to_owned()),
+            producer: Some(producer),
         };
         assert_eq!(event, expected);
         assert!(server.is_established());

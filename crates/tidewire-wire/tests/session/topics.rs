@@ -401,7 +401,7 @@ fn producers_and_calls_in_the_hello() {
         session.handle_system(&offering, system, Format::Json, text.as_bytes())
     };
     let producer_of = |fields: &str| match hello(&mut fresh(Format::Json), fields) {
-        SystemEvent::Hello { producer, .. } => Ok(producer),
+        SystemEvent::Hello { producer, .. } => Ok(producer.map(|producer| producer.id)),
         event => Err(error_code(event)),
     };
     let longest = "x".repeat(PRODUCER_ID_BYTES_MAX);
