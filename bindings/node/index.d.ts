@@ -328,11 +328,14 @@ export class Server implements AsyncIterable<Message> {
   static optionNames(): string[];
   /** Starts to listen, and to call the handlers. */
   start(): Promise<this>;
-  /** Ends every connection at once, and waits for the handlers, at most for `stopTimeoutMs`. */
+  /** Ends every connection at once, also during a drain, and waits for the handlers, at most for `stopTimeoutMs`. */
   stop(): Promise<void>;
   /** Rejects new clients, sends the others away over time, and stops; how many were left. Default 10000 ms. */
   drain(timeoutMs?: number): Promise<number>;
-  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
+  /**
+   * Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. A second signal ends the
+   * connections at once, with the exit code 130.
+   */
   run(options?: { drainTimeoutMs?: number }): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
   /** Lets the process end though the server runs. */

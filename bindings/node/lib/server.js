@@ -30,6 +30,10 @@ const TIMER_MAX_MS = 2_147_483_647;
 
 const FINISHED = Symbol("finished");
 
+const SIGNALS = ["SIGINT", "SIGTERM"];
+/** The exit code of a program that a second signal has ended, as that of `tidewire serve`. */
+const INTERRUPTED = 130;
+
 /** A WebSocket server. Its options are those of `tidewire serve`, in camelCase. */
 class Server {
   #core;
@@ -101,8 +105,12 @@ class Server {
     return this;
   }
 
-  /** Ends every connection at once, and waits until the handlers have ended, at most for `stopTimeoutMs`. */
+  /**
+   * Ends every connection at once, also during a drain, and waits until the handlers have ended, at most for
+   * `stopTimeoutMs`.
+   */
   async stop() {
+    if (this.#ending !== undefined) this.#core.endDrain();
     await this.#end(() => this.#core.stop());
   }
 
@@ -115,18 +123,33 @@ class Server {
     return await this.#end(() => this.#core.drain(timeoutMs));
   }
 
-  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
+  /**
+   * Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. A second signal ends the
+   * connections at once, with the exit code 130.
+   */
   async run({ drainTimeoutMs = 5_000 } = {}) {
     whole("drainTimeoutMs", drainTimeoutMs, 0);
     if (this.state === "new") await this.start();
     const told = deferred();
-    const onSignal = () => told.resolve();
-    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, onSignal);
+    let signals = 0;
+    const onSignal = () => {
+      signals += 1;
+      told.resolve();
+      if (signals === 1) return;
+      process.exitCode = INTERRUPTED;
+      this.#core.endDrain();
+      // One more ends the process, whatever handlers still do.
+      ignore();
+    };
+    const ignore = () => {
+      for (const signal of SIGNALS) process.off(signal, onSignal);
+    };
+    for (const signal of SIGNALS) process.on(signal, onSignal);
     try {
       await Promise.race([told.promise, this.#finished.promise]);
       await this.drain(drainTimeoutMs);
     } finally {
-      for (const signal of ["SIGINT", "SIGTERM"]) process.off(signal, onSignal);
+      ignore();
     }
   }
 

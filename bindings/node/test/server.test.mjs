@@ -345,6 +345,29 @@ test("a drain tells the clients and ends the server", async (t) => {
   assert.equal(server.state, "stopped");
 });
 
+test("a stop ends a drain, and leaves the clients that have not left", async (t) => {
+  const server = await serve(t);
+  const client = await Client.connect(t, server.url);
+  // It reads nothing, so it does not know that it should leave.
+  client.socket.pause();
+  const drained = server.drain(600_000);
+  await soon(server.stop());
+  assert.equal(await drained, 1);
+  assert.equal(server.state, "stopped");
+  client.socket.resume();
+  await soon(client.closed);
+});
+
+test("a stop before the start changes nothing", async (t) => {
+  const server = new Server({ port: 0, noAuth: true });
+  await server.stop();
+  await server.start();
+  t.after(() => server.stop());
+  const client = await Client.connect(t, server.url);
+  assert.equal(await soon(server.drain(2_000)), 0);
+  assert.equal((await soon(client.closed)).code, 4300);
+});
+
 test("a token lets a user in", async (t) => {
   const { createHmac } = await import("node:crypto");
   const secret = "a secret of at least thirty-two bytes";
