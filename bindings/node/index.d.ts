@@ -2,6 +2,7 @@
 
 import * as jwt from "./jwt.js";
 import type { EngineOptions, TopicRule } from "./server-options.js";
+import type { Position } from "./utilities.js";
 
 export type { EngineOptions, TopicRule };
 export * from "./load.js";
@@ -203,22 +204,18 @@ export interface PublishOptions extends TypeAndPriority {
   snapshot?: boolean;
 }
 
-/** A publication in the history of a topic: the message as clients receive it. */
+/** A publication in the history of a topic. */
 export interface TopicPublication {
-  /** What it is about. */
-  t: string;
-  /** What it carries. */
-  p?: any;
-  /** The topic. */
-  tp?: string;
-  /** Its place: the life of the topic, and the number in it. */
-  e?: string;
-  o?: number;
-  /** The id that its publisher gave it. */
-  id?: string;
-  /** `S` for a snapshot, which replaces the publications before it. */
-  c?: string;
-  [field: string]: any;
+  /** The type of the publication. */
+  type: string;
+  payload: any;
+  topic: string | undefined;
+  /** Its place in the history: the life of the topic, and the number in it. */
+  position: Position | undefined;
+  /** The id that its publisher gave it, by which repetitions are recognised. */
+  id: string | undefined;
+  /** `snapshot` if it replaces the publications before it. */
+  category: "update" | "snapshot";
 }
 
 export interface HistoryPage {

@@ -10,6 +10,7 @@ const { InvalidArgumentError, InvalidMessageError, translated } = require("./err
 const { MARK } = require("./message-mark.js");
 const { decode, encode } = require("./json.js");
 const { name, text } = require("./arguments.js");
+const { named } = require("./names.js");
 const native = require("./native.js");
 
 const HEAD_NUMBERS = 4;
@@ -28,6 +29,8 @@ const REASONS = ["peer", "server", "lost"];
 
 /** A type without a handler of its own. */
 const NO_HANDLER = 0xffffffff;
+
+const SNAPSHOT_OPTIONS = new Set(["type"]);
 
 /** The begin of a binary message that is MessagePack. */
 const MESSAGEPACK_PREFIX = Buffer.from("M:");
@@ -353,12 +356,12 @@ class Message {
   }
 
   /** Answers a `snapshotRequest` for one of its topics. */
-  replySnapshot(topic, payload, options = {}) {
+  replySnapshot(topic, payload, options) {
     if (this.#batch._kind(this.#index) !== SNAPSHOT_REQUEST) {
       throw new InvalidArgumentError("only a message of the kind snapshotRequest is answered with snapshots");
     }
     text("topic", topic);
-    const type = name("type", options.type ?? "snapshot");
+    const type = name("type", named("replySnapshot", options, SNAPSHOT_OPTIONS).type ?? "snapshot");
     const { core, outbox } = this.#batch._server;
     const { _place: place, _generation: generation } = this.connection;
     const id = this.json().p.correlationId ?? undefined;

@@ -211,9 +211,20 @@ test("topics, history, presence and questions", async (t) => {
   const history = server.history("orders.eu", { limit: 2, newestFirst: true });
   assert.deepEqual([history.offset, history.epoch, history.more], [4, first.epoch, true]);
   assert.deepEqual(
-    history.publications.map(({ p }) => p),
+    history.publications.map(({ payload }) => payload),
     ["é", { n: 3 }],
   );
+  server.publish("orders.eu", { all: 4 }, { type: "state", id: "s", snapshot: true });
+  const [snapshot, update] = server.history("orders.eu", { newestFirst: true }).publications;
+  assert.deepEqual(snapshot, {
+    type: "state",
+    payload: { all: 4 },
+    topic: "orders.eu",
+    position: { epoch: first.epoch, offset: 5 },
+    id: "s",
+    category: "snapshot",
+  });
+  assert.deepEqual([update.type, update.category, update.position.offset], ["order", "update", 4]);
   assert.equal(server.presence("orders.eu").connections, 1);
   const [{ perS, publications, ...topic }, ...others] = server.listTopics({ prefix: "orders" });
   assert.deepEqual(topic, { topic: "orders.eu", pattern: false, subscribers: 1 });
