@@ -374,11 +374,12 @@ class Server {
   #receive() {
     for (;;) {
       this.#memory ??= this.#newMemory(MEMORY_MIN);
-      const { buffer, numbers, at } = this.#memory;
+      const memory = this.#memory;
+      const { buffer, at } = memory;
       const end = calls.run(() => this.#core.receive(buffer, at));
       if (end > 0) {
-        this.#memory.at = end;
-        return new Batch(this.#context, buffer, numbers, at);
+        memory.at = end;
+        return new Batch(this.#context, memory, at);
       }
       if (end === 0) return undefined;
       if (end === -1) {
@@ -396,7 +397,7 @@ class Server {
     const wanted = now - this.#filledAt < MEMORY_BUSY_MS ? 2 * last : MEMORY_MIN;
     this.#filledAt = now;
     const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, Math.min(wanted, MEMORY_MAX), MEMORY_MIN));
-    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0 };
+    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0, isShared: false };
   }
 
   #finish() {

@@ -99,6 +99,50 @@ test("messages that are kept stay what they were", async (t) => {
   }
 });
 
+test("what is sent back is what was received, whatever becomes of its bytes", async (t) => {
+  const server = await serve(t, { protocol: "raw" }, (server) => {
+    server.on("*", (message) => {
+      const { connection, text } = message;
+      if (text.startsWith("before")) message.data.fill("b");
+      connection.sendRaw(message);
+      if (text.startsWith("after")) message.data.fill("a");
+      connection.sendRaw("next");
+    });
+  });
+  const client = await Client.connect(t, server.url);
+  const texts = ["plain", "after 1", "after 2", "before", "plain again", "after 3"];
+  for (const text of texts) client.send(text);
+  for (const text of texts) {
+    assert.equal(await client.next(), text === "before" ? "bbbbbb" : text);
+    assert.equal(await client.next(), "next");
+  }
+});
+
+test("messages of many batches are sent back in order", async (t) => {
+  const server = await serve(t, { protocol: "raw" });
+  const kept = [];
+  const receiving = (async () => {
+    for await (const message of server) {
+      if (message.kind === "message") kept.push(message);
+      if (kept.length < 400) continue;
+      // Every other one goes back after one of another batch.
+      for (let number = 0; number < 200; number++) {
+        kept[number].connection.sendRaw(kept[number]);
+        kept[399 - number].connection.sendRaw(kept[399 - number]);
+      }
+      return;
+    }
+  })();
+  const client = await Client.connect(t, server.url);
+  const text = (number) => `${number}:${"x".repeat(5_000 + number)}`;
+  for (let number = 0; number < 400; number++) client.send(text(number));
+  await soon(receiving);
+  for (let number = 0; number < 200; number++) {
+    assert.equal(await client.next(), text(number));
+    assert.equal(await client.next(), text(399 - number));
+  }
+});
+
 test("a message past the size of the memory arrives whole", async (t) => {
   const server = await serve(t, { protocol: "raw", messageBytesMax: 8 << 20 }, (server) => {
     server.on("*", (message) => message.connection.sendRaw(String(message.length)));
