@@ -2,6 +2,7 @@
 
 import * as jwt from "./jwt.js";
 import type { EngineOptions, TopicRule } from "./server-options.js";
+import type { Position } from "./utilities.js";
 
 export type { EngineOptions, TopicRule };
 export * from "./load.js";
@@ -203,22 +204,18 @@ export interface PublishOptions extends TypeAndPriority {
   snapshot?: boolean;
 }
 
-/** A publication in the history of a topic: the message as clients receive it. */
+/** A publication in the history of a topic. */
 export interface TopicPublication {
-  /** What it is about. */
-  t: string;
-  /** What it carries. */
-  p?: any;
-  /** The topic. */
-  tp?: string;
-  /** Its place: the life of the topic, and the number in it. */
-  e?: string;
-  o?: number;
-  /** The id that its publisher gave it. */
-  id?: string;
-  /** `S` for a snapshot, which replaces the publications before it. */
-  c?: string;
-  [field: string]: any;
+  /** The type of the publication. */
+  type: string;
+  payload: any;
+  topic: string | undefined;
+  /** Its place in the history: the life of the topic, and the number in it. */
+  position: Position | undefined;
+  /** The id that its publisher gave it, by which repetitions are recognised. */
+  id: string | undefined;
+  /** `snapshot` if it replaces the publications before it. */
+  category: "update" | "snapshot";
 }
 
 export interface HistoryPage {
@@ -328,11 +325,14 @@ export class Server implements AsyncIterable<Message> {
   static optionNames(): string[];
   /** Starts to listen, and to call the handlers. */
   start(): Promise<this>;
-  /** Ends every connection at once, and waits for the handlers, at most for `stopTimeoutMs`. */
+  /** Ends every connection at once, also during a drain, and waits for the handlers, at most for `stopTimeoutMs`. */
   stop(): Promise<void>;
   /** Rejects new clients, sends the others away over time, and stops; how many were left. Default 10000 ms. */
   drain(timeoutMs?: number): Promise<number>;
-  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
+  /**
+   * Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. A second signal ends the
+   * connections at once, with the exit code 130.
+   */
   run(options?: { drainTimeoutMs?: number }): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
   /** Lets the process end though the server runs. */

@@ -4,6 +4,7 @@
 
 const engineRun = require("./lib/loadtest/engine-run.js");
 const { callsScript, prepare, read } = require("./lib/loadtest/options.js");
+const { rcOptions } = require("./lib/loadtest/rc.js");
 const { Result } = require("./lib/loadtest/result.js");
 const scriptRun = require("./lib/loadtest/script-run.js");
 const { startServer } = require("./lib/loadtest/test-server.js");
@@ -24,10 +25,9 @@ function loadTest(options, callback) {
 }
 
 async function run(given) {
-  const options = await prepare(read(given ?? {}));
-  if (callsScript(options)) return await scriptRun.run(options);
+  const options = await prepare(read(given ?? {}, rcOptions(process.cwd())));
   const print = options.quiet ? () => {} : (line) => console.info(line);
-  return await engineRun.run(options, { print });
+  return await (callsScript(options) ? scriptRun : engineRun).run(options, print);
 }
 
 module.exports = { Result, loadTest, startServer };

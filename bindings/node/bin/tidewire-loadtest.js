@@ -5,7 +5,8 @@
 // and 2 for a mistake on the command line.
 
 const os = require("node:os");
-const { help, parse, rcOptions } = require("../lib/loadtest/program.js");
+const { help, parse } = require("../lib/loadtest/program.js");
+const { rcOptions } = require("../lib/loadtest/rc.js");
 const { TidewireError } = require("../lib/errors.js");
 const { loadTest } = require("../loadtest.js");
 const { version } = require("../package.json");
@@ -30,8 +31,7 @@ async function main(words) {
   const controller = new AbortController();
   process.once("SIGINT", () => controller.abort());
   const result = await loadTest({
-    cores: Math.max(1, Math.floor(os.cpus().length / 2)),
-    ...rcOptions(process.cwd()),
+    cores: rcOptions(process.cwd()).cores ?? Math.max(1, Math.floor(os.cpus().length / 2)),
     ...options,
     url: urls[0],
     signal: controller.signal,

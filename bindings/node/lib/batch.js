@@ -10,6 +10,7 @@ const { InvalidArgumentError, InvalidMessageError, translated } = require("./err
 const { MARK } = require("./message-mark.js");
 const { decode, encode } = require("./json.js");
 const { name, text } = require("./arguments.js");
+const { named } = require("./names.js");
 const native = require("./native.js");
 
 const HEAD_NUMBERS = 4;
@@ -29,6 +30,8 @@ const REASONS = ["peer", "server", "lost"];
 /** A type without a handler of its own. */
 const NO_HANDLER = 0xffffffff;
 
+const SNAPSHOT_OPTIONS = new Set(["type"]);
+
 /** The begin of a binary message that is MessagePack. */
 const MESSAGEPACK_PREFIX = Buffer.from("M:");
 
@@ -36,6 +39,7 @@ const MESSAGEPACK_PREFIX = Buffer.from("M:");
 class Batch {
   #server;
   #connections;
+  #memory;
   #buffer;
   #numbers;
   #rows;
@@ -45,12 +49,14 @@ class Batch {
   #decoded = 0;
   #ascii;
 
-  /** For this package alone: `at` is where the batch begins in the buffer. */
-  constructor(server, buffer, numbers, at) {
+  /** For this package alone: `at` is where the batch begins in the memory. */
+  constructor(server, memory, at) {
+    const { buffer, numbers } = memory;
     const head = at >> 2;
     const length = numbers[head];
     this.length = length;
     this.#server = server;
+    this.#memory = memory;
     this.#buffer = buffer;
     this.#numbers = numbers;
     this.#rows = head + HEAD_NUMBERS;
@@ -115,6 +121,16 @@ class Batch {
     return this.#buffer.subarray(this.#bytes + start, this.#bytes + end);
   }
 
+  /** Bytes of the batch for the application, which may change them: what is sent from here is copied from now on. */
+  _shared(start, end) {
+    const memory = this.#memory;
+    if (!memory.isShared) {
+      memory.isShared = true;
+      this.#server.outbox.release(this.#buffer);
+    }
+    return this._view(start, end);
+  }
+
   _text(start, end) {
     return this.#buffer.utf8Slice(this.#bytes + start, this.#bytes + end);
   }
@@ -135,8 +151,10 @@ class Batch {
   }
 
   /** Adds the bytes of a message to an outbox. */
-  _copyTo(outbox, what, place, generation, start, end) {
-    outbox.addBytes(what, place, generation, this.#buffer, this.#bytes + start, this.#bytes + end);
+  _addTo(outbox, what, place, generation, start, end) {
+    const [from, to] = [this.#bytes + start, this.#bytes + end];
+    if (this.#memory.isShared) outbox.addBytes(what, place, generation, this.#buffer, from, to);
+    else outbox.addOfBatch(what, place, generation, this.#buffer, from, to);
   }
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
@@ -204,6 +222,11 @@ class Message {
   /** The bytes that were received, as a Buffer without a copy; empty for other kinds than `message`. */
   get data() {
     if (this.#batch._kind(this.#index) > MESSAGEPACK) return this.#batch._view(0, 0);
+    return this.#batch._shared(this.#batch._number(this.#index, 2), this.#batch._number(this.#index, 3));
+  }
+
+  /** The bytes for this package, which does not change them. */
+  #bytes() {
     return this.#batch._view(this.#batch._number(this.#index, 2), this.#batch._number(this.#index, 3));
   }
 
@@ -251,7 +274,7 @@ class Message {
 
   #jsonText() {
     try {
-      return native.messagepackToJson(this.data);
+      return native.messagepackToJson(this.#bytes());
     } catch (error) {
       throw translated(error);
     }
@@ -353,12 +376,12 @@ class Message {
   }
 
   /** Answers a `snapshotRequest` for one of its topics. */
-  replySnapshot(topic, payload, options = {}) {
+  replySnapshot(topic, payload, options) {
     if (this.#batch._kind(this.#index) !== SNAPSHOT_REQUEST) {
       throw new InvalidArgumentError("only a message of the kind snapshotRequest is answered with snapshots");
     }
     text("topic", topic);
-    const type = name("type", options.type ?? "snapshot");
+    const type = name("type", named("replySnapshot", options, SNAPSHOT_OPTIONS).type ?? "snapshot");
     const { core, outbox } = this.#batch._server;
     const { _place: place, _generation: generation } = this.connection;
     const id = this.json().p.correlationId ?? undefined;
@@ -387,14 +410,14 @@ class Message {
       throw new InvalidArgumentError("only a message of the kind message can be sent on");
     }
     if (kind === MESSAGEPACK) {
-      const bytes = Buffer.concat([MESSAGEPACK_PREFIX, this.data]);
+      const bytes = Buffer.concat([MESSAGEPACK_PREFIX, this.#bytes()]);
       outbox.addBytes(SEND_BINARY, place, generation, bytes, 0, bytes.length);
       return;
     }
     const start = this.#batch._number(this.#index, 2);
     const end = this.#batch._number(this.#index, 3);
     const what = kind === TEXT ? SEND_TEXT : SEND_BINARY;
-    this.#batch._copyTo(outbox, what, place, generation, start, end);
+    this.#batch._addTo(outbox, what, place, generation, start, end);
   }
 
   get [MARK]() {

@@ -4,7 +4,16 @@
 
 const { flag, name, optionalText, optionalWhole, priorityNumber, text, whole } = require("./arguments.js");
 const { Connection } = require("./connection.js");
-const { InvalidArgumentError, translated, WrongTypeError } = require("./errors.js");
+const { translated, WrongTypeError } = require("./errors.js");
+const { named } = require("./names.js");
+
+const KIND = new Set(["type", "priority"]);
+const PUBLICATION = new Set([...KIND, "id", "key", "ttlMs", "exclude", "snapshot"]);
+const PUBLICATIONS = new Set([...KIND, "waitMs"]);
+const CONNECTIONS = new Set(["user", "topic", "after", "limit"]);
+const TOPICS = new Set(["prefix", "after", "limit"]);
+const HISTORY = new Set(["since", "limit", "newestFirst"]);
+const PRESENCE = new Set(["limit"]);
 
 /** Calls the native module; its errors become those of this package. */
 function run(action) {
@@ -15,19 +24,20 @@ function run(action) {
   }
 }
 
-/** The type and the number of the priority among some options. */
-function kindOf(options) {
-  return [name("type", options?.type ?? "message"), priorityNumber(options?.priority)];
+/** The type and the number of the priority among the options of a call. */
+function kindOf(call, options) {
+  const { type, priority } = named(call, options, KIND);
+  return [name("type", type ?? "message"), priorityNumber(priority)];
 }
 
-/** The options of `publish`, as the native module takes them. */
-function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unknown }) {
-  const [first] = Object.keys(unknown);
-  if (first !== undefined) throw new InvalidArgumentError(`publish has no option ${first}`);
+/** The type of a publication, and the options of `publish` as the native module takes them. */
+function publication(options) {
+  if (options === undefined || options === null) return ["message", undefined];
+  const { type, priority, id, key, ttlMs, exclude, snapshot } = named("publish", options, PUBLICATION);
   if (exclude !== undefined && !(exclude instanceof Connection)) {
     throw new WrongTypeError("exclude is a connection");
   }
-  return {
+  const chosen = {
     priority: priorityNumber(priority),
     id: optionalText("id", id),
     key: optionalText("key", key),
@@ -36,6 +46,13 @@ function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unk
     excludeGeneration: exclude?._generation,
     snapshot: snapshot === undefined ? undefined : flag("snapshot", snapshot),
   };
+  return [name("type", type ?? "message"), chosen];
+}
+
+/** The options of `publishMany`: the type, the number of the priority, and how long to wait for room. */
+function publications(options) {
+  const { type, priority, waitMs } = named("publishMany", options, PUBLICATIONS);
+  return [name("type", type ?? "message"), priorityNumber(priority), whole("waitMs", waitMs ?? 1_000)];
 }
 
 /** The result of a publication, from that of the native module. */
@@ -43,19 +60,58 @@ function shownResult([offset, epoch, duplicate]) {
   return { offset: offset ?? undefined, epoch: epoch ?? undefined, duplicate };
 }
 
-function listQuery({ user, topic, after, limit = 1_000 } = {}) {
+function listQuery(query) {
+  const { user, topic, after, limit = 1_000 } = named("listConnections", query, CONNECTIONS);
   const given = [optionalText("user", user), optionalText("topic", topic), optionalText("after", after)];
   return [...given, whole("limit", limit)];
 }
 
-function topicQuery({ prefix = "", after, limit = 1_000 } = {}) {
+function topicQuery(query) {
+  const { prefix = "", after, limit = 1_000 } = named("listTopics", query, TOPICS);
   return [text("prefix", prefix), optionalText("after", after), whole("limit", limit)];
 }
 
-function historyQuery(topic, { since, limit = 100, newestFirst = false } = {}) {
+function historyQuery(topic, query) {
   text("topic", topic);
+  const { since, limit = 100, newestFirst = false } = named("history", query, HISTORY);
   const offset = optionalWhole("since", since, 0, Number.MAX_SAFE_INTEGER);
   return [topic, offset, whole("limit", limit), flag("newestFirst", newestFirst)];
 }
 
-module.exports = { historyQuery, kindOf, listQuery, publication, run, shownResult, topicQuery };
+/** A page of a history, from the JSON text of the native module. */
+function shownHistory(json) {
+  const page = JSON.parse(json);
+  page.publications = page.publications.map(shownPublication);
+  return page;
+}
+
+/** A publication of a history, from the message that clients receive. */
+function shownPublication({ t: type, p: payload, tp: topic, e: epoch, o: offset, id, c: category }) {
+  return {
+    type,
+    payload,
+    topic,
+    position: epoch === undefined || offset === undefined ? undefined : { epoch, offset },
+    id,
+    category: category === "S" ? "snapshot" : "update",
+  };
+}
+
+function presenceQuery(topic, query) {
+  text("topic", topic);
+  const { limit = 1_000 } = named("presence", query, PRESENCE);
+  return [topic, whole("limit", limit)];
+}
+
+module.exports = {
+  historyQuery,
+  kindOf,
+  listQuery,
+  presenceQuery,
+  publication,
+  publications,
+  run,
+  shownHistory,
+  shownResult,
+  topicQuery,
+};

@@ -5,6 +5,7 @@
 const { translated, WrongTypeError } = require("./errors.js");
 const { encode } = require("./json.js");
 const { isMessage } = require("./message-mark.js");
+const { named } = require("./names.js");
 const { SEND, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
 const { closing, name, priorityNumber, text, whole } = require("./arguments.js");
 
@@ -34,8 +35,16 @@ class Connection {
 
   /** Sends a message. If the connection is gone, the message is dropped without an error. */
   send(payload, options) {
-    const type = options === undefined ? "message" : name("type", options.type ?? "message");
-    const priority = options === undefined ? 0 : priorityNumber(options.priority);
+    let type = "message";
+    let priority = 0;
+    if (options !== undefined && options !== null) {
+      // The names are looked at here first: a call for each message should not cost more for it.
+      let isKnown = typeof options === "object";
+      for (const given in options) isKnown &&= given === "type" || given === "priority";
+      if (!isKnown) named("send", options, SEND_OPTIONS);
+      type = name("type", options.type ?? "message");
+      priority = priorityNumber(options.priority);
+    }
     this.#outbox.add(SEND, this._place, this._generation, type, encode(payload), priority);
   }
 
@@ -75,10 +84,7 @@ class Connection {
    */
   setAccess(rules) {
     const given = {};
-    for (const [key, value] of Object.entries(rules ?? {})) {
-      if (!ACCESS.includes(key)) {
-        throw new WrongTypeError(`setAccess has no ${key}: it has ${ACCESS.join(", ")}`);
-      }
+    for (const [key, value] of Object.entries(named("setAccess", rules, ACCESS))) {
       if (value === undefined || value === null) continue;
       const topics = typeof value === "string" ? [value] : [...value];
       given[key] = topics.map((topic) => text(key, topic));
@@ -87,9 +93,10 @@ class Connection {
   }
 
   /** Asks its client something and waits for the answer. */
-  async request(payload, options = {}) {
-    const type = name("type", options.type);
-    const timeoutMs = whole("timeoutMs", options.timeoutMs ?? 10_000, 1, 86_400_000);
+  async request(payload, options) {
+    const given = named("request", options, REQUEST_OPTIONS);
+    const type = name("type", given.type);
+    const timeoutMs = whole("timeoutMs", given.timeoutMs ?? 10_000, 1, 86_400_000);
     this.#outbox.flush();
     try {
       const { _place: place, _generation: generation } = this;
@@ -127,7 +134,9 @@ function bytesOf(data) {
   );
 }
 
-const ACCESS = [
+const SEND_OPTIONS = new Set(["type", "priority"]);
+const REQUEST_OPTIONS = new Set(["type", "timeoutMs"]);
+const ACCESS = new Set([
   "subscribeAllow",
   "subscribeDeny",
   "publishAllow",
@@ -136,6 +145,6 @@ const ACCESS = [
   "presenceDeny",
   "queueGroupAllow",
   "queueGroupDeny",
-];
+]);
 
 module.exports = { Connection, bytesOf };

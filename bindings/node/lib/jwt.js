@@ -5,14 +5,23 @@
 const { flag, optionalText, shown, text, whole } = require("./arguments.js");
 const { InvalidArgumentError, TokenError, translated, WrongTypeError } = require("./errors.js");
 const { encode: json } = require("./json.js");
+const { named } = require("./names.js");
 const native = require("./native.js");
 
 /** The claims that are times (RFC 7519, section 4.1). */
 const TIMES = ["exp", "nbf", "iat"];
 
+const KEY = new Set(["algorithm", "keyId"]);
+const CHECK = new Set(["check"]);
+const RULES = new Set(["algorithms", "issuer", "audience", "leewayS", "required"]);
+const NOW = new Set(["now"]);
+const ENCODE = new Set([...KEY, ...CHECK]);
+const DECODE = new Set([...RULES, ...NOW]);
+
 /** A key for one algorithm: a secret (`HS256`, at least 32 bytes), or PEM text. */
 class TokenKey {
-  constructor(key, { algorithm, keyId } = {}) {
+  constructor(key, options) {
+    const { algorithm, keyId } = named("TokenKey", options, KEY);
     optionalText("algorithm", algorithm);
     optionalText("keyId", keyId);
     this._native = run(() => new native.NativeTokenKey(bytesOf(key), algorithm, keyId));
@@ -38,13 +47,14 @@ class TokenKey {
 class TokenSigner {
   #signer;
 
-  constructor(key, options = {}) {
-    const own = oneKey(key, options);
+  constructor(key, options) {
+    const own = oneKey(key, named("TokenSigner", options, KEY));
     this.#signer = run(() => new native.NativeTokenSigner(own._native));
   }
 
   /** The token with these claims. Times are seconds since 1970, or a `Date`. */
-  encode(claims, { check = true } = {}) {
+  encode(claims, options) {
+    const { check = true } = named("encode", options, CHECK);
     const checkedAt = flag("check", check) ? Date.now() / 1000 : undefined;
     if (typeof claims !== "object" || claims === null || Array.isArray(claims)) {
       throw new WrongTypeError(`the claims are an object, not ${shown(claims)}`);
@@ -57,7 +67,9 @@ class TokenSigner {
 class TokenVerifier {
   #verifier;
 
-  constructor(keys, { algorithms, issuer, audience, leewayS = 5, required = ["sub", "exp"] } = {}) {
+  constructor(keys, options) {
+    const given = named("TokenVerifier", options, RULES);
+    const { algorithms, issuer, audience, leewayS = 5, required = ["sub", "exp"] } = given;
     const own = severalKeys(keys).map((key) => key._native);
     const names = algorithms && [...algorithms].map((algorithm) => text("algorithms", algorithm));
     const claims = [...required].map((claim) => text("required", claim));
@@ -67,7 +79,8 @@ class TokenVerifier {
   }
 
   /** The claims of a good token. `now` is seconds since 1970, for tests. */
-  decode(token, { now = Date.now() / 1000 } = {}) {
+  decode(token, options) {
+    const { now = Date.now() / 1000 } = named("decode", options, NOW);
     if (typeof now !== "number" || !(now >= 0)) {
       throw new InvalidArgumentError(`now is a number of seconds since 1970, not ${shown(now)}`);
     }
@@ -76,10 +89,16 @@ class TokenVerifier {
 }
 
 /** A token with these claims, signed with `key`. */
-const encode = (claims, key, options) => new TokenSigner(key, options).encode(claims, options);
+function encode(claims, key, options) {
+  const { check, ...own } = named("encode", options, ENCODE);
+  return new TokenSigner(key, own).encode(claims, { check });
+}
 
 /** The claims of a token that one of `keys` signed. */
-const decode = (token, keys, options) => new TokenVerifier(keys, options).decode(token, options);
+function decode(token, keys, options) {
+  const { now, ...rules } = named("decode", options, DECODE);
+  return new TokenVerifier(keys, rules).decode(token, { now });
+}
 
 function oneKey(key, { algorithm, keyId } = {}) {
   if (!(key instanceof TokenKey)) return new TokenKey(key, { algorithm, keyId });

@@ -4,8 +4,8 @@
 
 const { callable, shown, text } = require("./arguments.js");
 const { ConfigurationError, translated, WrongTypeError } = require("./errors.js");
+const { unknown } = require("./names.js");
 const native = require("./native.js");
-const { unknown } = require("./options.js");
 
 /** The options: the flags of `tidewire load`, in camelCase. */
 const NAMES = [
@@ -139,13 +139,22 @@ class LoadResult {
  * and no error.
  */
 async function load(url, options = {}) {
-  if (url instanceof URL) url = url.href;
-  text("url", url);
   if (typeof options !== "object" || options === null) {
     throw new WrongTypeError(`the options of a load are an object, not ${shown(options)}`);
   }
-  const { onProgress, signal, ...given } = options;
-  if (onProgress !== undefined) callable("onProgress", onProgress);
+  const { onProgress, ...given } = options;
+  if (onProgress === undefined) return await watchedLoad(url, given, () => {});
+  callable("onProgress", onProgress);
+  return await watchedLoad(url, given, ({ elapsedS, ratePerS, succeeded, failed, connected }) =>
+    onProgress({ elapsedS, ratePerS, succeeded, failed, connected }),
+  );
+}
+
+/** `load` whose `watch` also receives the number of latencies so far, and their sum. Within this package. */
+async function watchedLoad(url, options, watch) {
+  if (url instanceof URL) url = url.href;
+  text("url", url);
+  const { signal, ...given } = options;
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw new WrongTypeError("signal is an AbortSignal");
   const written = {};
@@ -159,10 +168,19 @@ async function load(url, options = {}) {
   signal?.throwIfAborted();
   const job = run(() => new native.NativeLoad(url, JSON.stringify(written)));
   let thrown;
-  const show = ([elapsedS, ratePerS, succeeded, failed, connected]) => {
-    if (onProgress === undefined || thrown !== undefined) return;
+  // Of the windows that have ended. Each is in the figures until the next one ends, which takes a second.
+  let windowS = -1;
+  let latencies = 0;
+  let latencySumMs = 0;
+  const show = ([elapsedS, ratePerS, succeeded, failed, connected, startS, count, meanUs]) => {
+    if (thrown !== undefined) return;
+    if (startS > windowS) {
+      windowS = startS;
+      latencies += count;
+      latencySumMs += (count * meanUs) / 1000;
+    }
     try {
-      onProgress({ elapsedS, ratePerS, succeeded, failed, connected });
+      watch({ elapsedS, ratePerS, succeeded, failed, connected, latencies, latencySumMs });
     } catch (error) {
       thrown = { error };
       job.stop();
@@ -202,4 +220,4 @@ function run(action) {
   }
 }
 
-module.exports = { LoadResult, load, loadOptionNames: NAMES };
+module.exports = { LoadResult, load, loadOptionNames: NAMES, watchedLoad };

@@ -5,6 +5,7 @@
 const { callable, flag, optionalWhole, shown, whole } = require("./arguments.js");
 const { ConfigurationError, WrongTypeError } = require("./errors.js");
 const { level, toConsole } = require("./log.js");
+const { unknown } = require("./names.js");
 const native = require("./native.js");
 
 const INT_MAX = 2_147_483_647;
@@ -48,10 +49,4 @@ function read(options) {
   return { text: JSON.stringify(engine), limits };
 }
 
-/** The words that refuse a name, with the nearest that exists. */
-function unknown(name, known) {
-  const nearest = native.nearestName(name, [...known]);
-  return `unknown option ${name}${nearest === null ? "" : `: did you mean ${nearest}?`}`;
-}
-
-module.exports = { optionNames, read, unknown };
+module.exports = { optionNames, read };

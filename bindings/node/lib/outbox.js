@@ -10,6 +10,10 @@ const SEND = 3;
 const REPLY = 4;
 const FAIL = 5;
 
+/** Added to what a record is, if its bytes are in a batch: its lengths are then where they begin there, and how many. */
+const IN_BATCH = 8;
+const NO_BATCH = Buffer.alloc(0);
+
 /** The bytes of a record before its texts. */
 const HEAD_BYTES = 28;
 const SIZE_MIN = 16 * 1024;
@@ -29,6 +33,8 @@ class Outbox {
   #numbers = new Uint32Array(this.#buffer.buffer);
   #start = 0;
   #end = 0;
+  /** The memory of batches that records refer to. */
+  #batch = NO_BATCH;
   #isScheduled = false;
   #retry = undefined;
   #flushSoon = () => {
@@ -59,7 +65,7 @@ class Outbox {
     const firstBytes = first.length === 0 ? 0 : buffer.write(first, end);
     end += firstBytes;
     const secondBytes = second.length === 0 ? 0 : buffer.write(second, end);
-    this.#finish(at, what, place, generation, firstBytes, secondBytes, priority);
+    this.#finish(at, firstBytes + secondBytes, what, place, generation, firstBytes, secondBytes, priority);
   }
 
   /** Adds a record with bytes of an array. */
@@ -68,19 +74,41 @@ class Outbox {
     const at = this.#reserve(HEAD_BYTES + length);
     const { buffer, byteOffset } = bytes;
     this.#buffer.set(new Uint8Array(buffer, byteOffset + from, length), at + HEAD_BYTES);
-    this.#finish(at, what, place, generation, 0, length, 0);
+    this.#finish(at, length, what, place, generation, 0, length, 0);
   }
 
-  #finish(at, what, place, generation, firstBytes, secondBytes, priority) {
-    const length = (HEAD_BYTES + firstBytes + secondBytes + 3) & ~3;
+  /** Adds a record with bytes of a batch, which are not copied: they are read when the record is handed over. */
+  addOfBatch(what, place, generation, batch, from, to) {
+    if (this.#batch !== batch) {
+      if (this.#batch !== NO_BATCH) this.flush();
+      if (this.#batch !== NO_BATCH) {
+        // The server has not caught up, and records refer to one piece of memory at a time.
+        this.addBytes(what, place, generation, batch, from, to);
+        return;
+      }
+      this.#batch = batch;
+    }
+    const at = this.#reserve(HEAD_BYTES);
+    this.#finish(at, 0, what + IN_BATCH, place, generation, from, to - from, 0);
+  }
+
+  /** Hands over what refers to a batch whose bytes may change from now on, or copies the batch. */
+  release(batch) {
+    if (this.#batch !== batch) return;
+    this.flush();
+    if (this.#batch === batch) this.#batch = Buffer.from(batch);
+  }
+
+  #finish(at, textBytes, what, place, generation, first, second, priority) {
+    const length = (HEAD_BYTES + textBytes + 3) & ~3;
     const numbers = this.#numbers;
     const head = at >> 2;
     numbers[head] = length;
     numbers[head + 1] = what;
     numbers[head + 2] = place;
     numbers[head + 3] = generation;
-    numbers[head + 4] = firstBytes;
-    numbers[head + 5] = secondBytes;
+    numbers[head + 4] = first;
+    numbers[head + 5] = second;
     numbers[head + 6] = priority;
     this.#end = at + length;
     if (this.#end - this.#start > GATHERED_BYTES) this.flush();
@@ -113,7 +141,7 @@ class Outbox {
     if (this.#start === this.#end || this.isStuck) return;
     try {
       while (this.#start < this.#end) {
-        const at = this.#core.flush(this.#buffer, this.#start, this.#end);
+        const at = this.#core.flush(this.#buffer, this.#start, this.#end, this.#batch);
         if (at < 0) {
           // One record was refused; its sender is not here any more.
           this.#start = -at;
@@ -149,6 +177,7 @@ class Outbox {
   #clear() {
     this.#start = 0;
     this.#end = 0;
+    this.#batch = NO_BATCH;
     if (this.#buffer.length > SIZE_KEPT) {
       this.#buffer = Buffer.allocUnsafeSlow(SIZE_MIN);
       this.#numbers = new Uint32Array(this.#buffer.buffer);

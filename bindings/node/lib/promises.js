@@ -3,8 +3,8 @@
 // The calls of a server that may wait for a broker, as promises: the event loop runs meanwhile.
 
 const { performance } = require("node:perf_hooks");
-const { closing, name, priorityNumber, text, whole } = require("./arguments.js");
-const { historyQuery, listQuery, publication, run, shownResult, topicQuery } = require("./calls.js");
+const { closing, text } = require("./arguments.js");
+const calls = require("./calls.js");
 const { BusyError, translated, WrongTypeError } = require("./errors.js");
 const { encode } = require("./json.js");
 const { Payloads } = require("./payloads.js");
@@ -27,26 +27,24 @@ class Promises {
   /** Publishes to a topic: every subscriber gets it. */
   async publish(topic, payload, options) {
     text("topic", topic);
-    const type = name("type", options?.type ?? "message");
-    const chosen = options === undefined ? undefined : publication(options);
+    const [type, chosen] = calls.publication(options);
     this.#outbox.flush();
     const start = () => this.#core.publishLater(topic, type, encode(payload), chosen);
-    return shownResult(await settled(start));
+    return calls.shownResult(await settled(start));
   }
 
   /** Publishes several payloads to one topic, in their order; how many were new. */
-  async publishMany(topic, payloads, options = {}) {
+  async publishMany(topic, payloads, options) {
     text("topic", topic);
-    const type = name("type", options.type ?? "message");
-    const priority = priorityNumber(options.priority);
-    const waitMs = whole("waitMs", options.waitMs ?? 1_000);
+    const [type, priority, waitMs] = calls.publications(options);
     if (typeof payloads?.[Symbol.iterator] !== "function" || typeof payloads === "string") {
       throw new WrongTypeError("the payloads are an array, or another iterable");
     }
     const packed = this.#payloads.pack(payloads);
     this.#outbox.flush();
     let bytes = packed.buffer.subarray(0, packed.end);
-    const publishFrom = (at) => run(() => this.#core.publishManyLater(topic, type, priority, bytes, at));
+    const publishFrom = (at) =>
+      calls.run(() => this.#core.publishManyLater(topic, type, priority, bytes, at));
     let [at, published, pending] = publishFrom(0);
     // Others publish meanwhile, so what is left needs a place of its own.
     if (at < bytes.length) bytes = Buffer.from(bytes);
@@ -73,8 +71,8 @@ class Promises {
 
   /** The history of a topic: its position, and some of its publications. */
   async history(topic, query) {
-    const wanted = historyQuery(topic, query);
-    return JSON.parse(await settled(() => this.#core.historyLater(...wanted)));
+    const wanted = calls.historyQuery(topic, query);
+    return calls.shownHistory(await settled(() => this.#core.historyLater(...wanted)));
   }
 
   /** Forgets what a topic keeps; false if there was nothing. */
@@ -84,21 +82,20 @@ class Promises {
   }
 
   /** The users on a topic: how many, and some of them. */
-  async presence(topic, { limit = 1_000 } = {}) {
-    text("topic", topic);
-    whole("limit", limit);
-    return JSON.parse(await settled(() => this.#core.presenceLater(topic, limit)));
+  async presence(topic, query) {
+    const wanted = calls.presenceQuery(topic, query);
+    return JSON.parse(await settled(() => this.#core.presenceLater(...wanted)));
   }
 
   /** Some connections, in the order of their ids: all of a user, or all of a topic, or all. */
   async listConnections(query) {
-    const wanted = listQuery(query);
+    const wanted = calls.listQuery(query);
     return JSON.parse(await settled(() => this.#core.listConnectionsLater(...wanted)));
   }
 
   /** Some topics and patterns that have subscribers, in the order of their names. */
   async listTopics(query) {
-    const wanted = topicQuery(query);
+    const wanted = calls.topicQuery(query);
     return JSON.parse(await settled(() => this.#core.listTopicsLater(...wanted)));
   }
 

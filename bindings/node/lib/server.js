@@ -3,9 +3,9 @@
 // The server: the engine's threads take the sockets, and what clients do is received here in batches.
 
 const { performance } = require("node:perf_hooks");
-const { callable, closing, flag, name, text, whole } = require("./arguments.js");
+const { callable, closing, flag, text, whole } = require("./arguments.js");
 const { Batch } = require("./batch.js");
-const { historyQuery, kindOf, listQuery, publication, run, shownResult, topicQuery } = require("./calls.js");
+const calls = require("./calls.js");
 const { bytesOf, Connection } = require("./connection.js");
 const { Dispatcher } = require("./dispatcher.js");
 const { TidewireError, WrongTypeError } = require("./errors.js");
@@ -13,6 +13,7 @@ const { Handlers } = require("./handlers.js");
 const { encode } = require("./json.js");
 const { Log } = require("./log.js");
 const { isMessage } = require("./message-mark.js");
+const { named } = require("./names.js");
 const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
@@ -29,6 +30,13 @@ const SLICE_MS = 2;
 const TIMER_MAX_MS = 2_147_483_647;
 
 const FINISHED = Symbol("finished");
+
+const SIGNALS = ["SIGINT", "SIGTERM"];
+/** The exit code of a program that a second signal has ended, as that of `tidewire serve`. */
+const INTERRUPTED = 130;
+
+const RUN = new Set(["drainTimeoutMs"]);
+const WHEN_FREE = new Set(["waitMs"]);
 
 /** A WebSocket server. Its options are those of `tidewire serve`, in camelCase. */
 class Server {
@@ -62,7 +70,7 @@ class Server {
 
   constructor(options = {}) {
     const { text: settings, limits } = read(options);
-    this.#core = run(() => new native.NativeServer(settings));
+    this.#core = calls.run(() => new native.NativeServer(settings));
     this.#limits = limits;
     this.#engineLog = new Log(limits.log, limits.logLevel);
     this.#log = (...line) => this.#engineLog.line(...line);
@@ -87,7 +95,7 @@ class Server {
   async start() {
     this.#engineLog.listen();
     try {
-      run(() => this.#core.start(() => this.#wake()));
+      calls.run(() => this.#core.start(() => this.#wake()));
     } catch (error) {
       this.#engineLog.leave();
       throw error;
@@ -101,8 +109,12 @@ class Server {
     return this;
   }
 
-  /** Ends every connection at once, and waits until the handlers have ended, at most for `stopTimeoutMs`. */
+  /**
+   * Ends every connection at once, also during a drain, and waits until the handlers have ended, at most for
+   * `stopTimeoutMs`.
+   */
   async stop() {
+    if (this.#ending !== undefined) this.#core.endDrain();
     await this.#end(() => this.#core.stop());
   }
 
@@ -115,18 +127,34 @@ class Server {
     return await this.#end(() => this.#core.drain(timeoutMs));
   }
 
-  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
-  async run({ drainTimeoutMs = 5_000 } = {}) {
+  /**
+   * Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. A second signal ends the
+   * connections at once, with the exit code 130.
+   */
+  async run(options) {
+    const { drainTimeoutMs = 5_000 } = named("run", options, RUN);
     whole("drainTimeoutMs", drainTimeoutMs, 0);
     if (this.state === "new") await this.start();
     const told = deferred();
-    const onSignal = () => told.resolve();
-    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, onSignal);
+    let signals = 0;
+    const onSignal = () => {
+      signals += 1;
+      told.resolve();
+      if (signals === 1) return;
+      process.exitCode = INTERRUPTED;
+      this.#core.endDrain();
+      // One more ends the process, whatever handlers still do.
+      ignore();
+    };
+    const ignore = () => {
+      for (const signal of SIGNALS) process.off(signal, onSignal);
+    };
+    for (const signal of SIGNALS) process.on(signal, onSignal);
     try {
       await Promise.race([told.promise, this.#finished.promise]);
       await this.drain(drainTimeoutMs);
     } finally {
-      for (const signal of ["SIGINT", "SIGTERM"]) process.off(signal, onSignal);
+      ignore();
     }
   }
 
@@ -190,19 +218,19 @@ class Server {
 
   /** Where it listens. */
   get address() {
-    const [host, port] = run(() => this.#core.addresses());
+    const [host, port] = calls.run(() => this.#core.addresses());
     return { host, port };
   }
 
   /** Where the operations listener answers, or `undefined`. */
   get opsAddress() {
-    const [, , host, port] = run(() => this.#core.addresses());
+    const [, , host, port] = calls.run(() => this.#core.addresses());
     return host === null || host === undefined ? undefined : { host, port };
   }
 
   /** Where clients of this machine connect. */
   get url() {
-    return run(() => this.#core.url);
+    return calls.run(() => this.#core.url);
   }
 
   // Receiving.
@@ -230,7 +258,7 @@ class Server {
   #route() {
     const types = this.#handlers.messageTypes;
     this.#context.messageTypes = types;
-    run(() => this.#core.route(types, this.#handlers.requestTypes));
+    calls.run(() => this.#core.route(types, this.#handlers.requestTypes));
   }
 
   /** The events, in batches, until the server has stopped and everything was received. */
@@ -346,11 +374,12 @@ class Server {
   #receive() {
     for (;;) {
       this.#memory ??= this.#newMemory(MEMORY_MIN);
-      const { buffer, numbers, at } = this.#memory;
-      const end = run(() => this.#core.receive(buffer, at));
+      const memory = this.#memory;
+      const { buffer, at } = memory;
+      const end = calls.run(() => this.#core.receive(buffer, at));
       if (end > 0) {
-        this.#memory.at = end;
-        return new Batch(this.#context, buffer, numbers, at);
+        memory.at = end;
+        return new Batch(this.#context, memory, at);
       }
       if (end === 0) return undefined;
       if (end === -1) {
@@ -368,7 +397,7 @@ class Server {
     const wanted = now - this.#filledAt < MEMORY_BUSY_MS ? 2 * last : MEMORY_MIN;
     this.#filledAt = now;
     const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, Math.min(wanted, MEMORY_MAX), MEMORY_MIN));
-    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0 };
+    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0, isShared: false };
   }
 
   #finish() {
@@ -384,10 +413,9 @@ class Server {
   /** Publishes to a topic: every subscriber gets it. */
   publish(topic, payload, options) {
     text("topic", topic);
-    const type = name("type", options?.type ?? "message");
-    const chosen = options === undefined ? undefined : publication(options);
+    const [type, chosen] = calls.publication(options);
     this.#outbox.flush();
-    return shownResult(
+    return calls.shownResult(
       this.#waiting("publish", () => this.#core.publish(topic, type, encode(payload), chosen)),
     );
   }
@@ -405,13 +433,13 @@ class Server {
   /** Sends to every connection of a user. */
   sendToUser(user, payload, options) {
     text("user", user);
-    const [type, priority] = kindOf(options);
+    const [type, priority] = calls.kindOf("sendToUser", options);
     this.#do(() => this.#core.sendToUser(user, type, encode(payload), priority));
   }
 
   /** Sends to every connection. */
   broadcast(payload, options) {
-    const [type, priority] = kindOf(options);
+    const [type, priority] = calls.kindOf("broadcast", options);
     this.#do(() => this.#core.broadcast(type, encode(payload), priority));
   }
 
@@ -469,14 +497,15 @@ class Server {
   }
 
   /** Calls `action`, such as `() => server.publish(...)`, again as long as it throws `BusyError`, for `waitMs`. */
-  async whenFree(action, { waitMs = 1_000 } = {}) {
+  async whenFree(action, options) {
     callable("the action", action);
+    const { waitMs = 1_000 } = named("whenFree", options, WHEN_FREE);
     return await untilFree(action, whole("waitMs", waitMs));
   }
 
   #do(action) {
     this.#outbox.flush();
-    run(action);
+    calls.run(action);
   }
 
   /** A call that may wait for a broker. */
@@ -486,19 +515,19 @@ class Server {
       const instead = `await server.promises.${called}() instead`;
       this.#log("warn", `server.${called}() waits for the broker and holds up the event loop: ${instead}`);
     }
-    return run(action);
+    return calls.run(action);
   }
 
   // Questions.
 
   /** How many connections there are. */
   get connections() {
-    return run(() => this.#core.connections);
+    return calls.run(() => this.#core.connections);
   }
 
   /** The counters of the server, by name. */
   statistics() {
-    return JSON.parse(run(() => this.#core.statistics()));
+    return JSON.parse(calls.run(() => this.#core.statistics()));
   }
 
   /** The counts of the handlers since the server was made. */
@@ -510,20 +539,20 @@ class Server {
 
   /** Some connections, in the order of their ids: all of a user, or all of a topic, or all. */
   listConnections(query) {
-    const wanted = listQuery(query);
-    return JSON.parse(run(() => this.#core.listConnections(...wanted)));
+    const wanted = calls.listQuery(query);
+    return JSON.parse(calls.run(() => this.#core.listConnections(...wanted)));
   }
 
   /** Some topics and patterns that have subscribers, in the order of their names. */
   listTopics(query) {
-    const wanted = topicQuery(query);
-    return JSON.parse(run(() => this.#core.listTopics(...wanted)));
+    const wanted = calls.topicQuery(query);
+    return JSON.parse(calls.run(() => this.#core.listTopics(...wanted)));
   }
 
   /** The history of a topic: its position, and some of its publications. */
   history(topic, query) {
-    const wanted = historyQuery(topic, query);
-    return JSON.parse(this.#waiting("history", () => this.#core.history(...wanted)));
+    const wanted = calls.historyQuery(topic, query);
+    return calls.shownHistory(this.#waiting("history", () => this.#core.history(...wanted)));
   }
 
   /** Forgets what a topic keeps; false if there was nothing. */
@@ -533,10 +562,9 @@ class Server {
   }
 
   /** The users on a topic: how many, and some of them. */
-  presence(topic, { limit = 1_000 } = {}) {
-    text("topic", topic);
-    whole("limit", limit);
-    return JSON.parse(this.#waiting("presence", () => this.#core.presence(topic, limit)));
+  presence(topic, query) {
+    const wanted = calls.presenceQuery(topic, query);
+    return JSON.parse(this.#waiting("presence", () => this.#core.presence(...wanted)));
   }
 
   [Symbol.for("nodejs.util.inspect.custom")]() {

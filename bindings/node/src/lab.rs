@@ -22,7 +22,8 @@ pub struct NativeLoad {
     stop: Arc<AtomicBool>,
 }
 
-/// Seconds, requests a second, successes, failures, open connections.
+/// Seconds, requests a second, successes, failures, open connections; of the last window that has ended its start in
+/// seconds, the number of its latencies and their mean in microseconds.
 type Figures = Vec<f64>;
 type Progress = ThreadsafeFunction<Figures, (), Figures, napi::Status, false, true>;
 
@@ -111,12 +112,18 @@ struct Watch(Progress);
 impl tidewire_load::Progress for Watch {
     fn tick(&mut self, live: &RunLive) {
         let service = &live.service;
+        let ended = service.window.as_ref();
         let figures = vec![
             service.elapsed.as_secs_f64(),
             live.rate_per_s,
             service.requests.succeeded as f64,
             service.requests.failed as f64,
             service.connected as f64,
+            ended.map_or(-1.0, |ended| ended.start().as_secs_f64()),
+            ended.map_or(0.0, |ended| ended.window.latencies() as f64),
+            ended
+                .and_then(|ended| ended.window.mean_us())
+                .unwrap_or(0.0),
         ];
         self.0
             .call(figures, ThreadsafeFunctionCallMode::NonBlocking);

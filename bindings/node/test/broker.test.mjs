@@ -74,8 +74,11 @@ test("the event loop runs while the broker does not answer", async (t) => {
   assert.deepEqual(again, { offset: 1, epoch: first.epoch, duplicate: true });
   const page = await other.promises.history("news.b", { newestFirst: true, limit: 2 });
   assert.deepEqual(
-    page.publications.map(({ p }) => p),
-    [3, 2],
+    page.publications.map(({ payload, position }) => [payload, position.offset]),
+    [
+      [3, 3],
+      [2, 2],
+    ],
   );
   assert.equal(await other.promises.forgetHistory("news.b"), true);
   assert.deepEqual((await one.promises.history("news.b")).publications, []);

@@ -179,6 +179,35 @@ test("a running server keeps the process alive, and signals end it", async (t) =
   }
 });
 
+test("a second signal ends a program whose clients have not left", async (t) => {
+  const source = `${START}
+    process.on("SIGINT", () => console.log("told"));
+    const run = server.run({ drainTimeoutMs: 600_000 });
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    console.log(server.url);
+    await run;
+    console.log("over");`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
+  t.after(() => child.kill("SIGKILL"));
+  let output = "";
+  child.stdout.on("data", (part) => {
+    output += part;
+  });
+  await eventually(() => output.includes("ws://"));
+  const client = await Client.connect(t, output.trim());
+  // It reads nothing, so it does not know that it should leave.
+  client.socket.pause();
+  child.kill("SIGINT");
+  await eventually(() => output.includes("told"));
+  child.kill("SIGINT");
+  const [code] = await soon(once(child, "exit"));
+  assert.equal(code, 130);
+  assert.match(output, /over/);
+  client.socket.resume();
+  await soon(client.closed);
+});
+
 test("a killed server ends its clients' connections", async (t) => {
   const source = `${START} await server.start(); console.log(server.url);`;
   const cwd = fileURLToPath(new URL("..", import.meta.url));

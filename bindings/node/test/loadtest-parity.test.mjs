@@ -9,6 +9,8 @@ import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { loadTest as theirs } from "loadtest";
+import { Latency } from "loadtest/lib/latency.js";
+import { Progress } from "../lib/loadtest/progress.js";
 import { loadTest as ours, startServer } from "../loadtest.mjs";
 import { soon } from "./support.mjs";
 
@@ -203,11 +205,68 @@ for (const [name, words] of Object.entries(WORDS)) {
   });
 }
 
+test("the lines while a load runs are the same", (t) => {
+  const steps = [
+    { requests: 10, errors: 0, sumMs: 25 },
+    { requests: 5, errors: 2, sumMs: 35 },
+    { requests: 0, errors: 0, sumMs: 0 },
+    { requests: 20, errors: 0, sumMs: 8 },
+  ];
+  for (const options of [{ maxRequests: 40 }, { maxSeconds: 30 }]) {
+    const [ours, theirs] = [[], []];
+    const latency = new Latency({ options });
+    const { mock } = t.mock.method(console, "info", (line) => theirs.push(line));
+    const progress = new Progress(options, (line) => ours.push(line));
+    const sums = { ms: 0, requests: 0, errors: 0, latencies: 0, latencySumMs: 0 };
+    for (const { requests, errors, sumMs } of steps) {
+      for (let number = 0; number < requests; number += 1) {
+        latency.totalRequests += 1;
+        latency.add(sumMs / requests, number < errors ? "500" : undefined);
+      }
+      latency.lastShownNs = latency.getTimeNs() - 5_000_000_000n;
+      latency.showPartial();
+      sums.ms += 5_000;
+      sums.requests += requests;
+      sums.errors += errors;
+      sums.latencies += requests;
+      sums.latencySumMs += sumMs;
+      progress.show({ ...sums });
+    }
+    mock.restore();
+    assert.deepEqual(ours, theirs);
+    assert.match(ours[2], /^Errors: 2, accumulated errors: 2, 13\.3% of total requests$/);
+  }
+});
+
+test("both programs print lines while they run, with and without functions for each request", async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const generator = path.join(folder, "generator.mjs");
+  fs.writeFileSync(
+    generator,
+    "export default (_options, params, client, callback) => client(params, callback);",
+  );
+  const words = ["-t", "5.6", "-c", "2", "--cores", "1"];
+  const { url } = await service(t, { delay: 50, percent: 50 });
+  const runs = [
+    [PROGRAMS.theirs, []],
+    [PROGRAMS.ours, []],
+    [PROGRAMS.ours, ["-R", generator]],
+  ].map(([program, more]) => run(program, [...words, ...more, url], folder));
+  const [theirs, ...ours] = (await Promise.all(runs)).map(({ stdout }) =>
+    shape(stdout).filter((line) => /^(Requests|Errors):/.test(line)),
+  );
+  assert.equal(theirs.length, 2);
+  assert.deepEqual(ours, [theirs, theirs]);
+});
+
 test("both programs read the same rc file", async (t) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
   t.after(() => fs.rmSync(folder, { recursive: true }));
   // Theirs cannot use headers or a body from the file: it ends with "Configuration result is immutable".
-  const settings = { maxRequests: 6, concurrency: 2, method: "PUT", agentKeepAlive: true };
+  // The last three are for their test server.
+  const ofServer = { delay: 5, error: 500, percent: "100" };
+  const settings = { maxRequests: 6, concurrency: 2, method: "PUT", agentKeepAlive: true, ...ofServer };
   fs.writeFileSync(path.join(folder, ".loadtestrc"), JSON.stringify(settings));
   const arrived = {};
   for (const [who, program] of Object.entries(PROGRAMS)) {
@@ -217,4 +276,44 @@ test("both programs read the same rc file", async (t) => {
   }
   assert.deepEqual(arrived.ours, arrived.theirs);
   assert.equal(arrived.ours.length, 6);
+});
+
+/** Runs `loadTest` with some options in a folder, as a program does. */
+function loadIn(folder, module, options) {
+  const source = `
+    import { loadTest } from ${JSON.stringify(module)};
+    const { totalRequests, concurrency } = await loadTest(${JSON.stringify(options)});
+    console.log(JSON.stringify({ totalRequests, concurrency }));`;
+  const words = ["--input-type=module", "-e", source];
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, words, { cwd: folder, timeout: 60_000 }, (error, stdout) => {
+      if (error === null) resolve(JSON.parse(stdout));
+      else reject(error);
+    });
+  });
+}
+
+test("both interfaces read the same rc file", async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  fs.writeFileSync(path.join(folder, ".loadtestrc"), '{"maxRequests": 6, "concurrency": 2, "method": "PUT"}');
+  const modules = {
+    ours: new URL("../loadtest.mjs", import.meta.url).href,
+    theirs: import.meta.resolve("loadtest"),
+  };
+  for (const module of Object.values(modules)) {
+    const { seen, url } = await service(t);
+    const result = await loadIn(folder, module, { url, concurrency: 3, quiet: true });
+    assert.deepEqual(result, { totalRequests: 6, concurrency: 3 });
+    assert.deepEqual(
+      seen.map(({ method }) => method),
+      Array(6).fill("PUT"),
+    );
+  }
+  const usual = { maxRequests: 1, body: "usual", method: "POST", headers: { "x-own": "1", "x-other": "1" } };
+  fs.writeFileSync(path.join(folder, ".loadtestrc"), JSON.stringify(usual));
+  const { seen, url } = await service(t);
+  await loadIn(folder, modules.ours, { url, patchBody: "given", headers: ["x-own:2"], quiet: true });
+  const [{ method, body, headers }] = seen;
+  assert.deepEqual([method, body, headers["x-own"], headers["x-other"]], ["PATCH", "given", "2", "1"]);
 });

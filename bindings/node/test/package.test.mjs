@@ -161,10 +161,61 @@ test("the archive holds a package that works, with its types", (t) => {
   assert.equal(checked.stdout + checked.stderr, "");
 });
 
-test("no public name tells how the package is made", () => {
+/** The names of the fields of a message (PROTOCOL.md, section 4.1), but for `id`, which is a word. */
+const WIRE = ["c", "t", "ts", "seq", "p", "v", "cid", "pri", "sig", "tp", "e", "o", "d", "rd", "n"];
+
+test("no public name tells how the package is made, or is a field of a message", () => {
+  const field = new RegExp(`^ +(?:readonly )?(${WIRE.join("|")})\\??: .*`, "m");
   for (const file of fs.readdirSync(folder).filter((name) => name.endsWith(".d.ts"))) {
     const text = fs.readFileSync(path.join(folder, file), "utf8");
     const code = text.replace(/\/\*.*?\*\/|\/\/[^\n]*/gs, "");
     assert.doesNotMatch(code, /\b(rust|napi|native|cargo)\w*/i, file);
+    assert.equal(field.exec(code)?.[0], undefined, file);
   }
+});
+
+/** A folder of sources with scripts, and a module of an earlier build. */
+function sources(t, earlier) {
+  const root = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(root, { recursive: true }));
+  const own = path.join(root, "bindings", "node");
+  fs.cpSync(path.join(folder, "scripts"), path.join(own, "scripts"), { recursive: true });
+  const module = path.join(own, "tidewire.node");
+  if (earlier !== undefined) fs.writeFileSync(module, earlier);
+  const programs = path.join(root, "programs");
+  fs.mkdirSync(programs);
+  const install = () => {
+    const env = { PATH: programs };
+    const script = path.join(own, "scripts", "install.js");
+    const { status, stderr } = spawnSync(process.execPath, [script], { env, encoding: "utf8" });
+    return { status, stderr, module: fs.existsSync(module) ? fs.readFileSync(module, "utf8") : undefined };
+  };
+  return { own, programs, install };
+}
+
+/** A program in place of cargo, whose build of a profile is the name of the profile. */
+const CARGO = `#!${process.execPath}
+const fs = require("node:fs");
+const profile = process.argv.includes("--release") ? "release" : "debug";
+fs.mkdirSync("target/" + profile, { recursive: true });
+for (const name of ["libtidewire_node.so", "libtidewire_node.dylib", "tidewire_node.dll"])
+  fs.writeFileSync("target/" + profile + "/" + name, profile);`;
+
+test("an installation from source replaces the module of an earlier or another build", (t) => {
+  const { own, programs, install } = sources(t, "debug");
+  fs.writeFileSync(path.join(programs, "cargo"), CARGO, { mode: 0o755 });
+  assert.deepEqual(install(), { status: 0, stderr: "", module: "release" });
+  // The published package has no sources, and keeps its module.
+  fs.rmSync(path.join(own, "scripts", "build.js"));
+  fs.writeFileSync(path.join(own, "tidewire.node"), "published");
+  assert.deepEqual(install(), { status: 0, stderr: "", module: "published" });
+});
+
+test("an installation from source without Rust keeps the module that is there, and says so", (t) => {
+  const { status, stderr, module } = sources(t, "earlier").install();
+  assert.deepEqual([status, module], [0, "earlier"]);
+  assert.match(stderr, /cargo cannot be run .* stays that of the last build/);
+  const without = sources(t).install();
+  assert.deepEqual([without.status, without.module], [1, undefined]);
+  assert.match(without.stderr, /install Rust/);
 });

@@ -99,6 +99,50 @@ test("messages that are kept stay what they were", async (t) => {
   }
 });
 
+test("what is sent back is what was received, whatever becomes of its bytes", async (t) => {
+  const server = await serve(t, { protocol: "raw" }, (server) => {
+    server.on("*", (message) => {
+      const { connection, text } = message;
+      if (text.startsWith("before")) message.data.fill("b");
+      connection.sendRaw(message);
+      if (text.startsWith("after")) message.data.fill("a");
+      connection.sendRaw("next");
+    });
+  });
+  const client = await Client.connect(t, server.url);
+  const texts = ["plain", "after 1", "after 2", "before", "plain again", "after 3"];
+  for (const text of texts) client.send(text);
+  for (const text of texts) {
+    assert.equal(await client.next(), text === "before" ? "bbbbbb" : text);
+    assert.equal(await client.next(), "next");
+  }
+});
+
+test("messages of many batches are sent back in order", async (t) => {
+  const server = await serve(t, { protocol: "raw" });
+  const kept = [];
+  const receiving = (async () => {
+    for await (const message of server) {
+      if (message.kind === "message") kept.push(message);
+      if (kept.length < 400) continue;
+      // Every other one goes back after one of another batch.
+      for (let number = 0; number < 200; number++) {
+        kept[number].connection.sendRaw(kept[number]);
+        kept[399 - number].connection.sendRaw(kept[399 - number]);
+      }
+      return;
+    }
+  })();
+  const client = await Client.connect(t, server.url);
+  const text = (number) => `${number}:${"x".repeat(5_000 + number)}`;
+  for (let number = 0; number < 400; number++) client.send(text(number));
+  await soon(receiving);
+  for (let number = 0; number < 200; number++) {
+    assert.equal(await client.next(), text(number));
+    assert.equal(await client.next(), text(399 - number));
+  }
+});
+
 test("a message past the size of the memory arrives whole", async (t) => {
   const server = await serve(t, { protocol: "raw", messageBytesMax: 8 << 20 }, (server) => {
     server.on("*", (message) => message.connection.sendRaw(String(message.length)));
@@ -211,9 +255,20 @@ test("topics, history, presence and questions", async (t) => {
   const history = server.history("orders.eu", { limit: 2, newestFirst: true });
   assert.deepEqual([history.offset, history.epoch, history.more], [4, first.epoch, true]);
   assert.deepEqual(
-    history.publications.map(({ p }) => p),
+    history.publications.map(({ payload }) => payload),
     ["é", { n: 3 }],
   );
+  server.publish("orders.eu", { all: 4 }, { type: "state", id: "s", snapshot: true });
+  const [snapshot, update] = server.history("orders.eu", { newestFirst: true }).publications;
+  assert.deepEqual(snapshot, {
+    type: "state",
+    payload: { all: 4 },
+    topic: "orders.eu",
+    position: { epoch: first.epoch, offset: 5 },
+    id: "s",
+    category: "snapshot",
+  });
+  assert.deepEqual([update.type, update.category, update.position.offset], ["order", "update", 4]);
   assert.equal(server.presence("orders.eu").connections, 1);
   const [{ perS, publications, ...topic }, ...others] = server.listTopics({ prefix: "orders" });
   assert.deepEqual(topic, { topic: "orders.eu", pattern: false, subscribers: 1 });
@@ -343,6 +398,29 @@ test("a drain tells the clients and ends the server", async (t) => {
   assert.equal(await soon(server.drain(5_000)), 0);
   assert.equal((await soon(client.closed)).code, 4300);
   assert.equal(server.state, "stopped");
+});
+
+test("a stop ends a drain, and leaves the clients that have not left", async (t) => {
+  const server = await serve(t);
+  const client = await Client.connect(t, server.url);
+  // It reads nothing, so it does not know that it should leave.
+  client.socket.pause();
+  const drained = server.drain(600_000);
+  await soon(server.stop());
+  assert.equal(await drained, 1);
+  assert.equal(server.state, "stopped");
+  client.socket.resume();
+  await soon(client.closed);
+});
+
+test("a stop before the start changes nothing", async (t) => {
+  const server = new Server({ port: 0, noAuth: true });
+  await server.stop();
+  await server.start();
+  t.after(() => server.stop());
+  const client = await Client.connect(t, server.url);
+  assert.equal(await soon(server.drain(2_000)), 0);
+  assert.equal((await soon(client.closed)).code, 4300);
 });
 
 test("a token lets a user in", async (t) => {

@@ -9,8 +9,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Client, connect, TidewireError } from "@tidewire/client";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type SocketPlace, socketUrl } from "../src/core/addresses.js";
 import type { RoomView } from "../src/core/view.js";
 import { RoomStore } from "../src/page/room-store.js";
+import { hostsOf } from "../src/server/site.js";
 import { type Login, portOf, TestServer, tidewire } from "./support.js";
 
 const FOOLS_MATE = ["f2f3", "e7e5", "g2g4", "d8h4"];
@@ -107,6 +109,22 @@ describe.skipIf(!tidewire)("the server on the package", () => {
     await small.stop();
   });
 
+  test("lets pages in by every address of the machine, and tells them only the port", async () => {
+    const open = await TestServer.start({ host: "0.0.0.0" });
+    const port = portOf(open.running.site.origin);
+    // This address is one of the machine, but no part of the server has its name.
+    const page = new URL(`http://127.0.0.2:${port}/`);
+    const place = (await (await fetch(new URL("/config.json", page))).json()) as SocketPlace;
+    const url = socketUrl(page, place);
+    expect(url).toBe(`ws://127.0.0.2:${portOf(open.running.url)}/ws`);
+    const { token } = await open.logIn("Ada");
+    for (const host of hostsOf("0.0.0.0"))
+      expect((await upgrade(url, token, `http://${host}:${port}`)).status, host).toBe(101);
+    for (const origin of [`http://games.example:${port}`, `http://127.0.0.1:${port + 1}`])
+      expect((await upgrade(url, token, origin)).status, origin).toBe(403);
+    await open.stop();
+  });
+
   test("refuses a client without a token", async () => {
     const client = connect(server.running.url, { reconnect: false });
     await expect(client.connected()).rejects.toMatchObject({ code: "AUTH_FAILED" });
@@ -149,6 +167,7 @@ describe.skipIf(!tidewire)("the server on the package", () => {
 function upgrade(
   url: string,
   token: string,
+  origin?: string,
 ): Promise<{ status: number; retryAfter: string | undefined; body: string }> {
   return new Promise((resolve, reject) => {
     const headers = {
@@ -157,8 +176,9 @@ function upgrade(
       "sec-websocket-version": "13",
       "sec-websocket-key": Buffer.alloc(16, 7).toString("base64"),
       authorization: `Bearer ${token}`,
+      ...(origin === undefined ? {} : { origin }),
     };
-    const asked = request({ host: "127.0.0.1", port: portOf(url), path: "/ws", headers });
+    const asked = request({ host: new URL(url).hostname, port: portOf(url), path: "/ws", headers });
     asked.on("upgrade", (response, socket) => {
       socket.destroy();
       resolve({ status: response.statusCode ?? 0, retryAfter: undefined, body: "" });

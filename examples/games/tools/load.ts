@@ -7,6 +7,7 @@
 
 import { parseArgs } from "node:util";
 import { connect } from "@tidewire/client";
+import { type SocketPlace, socketUrl } from "../src/core/addresses.js";
 import type { Replies } from "../src/core/requests.js";
 import type { RoomView } from "../src/core/view.js";
 import { runLoad, spectators } from "./lab.js";
@@ -81,8 +82,7 @@ async function logIn(server: string, name: string): Promise<{ url: string; token
       fetch(`${server}/config.json`),
     ]);
     const { token } = (await login.json()) as { token: string };
-    const { url } = (await config.json()) as { url: string };
-    return { url, token };
+    return { url: socketUrl(new URL(server), (await config.json()) as SocketPlace), token };
   } catch (error) {
     throw new Error(`no game server answers on ${server}; start one: npm start`, { cause: error });
   }

@@ -15,6 +15,7 @@ pub struct ServerLifecycle {
     running: OnceLock<Running>,
     server: Mutex<Option<Server>>,
     is_starting: AtomicBool,
+    is_drain_over: AtomicBool,
     is_stopped: AtomicBool,
 }
 
@@ -33,6 +34,7 @@ impl ServerLifecycle {
             running: OnceLock::new(),
             server: Mutex::new(None),
             is_starting: AtomicBool::new(false),
+            is_drain_over: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
         }
     }
@@ -74,6 +76,7 @@ impl ServerLifecycle {
 
     /// Ends every connection at once. A server that does not run stays as it is, but cannot be used any more.
     pub fn stop(&self) {
+        self.end_drain();
         self.is_stopped.store(true, Ordering::Release);
         let server = locked(&self.server).take();
         if let Some(server) = server {
@@ -82,11 +85,20 @@ impl ServerLifecycle {
     }
 
     /// Sends the clients away, evenly over the time, and stops. Gives the number of connections that were left.
+    /// [`stop`](Self::stop) and [`end_drain`](Self::end_drain) on another thread end it at once.
     pub fn drain(&self, timeout: Duration) -> usize {
         let server = locked(&self.server).take();
-        let left = server.map_or(0, |server| server.drain(timeout));
+        let is_wanted = || !self.is_drain_over.load(Ordering::Acquire);
+        let left = server.map_or(0, |server| server.drain_while(timeout, is_wanted));
         self.is_stopped.store(true, Ordering::Release);
         left
+    }
+
+    /// Lets a drain that runs, or that is called later, end at once. A server that was not started stays as it is.
+    pub fn end_drain(&self) {
+        if self.running.get().is_some() {
+            self.is_drain_over.store(true, Ordering::Release);
+        }
     }
 
     /// Accepts new connections, or rejects them with 503 and `Retry-After`. A server that does not run has none.
@@ -204,6 +216,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
 
     fn server(port: u16) -> ServerLifecycle {
         let keywords = json!({"port": port, "no_auth": true, "shards": 1});
@@ -231,6 +245,46 @@ mod tests {
         assert_eq!(server.state(), "stopped");
         assert_eq!(server.handle().expect_err("stopped").code, "STOPPED");
         assert_eq!(server.drain(Duration::ZERO), 0);
+    }
+
+    /// A client that is let in, and then neither reads nor leaves.
+    fn silent_client(address: SocketAddr) -> TcpStream {
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        let head = format!(
+            "GET /ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).expect("a request");
+        let mut answer = [0; 12];
+        socket.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 101");
+        socket
+    }
+
+    #[test]
+    fn a_stop_ends_a_drain() {
+        let server = server(0);
+        // A server that was not started is not concerned.
+        server.end_drain();
+        let _receiver = server.start(|| {}).expect("it starts");
+        let address = server.address().expect("an address");
+        let clients: Vec<TcpStream> = (0..8).map(|_| silent_client(address)).collect();
+        let left = std::thread::scope(|scope| {
+            let drain = scope.spawn(|| server.drain(Duration::from_secs(600)));
+            let handle = server.last_handle().expect("it was started");
+            while !handle.is_draining() {
+                std::thread::yield_now();
+            }
+            assert!(handle.connections() > 0, "the clients leave one by one");
+            server.stop();
+            drain.join().expect("the drain ends")
+        });
+        assert!(
+            left > 0,
+            "the drain has not waited for {} clients",
+            clients.len()
+        );
+        assert_eq!(server.state(), "stopped");
     }
 
     #[test]

@@ -4,12 +4,11 @@
 
 const { performance } = require("node:perf_hooks");
 const { InvalidArgumentError } = require("../errors.js");
-const { load } = require("../load.js");
+const { watchedLoad } = require("../load.js");
+const { Progress } = require("./progress.js");
 const { latencies, Result } = require("./result.js");
 
-const PROGRESS_MS = 5_000;
-
-async function run(options, { print = () => {} } = {}) {
+async function run(options, print) {
   const isWebSocket = options.url.protocol.startsWith("ws");
   const written = {
     connections: connectionsOf(options),
@@ -26,7 +25,6 @@ async function run(options, { print = () => {} } = {}) {
     headers: options.headers,
     cookies: options.cookies,
     signal: options.signal,
-    onProgress: progress(options, print),
   };
   if (isWebSocket) {
     written.message = options.body ?? '{"some":"message"}';
@@ -36,10 +34,16 @@ async function run(options, { print = () => {} } = {}) {
     written.body = options.body;
     written.keepAlive = options.agentKeepAlive;
   }
+  const progress = new Progress(options, print);
+  const watch = ({ elapsedS, succeeded, failed, latencies, latencySumMs }) => {
+    const ms = elapsedS * 1000;
+    if (!progress.isDue(ms)) return;
+    progress.show({ ms, requests: succeeded + failed, errors: failed, latencies, latencySumMs });
+  };
   const startTimeMs = performance.now();
   let loaded;
   try {
-    loaded = await load(options.url, written);
+    loaded = await watchedLoad(options.url, written, watch);
   } catch (error) {
     throw new InvalidArgumentError(error.message, { cause: error });
   }
@@ -49,26 +53,6 @@ async function run(options, { print = () => {} } = {}) {
 /** More connections than requests would have nothing to do. */
 function connectionsOf({ concurrency, maxRequests }) {
   return Math.max(1, Math.min(Math.floor(concurrency), maxRequests ?? Number.POSITIVE_INFINITY));
-}
-
-/** Prints a line each 5 seconds. */
-function progress(options, print) {
-  let next = PROGRESS_MS;
-  let last = { count: 0, ms: 0 };
-  return ({ elapsedS, succeeded, failed }) => {
-    const ms = elapsedS * 1000;
-    if (ms < next) return;
-    next += PROGRESS_MS;
-    const count = succeeded + failed;
-    const rate = Math.round(((count - last.count) / (ms - last.ms)) * 1000);
-    const part = options.maxRequests ? count / options.maxRequests : elapsedS / options.maxSeconds;
-    last = { count, ms };
-    print(`Requests: ${count} (${Math.round(100 * part)}%), requests per second: ${rate}`);
-    if (failed > 0) {
-      const share = Math.round((1000 * failed) / count) / 10;
-      print(`Errors: ${failed}, accumulated errors: ${failed}, ${share}% of total requests`);
-    }
-  };
 }
 
 function resultOf(options, loaded, startTimeMs) {

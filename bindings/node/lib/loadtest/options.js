@@ -8,7 +8,7 @@ const querystring = require("node:querystring");
 const { pathToFileURL } = require("node:url");
 const { shown } = require("../arguments.js");
 const { InvalidArgumentError } = require("../errors.js");
-const { unknown } = require("../options.js");
+const { unknown } = require("../names.js");
 
 const METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
@@ -57,14 +57,31 @@ const ALIASES = new Map(
 );
 const KNOWN = new Set([...Object.keys(NAMES), ...ALIASES.keys()]);
 
-/** The options under one name each, checked. Functions and files are loaded by `prepare`. */
-function read(given) {
+/** Options that make the body. */
+const BODIES = ["body", "postBody", "patchBody", "postFile", "putFile", "patchFile", "file"];
+
+/** The options under one name each. */
+function renamed(given) {
   if (typeof given !== "object" || given === null)
     throw new InvalidArgumentError("the options are an object");
   const options = {};
   for (const [key, value] of Object.entries(given)) {
     if (!KNOWN.has(key)) throw new InvalidArgumentError(unknown(key, KNOWN));
     if (value !== undefined && value !== null) options[ALIASES.get(key) ?? key] = value;
+  }
+  return options;
+}
+
+/**
+ * The options under one name each, checked; those of the `usual` ones that are not given are added. Functions and files are
+ * loaded by `prepare`.
+ */
+function read(given, usual = {}) {
+  const [own, others] = [renamed(given), renamed(usual)];
+  const options = { ...others, ...own };
+  // A body that is given takes the place of the usual one, however either is written.
+  if (BODIES.some((name) => own[name] !== undefined)) {
+    for (const name of BODIES) options[name] = own[name];
   }
   options.url = urlOf(options.url);
   const isWebSocket = options.url.protocol.startsWith("ws");
@@ -76,7 +93,7 @@ function read(given) {
   options.requestsPerSecond = number("requestsPerSecond", options.requestsPerSecond, 0) || undefined;
   options.cores = number("cores", options.cores, 1) ?? 1;
   options.agentKeepAlive = Boolean(options.agentKeepAlive ?? options.agent ?? options.tcp ?? false);
-  options.headers = headersOf(options.headers);
+  options.headers = { ...headersOf(others.headers), ...headersOf(own.headers) };
   options.cookies = cookiesOf(options.cookies);
   readBody(options);
   options.method = methodOf(options.method ?? "GET");

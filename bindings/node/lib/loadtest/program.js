@@ -1,11 +1,9 @@
 "use strict";
 
-// The program `tidewire-loadtest`: the flags of `loadtest`, and its rc file.
+// The program `tidewire-loadtest`: the flags of `loadtest`.
 
-const fs = require("node:fs");
-const path = require("node:path");
 const { InvalidArgumentError } = require("../errors.js");
-const { unknown } = require("../options.js");
+const { unknown } = require("../names.js");
 
 /** Flags: the long name, the short one, the option, and how the value is written. Without the latter it is a switch. */
 const FLAGS = [
@@ -98,30 +96,6 @@ function find(word) {
   return { flag, attached: after === "" ? undefined : after.replace(/^=/, "") };
 }
 
-/** The options of the nearest `.loadtestrc` (JSON), or `loadtest` in package.json, from a folder upward. */
-function rcOptions(folder) {
-  for (let at = path.resolve(folder); ; at = path.dirname(at)) {
-    for (const name of [".loadtestrc", ".loadtestrc.json"]) {
-      const file = path.join(at, name);
-      if (fs.existsSync(file)) return json(file);
-    }
-    const manifest = path.join(at, "package.json");
-    if (fs.existsSync(manifest)) {
-      const { loadtest } = json(manifest);
-      if (loadtest !== undefined) return loadtest;
-    }
-    if (at === path.dirname(at)) return {};
-  }
-}
-
-function json(file) {
-  try {
-    return JSON.parse(fs.readFileSync(file, "utf8"));
-  } catch (error) {
-    throw new InvalidArgumentError(`${file} is not JSON: ${error.message}`, { cause: error });
-  }
-}
-
 function help() {
   const lines = FLAGS.map(([long, short, , kind, text]) => {
     const names = `${short === undefined ? "    " : `-${short}, `}--${long}${kind === undefined ? "" : ` ${kind}`}`;
@@ -130,4 +104,4 @@ function help() {
   return ["Usage: tidewire-loadtest [options] URL", "", ...lines].join("\n");
 }
 
-module.exports = { help, parse, rcOptions };
+module.exports = { help, parse };

@@ -8,6 +8,7 @@ const fs = require("node:fs");
 const { performance } = require("node:perf_hooks");
 const { randomUUID } = require("node:crypto");
 const { InvalidArgumentError } = require("../errors.js");
+const { Progress, PROGRESS_MS } = require("./progress.js");
 const { latencies, Result } = require("./result.js");
 
 /** After so long without a request that is due, the pace looks at its clock again. */
@@ -22,6 +23,8 @@ class ScriptRun {
   #ended = 0;
   #buckets = new Map();
   #errorCodes = {};
+  #errors = 0;
+  #print;
   #sumMs = 0;
   #leastMs = Number.POSITIVE_INFINITY;
   #largestMs = 0;
@@ -33,7 +36,7 @@ class ScriptRun {
   #settle;
   #open = new Set();
 
-  constructor(options) {
+  constructor(options, print) {
     if (options.url.protocol.startsWith("ws")) {
       throw new InvalidArgumentError("functions for each request are there for HTTP URLs alone");
     }
@@ -41,6 +44,7 @@ class ScriptRun {
       throw new InvalidArgumentError("a proxy cannot be used together with functions for each request");
     }
     this.#options = options;
+    this.#print = print;
     this.#client = options.url.protocol === "https:" ? https : http;
     this.#agent = new this.#client.Agent({
       keepAlive: options.agentKeepAlive,
@@ -57,12 +61,14 @@ class ScriptRun {
     const end = () => this.#end();
     const timer = maxSeconds === undefined ? undefined : setTimeout(end, maxSeconds * 1000);
     signal?.addEventListener("abort", end);
+    const lines = setInterval(this.#progress(startTimeMs), PROGRESS_MS);
     let pace;
     if (requestsPerSecond !== undefined) pace = this.#keepPace(startTimeMs, requestsPerSecond);
     else
       for (let number = 0; number < Math.min(concurrency, maxRequests ?? concurrency); number++) this.#next();
     await over;
     clearTimeout(timer);
+    clearInterval(lines);
     clearInterval(pace);
     signal?.removeEventListener("abort", end);
     this.#agent.destroy();
@@ -75,6 +81,15 @@ class ScriptRun {
       latencies: latencies([...this.#buckets], this.#sumMs, [this.#leastMs, this.#largestMs]),
       clients: this.#clientsMost,
     });
+  }
+
+  /** Prints the figures since the start. */
+  #progress(startTimeMs) {
+    const progress = new Progress(this.#options, this.#print);
+    return () => {
+      const [requests, errors, ms] = [this.#ended, this.#errors, performance.now() - startTimeMs];
+      progress.show({ ms, requests, errors, latencies: requests, latencySumMs: this.#sumMs });
+    };
   }
 
   /** Starts requests when they are due; their latency counts from then on, also if they start late. */
@@ -236,7 +251,10 @@ class ScriptRun {
     };
     try {
       const code = error === undefined ? this.#codeOf(told) : (error.code ?? "error");
-      if (code !== undefined) this.#errorCodes[code] = (this.#errorCodes[code] ?? 0) + 1;
+      if (code !== undefined) {
+        this.#errors += 1;
+        this.#errorCodes[code] = (this.#errorCodes[code] ?? 0) + 1;
+      }
       const words = code === undefined ? null : (error?.message ?? `Status code ${code}`);
       this.#options.statusCallback?.(words, told);
     } catch (thrown) {
@@ -264,6 +282,6 @@ function bucketOf(ms) {
   return Math.ceil(ms / step) * step;
 }
 
-const run = (options) => new ScriptRun(options).run();
+const run = (options, print) => new ScriptRun(options, print).run();
 
 module.exports = { run };

@@ -6,10 +6,14 @@ const { createHash } = require("node:crypto");
 const fs = require("node:fs");
 const http = require("node:http");
 const { InvalidArgumentError } = require("../errors.js");
+const { named } = require("../names.js");
 
 const PORT = 7357;
 const WEBSOCKET_ID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+const ANSWERS = ["delay", "error", "percent", "body", "file"];
+const OPTIONS = new Set(["port", ...ANSWERS, "logger", "shouldErrorCustom", "quiet"]);
 
 /**
  * Starts the server. Options: `port` (0 for a free one), `delay` in ms, `error` (a status), `percent` (of the responses that
@@ -17,7 +21,8 @@ const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
  *
  * A promise of the server; with a callback the server at once. `close([callback])` returns a promise.
  */
-function startServer(options = {}, callback) {
+function startServer(given, callback) {
+  const options = named("startServer", given, OPTIONS);
   const { port = PORT, percent } = options;
   if (!Number.isInteger(Number(port)) || port < 0 || port > 65535) {
     throw new InvalidArgumentError(`port is a whole number from 0 to 65535, not ${port}`);

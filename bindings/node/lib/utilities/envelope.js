@@ -3,8 +3,9 @@
 // The envelope around the payload of a message: reading and writing.
 
 const { name, optionalText } = require("../arguments.js");
-const { InvalidArgumentError, InvalidMessageError, WrongTypeError } = require("../errors.js");
+const { InvalidMessageError, WrongTypeError } = require("../errors.js");
 const { decode, encode } = require("../json.js");
+const { named } = require("../names.js");
 const native = require("../native.js");
 const { amount, offset, place, run, textOrBytes } = require("./shared.js");
 
@@ -132,10 +133,9 @@ const NUMBERS = ["sequence", "number", "priority"];
 const KNOWN = new Set([...TEXTS, ...NUMBERS, "time", "position"]);
 
 /** A message with this type and payload: text, or with the format `msgpack` bytes. */
-function encodeEnvelope(type, payload, options = {}) {
+function encodeEnvelope(type, payload, options) {
   const fields = {};
-  for (const [key, value] of Object.entries(options)) {
-    if (!KNOWN.has(key)) throw new InvalidArgumentError(`encodeEnvelope has no option ${key}`);
+  for (const [key, value] of Object.entries(named("encodeEnvelope", options, KNOWN))) {
     if (value === undefined || value === null) continue;
     if (TEXTS.includes(key)) fields[key] = optionalText(key, value);
     else if (NUMBERS.includes(key)) fields[key] = offset(value, key);

@@ -4,25 +4,33 @@
 
 const { flag, text, whole } = require("../arguments.js");
 const { encode } = require("../json.js");
+const { named } = require("../names.js");
 const native = require("../native.js");
 const { bytes, run } = require("./shared.js");
 
 const INFLATED_BYTES_MAX = 16 * 1024 * 1024;
 
+const COMPRESS = new Set(["level", "prefix"]);
+const DECOMPRESS = new Set(["bytesMax"]);
+const PREFIX = new Set(["prefix"]);
+
 /** The zlib stream of some bytes. */
-function compress(data, { level = 6, prefix = false } = {}) {
+function compress(data, options) {
+  const { level = 6, prefix = false } = named("compress", options, COMPRESS);
   const given = [bytes("data", data), whole("level", level, 0, 9), flag("prefix", prefix)];
   return run(() => native.compress(...given));
 }
 
 /** The content of a zlib stream, with or without `C:` before it. */
-function decompress(data, { bytesMax = INFLATED_BYTES_MAX } = {}) {
+function decompress(data, options) {
+  const { bytesMax = INFLATED_BYTES_MAX } = named("decompress", options, DECOMPRESS);
   const given = [bytes("data", data), whole("bytesMax", bytesMax, 0, Number.MAX_SAFE_INTEGER)];
   return run(() => native.decompress(...given));
 }
 
 /** MessagePack with the value of JSON text. */
-function jsonToMsgpack(json, { prefix = false } = {}) {
+function jsonToMsgpack(json, options) {
+  const { prefix = false } = named("jsonToMsgpack", options, PREFIX);
   return run(() => native.jsonToMessagepack(text("json", json), flag("prefix", prefix)));
 }
 

@@ -4,10 +4,22 @@
 
 const { shown, text, whole } = require("../arguments.js");
 const { BusyError, InvalidArgumentError, WrongTypeError } = require("../errors.js");
+const { named } = require("../names.js");
 const native = require("../native.js");
 const { epochText, offset, optionalAmount, place, run } = require("./shared.js");
 
 const MAX = Number.MAX_SAFE_INTEGER;
+
+const QUEUE = new Set(["itemsMax", "bytesMax"]);
+const PUSH = new Set(["size"]);
+const SEQUENCER = new Set(["topicsMax", "heldMessagesMax", "windowMs"]);
+const AT = new Set(["nowMs"]);
+
+/** The time among the options of a call, or `undefined` for the clock's own. */
+function timeOf(call, options) {
+  const { nowMs } = named(call, options, AT);
+  return optionalAmount("nowMs", nowMs);
+}
 
 /** A rate limit: `capacity` at once, and `refillPerS` a second in the long run. It begins full. */
 class TokenBucket {
@@ -25,9 +37,9 @@ class TokenBucket {
   }
 
   /** Takes `n` tokens, or none. `nowMs` is on any clock that does not go back; by default the bucket's own. */
-  take(n = 1, { nowMs } = {}) {
+  take(n = 1, options) {
     whole("n", n, 1, MAX);
-    const now = optionalAmount("nowMs", nowMs);
+    const now = timeOf("take", options);
     const [allowed, low, remaining, retryAfterMs] = run(() => this.#bucket.take(n, now));
     return { allowed, low, remaining, retryAfterMs: retryAfterMs ?? undefined };
   }
@@ -71,7 +83,8 @@ class PriorityQueue {
   #queue;
   #slots = new Slots();
 
-  constructor({ itemsMax = 10_000, bytesMax = 16 * 1024 * 1024 } = {}) {
+  constructor(options) {
+    const { itemsMax = 10_000, bytesMax = 16 * 1024 * 1024 } = named("PriorityQueue", options, QUEUE);
     whole("itemsMax", itemsMax, 0);
     whole("bytesMax", bytesMax, 0, MAX);
     this.#queue = new native.NativePriorityQueue(itemsMax, bytesMax);
@@ -79,7 +92,7 @@ class PriorityQueue {
 
   /** Puts an item behind those of its priority. */
   push(item, priority = 5, options) {
-    const [level, size] = [levelOf(priority), sizeOf(item, options)];
+    const [level, size] = [levelOf(priority), sizeOf("push", item, options)];
     const slot = this.#slots.put(item);
     if (this.#queue.push(slot, level, size)) return;
     this.#slots.take(slot);
@@ -88,7 +101,7 @@ class PriorityQueue {
 
   /** `push` for which less urgent items give way; returns them. */
   pushDisplacing(item, priority = 5, options) {
-    const [level, size] = [levelOf(priority), sizeOf(item, options)];
+    const [level, size] = [levelOf(priority), sizeOf("pushDisplacing", item, options)];
     const slot = this.#slots.put(item);
     const displaced = this.#queue.pushDisplacing(slot, level, size);
     if (displaced !== null) return displaced.map((joined) => this.#taken(joined));
@@ -147,7 +160,8 @@ function levelOf(priority) {
 }
 
 /** The bytes that an item counts for: as the caller says, or those of a string and of bytes. */
-function sizeOf(item, { size } = {}) {
+function sizeOf(call, item, options) {
+  const { size } = named(call, options, PUSH);
   if (size !== undefined && size !== null) return whole("size", size, 0, MAX);
   if (typeof item === "string") return Buffer.byteLength(item);
   if (ArrayBuffer.isView(item) || item instanceof ArrayBuffer) return item.byteLength;
@@ -180,7 +194,9 @@ class Sequencer {
   #sequencer;
   #slots = new Slots();
 
-  constructor({ topicsMax = 10_000, heldMessagesMax = 1_024, windowMs = 1_000 } = {}) {
+  constructor(options) {
+    const given = named("Sequencer", options, SEQUENCER);
+    const { topicsMax = 10_000, heldMessagesMax = 1_024, windowMs = 1_000 } = given;
     whole("topicsMax", topicsMax, 1, MAX);
     whole("heldMessagesMax", heldMessagesMax, 0, MAX);
     whole("windowMs", windowMs, 0, MAX);
@@ -188,10 +204,10 @@ class Sequencer {
   }
 
   /** Accepts a message: what became of it, and what can be let through now, in order. */
-  add(topic, position, message, { nowMs } = {}) {
+  add(topic, position, message, options) {
     text("topic", topic);
     const [epoch, at] = place(position);
-    const now = optionalAmount("nowMs", nowMs);
+    const now = timeOf("add", options);
     const slot = this.#slots.put(message);
     let code;
     try {
@@ -212,23 +228,23 @@ class Sequencer {
   }
 
   /** Takes note that everything up to `position` has been seen. What can be let through now. */
-  advance(topic, position, { nowMs } = {}) {
+  advance(topic, position, options) {
     text("topic", topic);
     const [epoch, at] = place(position);
-    const now = optionalAmount("nowMs", nowMs);
+    const now = timeOf("advance", options);
     return this.#listed(run(() => this.#sequencer.advance(topic, epoch, at, now)));
   }
 
   /** Takes note that the messages from `first` to `last` will not come. What can be let through now. */
-  skip(topic, epoch, first, last, { nowMs } = {}) {
+  skip(topic, epoch, first, last, options) {
     const given = [text("topic", topic), epochText(epoch), offset(first, "first"), offset(last, "last")];
-    const now = optionalAmount("nowMs", nowMs);
+    const now = timeOf("skip", options);
     return this.#listed(run(() => this.#sequencer.skip(...given, now)));
   }
 
   /** Gives up waiting where the time is over: the gaps, and the messages behind them. */
-  expire({ nowMs } = {}) {
-    const now = optionalAmount("nowMs", nowMs);
+  expire(options) {
+    const now = timeOf("expire", options);
     return this.#listed(this.#sequencer.expire(now));
   }
 

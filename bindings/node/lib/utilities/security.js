@@ -3,11 +3,22 @@
 // Signatures of messages, and encryption between two sides.
 
 const { optionalText, text, whole } = require("../arguments.js");
-const { InvalidArgumentError, WrongTypeError } = require("../errors.js");
+const { WrongTypeError } = require("../errors.js");
+const { named } = require("../names.js");
 const native = require("../native.js");
 const { bytes, run, textOrBytes, unixSeconds } = require("./shared.js");
 
 const NONCES_MAX = 1_000_000;
+
+const NOW = new Set(["now"]);
+const VERSION = new Set(["version", "now"]);
+const PARTS = ["type", "id", "topic", "correlationId"];
+const SIGN = new Set([...VERSION, ...PARTS]);
+const VERIFY = new Set([...NOW, ...PARTS]);
+const SIGNER = new Set(["secret", "privateKey"]);
+const VERIFIER = new Set(["secret", "publicKey", "noncesMax"]);
+const ACCEPT = new Set(["version", "identity"]);
+const FINISH = new Set(["version", "proof", "pinned"]);
 
 /** HMAC-SHA256 of a message: 32 bytes. */
 function hmacSha256(key, message) {
@@ -20,7 +31,8 @@ function sign(payload, secret, options) {
 }
 
 /** Checks a signature of `sign`, but not that it is new: for that there is `Verifier`. Its version. */
-function verify(payload, signature, secret, { now } = {}) {
+function verify(payload, signature, secret, options) {
+  const { now } = named("verify", options, NOW);
   const verifier = run(() => new native.NativeVerifier(textOrBytes("secret", secret), undefined, 0));
   const given = [textOrBytes("payload", payload), text("signature", signature), unixSeconds(now)];
   return run(() => verifier.check(...given));
@@ -30,20 +42,23 @@ function verify(payload, signature, secret, { now } = {}) {
 class Signer {
   #signer;
 
-  constructor({ secret, privateKey } = {}) {
+  constructor(options) {
+    const { secret, privateKey } = named("Signer", options, SIGNER);
     const key = secret === undefined ? undefined : textOrBytes("secret", secret);
     optionalText("privateKey", privateKey);
     this.#signer = run(() => new native.NativeSigner(key, privateKey));
   }
 
   /** A signature of a message's parts. Version 1 covers the payload alone. */
-  sign(payload, { version = 2, now, ...parts } = {}) {
+  sign(payload, options) {
+    const { version = 2, now, ...parts } = named("sign", options, SIGN);
     const given = [textOrBytes("payload", payload), partsOf(parts), versionOf(version), unixSeconds(now)];
     return run(() => this.#signer.sign(...given));
   }
 
   /** A signature of a whole message, JSON or MessagePack. */
-  signMessage(message, { version = 2, now } = {}) {
+  signMessage(message, options) {
+    const { version = 2, now } = named("signMessage", options, VERSION);
     const given = [textOrBytes("message", message), versionOf(version), unixSeconds(now)];
     return run(() => this.#signer.signMessage(...given));
   }
@@ -58,7 +73,8 @@ class Signer {
 class Verifier {
   #verifier;
 
-  constructor({ secret, publicKey, noncesMax = NONCES_MAX } = {}) {
+  constructor(options) {
+    const { secret, publicKey, noncesMax = NONCES_MAX } = named("Verifier", options, VERIFIER);
     const key = secret === undefined ? undefined : textOrBytes("secret", secret);
     const point = publicKey === undefined ? undefined : bytes("publicKey", publicKey);
     whole("noncesMax", noncesMax, 0, Number.MAX_SAFE_INTEGER);
@@ -66,14 +82,16 @@ class Verifier {
   }
 
   /** Checks the signature of a message's parts, and that it is new. The version of the signature. */
-  verify(payload, signature, { now, ...parts } = {}) {
+  verify(payload, signature, options) {
+    const { now, ...parts } = named("verify", options, VERIFY);
     const given = [textOrBytes("payload", payload), text("signature", signature), partsOf(parts)];
     const nowS = unixSeconds(now);
     return run(() => this.#verifier.verify(...given, nowS));
   }
 
   /** Checks the signature in a whole message, and that it is new. The version of the signature. */
-  verifyMessage(message, { now } = {}) {
+  verifyMessage(message, options) {
+    const { now } = named("verifyMessage", options, NOW);
     const given = [textOrBytes("message", message), unixSeconds(now)];
     return run(() => this.#verifier.verifyMessage(...given));
   }
@@ -85,9 +103,7 @@ class Verifier {
 }
 
 /** The parts of a message that are signed besides its payload. */
-function partsOf({ type, id, topic, correlationId, ...unknown }) {
-  const [first] = Object.keys(unknown);
-  if (first !== undefined) throw new InvalidArgumentError(`a signature has no option ${first}`);
+function partsOf({ type, id, topic, correlationId }) {
   return {
     type: optionalText("type", type) ?? "",
     id: optionalText("id", id) ?? "",
@@ -110,7 +126,8 @@ class KeyPair {
   }
 
   /** The side that was spoken to: what both sides seal and open with from now on. */
-  accept(peerPublicKey, session, { version = 2, identity } = {}) {
+  accept(peerPublicKey, session, options) {
+    const { version = 2, identity } = named("accept", options, ACCEPT);
     if (identity !== undefined && !(identity instanceof IdentityKey)) {
       throw new WrongTypeError("identity is an IdentityKey");
     }
@@ -119,7 +136,8 @@ class KeyPair {
   }
 
   /** The side that spoke first: what both sides seal and open with from now on. */
-  finish(peerPublicKey, session, { version = 2, proof, pinned } = {}) {
+  finish(peerPublicKey, session, options) {
+    const { version = 2, proof, pinned } = named("finish", options, FINISH);
     const given = [bytes("peerPublicKey", peerPublicKey), text("session", session), versionOf(version)];
     const proven = proof === undefined ? undefined : bytes("proof", proof);
     const expected = pinned === undefined ? undefined : bytes("pinned", pinned);

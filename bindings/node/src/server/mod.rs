@@ -117,6 +117,12 @@ impl NativeServer {
         AsyncTask::new(Ending(Arc::clone(&self.core), Some(timeout)))
     }
 
+    /// Lets a drain end at once.
+    #[napi]
+    pub fn end_drain(&self) {
+        self.core.end_drain();
+    }
+
     /// Lets new connections in, or rejects them with 503 and `Retry-After`.
     #[napi]
     pub fn admit(&self, is_admitting: bool) {

@@ -2,7 +2,8 @@
 //!
 //! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, what it is, the place
 //! and the generation of a connection or request, the lengths of two texts, and a priority (0 for none). The texts
-//! follow. `lib/outbox.js` writes all this.
+//! follow. If its bytes are in a batch, the lengths are where they begin in the memory of the batch, and how many they are.
+//! `lib/outbox.js` writes all this.
 
 use super::NativeServer;
 use super::publishing::{priority, text_of};
@@ -13,17 +14,23 @@ use tidewire_engine::{CallError, Handle, NewPublication, Outgoing, PublishError,
 
 #[napi]
 impl NativeServer {
-    /// Carries out the records from `at` to `end`. Gives the begin of the first that was not carried out because the
+    /// Carries out the records from `at` to `end`, of which some have their bytes in `batch`. Gives the begin of the first that was not carried out because the
     /// server has not caught up, or `end`. After a record that is refused it gives the end of that, negative, and
     /// `take_refusal` the reason.
     #[napi]
-    pub fn flush(&self, buffer: BufferSlice<'_>, at: u32, end: u32) -> napi::Result<i32> {
+    pub fn flush(
+        &self,
+        buffer: BufferSlice<'_>,
+        at: u32,
+        end: u32,
+        batch: BufferSlice<'_>,
+    ) -> napi::Result<i32> {
         let handle = self.handle()?;
         let mut at = at as usize;
         let end = end as usize;
         while at < end {
-            let record = buffer.get(at..end).and_then(Record::read);
-            let Some(record) = record else {
+            let bytes = buffer.get(at..end);
+            let Some(record) = bytes.and_then(|bytes| Record::read(bytes, &batch)) else {
                 return Err(argument("a record is damaged").into());
             };
             match self.carry_out(handle, &record) {
@@ -117,8 +124,8 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record at the begin of these bytes; `None` if they are none.
-    fn read(bytes: &'a [u8]) -> Option<Self> {
+    /// The record at the begin of these bytes, perhaps with bytes of a batch; `None` if they are none.
+    fn read(bytes: &'a [u8], batch: &'a [u8]) -> Option<Self> {
         let (head, texts) = bytes.split_at_checked(4 * OUTBOX_HEAD_NUMBERS)?;
         let (numbers, _) = head.as_chunks::<4>();
         let number = |index: usize| u32::from_ne_bytes(numbers[index]);
@@ -126,10 +133,14 @@ impl<'a> Record<'a> {
         if length < head.len() || length > bytes.len() {
             return None;
         }
-        let (first, texts) = texts.split_at_checked(number(4) as usize)?;
+        let what = number(1);
+        let (first, texts) = match what & IN_BATCH {
+            0 => texts.split_at_checked(number(4) as usize)?,
+            _ => (Default::default(), batch.get(number(4) as usize..)?),
+        };
         Some(Self {
             length,
-            what: number(1),
+            what: what & !IN_BATCH,
             place: number(2),
             generation: number(3),
             priority: number(6),
@@ -147,3 +158,5 @@ const SEND_BINARY: u32 = 2;
 const SEND: u32 = 3;
 const REPLY: u32 = 4;
 const FAIL: u32 = 5;
+/// Added to the others.
+const IN_BATCH: u32 = 8;

@@ -56,13 +56,16 @@ console.log(queued, perS);
 // @ts-expect-error A topic has no field of this name.
 server.listTopics()[0]?.per_s;
 const history = server.history("a", { newestFirst: true }).publications;
+const place: number | undefined = history[0]?.position?.offset;
+// @ts-expect-error A publication has no field of this name.
+history[0]?.tp;
 const token: string = jwt.encode({ sub: "a", exp: new Date() }, "key");
 new TokenVerifier({ one: "key" }).decode(token);
 const result = await load("http://a/", {
   connections: 1,
   onProgress: ({ ratePerS }) => console.log(ratePerS),
 });
-console.log(result.latencyMs.p99, history, duplicate, wrong, text, tidewire.version);
+console.log(result.latencyMs.p99, history, place, duplicate, wrong, text, tidewire.version);
 const { percentiles } = await loadTest({
   url: "http://a/",
   statusCallback: (error, told) => console.log(error, told?.body),

@@ -273,12 +273,17 @@ impl Server {
     /// were left. Many are closed over the first half of `timeout`, or at the rate of
     /// [`Drain`](crate::Drain).
     pub fn drain(self, timeout: Duration) -> usize {
+        self.drain_while(timeout, || true)
+    }
+
+    /// [`drain`](Self::drain) that ends when `is_wanted` returns false, too. It is asked every few milliseconds.
+    pub fn drain_while(self, timeout: Duration, is_wanted: impl Fn() -> bool) -> usize {
         let deadline = Instant::now() + timeout;
         let span_ms = span_ms(timeout);
         let shared = &self.handle.shared;
         shared.drain_span_ms.store(span_ms, Ordering::Release);
         self.handle.start_drain();
-        while self.handle.connections() > 0 && Instant::now() < deadline {
+        while self.handle.connections() > 0 && Instant::now() < deadline && is_wanted() {
             std::thread::sleep(DRAIN_POLL);
         }
         let left = self.handle.connections();

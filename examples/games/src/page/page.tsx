@@ -6,6 +6,7 @@
 import { TidewireProvider, useConnection } from "@tidewire/react";
 import { type FormEvent, useEffect, useState, useSyncExternalStore } from "react";
 import { createRoot } from "react-dom/client";
+import { type SocketPlace, socketUrl } from "../core/addresses.js";
 import { Lobby } from "./lobby.js";
 import { type Login, logIn, nameOf } from "./login.js";
 import { Room } from "./room.js";
@@ -20,8 +21,7 @@ interface Session {
 
 async function begin(name: string): Promise<Session> {
   const [login, config] = await Promise.all([logIn(name), fetch("/config.json")]);
-  const { url } = (await config.json()) as { url: string };
-  return { name, login, url };
+  return { name, login, url: socketUrl(location, (await config.json()) as SocketPlace) };
 }
 
 function App() {

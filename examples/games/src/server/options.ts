@@ -29,7 +29,7 @@ export const USAGE = `usage: npm start -- [OPTIONS]
 
   --port N             where WebSocket clients connect (3847; 0 takes a free port)
   --health-port N      where the page, /login and /health are (3848; 0 takes a free port)
-  --host ADDRESS       the address of both (127.0.0.1)
+  --host ADDRESS       the address of both (127.0.0.1; 0.0.0.0 lets other machines play)
   --max-clients N      clients at the same time; the next one gets HTTP 503 (10000)
   --snapshot FILE      where the state is kept (games.json)
   --secret-file FILE   the secret of the tokens (games.secret)
@@ -39,7 +39,8 @@ export const USAGE = `usage: npm start -- [OPTIONS]
   --tournament SIZE    a tournament of machine players that starts with a server that has no snapshot; can be given
                        several times
   --seed N             the seed of machine players (random)
-  --origin ORIGIN      another origin whose pages may connect; can be given several times
+  --origin ORIGIN      another origin whose pages may connect, such as http://games.example:3848; can be given
+                       several times
   --shards N           event loops of the engine (one for each core)
 `;
 

@@ -5,6 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
+import type { SocketPlace } from "../core/addresses.js";
 import { Hall } from "../core/hall.js";
 import type { EngineOptions, GameEngine } from "./engine.js";
 import type { Options } from "./options.js";
@@ -53,7 +54,7 @@ export async function startServer(
   const site = await serveSite({ host: options.host, port: options.healthPort, secret, files, health });
   try {
     const { host, port, clientsMax, shards } = options;
-    const origins = [site.origin, site.origin.replace("127.0.0.1", "localhost"), ...options.origins];
+    const origins = [...site.origins, ...options.origins];
     engine = makeEngine({
       host,
       port,
@@ -64,7 +65,9 @@ export async function startServer(
     });
     const running = new GameService(hall, engine, now);
     await engine.start();
-    files.set("/config.json", ["application/json", JSON.stringify({ url: engine.url })]);
+    const { port: socketPort, pathname } = new URL(engine.url);
+    const place: SocketPlace = { port: Number(socketPort), path: pathname };
+    files.set("/config.json", ["application/json", JSON.stringify(place)]);
     service = running;
     running.start();
     keeper = new SnapshotKeeper(

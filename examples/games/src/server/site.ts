@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { hostname, networkInterfaces } from "node:os";
 import type { PageFiles } from "../../../shared/page-files.js";
 import { login } from "./tokens.js";
 
@@ -19,8 +20,10 @@ export interface SiteOptions {
 }
 
 export interface Site {
-  /** `http://HOST:PORT`. */
+  /** `http://HOST:PORT`, where this machine reaches it. */
   readonly origin: string;
+  /** The origins of its pages, by every address and name that this machine knows of itself. */
+  readonly origins: string[];
   close(): Promise<void>;
 }
 
@@ -34,8 +37,10 @@ export async function serveSite(options: SiteOptions): Promise<Site> {
   server.listen(options.port, options.host);
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
+  const origins = hostsOf(options.host).map((host) => `http://${host}:${port}`);
   return {
-    origin: `http://${options.host}:${port}`,
+    origin: origins[0] ?? "",
+    origins,
     async close() {
       server.closeAllConnections();
       server.close();
@@ -43,6 +48,22 @@ export async function serveSite(options: SiteOptions): Promise<Site> {
     },
   };
 }
+
+/** The hosts in URLs of a server that listens on this address; the first one is reached from this machine. */
+export function hostsOf(listening: string): string[] {
+  const isAll = listening === "0.0.0.0" || listening === "::";
+  if (!isAll) return [inUrl(listening), ...(LOOPBACK.includes(listening) ? ["localhost"] : [])];
+  const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const reached = own.filter(({ family }) => listening === "::" || family === "IPv4");
+  const first = listening === "::" ? "[::1]" : "127.0.0.1";
+  const addresses = reached.map(({ address }) => inUrl(address));
+  return [...new Set([first, ...addresses, "localhost", hostname().toLowerCase()])];
+}
+
+const LOOPBACK = ["127.0.0.1", "::1"];
+
+/** An address as the host of a URL. */
+const inUrl = (address: string) => (address.includes(":") ? `[${address}]` : address);
 
 async function route(
   options: SiteOptions,
