@@ -20,6 +20,7 @@ mod http_faults;
 mod layers;
 mod lies;
 mod load;
+mod load_contents;
 mod pace;
 mod proxies;
 mod redirects;
