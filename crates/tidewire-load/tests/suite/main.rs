@@ -21,6 +21,7 @@ mod layers;
 mod lies;
 mod load;
 mod load_contents;
+mod load_judgement;
 mod pace;
 mod proxies;
 mod redirects;
