@@ -22,6 +22,7 @@ mod lies;
 mod load;
 mod load_contents;
 mod load_judgement;
+mod load_ways;
 mod pace;
 mod proxies;
 mod redirects;
