@@ -47,10 +47,7 @@ impl NativeLoad {
         env: &'env napi::Env,
         progress: Function<'_, Figures, ()>,
     ) -> napi::Result<Object<'env>> {
-        let options = LoadOptions::from_json(&self.url, &self.options);
-        let plan = options
-            .and_then(|options| options.plan())
-            .map_err(argument)?;
+        let options = LoadOptions::from_json(&self.url, &self.options).map_err(argument)?;
         let progress: Progress = progress
             .build_threadsafe_function()
             .weak::<true>()
@@ -59,6 +56,11 @@ impl NativeLoad {
         let (deferred, promise) = env.create_deferred::<(String, u32), _>()?;
         let stop = Arc::clone(&self.stop);
         let work = move || {
+            // The plan resolves the name of the service, which may take long.
+            let plan = match options.plan() {
+                Ok(plan) => plan,
+                Err(error) => return deferred.reject(argument(error).into()),
+            };
             let outcome = load::run(&plan, &mut Watch(progress), &stop);
             match outcome {
                 Ok(report) => {

@@ -1,7 +1,7 @@
 // Loads of real servers, by `load` and with the interface of the npm module `loadtest`.
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
 import http from "node:http";
@@ -87,6 +87,48 @@ test("a service that is not there is a result, a wrong option an error", async (
   });
   await assert.rejects(load("ftp://127.0.0.1/"), InvalidArgumentError);
   await assert.rejects(load("http://127.0.0.1/", { connections: "many" }), InvalidArgumentError);
+});
+
+test("nothing is as expected if nobody was connected", async () => {
+  const expect = ["p99<1s", "errors<1%", "connected>0"];
+  const result = await soon(load("http://127.0.0.1:1/", { requests: 5, connections: 1, expect }));
+  assert.equal(result.asExpected, false);
+  assert.equal(result.exitCode, 1);
+  assert.deepEqual(
+    result.report.results[0].expectations.map(({ kept }) => kept),
+    [false, false, false],
+  );
+});
+
+test("an option without an effect is an error", async () => {
+  await assert.rejects(load("http://127.0.0.1:1/", { message: "hello" }), (error) => {
+    return error instanceof InvalidArgumentError && error.message.includes("--message is for ws://");
+  });
+  await assert.rejects(load("ws://127.0.0.1:1/", { stepS: 1 }), /stepS is for a search/);
+});
+
+test("the event loop goes on while a load is prepared", async (t) => {
+  const { url } = await service(t);
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  // It can be read when somebody writes it: reading it takes as long as a slow resolver.
+  const scenario = path.join(folder, "scenario.toml");
+  execFileSync("mkfifo", [scenario]);
+  const text = '[[request]]\npath = "/"\n';
+  // If the event loop waits, another process ends the wait, and the test fails.
+  const write = "setTimeout(() => fs.writeFileSync(process.argv[1], process.argv[2]), 20_000)";
+  const helper = execFile(process.execPath, ["-e", write, scenario, text]);
+  t.after(() => helper.kill("SIGKILL"));
+  let turns = 0;
+  const loading = load(url, { scenario, requests: 5, connections: 1 });
+  const timer = setInterval(() => {
+    turns += 1;
+    if (turns === 3) fs.writeFile(scenario, text, () => {});
+  }, 20);
+  t.after(() => clearInterval(timer));
+  const result = await soon(loading);
+  assert.equal(result.succeeded, 5);
+  assert.ok(turns >= 3, `${turns} turns`);
 });
 
 test("every option of a load is known to the load generator", () => {

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 use tidewire_load::accounting::resources;
 use tidewire_load::accounting::stats::StatsSource;
 use tidewire_load::fleet::preflight;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::plan::load;
+use tidewire_load::plan::load::{self, LoadPlan};
 use tidewire_load::report::{LatencyOrigin, Report, save_all, terminal};
 use tidewire_load::verdict::evidence::Evidence;
 use tidewire_load::{Progress, Recorder, RunLive, judge};
@@ -194,7 +197,7 @@ fn written(value: &impl serde::Serialize) -> String {
 }
 
 /// Loads a service and gives the report in JSON and its exit code. Other threads of Python go on meanwhile, and a
-/// signal such as Ctrl-C ends the load early, with a partial report.
+/// signal such as Ctrl-C ends the load early, with a partial report; before its start it is raised.
 #[pyfunction]
 #[pyo3(signature = (url, options, progress=None))]
 pub(crate) fn lab_load(
@@ -203,9 +206,8 @@ pub(crate) fn lab_load(
     options: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, u8)> {
-    let plan = LoadOptions::from_json(url, options)
-        .and_then(|options| options.plan())
-        .map_err(argument)?;
+    let options = LoadOptions::from_json(url, options).map_err(argument)?;
+    let plan = planned(py, options)?;
     let stop = AtomicBool::new(false);
     let mut watch = Watch {
         progress,
@@ -221,6 +223,32 @@ pub(crate) fn lab_load(
     let report = outcome.map_err(argument)?;
     Ok((written(&report), report.exit_code()))
 }
+
+/// The plan. The name of the service is resolved and files are read on another thread, so that
+/// other threads of Python go on, and a signal ends the wait at once.
+fn planned(py: Python<'_>, options: LoadOptions) -> PyResult<LoadPlan> {
+    let (sender, mut receiver) = mpsc::channel();
+    let plan = move || {
+        // After a signal nobody waits for it.
+        let _ = sender.send(options.plan());
+    };
+    let started = thread::Builder::new().name("plan".to_owned()).spawn(plan);
+    started.map_err(argument)?;
+    loop {
+        let (plan, same) = py.detach(move || (receiver.recv_timeout(SIGNALS_EVERY), receiver));
+        receiver = same;
+        match plan {
+            Ok(plan) => return Ok(plan.map_err(argument)?),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(argument("the plan could not be made").into());
+            }
+        }
+    }
+}
+
+/// How often a waiting thread looks for signals.
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 /// Shows a load to Python, and looks for signals.
 struct Watch<'a> {

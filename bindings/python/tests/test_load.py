@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -82,6 +83,15 @@ def test_a_failing_service_is_a_result(url: str) -> None:
     assert repr(nobody) == "<LoadResult failed: 0/s, 0 succeeded, 0 failed, 1 refused>"
 
 
+def test_nothing_is_as_expected_if_nobody_was_connected() -> None:
+    nobody = tidewire.load(
+        "http://127.0.0.1:1/", requests=10, connections=1, expect=["p99<1s", "errors<1%", "connected>0"]
+    )
+    assert not nobody.as_expected
+    assert nobody.exit_code == 1
+    assert "broken: p99<1s, errors<1%, connected>0" in repr(nobody)
+
+
 def test_a_wrong_option_is_an_error_that_says_what_to_do(url: str) -> None:
     with pytest.raises(tidewire.InvalidArgumentError, match="did you mean `connections`"):
         tidewire.load(url, conections=3)
@@ -89,6 +99,10 @@ def test_a_wrong_option_is_an_error_that_says_what_to_do(url: str) -> None:
         tidewire.load("ftp://127.0.0.1/")
     with pytest.raises(tidewire.InvalidArgumentError, match="p99<20ms"):
         tidewire.load(url, expect="fast")
+    with pytest.raises(tidewire.InvalidArgumentError, match="--message is for ws://"):
+        tidewire.load(url, message="hello")
+    with pytest.raises(tidewire.InvalidArgumentError, match="give find_limit"):
+        tidewire.load(url, step_s=1)
 
 
 def test_a_report_is_written(url: str, tmp_path: Path) -> None:
@@ -126,6 +140,34 @@ def test_control_c_gives_what_was_measured(url: str) -> None:
     assert repr(result).startswith("<LoadResult interrupted: ")
     assert result.exit_code == 130
     assert result.succeeded > 0
+
+
+def pipe(tmp_path: Path) -> Path:
+    """A scenario that can be read when somebody writes it: reading it takes as long as a slow resolver."""
+    path = tmp_path / "scenario.toml"
+    os.mkfifo(path)
+    return path
+
+
+def test_other_threads_go_on_while_the_load_is_prepared(url: str, tmp_path: Path) -> None:
+    scenario = pipe(tmp_path)
+    text = "[[request]]\npath = '/'\n"
+    writer = threading.Timer(0.1, lambda: scenario.write_text(text))
+    writer.start()
+    result = tidewire.load(url, scenario=scenario, requests=5, connections=1)
+    writer.join()
+    assert result.succeeded == 5
+
+
+def test_control_c_ends_the_preparation(url: str, tmp_path: Path) -> None:
+    scenario = pipe(tmp_path)
+    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        tidewire.load(url, scenario=scenario, requests=5, connections=1)
+    interrupt.join()
+    # The reader that nobody waits for any more ends, too.
+    scenario.write_text("")
 
 
 def test_messages_to_a_server_of_our_own(serve: Any) -> None:

@@ -178,13 +178,15 @@ def load(
 ) -> LoadResult:
     """Loads an HTTP or WebSocket service and returns what came of it.
 
-    The arguments are the flags of `tidewire load`, with the same names, units and defaults; those that are not named
-    here go by name as well, such as `ramp_per_s=50`, `stages="10s:1k,30s:5k"`, `find_limit=True`, `in_flight=16`,
-    `keep_alive=False`, `insecure=True`, `memory=True` or `timeout_ms=1000`. See `docs/load.md`.
+    The arguments are the flags of `tidewire load`, with the same units and defaults and, but for those in the table of
+    `docs/load.md`, with the same names. Those that are not named here go by name as well, such as `ramp_per_s=50`,
+    `stages="10s:1k,30s:5k"`, `find_limit=True`, `in_flight=16`, `keep_alive=False`, `cookies={"a": "b"}`,
+    `insecure=True`, `memory=True` or `timeout_ms=1000`.
 
     `url` begins with http://, https://, ws:// or wss://. Without `requests`, `duration_s` is 10. `on_progress` is
     called about twenty times a second. Other threads of Python run on meanwhile. Ctrl-C ends the load early with a
-    result that is `interrupted`; what `on_progress` raises ends it, too, and is raised.
+    result that is `interrupted`, and raises `KeyboardInterrupt` before the load begins; what `on_progress` raises ends
+    it, too, and is raised.
 
     A service that refuses, lies or is not there is a result and no error. Raises `InvalidArgumentError` if an argument
     is wrong or this machine cannot carry the load out.

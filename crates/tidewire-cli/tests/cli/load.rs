@@ -16,7 +16,7 @@ fn mistakes_are_one_line_and_name_the_value() {
     let wrong_scenario = scenario.to_str().unwrap();
     fs::write(&scenario, "[[request]]\npaht = \"/\"\n").unwrap();
     const URL: &str = "http://127.0.0.1:9/";
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&["127.0.0.1:9"], &["http://", "ws://"]),
         (&["ftp://127.0.0.1/"], &["ftp://127.0.0.1/", "http://"]),
         (&["http://no-such-host.invalid/"], &["no-such-host.invalid"]),
@@ -41,6 +41,26 @@ fn mistakes_are_one_line_and_name_the_value() {
             &["journey.toml", "paht"],
         ),
         (&[URL, "--encrypt"], &["--encrypt", "ws://"]),
+        (&[URL, "--message", "a"], &["--message", "ws://"]),
+        (
+            &["ws://127.0.0.1:9/", "--expect-status", "200"],
+            &["--expect-status", "http://", "--reply"],
+        ),
+        (
+            &[URL, "--find-limit", "-d", "5"],
+            &["--duration-s", "--find-limit", "--step-s"],
+        ),
+        (
+            &[
+                URL,
+                "--find-limit",
+                "--from-per-s",
+                "9k",
+                "--to-per-s",
+                "10",
+            ],
+            &["--from-per-s", "9000", "--to-per-s"],
+        ),
         (
             &["https://127.0.0.1:9/", "--ca", "/nonexistent.pem"],
             &["/nonexistent.pem"],
@@ -75,8 +95,10 @@ fn an_interrupted_load_leaves_a_partial_report_and_no_process() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("{scheme}://{}/ws", server.address());
         let out = folder.path().to_str().unwrap();
-        let statuses = ["--expect-status", "any", "--out", out];
-        let (mut child, mut lines) = start_endless(&url, &statuses);
+        let statuses = ["--out", out, "--expect-status", "any"];
+        // Messages have no status.
+        let flags = &statuses[..if scheme == "ws" { 2 } else { 4 }];
+        let (mut child, mut lines) = start_endless(&url, flags);
         signal(child.id(), "INT");
         let mut rest = String::new();
         lines.read_to_string(&mut rest).unwrap();

@@ -105,6 +105,22 @@ impl ServerWatch {
         Ok(watch)
     }
 
+    /// A named process and all that it has started: the server at an address that has no port.
+    ///
+    /// # Errors
+    /// The process does not exist.
+    pub(crate) fn named(pid: u32) -> Result<Self, ServerPidError> {
+        if cfg!(target_os = "linux") && resources::process_name(pid).is_none() {
+            return Err(ServerPidError::Missing { pid });
+        }
+        let mut watch = Self {
+            named: Some(pid).filter(|_| cfg!(target_os = "linux")),
+            ..Self::default()
+        };
+        watch.pids = watch.front();
+        Ok(watch)
+    }
+
     /// The listener and all processes that it has started. If the listener is the generator itself,
     /// only the named process.
     fn front(&self) -> BTreeSet<u32> {
@@ -116,7 +132,10 @@ impl ServerWatch {
     /// listener has started meanwhile, those that have accepted, and those to which a proxy
     /// forwards them.
     pub(crate) fn look(&mut self, connected: u64) {
-        let Some(target) = self.target else { return };
+        let Some(target) = self.target else {
+            self.pids.extend(self.front());
+            return;
+        };
         // With many connections an examination takes long, and the same processes hold them.
         let is_known = self.looked_at >= connected.min(LOOKED_AT_MAX);
         let mut front = self.front();

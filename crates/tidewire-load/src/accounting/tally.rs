@@ -62,7 +62,8 @@ pub struct Tally {
     pub received: u64,
     /// Requests that were due in the phase, at given times.
     pub due: u64,
-    /// Requests that were due and for which no connection was free when the phase ended.
+    /// Requests that were due and for which no connection was free when the phase ended, or whose
+    /// own connection waited for a response.
     pub starved: u64,
     /// Successes in each quarter of a second since the start.
     pub quarters: Vec<u64>,

@@ -179,6 +179,10 @@ impl Written {
                 is_poisson: self.poisson,
                 ..usual
             });
+        } else if let Some(name) = self.search_option() {
+            return Err(OptionError::new(format_args!(
+                "{name} is for a search of the highest rate: give find_limit"
+            )));
         }
         for text in &self.expect {
             let expectation = text.parse().map_err(OptionError::new)?;
@@ -190,6 +194,16 @@ impl Written {
         options.memory = self.memory;
         options.server_pid = self.server_pid;
         Ok(())
+    }
+
+    /// An option that only a search has.
+    fn search_option(&self) -> Option<&'static str> {
+        let given = [
+            self.from_per_s.map(|_| "from_per_s"),
+            self.to_per_s.map(|_| "to_per_s"),
+            self.step_s.map(|_| "step_s"),
+        ];
+        given.into_iter().flatten().next()
     }
 
     fn request(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
@@ -308,5 +322,6 @@ mod tests {
         assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
         assert!(error(r#"{"body":"a","form":{}}"#).contains("several bodies"));
         assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));
+        assert!(error(r#"{"step_s":1}"#).contains("step_s is for a search"));
     }
 }

@@ -17,7 +17,7 @@ use crate::fleet::preflight;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
 use crate::worker::messages::MessagesSetup;
-use crate::worker::pace::{Pace, RATE_PER_S};
+use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::script::Script;
 use crate::worker::service::order::{
@@ -167,6 +167,7 @@ impl LoadOptions {
     /// An option that is wrong, or that conflicts with another.
     pub fn plan(&self) -> Result<LoadPlan, OptionError> {
         let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
+        self.check(&parts)?;
         let (users, growth) = self.growth()?;
         self.check_numbers(users)?;
         let script = self.script(&parts)?;
@@ -230,28 +231,12 @@ impl LoadOptions {
                 let stages = stages.iter().map(|(time, to)| (*time, *to as usize));
                 Ok((most as usize, Growth::Stages(stages.collect())))
             }
-            (None, Some(per_s)) => {
-                check_rate("--ramp-per-s", per_s)?;
-                Ok((self.connections, Growth::PerS(per_s)))
-            }
+            (None, Some(per_s)) => Ok((self.connections, Growth::PerS(per_s))),
             (None, None) => Ok((self.connections, Growth::Before)),
         }
     }
 
     fn check_numbers(&self, users: usize) -> Result<(), OptionError> {
-        let rates = [
-            self.rate_per_s.map(|_| "--rate-per-s"),
-            self.each_per_s.map(|_| "--messages-per-s"),
-            self.stages.as_ref().map(|_| "--stages"),
-            self.find_limit.as_ref().map(|_| "--find-limit"),
-        ];
-        let given: Vec<&str> = rates.into_iter().flatten().collect();
-        if given.len() > 1 {
-            return Err(OptionError::new(format_args!(
-                "{} exclude each other: each defines the rate",
-                given.join(" and ")
-            )));
-        }
         if users == 0 || self.in_flight == 0 || self.requests == Some(0) {
             return Err(OptionError::new(
                 "there is nothing to do: connections, requests and requests in flight must be at least 1",
@@ -271,16 +256,6 @@ impl LoadOptions {
             return Err(OptionError::new(
                 "--abort-after-s needs an expectation that can be broken: give --expect",
             ));
-        }
-        for (name, rate) in [
-            ("--rate-per-s", self.rate_per_s),
-            ("--messages-per-s", self.each_per_s),
-        ] {
-            // Connections that only listen send nothing.
-            let listens = name == "--messages-per-s" && rate == Some(0.0);
-            if let Some(rate) = rate.filter(|_| !listens) {
-                check_rate(name, rate)?;
-            }
         }
         Ok(())
     }
@@ -324,7 +299,10 @@ impl LoadOptions {
 
     fn script(&self, parts: &Parts<'_>) -> Result<Script, OptionError> {
         let path = parts.path_and_query();
-        let (prefix, headers) = self.proxy_parts(parts)?;
+        let (prefix, mut headers) = self.proxy_parts(parts)?;
+        if self.scenario.is_some() {
+            headers.extend(self.request.headers.iter().cloned());
+        }
         let frame = RequestFrame {
             host: parts.authority,
             path: &path,
@@ -369,7 +347,7 @@ impl LoadOptions {
         Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
             host: parts.authority.to_owned(),
             path: parts.path_and_query(),
-            headers: self.request.headers.clone(),
+            headers: self.request.upgrade_headers(),
             token: match &messages.token {
                 Some(token) => TokenSource::Fixed(token.clone()),
                 None => TokenSource::None,
@@ -507,16 +485,6 @@ impl TlsOptions {
 /// Whether a proxy cannot read the requests, so that it must open a tunnel.
 fn needs_tunnel(parts: &Parts<'_>) -> bool {
     parts.is_secure || parts.is_websocket
-}
-
-fn check_rate(name: &str, rate: f64) -> Result<(), OptionError> {
-    if RATE_PER_S.contains(&rate) {
-        return Ok(());
-    }
-    let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
-    Err(OptionError::new(format_args!(
-        "{name} of {rate} is out of bounds: from {least} to {most}"
-    )))
 }
 
 /// Names of results.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tidewire_http::response::Expected;
 
 use super::OptionError;
-use super::request::{BodyOptions, RequestOptions};
+use super::request::RequestOptions;
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Checks, Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Template};
@@ -48,7 +48,10 @@ impl MessageOptions {
         let Some(path) = &self.file else {
             let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
             return Ok(Script {
-                steps: vec![step("message", text.as_bytes(), &Names::default())?],
+                steps: vec![step(
+                    "message",
+                    template(text.as_bytes(), &Names::default())?,
+                )],
                 ..Script::default()
             });
         };
@@ -71,7 +74,7 @@ impl MessageOptions {
             columns: vec![vec![LINE.to_owned()]],
         };
         Ok(Script {
-            steps: vec![step("message", b"{{line}}", &names)?],
+            steps: vec![step("message", template(b"{{line}}", &names)?)],
             feeds: vec![Feed {
                 columns: vec![LINE.to_owned()],
                 rows,
@@ -121,28 +124,48 @@ impl RequestOptions {
     /// # Errors
     /// There is no body, or it is a wrong template.
     pub(super) fn message_step(&self, names: &Names) -> Result<Step, OptionError> {
-        let body = self.body.as_ref().map(BodyOptions::bytes).ok_or_else(|| {
+        if let Some(name) = self.of_http_alone() {
+            return Err(OptionError::new(format_args!(
+                "a WebSocket message has no `{name}`: remove it"
+            )));
+        }
+        let body = self.body.as_ref().ok_or_else(|| {
             OptionError::new("a message needs content: give body, body_file or json")
         })?;
+        let message = body.template(names).map_err(OptionError::new)?;
         let name = self.name.as_deref().unwrap_or("message");
-        let step = step(name, &body, names)?;
         Ok(Step {
             think: self.think.clone(),
-            ..step
+            ..step(name, message)
         })
+    }
+
+    /// A part of a request of a scenario that no message has.
+    fn of_http_alone(&self) -> Option<&'static str> {
+        let given = [
+            (self.method.is_some(), "method"),
+            (self.path.is_some(), "path"),
+            (!self.headers.is_empty(), "headers"),
+            (!self.cookies.is_empty(), "cookies"),
+            (self.statuses.is_some(), "expect_status"),
+            (self.body_contains.is_some(), "expect_body"),
+            (self.body_bytes.is_some(), "expect_bytes"),
+            (!self.captures.is_empty(), "capture"),
+        ];
+        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
     }
 }
 
-fn step(name: &str, text: &[u8], names: &Names) -> Result<Step, OptionError> {
-    Ok(Step {
+fn step(name: &str, message: Template) -> Step {
+    Step {
         name: name.to_owned(),
-        request: Encoded::Message(template(text, names)?),
+        request: Encoded::Message(message),
         expected: Expected::Ordinary,
         is_idempotent: false,
         checks: Checks::default(),
         captures: Vec::new(),
         think: None,
-    })
+    }
 }
 
 fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {

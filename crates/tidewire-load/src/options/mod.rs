@@ -1,6 +1,7 @@
 //! Options: the user's input, parsed into the values of a plan.
 
 pub mod builder;
+mod checks;
 mod json;
 pub mod load;
 pub mod message;

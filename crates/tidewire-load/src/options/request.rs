@@ -8,7 +8,7 @@ use tidewire_http::response::Expected;
 
 use super::OptionError;
 use crate::worker::script::{Capture, Checks, Encoded, Step};
-use crate::worker::template::{Escape, Names, Template};
+use crate::worker::template::{Escape, Names, Template, TemplateError};
 
 /// A request and the checks of its response.
 #[derive(Debug, Clone, Default)]
@@ -57,18 +57,27 @@ impl BodyOptions {
         }
     }
 
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    /// The body with its values, each escaped for its place.
+    ///
+    /// # Errors
+    /// A wrong template.
+    pub(super) fn template(&self, names: &Names) -> Result<Template, TemplateError> {
+        let mut template = Template::default();
         match self {
-            Self::Bytes(bytes) => bytes.clone(),
-            Self::Json(json) => json.clone().into_bytes(),
+            Self::Bytes(bytes) => template.push(bytes, names, Escape::None)?,
+            Self::Json(json) => template.push_json(json.as_bytes(), names)?,
             Self::Form(fields) => {
-                let fields: Vec<String> = fields
-                    .iter()
-                    .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
-                    .collect();
-                fields.join("&").into_bytes()
+                for (number, (name, value)) in fields.iter().enumerate() {
+                    if number > 0 {
+                        template.push_fixed(b"&");
+                    }
+                    template.push_form(name.as_bytes(), names)?;
+                    template.push_fixed(b"=");
+                    template.push_form(value.as_bytes(), names)?;
+                }
             }
         }
+        Ok(template)
     }
 }
 
@@ -95,7 +104,8 @@ impl RequestOptions {
     /// # Errors
     /// A part that is not valid in a request, or a wrong template.
     pub fn step(&self, frame: &RequestFrame<'_>, names: &Names) -> Result<Step, OptionError> {
-        let body = self.body.as_ref().map(BodyOptions::bytes);
+        let body = self.body.as_ref().map(|body| body.template(names));
+        let body = body.transpose().map_err(OptionError::new)?;
         let method = self.method.clone().unwrap_or_else(|| {
             let method = if body.is_some() { "POST" } else { "GET" };
             method.to_owned()
@@ -133,13 +143,14 @@ impl RequestOptions {
 
     /// The given headers and the default ones.
     fn all_headers(&self, frame: &RequestFrame<'_>) -> Vec<(String, String)> {
-        let mut headers: Vec<(String, String)> = frame.headers.to_vec();
-        headers.extend(self.headers.iter().cloned());
         let has = |headers: &[(String, String)], name: &str| {
             headers
                 .iter()
                 .any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
+        let shared = frame.headers.iter();
+        let shared = shared.filter(|(name, _)| !has(&self.headers, name));
+        let mut headers: Vec<(String, String)> = shared.chain(&self.headers).cloned().collect();
         let mut add = |name: &str, value: String| {
             if !has(&headers, name) {
                 headers.push((name.to_owned(), value));
@@ -153,18 +164,31 @@ impl RequestOptions {
         if let Some(body) = &self.body {
             add("Content-Type", body.content_type().to_owned());
         }
-        if !self.cookies.is_empty() {
-            let cookies: Vec<String> = self
-                .cookies
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            add("Cookie", cookies.join("; "));
+        if let Some(cookies) = self.cookie_header() {
+            add("Cookie", cookies);
         }
         if !frame.keeps_alive {
             add("Connection", "close".to_owned());
         }
         headers
+    }
+}
+
+impl RequestOptions {
+    /// The value of `Cookie`, if there are cookies.
+    fn cookie_header(&self) -> Option<String> {
+        let cookies = self.cookies.iter();
+        let cookies: Vec<String> = cookies
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        (!cookies.is_empty()).then(|| cookies.join("; "))
+    }
+
+    /// The headers and cookies of a WebSocket upgrade.
+    pub(super) fn upgrade_headers(&self) -> Vec<(String, String)> {
+        let cookies = self.cookie_header();
+        let cookies = cookies.map(|value| ("Cookie".to_owned(), value));
+        self.headers.iter().cloned().chain(cookies).collect()
     }
 }
 
@@ -174,28 +198,24 @@ fn encode(
     target: &str,
     host: &str,
     headers: &[(String, String)],
-    body: Option<Vec<u8>>,
+    body: Option<Template>,
     names: &Names,
 ) -> Result<Encoded, OptionError> {
-    let mut content = Template::default();
-    let wrong = |error: &dyn std::fmt::Display| OptionError::new(error);
-    content
-        .push(body.as_deref().unwrap_or(b""), names, Escape::None)
-        .map_err(|error| wrong(&error))?;
-    // Checked in the form of the template: values insert only text that is valid in their place.
-    let plain = |text: &str| text.replace("{{", "").replace("}}", "").replace(' ', "");
     let shown: Vec<(&str, &str)> = headers
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
-    let has_values = target.contains("{{");
-    let checked_target = if has_values {
-        plain(target)
-    } else {
-        target.to_owned()
-    };
-    let length = match &body {
-        Some(bytes) => BodyLength::Bytes(bytes.len() as u64),
+    let mut target_template = Template::default();
+    target_template
+        .push(target.as_bytes(), names, Escape::Target)
+        .map_err(OptionError::new)?;
+    // The constant parts of the target are checked here, with a digit for each value: the escapes
+    // keep the values valid in their places. The braces of a value are valid in a header.
+    let checked_target = String::from_utf8_lossy(&target_template.with_digits()).into_owned();
+    let content = body.as_ref().map(Template::as_fixed);
+    let length = match content {
+        // The length of a body with values follows when they are known.
+        Some(fixed) => BodyLength::Bytes(fixed.map_or(0, <[u8]>::len) as u64),
         None => BodyLength::None,
     };
     let mut bytes = Vec::new();
@@ -206,9 +226,12 @@ fn encode(
         headers: &shown,
         body: length,
     };
-    head.write(&mut bytes).map_err(|error| wrong(&error))?;
+    head.write(&mut bytes).map_err(OptionError::new)?;
     let header_has_values = shown.iter().any(|(_, value)| value.contains("{{"));
-    if let (false, false, Some(fixed)) = (has_values, header_has_values, content.as_fixed()) {
+    if target_template.is_fixed()
+        && !header_has_values
+        && let Some(fixed) = content.unwrap_or(Some(&[]))
+    {
         let head_bytes = bytes.len();
         bytes.extend_from_slice(fixed);
         return Ok(Encoded::Fixed { bytes, head_bytes });
@@ -217,7 +240,7 @@ fn encode(
     let head = head_template(method, target, host, &shown, names)?;
     Ok(Encoded::Patched {
         head,
-        body: content,
+        body: body.unwrap_or_default(),
         says_length,
     })
 }
@@ -238,7 +261,12 @@ fn head_template(
     let given = headers
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case("host"));
-    head.push_fixed(given.map_or(host, |(_, value)| value).as_bytes());
+    match given {
+        Some((_, value)) => head
+            .push(value.as_bytes(), names, Escape::Header)
+            .map_err(OptionError::new)?,
+        None => head.push_fixed(host.as_bytes()),
+    }
     for (name, value) in headers {
         if name.eq_ignore_ascii_case("host") {
             continue;
@@ -317,24 +345,6 @@ pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, OptionError> {
         .collect()
 }
 
-/// Percent-encoded as in forms; values of templates stay unchanged.
-fn encoded(text: &str) -> String {
-    if text.contains("{{") {
-        return text.to_owned();
-    }
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => {
-                out.push(byte.into());
-            }
-            b' ' => out.push('+'),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
 /// Methods of requests that may be sent twice (RFC 9110, section 9.2.2).
 const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
@@ -399,6 +409,103 @@ mod tests {
         ));
         assert_eq!(step.name, "POST /users/{{seq}}");
         assert!(!step.is_idempotent);
+    }
+
+    /// The request as the first user sends it.
+    fn rendered(options: &RequestOptions) -> String {
+        use crate::worker::script::Script;
+        use crate::worker::template::{Feed, Values};
+        use rand::SeedableRng;
+        let names = Names {
+            captured: Vec::new(),
+            columns: vec![vec!["name".into()]],
+        };
+        let script = Script {
+            steps: vec![options.step(&frame(), &names).unwrap()],
+            ..Script::default()
+        };
+        let feed = Feed {
+            columns: names.columns[0].clone(),
+            rows: vec![vec![br#"A "B" & C"#.to_vec()]],
+        };
+        let mut values = Values {
+            sequence: 7,
+            user: 0,
+            unix_ms: 0,
+            random: &mut rand::rngs::SmallRng::seed_from_u64(1),
+            captured: &[],
+            feeds: &[feed],
+            rows: &[0],
+        };
+        let mut out = Vec::new();
+        script.write(0, &mut values, &mut Vec::new(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn values_of_a_body_are_escaped_for_their_place() {
+        let body = |body: BodyOptions| {
+            let text = rendered(&RequestOptions {
+                body: Some(body),
+                ..RequestOptions::default()
+            });
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            let length = format!("Content-Length: {}", body.len());
+            assert!(head.contains(&length), "{head}");
+            body.to_owned()
+        };
+        let json = BodyOptions::Json(r#"{"n":"{{name}}","s":{{seq}}}"#.into());
+        assert_eq!(body(json), r#"{"n":"A \"B\" & C","s":7}"#);
+        let fields = [("a b", "{{name}}!"), ("n{{seq}}", "&")];
+        let form = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = "a+b=A+%22B%22+%26+C%21&n7=%26";
+        assert_eq!(body(BodyOptions::Form(form.to_vec())), expected);
+        let text = BodyOptions::Bytes(b"{{name}}".to_vec());
+        assert_eq!(body(text), r#"A "B" & C"#, "a text is sent as it is");
+    }
+
+    #[test]
+    fn values_work_in_the_host_and_not_beside_a_wrong_target() {
+        let host = RequestOptions {
+            headers: vec![("Host".into(), "shard-{{seq}}.example".into())],
+            ..RequestOptions::default()
+        };
+        assert!(rendered(&host).contains("\r\nHost: shard-7.example\r\n"));
+        let path = |path: &str| {
+            let options = RequestOptions {
+                path: Some(path.into()),
+                ..RequestOptions::default()
+            };
+            options.step(&frame(), &Names::default())
+        };
+        assert!(path("/a b/{{seq}}").is_err(), "a space ends the target");
+        assert!(path("/a/{{ seq }}").is_ok());
+    }
+
+    #[test]
+    fn headers_of_all_requests_yield_to_those_of_one() {
+        let shared = [
+            ("A".to_owned(), "all".to_owned()),
+            ("B".to_owned(), "all".to_owned()),
+        ];
+        let frame = RequestFrame {
+            headers: &shared,
+            ..frame()
+        };
+        let one = RequestOptions {
+            headers: vec![("b".into(), "one".into())],
+            ..RequestOptions::default()
+        };
+        let step = one.step(&frame, &Names::default()).unwrap();
+        let Encoded::Fixed { bytes, .. } = step.request else {
+            panic!("it has no values");
+        };
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(
+            text.contains("A: all\r\n") && text.contains("b: one\r\n"),
+            "{text}"
+        );
+        assert!(!text.contains("B: all"), "{text}");
     }
 
     #[test]

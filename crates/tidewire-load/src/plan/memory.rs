@@ -22,8 +22,8 @@ impl EmptyMemory {
         }
     }
 
-    /// The memory of both sides with N connections open, and the server's extremes among the
-    /// samples; `None` if the server's memory is not known.
+    /// The memory of both sides with N connections open, and their extremes among the samples;
+    /// `None` if the server's memory is not known.
     pub(super) fn with_open(
         &self,
         server: &ServerWatch,
@@ -36,6 +36,10 @@ impl EmptyMemory {
             let seen = samples.iter().filter_map(|sample| sample.server_rss_bytes);
             seen.chain([now])
         };
+        let own = || {
+            let seen = samples.iter().filter_map(|sample| sample.client_rss_bytes);
+            seen.chain(client)
+        };
         Some(Memory {
             server_rss_bytes: now,
             server_rss_peak_bytes: all().max(),
@@ -43,6 +47,8 @@ impl EmptyMemory {
             per_connection_bytes: each(Some(now), self.server, connections),
             client_rss_bytes: client,
             client_per_connection_bytes: each(client, self.client, connections),
+            client_rss_peak_bytes: own().max(),
+            client_rss_min_bytes: own().min(),
             ..Memory::default()
         })
     }
@@ -55,11 +61,12 @@ pub(super) fn each(now: Option<u64>, empty: Option<u64>, connections: u64) -> Op
     (connections > 0 && growth > 0).then(|| growth as f64 / connections as f64)
 }
 
-/// The same with the server's memory a moment after the connections were closed.
+/// The same with the memory of both sides a moment after the connections were closed.
 pub(super) fn after_closing(open: Memory, server: &ServerWatch) -> Memory {
     std::thread::sleep(CLOSED_FOR);
     Memory {
         server_rss_closed_bytes: server.rss_bytes(),
+        client_rss_closed_bytes: resources::own_rss_bytes(),
         ..open
     }
 }
@@ -70,3 +77,33 @@ pub(super) const NOT_KNOWN: &str = "The server's memory is not known: no visible
 
 /// The time that the server has to release its memory.
 const CLOSED_FOR: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extremes_of_the_generator_are_among_the_samples_and_the_end() {
+        let server = ServerWatch::named(std::process::id());
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let server = server.unwrap();
+        let sample = |client| ResourceSample {
+            client_rss_bytes: Some(client),
+            ..ResourceSample::default()
+        };
+        let samples = [sample(5), sample(u64::MAX / 2)];
+        let empty = EmptyMemory::of(&server);
+        let memory = empty.with_open(&server, &samples, 1).unwrap();
+        assert_eq!(memory.client_rss_min_bytes, Some(5));
+        assert_eq!(memory.client_rss_peak_bytes, Some(u64::MAX / 2));
+        let closed = after_closing(memory, &server);
+        assert!(
+            closed
+                .client_rss_closed_bytes
+                .is_some_and(|bytes| bytes > 5)
+        );
+        assert_eq!(closed.client_rss_bytes, memory.client_rss_bytes);
+    }
+}

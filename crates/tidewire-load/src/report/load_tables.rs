@@ -100,9 +100,9 @@ fn memory(results: &[&TestResult]) -> Block {
                 "generator".to_owned(),
                 bytes(memory.client_rss_bytes),
                 each(memory.client_per_connection_bytes),
-                ABSENT.to_owned(),
-                ABSENT.to_owned(),
-                ABSENT.to_owned(),
+                bytes(memory.client_rss_min_bytes),
+                bytes(memory.client_rss_peak_bytes),
+                bytes(memory.client_rss_closed_bytes),
             ],
         ]
     };
@@ -519,13 +519,17 @@ mod tests {
         });
         assert!(blocks(&[&result]).is_empty());
         if let Some(memory) = &mut result.memory {
-            memory.client_rss_bytes = Some(1 << 20);
+            memory.client_rss_bytes = Some(4 << 20);
+            memory.client_rss_min_bytes = Some(1 << 20);
+            memory.client_rss_peak_bytes = Some(5 << 20);
+            memory.client_rss_closed_bytes = Some(2 << 20);
         }
         let blocks = blocks(&[&result]);
         assert_eq!(blocks[0].title, "Memory");
         let server = ["server", "3 MiB", ABSENT, ABSENT, ABSENT, "2 MiB"];
         assert_eq!(blocks[0].rows[0], server);
-        assert_eq!(blocks[0].rows[1][..2], ["generator", "1 MiB"]);
+        let generator = ["generator", "4 MiB", ABSENT, "1 MiB", "5 MiB", "2 MiB"];
+        assert_eq!(blocks[0].rows[1], generator);
     }
 
     #[test]

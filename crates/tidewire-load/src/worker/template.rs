@@ -49,6 +49,11 @@ pub enum Escape {
     Target,
     /// In a header: control characters become spaces.
     Header,
+    /// Within quotes in JSON: quotes, backslashes and control characters are escaped.
+    JsonString,
+    /// In a form: everything but letters, digits and a few signs is percent-encoded, and a space is
+    /// a plus sign.
+    Form,
 }
 
 /// The sources of the values of one request.
@@ -100,6 +105,19 @@ pub enum TemplateError {
          variable or of a column"
     )]
     Unknown(String),
+    /// A name with two meanings.
+    #[error(
+        "`{{{{{name}}}}}` is {first}, and {second}, too: rename the column or the variable. The names {taken} are taken",
+        taken = BUILT_IN
+    )]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The meaning that would count.
+        first: &'static str,
+        /// The meaning that would be hidden.
+        second: &'static str,
+    },
     /// The bounds of a random number are not numbers, or in the wrong order.
     #[error("`{{{{{0}}}}}` needs two whole numbers, the smaller first: {{{{rand:1:100}}}}")]
     Bounds(String),
@@ -138,9 +156,59 @@ impl Template {
         names: &Names,
         escape: Escape,
     ) -> Result<(), TemplateError> {
+        self.push_parts(text, names, |template, fixed| {
+            template.push_fixed(fixed);
+            escape
+        })
+    }
+
+    /// Appends JSON with values: those within quotes are escaped as parts of a string, the others
+    /// are inserted as they are.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn push_json(&mut self, text: &[u8], names: &Names) -> Result<(), TemplateError> {
+        let (mut is_quoted, mut is_escaped) = (false, false);
+        self.push_parts(text, names, |template, fixed| {
+            for byte in fixed {
+                match byte {
+                    _ if is_escaped => is_escaped = false,
+                    b'\\' => is_escaped = is_quoted,
+                    b'"' => is_quoted = !is_quoted,
+                    _ => {}
+                }
+            }
+            template.push_fixed(fixed);
+            match is_quoted {
+                true => Escape::JsonString,
+                false => Escape::None,
+            }
+        })
+    }
+
+    /// Appends a name or a value of a form, percent-encoded with its values.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn push_form(&mut self, text: &[u8], names: &Names) -> Result<(), TemplateError> {
+        self.push_parts(text, names, |template, fixed| {
+            let mut encoded = fixed.to_vec();
+            Escape::Form.apply(&mut encoded, 0);
+            template.push_fixed(&encoded);
+            Escape::Form
+        })
+    }
+
+    /// Passes each constant part to `fixed`, which returns the escape of the value after it.
+    fn push_parts(
+        &mut self,
+        text: &[u8],
+        names: &Names,
+        mut fixed: impl FnMut(&mut Self, &[u8]) -> Escape,
+    ) -> Result<(), TemplateError> {
         let mut rest = text;
         while let Some(at) = find(rest, b"{{") {
-            self.push_fixed(&rest[..at]);
+            let escape = fixed(self, &rest[..at]);
             let inside = &rest[at + 2..];
             let end = find(inside, b"}}").ok_or(TemplateError::Open)?;
             let name = String::from_utf8_lossy(&inside[..end]);
@@ -148,8 +216,21 @@ impl Template {
             self.pieces.push(Piece::Value(value, escape));
             rest = &inside[end + 2..];
         }
-        self.push_fixed(rest);
+        fixed(self, rest);
         Ok(())
+    }
+
+    /// The text with a digit in the place of each value.
+    #[must_use]
+    pub fn with_digits(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Fixed(range) => text.extend_from_slice(&self.bytes[range.clone()]),
+                Piece::Value(..) => text.push(b'0'),
+            }
+        }
+        text
     }
 
     /// Whether the template is constant.
@@ -207,6 +288,8 @@ impl Escape {
             Self::None => false,
             Self::Header => byte.is_ascii_control(),
             Self::Target => !byte.is_ascii_graphic() || b"\"#<>\\^`{|}".contains(byte),
+            Self::JsonString => *byte < b' ' || b"\"\\".contains(byte),
+            Self::Form => !byte.is_ascii_alphanumeric() && !b"-._*".contains(byte),
         };
         if !out[start..].iter().any(is_bad) {
             return;
@@ -215,15 +298,25 @@ impl Escape {
         for byte in raw {
             match self {
                 _ if !is_bad(&byte) => out.push(byte),
-                Self::Target => {
+                Self::Form if byte == b' ' => out.push(b'+'),
+                Self::Target | Self::Form => {
                     out.push(b'%');
-                    out.push(HEX[usize::from(byte >> 4)].to_ascii_uppercase());
-                    out.push(HEX[usize::from(byte & 15)].to_ascii_uppercase());
+                    out.extend(digits(byte).map(|digit| digit.to_ascii_uppercase()));
                 }
-                _ => out.push(b' '),
+                Self::JsonString if byte >= b' ' => out.extend([b'\\', byte]),
+                Self::JsonString => {
+                    out.extend_from_slice(b"\\u00");
+                    out.extend(digits(byte));
+                }
+                Self::None | Self::Header => out.push(b' '),
             }
         }
     }
+}
+
+/// The two hexadecimal digits of a byte.
+fn digits(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)])
 }
 
 fn value_of(name: &str, names: &Names) -> Result<Value, TemplateError> {
@@ -234,20 +327,35 @@ fn value_of(name: &str, names: &Names) -> Result<Value, TemplateError> {
         });
         return bounds.ok_or_else(|| TemplateError::Bounds(name.to_owned()));
     }
-    match name {
-        "seq" => return Ok(Value::Sequence),
-        "uuid" => return Ok(Value::Uuid),
-        "user" => return Ok(Value::User),
-        "now_ms" => return Ok(Value::UnixMs),
-        _ => {}
-    }
+    let built_in = match name {
+        "seq" => Some(Value::Sequence),
+        "uuid" => Some(Value::Uuid),
+        "user" => Some(Value::User),
+        "now_ms" => Some(Value::UnixMs),
+        _ => None,
+    };
     let captured = names.captured.iter().position(|other| other == name);
-    let mut columns = (0..).zip(&names.columns).filter_map(|(feed, columns)| {
+    let columns = (0..).zip(&names.columns).filter_map(|(feed, columns)| {
         let column = columns.iter().position(|other| other == name)?;
         Some(Value::Column(feed, column))
     });
-    let found = captured.map(Value::Captured).or_else(|| columns.next());
-    found.ok_or_else(|| TemplateError::Unknown(name.to_owned()))
+    let meanings = [
+        built_in.map(|value| (value, "a built-in value")),
+        captured.map(|index| (Value::Captured(index), "a captured variable")),
+    ];
+    let columns = columns.map(|value| (value, "a column of a data file"));
+    let mut meanings = meanings.into_iter().flatten().chain(columns);
+    let (value, first) = meanings
+        .next()
+        .ok_or_else(|| TemplateError::Unknown(name.to_owned()))?;
+    match meanings.next() {
+        None => Ok(value),
+        Some((_, second)) => Err(TemplateError::Ambiguous {
+            name: name.to_owned(),
+            first,
+            second,
+        }),
+    }
 }
 
 fn write_number(number: u64, out: &mut Vec<u8>) {
@@ -282,6 +390,9 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Names of values that no column and no variable may have.
+const BUILT_IN: &str = "seq, user, uuid, now_ms and rand:FROM:TO";
 
 #[cfg(test)]
 mod tests {
@@ -342,6 +453,100 @@ mod tests {
             "/x/New%20York%0D%0A"
         );
         assert_eq!(written("{{city}}", Escape::Header), "New York  ");
+    }
+
+    /// The text as it is written with this value in the column `v`.
+    fn with(
+        value: &str,
+        push: impl Fn(&mut Template, &Names) -> Result<(), TemplateError>,
+    ) -> String {
+        let names = Names {
+            captured: Vec::new(),
+            columns: vec![vec!["v".into()]],
+        };
+        let mut template = Template::default();
+        push(&mut template, &names).unwrap();
+        let feed = Feed {
+            columns: names.columns[0].clone(),
+            rows: vec![vec![value.as_bytes().to_vec()]],
+        };
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut values = Values {
+            sequence: 1,
+            user: 0,
+            unix_ms: 0,
+            random: &mut random,
+            captured: &[],
+            feeds: &[feed],
+            rows: &[0],
+        };
+        let mut out = Vec::new();
+        template.write(&mut values, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_value_within_the_quotes_of_json_stays_a_string() {
+        let json = |text: &str, value: &str| {
+            with(value, |template, names| {
+                template.push_json(text.as_bytes(), names)
+            })
+        };
+        for value in [
+            "plain",
+            "a \"b\" \\ c",
+            "line\nend\t\u{1}",
+            "Zoë\u{7f}",
+            "\\",
+        ] {
+            let text = json(r#"{"a \" {{v}}":1,"b":"x{{v}}","c":["{{v}}"]}"#, value);
+            let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(parsed["c"][0], value, "{text}");
+            assert_eq!(parsed["b"], format!("x{value}"), "{text}");
+            assert_eq!(parsed[format!("a \" {value}")], 1, "{text}");
+        }
+        // Outside of quotes it is JSON itself.
+        assert_eq!(json(r#"{"a":{{v}}}"#, r#"{"b":1}"#), r#"{"a":{"b":1}}"#);
+        assert_eq!(json(r#"["\\",{{v}}]"#, r#""q""#), r#"["\\","q"]"#);
+    }
+
+    #[test]
+    fn a_value_in_a_form_stays_in_its_field() {
+        let form = with("a&b=c d%é", |template, names| {
+            template.push_form(b"x y{{v}}&", names)
+        });
+        assert_eq!(form, "x+ya%26b%3Dc+d%25%C3%A9%26");
+    }
+
+    #[test]
+    fn a_name_with_two_meanings_is_refused() {
+        let names = Names {
+            captured: vec!["token".into(), "uuid".into()],
+            columns: vec![
+                vec!["user".into(), "id".into()],
+                vec!["id".into(), "token".into(), "city".into()],
+            ],
+        };
+        let error = |name: &str| {
+            let text = format!("{{{{{name}}}}}");
+            let mut template = Template::default();
+            let pushed = template.push(text.as_bytes(), &names, Escape::None);
+            pushed.unwrap_err().to_string()
+        };
+        for name in ["user", "uuid", "id", "token"] {
+            let error = error(name);
+            assert!(
+                error.contains(&format!("`{{{{{name}}}}}` is a ")),
+                "{error}"
+            );
+            assert!(error.contains("rename the column"), "{error}");
+            assert!(
+                error.contains("seq, user, uuid, now_ms and rand:"),
+                "{error}"
+            );
+        }
+        let mut template = Template::default();
+        assert!(template.push(b"{{city}}", &names, Escape::None).is_ok());
     }
 
     #[test]

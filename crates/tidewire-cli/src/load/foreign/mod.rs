@@ -190,11 +190,12 @@ mod tests {
     fn the_flags_of_ab() {
         assert_eq!(
             ours("tidewire load --as ab -n100 -c 10 -k -H Accept:a h:80/"),
-            "tidewire load --lines-of ab -n 100 -c 10 -H Accept:a http://h:80/ -t 1 --expect-status any"
+            "tidewire load --lines-of ab -n 100 -c 10 -H Accept:a http://h:80/ -t 1 --expect-status any \
+             --insecure"
         );
         assert_eq!(
             ours("tidewire load --as=ab http://h/"),
-            "tidewire load --lines-of ab http://h/ -t 1 --expect-status any --no-keepalive -n 1 -c 1"
+            "tidewire load --lines-of ab http://h/ -t 1 --expect-status any --insecure --no-keepalive -n 1 -c 1"
         );
         let timed = ours("tidewire load --as ab -t 5 -s 2 -k -c 3 http://h/");
         assert!(timed.contains("-d 5 --timeout-ms 2000"), "{timed}");
@@ -210,12 +211,12 @@ mod tests {
     fn the_flags_of_wrk_and_wrk2() {
         assert_eq!(
             ours("tidewire load --as wrk -t2 -c100 -d30s --latency http://h/"),
-            "tidewire load --lines-of wrk -t 2 -c 100 -d 30s --lines-latency http://h/ --expect-status any"
+            "tidewire load --lines-of wrk -t 2 -c 100 -d 30s --lines-latency http://h/ --expect-status any --insecure"
         );
         assert_eq!(
             ours("tidewire load --as wrk -R 2k --timeout 500ms http://h/"),
-            "tidewire load --lines-of wrk --rate-per-s 2k --timeout-ms 500 http://h/ --expect-status any -c 10 \
-             -d 10s -t 2"
+            "tidewire load --lines-of wrk --rate-per-s 2k --timeout-ms 500 http://h/ --expect-status any --insecure \
+             -c 10 -d 10s -t 2"
         );
     }
 

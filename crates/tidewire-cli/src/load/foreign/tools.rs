@@ -20,8 +20,9 @@ pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
     let mut add = |ours: &[&str]| words.extend(ours.iter().map(|&word| word.to_owned()));
     match tool {
         Tool::Ab => {
-            // Neither tool fails a response because of its status, and ab has one thread.
-            add(&["-t", "1", "--expect-status", "any"]);
+            // ab fails no response because of its status, accepts any certificate, and has one
+            // thread.
+            add(&["-t", "1", "--expect-status", "any", "--insecure"]);
             if !has("-k") {
                 add(&["--no-keepalive"]);
             }
@@ -35,7 +36,7 @@ pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
             }
         }
         Tool::Wrk => {
-            add(&["--expect-status", "any"]);
+            add(&["--expect-status", "any", "--insecure"]);
             for (name, usual) in [("-c", "10"), ("-d", "10s"), ("-t", "2")] {
                 if !has(name) {
                     add(&[name, usual]);

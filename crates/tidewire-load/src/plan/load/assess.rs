@@ -2,7 +2,9 @@
 
 use super::Loading;
 use crate::plan::memory::{NOT_KNOWN, after_closing};
-use crate::report::{Assessment, AssessmentThreshold, AssessmentWord, TestResult, Verdict, number};
+use crate::report::{
+    Assessment, AssessmentThreshold, AssessmentWord, LoopKind, TestResult, Verdict, number,
+};
 
 impl Loading<'_> {
     /// Adds the memory of both sides with all connections open, and of the server after they are closed.
@@ -19,7 +21,15 @@ impl Loading<'_> {
     }
 }
 
-/// The word for a load with a given rate, and the capacity that it implies.
+/// Whether a result has something that can be assessed.
+pub(super) fn has_outcome(result: &TestResult) -> bool {
+    let requests = result.load.requests.unwrap_or_default();
+    let connecting = result.load.connecting.as_ref();
+    let connected = connecting.is_some_and(|all| all.opened + all.failed > 0);
+    connected || requests.succeeded + requests.failed > 0
+}
+
+/// The word for a load, and the capacity that a load with a given rate implies.
 pub(super) fn assess(result: &TestResult) -> Assessment {
     let requests = result.load.requests.unwrap_or_default();
     let connecting = result.load.connecting.clone().unwrap_or_default();
@@ -81,6 +91,8 @@ fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> Assessmen
 /// The load that the server could carry at [`USABLE_SHARE`] of its processor time, if its work
 /// grows with its load.
 fn capacity(result: &TestResult) -> Option<String> {
+    // The rate of a closed loop is what the server makes of it, and no load that could grow.
+    result.pace.filter(|pace| pace.kind == LoopKind::Open)?;
     let share = result.cpu.as_ref()?.server_share?;
     let is_meaningful = (SHARE_MIN..USABLE_SHARE).contains(&share);
     if !is_meaningful || result.verdict == Verdict::GeneratorBound {
@@ -113,7 +125,7 @@ const SHARE_MIN: f64 = 0.02;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Cpu, Latency, Requests};
+    use crate::report::{Cpu, Latency, Pace, Requests};
 
     fn result(failed: u64, p99_ms: f64, server_share: f64) -> TestResult {
         let mut result = TestResult::new("http", 100);
@@ -132,6 +144,10 @@ mod tests {
         result.cpu = Some(Cpu {
             server_share: Some(server_share),
             ..Cpu::default()
+        });
+        result.pace = Some(Pace {
+            kind: LoopKind::Open,
+            ..Pace::default()
         });
         result
     }
@@ -152,5 +168,15 @@ mod tests {
         assert!(text.contains("200 connections"), "{text}");
         assert_eq!(capacity(0.01), None);
         assert_eq!(capacity(0.9), None);
+        let mut closed = result(0, 1.0, 0.4);
+        closed.pace = Some(Pace::default());
+        assert_eq!(assess(&closed).capacity, None);
+        assert_eq!(assess(&closed).word, AssessmentWord::Excellent);
+    }
+
+    #[test]
+    fn nothing_is_no_excellent_load() {
+        assert!(!has_outcome(&TestResult::new("http", 5)));
+        assert!(has_outcome(&result(0, 1.0, 0.1)));
     }
 }

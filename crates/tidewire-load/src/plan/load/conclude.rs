@@ -6,16 +6,18 @@ use std::time::Duration;
 use super::Loading;
 use super::watch::Seen;
 use crate::accounting::generator::Moment;
+use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
-    self, ConfirmedBy, Connecting, LatencyOrigin, Memory, Received, ReplyFaults, TargetFigures,
-    TestResult, number,
+    self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
+    ReplyFaults, TargetFigures, TestResult, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::verdict::usage::Usage;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::DialogueKind;
 
@@ -41,11 +43,9 @@ impl Loading<'_> {
         let tally = &seen.tally;
         self.fill_in(result, &seen);
         let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
-        let figures = self.figures(tally, &statuses);
-        result.load.expectations = expectations
-            .iter()
-            .map(|expectation| expectation.result(&figures))
-            .collect();
+        let connect = self.connect_times(tally);
+        let figures = self.figures(tally, &statuses, &connect);
+        result.load.expectations = results_of(expectations, &figures);
         let are_errors_allowed = expectations
             .iter()
             .zip(&result.load.expectations)
@@ -75,7 +75,7 @@ impl Loading<'_> {
             .then(|| tally.traffic.received.wire as f64 / duration_s)
             .filter(|rate| *rate > 0.0);
         result.rate_series = per_second(&tally.whole_quarters());
-        result.pace = Some(seen.rhythm.report(Some(self.plan.setup.in_flight.into())));
+        result.pace = Some(self.pace_of(&seen.rhythm));
         let is_paced = !matches!(seen.rhythm, Rhythm::Closed);
         let origin = match is_paced {
             true => LatencyOrigin::Intended,
@@ -100,8 +100,7 @@ impl Loading<'_> {
             *load.errors.entry((*name).to_owned()).or_default() += count;
         }
         load.bytes = Some(tally.traffic);
-        let mut connect = self.connected.connect.clone();
-        connect.merge(&tally.connect);
+        let connect = self.connect_times(tally);
         load.connecting = Some(Connecting {
             opened: all_opened,
             failed: all_failed,
@@ -136,14 +135,35 @@ impl Loading<'_> {
             .collect()
     }
 
-    fn figures<'t>(&self, tally: &'t Tally, statuses: &'t BTreeMap<u16, u64>) -> Figures<'t> {
+    /// The pace in a report: its rate is that of all connections together.
+    fn pace_of(&self, rhythm: &Rhythm) -> report::Pace {
+        let setup = &self.plan.setup;
+        let mut pace = rhythm.report(Some(setup.in_flight.into()));
+        if let Rhythm::Each { per_s } = rhythm {
+            pace.planned_per_s = Some(per_s * setup.users as f64);
+        }
+        pace
+    }
+
+    /// The times of the connections that were opened before the phase and in it.
+    fn connect_times(&self, tally: &Tally) -> Recorder {
+        let mut connect = self.connected.connect.clone();
+        connect.merge(&tally.connect);
+        connect
+    }
+
+    fn figures<'t>(
+        &self,
+        tally: &'t Tally,
+        statuses: &'t BTreeMap<u16, u64>,
+        connect: &'t Recorder,
+    ) -> Figures<'t> {
         let duration_s = tally.duration().as_secs_f64();
         let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
-        let users = self.plan.setup.users as u64;
         Figures {
             latency: Some(&tally.latency),
             service: Some(&tally.service),
-            connect: Some(&tally.connect),
+            connect: Some(connect),
             first_byte: Some(&tally.first_byte),
             late: Some(&tally.late),
             rate_per_s: per_s(tally.requests.succeeded),
@@ -153,14 +173,15 @@ impl Loading<'_> {
                 of: tally.requests.succeeded + tally.requests.failed,
             }),
             statuses: Some(statuses),
-            connected: Some(Part {
-                count: tally.peak.max(self.connected.peak),
-                of: users,
-            }),
-            failed: Some(Part {
-                count: self.connected.not_opened + tally.not_opened,
-                of: users,
-            }),
+            connected: Some(self.part_of_users(tally.peak.max(self.connected.peak))),
+            failed: Some(self.part_of_users(self.connected.not_opened + tally.not_opened)),
+        }
+    }
+
+    fn part_of_users(&self, count: u64) -> Part {
+        Part {
+            count,
+            of: self.plan.setup.users as u64,
         }
     }
 
@@ -217,13 +238,48 @@ impl Loading<'_> {
                 ..ReplyFaults::default()
             },
             interrupted: seen.interrupted,
-            pace: pace_kept(seen),
+            pace: self.pace_kept(seen, &usage),
             generator,
             usage,
             windows: tally.whole_quarters(),
             latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
             ..Evidence::default()
         }
+    }
+
+    /// How well a rate was kept. The server is responsible for requests without a free connection,
+    /// unless the generator had no processor time left to read the responses; the generator is
+    /// responsible for requests that were due while a connection was free.
+    fn pace_kept(&self, seen: &Concluding, usage: &Usage) -> Option<PaceKept> {
+        let tally = &seen.tally;
+        let window_s = tally.sending().as_secs_f64();
+        let (planned_per_s, poisson) = match &seen.rhythm {
+            Rhythm::Closed => return None,
+            Rhythm::Open { pace, per_s } => (*per_s, pace.is_random()),
+            Rhythm::Each { .. } if tally.due == 0 || window_s <= 0.0 => return None,
+            Rhythm::Each { per_s } if self.plan.setup.growth.is_constant() => {
+                (per_s * self.plan.setup.users as f64, false)
+            }
+            // While the load grows, the rate grows with it.
+            Rhythm::Each { .. } => (tally.due as f64 / window_s, false),
+        };
+        let since_start = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(tally.start_ns));
+        let sent = tally.requests.sent;
+        let last_s = since_start(tally.last_sent_ns).as_secs_f64();
+        let waited = match usage.bottleneck() {
+            Bottleneck::Client => 0,
+            _ => tally.starved,
+        };
+        Some(PaceKept {
+            planned_per_s,
+            poisson,
+            planned: tally.due,
+            released: sent + waited,
+            offered: sent,
+            window_s,
+            released_s: last_s,
+            offered_s: last_s,
+        })
     }
 
     fn add_notes(&self, result: &mut TestResult, seen: &Concluding) {
@@ -258,13 +314,8 @@ impl Loading<'_> {
                  Give --timestamp-field a field with seconds, milliseconds, microseconds or nanoseconds since 1970."
             ));
         }
-        if seen.tally.starved > 0 {
-            notes.push(format!(
-                "{} requests were due while no connection was free, and were not sent. Give more connections, \
-                 or plan a lower rate.",
-                number::grouped(seen.tally.starved)
-            ));
-        }
+        let has_missed = result.doubts.iter().any(|doubt| doubt == "pace_missed");
+        notes.extend(unsent_in_words(seen, has_missed));
     }
 
     /// The result of a load that never began.
@@ -283,6 +334,12 @@ impl Loading<'_> {
             .iter()
             .map(|(name, count)| format!("{count} {name}"))
             .collect();
+        let figures = Figures {
+            connected: Some(self.part_of_users(0)),
+            failed: Some(self.part_of_users(failed)),
+            ..Figures::default()
+        };
+        result.load.expectations = results_of(&self.plan.expectations, &figures);
         result.doubts.push("not_connected".to_owned());
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
@@ -295,6 +352,37 @@ impl Loading<'_> {
     }
 }
 
+/// The requests that were due and were not sent. The generator is responsible if it has missed the
+/// pace.
+fn unsent_in_words(seen: &Concluding, has_missed: bool) -> Option<String> {
+    let tally = &seen.tally;
+    let (due, sent) = (tally.due, tally.requests.sent);
+    if has_missed && due > sent {
+        return Some(format!(
+            "{} requests were due, {} were sent, and {} were not: the generator fell behind.",
+            number::grouped(due),
+            number::grouped(sent),
+            number::grouped(due - sent)
+        ));
+    }
+    let (cause, advice) = match seen.rhythm {
+        Rhythm::Each { .. } => (
+            "their connection waited for a response",
+            "Allow more of them with --in-flight, or plan a lower rate.",
+        ),
+        _ => (
+            "no connection was free",
+            "Give more connections, or plan a lower rate.",
+        ),
+    };
+    (tally.starved > 0).then(|| {
+        format!(
+            "{} requests were due while {cause}, and were not sent. {advice}",
+            number::grouped(tally.starved)
+        )
+    })
+}
+
 /// Successes in each whole second.
 fn per_second(quarters: &[u64]) -> Vec<f64> {
     let seconds = quarters.chunks_exact(4);
@@ -303,24 +391,11 @@ fn per_second(quarters: &[u64]) -> Vec<f64> {
         .collect()
 }
 
-/// How well a rate was kept. The server is responsible for requests without a free connection; the
-/// generator is responsible for requests that were due while a connection was free.
-fn pace_kept(seen: &Concluding) -> Option<PaceKept> {
-    let Rhythm::Open { pace, per_s } = &seen.rhythm else {
-        return None;
-    };
-    let tally = &seen.tally;
-    let since_start = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(tally.start_ns));
-    let sent = tally.requests.sent;
-    let last_s = since_start(tally.last_sent_ns).as_secs_f64();
-    Some(PaceKept {
-        planned_per_s: *per_s,
-        poisson: pace.is_random(),
-        planned: tally.due,
-        released: sent + tally.starved,
-        offered: sent,
-        window_s: tally.sending().as_secs_f64(),
-        released_s: last_s,
-        offered_s: last_s,
-    })
+/// The state of each expectation. One whose figure is not known is broken.
+pub(super) fn results_of(
+    expectations: &[Expectation],
+    figures: &Figures<'_>,
+) -> Vec<ExpectationResult> {
+    let expectations = expectations.iter();
+    expectations.map(|one| one.result(figures)).collect()
 }

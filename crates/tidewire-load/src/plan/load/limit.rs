@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use super::conclude::results_of;
 use super::{LoadError, Loading};
 use crate::accounting::tally::Tally;
 use crate::fleet::service::PhasePlan;
 use crate::report::{RateStep, TestResult, Verdict, number};
-use crate::verdict::expectation::Expectation;
+use crate::verdict::expectation::{Expectation, Figures};
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
 
@@ -71,7 +72,7 @@ impl Search {
 
 impl Loading<'_> {
     /// Searches for the highest rate; the result is that of the highest rate that held.
-    pub(super) fn find_limit(&mut self, limits: &FindLimit) -> Result<Vec<TestResult>, LoadError> {
+    pub(super) fn find_limit(&mut self, limits: &FindLimit) -> Result<TestResult, LoadError> {
         let expectations = match self.plan.expectations.is_empty() {
             true => default_expectations(),
             false => self.plan.expectations.clone(),
@@ -100,14 +101,21 @@ impl Loading<'_> {
         }
         let mut result = best
             .or_else(|| worst.clone())
-            .unwrap_or_else(|| TestResult::new(self.plan.test, self.plan.setup.users as u64));
+            .unwrap_or_else(|| self.nothing_measured(&expectations));
         describe(&mut result, &search, worst.as_ref(), &steps);
         if self.is_stopped() {
             result.verdict = Verdict::Failed;
             result.doubts.push("interrupted".to_owned());
         }
         result.load.latency_by_rate = steps;
-        Ok(vec![result])
+        Ok(result)
+    }
+
+    /// The result of a search that was interrupted before its first rate.
+    fn nothing_measured(&self, expectations: &[Expectation]) -> TestResult {
+        let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
+        result.load.expectations = results_of(expectations, &Figures::default());
+        result
     }
 
     fn try_rate(

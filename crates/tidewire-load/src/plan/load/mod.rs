@@ -27,7 +27,7 @@ use crate::report::{self, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::ServiceSetup;
-use assess::assess;
+use assess::{assess, has_outcome};
 use conclude::Concluding;
 pub use limit::FindLimit;
 use watch::Watcher;
@@ -96,9 +96,10 @@ pub fn run(
         Address::Tcp(address) => Some(address),
         Address::Unix(_) => None,
     };
-    let server = match tcp {
-        Some(address) => ServerWatch::find(address, plan.server_pid, plan.setup.users as u64)?,
-        None => ServerWatch::default(),
+    let server = match (tcp, plan.server_pid) {
+        (Some(address), named) => ServerWatch::find(address, named, plan.setup.users as u64)?,
+        (None, Some(pid)) => ServerWatch::named(pid)?,
+        (None, None) => ServerWatch::default(),
     };
     let mut load = Loading {
         plan,
@@ -205,9 +206,20 @@ impl Loading<'_> {
         if !self.plan.warm_up.is_zero() && !self.is_stopped() {
             self.warm_up()?;
         }
-        if let Some(search) = &self.plan.find_limit {
-            return self.find_limit(search);
+        let mut result = match &self.plan.find_limit {
+            Some(search) => self.find_limit(search)?,
+            None => self.send_as_planned()?,
+        };
+        if self.plan.memory {
+            self.weigh(&mut result)?;
         }
+        if has_outcome(&result) {
+            result.load.assessment = Some(assess(&result));
+        }
+        Ok(vec![result])
+    }
+
+    fn send_as_planned(&mut self) -> Result<TestResult, LoadError> {
         let phase = PhasePlan {
             rhythm: self.plan.rhythm.clone(),
             longest: self.plan.longest,
@@ -218,13 +230,7 @@ impl Loading<'_> {
         let seen = self.measure(&phase, true)?;
         let seen = self.conclude(&mut result, seen, &self.plan.expectations);
         self.note_server(&seen);
-        if self.plan.memory {
-            self.weigh(&mut result)?;
-        }
-        if !matches!(self.plan.rhythm, Rhythm::Closed) {
-            result.load.assessment = Some(assess(&result));
-        }
-        Ok(vec![result])
+        Ok(result)
     }
 
     fn is_stopped(&self) -> bool {

@@ -32,7 +32,7 @@ pub struct Pace {
     /// Closed loop at full speed: unconfirmed bytes that each connection could have in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_bytes_max: Option<u64>,
-    /// Open loop: planned messages per second.
+    /// Open loop: planned messages per second, over all connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_per_s: Option<f64>,
     /// Open loop: written messages per second. This figure describes the generator; it is not a
@@ -264,4 +264,13 @@ pub struct Memory {
     /// Growth of the generator over itself without connections, divided by the number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_per_connection_bytes: Option<f64>,
+    /// The highest resident memory of the generator during the measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rss_peak_bytes: Option<u64>,
+    /// The lowest resident memory of the generator during the measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rss_min_bytes: Option<u64>,
+    /// Resident memory of the generator after all connections were closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rss_closed_bytes: Option<u64>,
 }

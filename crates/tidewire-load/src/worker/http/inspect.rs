@@ -61,11 +61,11 @@ impl Inspection {
     /// The error of the complete response; captures its values if there is none.
     pub(super) fn judge(self, step: &Step, state: &mut ScriptState) -> Option<&'static str> {
         if self.is_too_long {
-            return Some("body-too-long-to-check");
+            return Some(TOO_LONG);
         }
         let body = match self.body.map(|body| self.coding.decode(body)) {
-            Some(None) => return Some("bad-content-encoding"),
-            Some(body) => body,
+            Some(Err(name)) => return Some(name),
+            Some(Ok(body)) => Some(body),
             None => None,
         };
         if let (Some(part), Some(body)) = (&step.checks.body_contains, &body)
@@ -113,22 +113,25 @@ impl Coding {
         }
     }
 
-    /// The content; `None` if it cannot be decoded or is too long.
-    fn decode(self, body: Vec<u8>) -> Option<Vec<u8>> {
+    /// The content, or the name of the error.
+    fn decode(self, body: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         match self {
-            Self::None => Some(body),
+            Self::None => Ok(body),
             Self::Gzip => read_all(MultiGzDecoder::new(&body[..])),
             Self::Deflate => read_all(ZlibDecoder::new(&body[..])),
-            Self::Other => None,
+            Self::Other => Err(BAD_CODING),
         }
     }
 }
 
-fn read_all(decoder: impl Read) -> Option<Vec<u8>> {
+fn read_all(decoder: impl Read) -> Result<Vec<u8>, &'static str> {
     let mut content = Vec::new();
     let mut bounded = decoder.take(INSPECTED_BYTES_MAX as u64 + 1);
-    bounded.read_to_end(&mut content).ok()?;
-    (content.len() <= INSPECTED_BYTES_MAX).then_some(content)
+    bounded.read_to_end(&mut content).map_err(|_| BAD_CODING)?;
+    match content.len() <= INSPECTED_BYTES_MAX {
+        true => Ok(content),
+        false => Err(TOO_LONG),
+    }
 }
 
 /// A value in the form for a template: a string without its quotes, anything else as JSON.
@@ -143,6 +146,10 @@ fn text_of(value: &serde_json::Value) -> Option<Vec<u8>> {
 fn contains(body: &[u8], part: &[u8]) -> bool {
     part.is_empty() || body.windows(part.len()).any(|window| window == part)
 }
+
+/// Names of errors.
+const BAD_CODING: &str = "bad-content-encoding";
+const TOO_LONG: &str = "body-too-long-to-check";
 
 /// The largest kept body, before and after decoding.
 const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::Core;
 use super::order::Tempo;
-use super::phase::Phase;
+use super::phase::{Phase, interval_ns};
 use super::user::{Pending, User, UserState};
 use crate::accounting::tally::Exchange;
 
@@ -35,7 +35,7 @@ impl Core {
             return None;
         }
         if let Tempo::Each { per_s } = &phase.order.tempo {
-            user.next_ns += (1e9 / per_s) as u64;
+            user.next_ns = user.next_ns.saturating_add(interval_ns(*per_s));
         }
         Some(self.pending(user, intended_ns))
     }

@@ -21,6 +21,9 @@ pub(super) struct Phase {
     /// Sending has ended.
     pub(super) is_stopped: bool,
     stopped_ns: u64,
+    /// With requests at given times of each connection: those that were due and not begun, once
+    /// they are counted.
+    unsent: Option<u64>,
     meter: Meter,
 }
 
@@ -78,6 +81,7 @@ impl Core {
             sent: 0,
             is_stopped: false,
             stopped_ns: 0,
+            unsent: None,
             meter: Meter::start(self.spin.spun()),
         });
     }
@@ -110,9 +114,11 @@ impl Core {
         if now_ns >= phase.end_ns || is_spent || self.has_sent_all() {
             self.stop_phase();
         }
-        let Some(phase) = self.phase.as_ref().filter(|phase| phase.is_stopped) else {
+        if !self.phase.as_ref().is_some_and(|phase| phase.is_stopped) {
             return;
-        };
+        }
+        self.count_unsent(users, is_spent);
+        let Some(phase) = &self.phase else { return };
         let drain_ns = self.setup.timeouts.drain_ms * 1_000_000;
         if self.outstanding > 0 && now_ns >= phase.stopped_ns.saturating_add(drain_ns) {
             self.abandon(io, users);
@@ -133,17 +139,54 @@ impl Core {
         }
     }
 
+    /// Counts, once, the requests at given times of each connection that were due before the end
+    /// and were not begun. A connection that is not open has nothing due; one that waits for a
+    /// response could not send. A spent budget is the end of the plan.
+    fn count_unsent<S>(&mut self, users: &[User<S>], is_spent: bool) {
+        let Some(phase) = self.phase.as_ref().filter(|phase| phase.unsent.is_none()) else {
+            return;
+        };
+        let stopped_ns = phase.stopped_ns;
+        let (mut unsent, mut starved) = (0, 0);
+        if let Tempo::Each { per_s } = &phase.order.tempo
+            && !is_spent
+        {
+            let gap_ns = interval_ns(*per_s);
+            let begun = users.get(..self.begun).unwrap_or(users);
+            for user in begun {
+                let is_open = user.state == UserState::Open;
+                let is_there = is_open || !self.setup.keeps_alive;
+                let rests = user.rests_until_ns > stopped_ns || self.is_leaving(user);
+                if !is_there || rests || user.next_ns >= stopped_ns {
+                    continue;
+                }
+                let due = (stopped_ns - user.next_ns).div_ceil(gap_ns);
+                unsent += due;
+                let could_send = is_open && self.has_room(user);
+                starved += if could_send { 0 } else { due };
+            }
+        }
+        self.tally.starved += starved;
+        if let Some(phase) = &mut self.phase {
+            phase.unsent = Some(unsent);
+        }
+    }
+
     fn finish_phase(&mut self) {
         let Some(phase) = self.phase.take() else {
             return;
         };
         self.tally.stopped_ns = phase.stopped_ns;
-        if let Tempo::Open(share) = &phase.order.tempo {
-            let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
-            self.tally.due = share.due_in(window_ns);
-            // The service is not responsible for a request that was due while a user was free.
-            if self.free.is_empty() {
-                self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+        match &phase.order.tempo {
+            Tempo::Closed => {}
+            Tempo::Each { .. } => self.tally.due = phase.sent + phase.unsent.unwrap_or(0),
+            Tempo::Open(share) => {
+                let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
+                self.tally.due = share.due_in(window_ns);
+                // The service is not responsible for a request that was due while a user was free.
+                if self.free.is_empty() {
+                    self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+                }
             }
         }
         self.tally.cpu = phase.meter.stop(self.spin.spun());
@@ -252,6 +295,11 @@ impl Core {
         self.live
             .publish(&self.tally, self.connected, self.outstanding, since_ns);
     }
+}
+
+/// The time between two requests of a connection, in nanoseconds.
+pub(super) fn interval_ns(per_s: f64) -> u64 {
+    ((1e9 / per_s) as u64).max(1)
 }
 
 const PUBLISH_NS: u64 = 50_000_000;
