@@ -28,6 +28,11 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The snippets of the guide to this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/engine.md")]
+struct Guide;
+
 pub mod apps;
 pub mod auth;
 mod backend;
@@ -60,6 +65,7 @@ pub use config::backend::{
     InvalidBackendUrl,
 };
 pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
+pub use config::spelling::OptionSpelling;
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Limits, OriginPolicy, ProducerConfig,
     Protocol, SignatureKey, Signing, TlsFiles, TrustedProxies,
