@@ -2,7 +2,6 @@
 
 pub(crate) mod backend;
 pub(crate) mod broker;
-pub(crate) mod spelling;
 
 use crate::auth::AuthConfig;
 use crate::auth::api_key::NamedApiKey;
@@ -10,7 +9,7 @@ use crate::auth::hosts::HostPolicy;
 use crate::auth::network::Network;
 use crate::config::backend::BackendConfig;
 use crate::config::broker::BrokerConfig;
-use crate::config::spelling::OptionSpelling;
+use crate::model::spelling::OptionSpelling;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;

@@ -65,7 +65,6 @@ pub use config::backend::{
     InvalidBackendUrl,
 };
 pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
-pub use config::spelling::OptionSpelling;
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Limits, OriginPolicy, ProducerConfig,
     Protocol, SignatureKey, Signing, TlsFiles, TrustedProxies,
@@ -77,6 +76,7 @@ pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
     PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
+pub use model::spelling::OptionSpelling;
 pub use model::url::{HttpUrl, InvalidHttpUrl};
 pub use model::{
     CloseReason, ConnectionKey, Encoding, GivenSetting, InvalidConnectionKey, Message, Outgoing,

@@ -43,7 +43,7 @@ pub use spec::{GroupSpec, Item, Kind, OptionSpec, Way};
 pub use table::{GROUPS, OPTIONS, RULE_KEYS};
 
 use crate::config::Config;
-use crate::config::spelling::OptionSpelling;
+use crate::model::spelling::OptionSpelling;
 use serde_json::{Map, Value};
 
 /// Why settings make no configuration. The caller's fault.

@@ -5,8 +5,8 @@
 //! says, so a server that knows its names knows such a page.
 
 use super::refusals::{RefusalReport, RefusalReports};
-use crate::config::spelling::OptionSpelling;
 use crate::model::ConnectionKey;
+use crate::model::spelling::OptionSpelling;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 

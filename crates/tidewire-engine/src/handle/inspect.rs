@@ -343,7 +343,7 @@ fn listed(topics: BTreeMap<Arc<str>, TopicInfo>, limit: usize) -> Listed<TopicIn
     Listed { items, more }
 }
 
-/// Drops all but the busiest topics, once there are so many that this is worth the time.
+/// Drops all but the busiest topics once their number makes this worth the time.
 fn keep_busiest(found: &mut HashMap<Arc<str>, TopicInfo>, limit: usize) {
     let many = limit.saturating_mul(16).max(1_000);
     if found.len() > many {

@@ -2,7 +2,7 @@
 
 use crate::auth::hosts::{HostCaller, HostGuard, HostPolicy};
 use crate::clock::unix_ms;
-use crate::config::spelling::OptionSpelling;
+use crate::model::spelling::OptionSpelling;
 use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
 

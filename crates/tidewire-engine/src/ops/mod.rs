@@ -36,8 +36,8 @@ mod workers;
 
 pub use crate::auth::api_key::{ApiKey, ApiRights, InvalidApiKey, InvalidNamedKey, NamedApiKey};
 use crate::auth::hosts::HostPolicy;
-use crate::config::spelling::OptionSpelling;
 use crate::handle::Handle;
+use crate::model::spelling::OptionSpelling;
 use hosts::OpsHosts;
 use listener::Listener;
 use std::io;
