@@ -2,7 +2,8 @@
 
     python3 deploy/watch.py PROGRAM
 
-PROGRAM is a built `tidewire`. It is started with Redis as its broker and with a backend, clients use it, and Prometheus scrapes it. Checked are: the page `/metrics` by
+PROGRAM is a built `tidewire`. It is started with Redis as its broker and with a backend, clients use it, and Prometheus
+scrapes it. Checked are: the page `/metrics` by
 `promtool check metrics`, the alert rules and their tests by `promtool`, every query of `deploy/grafana/tidewire.json`, which
 has to have a number as its answer, and every alert, which Prometheus has to evaluate without an error, from metrics that exist.
 

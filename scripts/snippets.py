@@ -5,11 +5,12 @@
 PROGRAM is a built `tidewire`. Each page is read as a reader would follow it: in one folder, from top to bottom, with
 the variables of one shell. In place of the program stands a wrapper that keeps a server in the background until
 another server needs its port, ends a measurement after a moment, and fails on the first wrong option. `curl` fails on
-every status of an error, unless the command says which one it is to get: `# HTTP 503`. What other jobs
-run (`make`, `cargo`, `npm`, `node`, `pip`, `python3`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
-TypeScript by packages/client/test/docs.test.ts, those of Node by bindings/node/test/docs.test.mjs, those in Rust of
-README.md, engine.md, client.md and load.md as doctests of the crates that include these pages (a Rust snippet of
-another page is an error here), and the programs of ten-minutes.md by packages/client/test/browser/ten-minutes.test.ts.
+every status of an error, unless the command says which one it is to get: `# HTTP 503`. What other jobs run (`make`,
+`cargo`, `npm`, `node`, `pip`, `python3`) is only looked up. Python snippets are run by
+bindings/python/tests/test_docs.py, TypeScript by packages/client/test/docs.test.ts, those of Node by
+bindings/node/test/docs.test.mjs, and the programs of ten-minutes.md by
+packages/client/test/browser/ten-minutes.test.ts. Those in Rust are doctests of the crates that include the pages:
+README.md, engine.md, client.md and load.md. A Rust snippet of another page is an error here.
 
 Exit code: 0 if every snippet works, 1 if one does not, 2 for a wrong command line.
 """
