@@ -2,11 +2,12 @@
 
     python3 deploy/watch.py PROGRAM
 
-PROGRAM is a built `tidewire`. It is started, clients use it, and Prometheus scrapes it. Checked are: the page `/metrics` by
+PROGRAM is a built `tidewire`. It is started with Redis as its broker and with a backend, clients use it, and Prometheus
+scrapes it. Checked are: the page `/metrics` by
 `promtool check metrics`, the alert rules and their tests by `promtool`, every query of `deploy/grafana/tidewire.json`, which
 has to have a number as its answer, and every alert, which Prometheus has to evaluate without an error, from metrics that exist.
 
-Without promtool or prometheus (the package `prometheus` of Debian) nothing is tested, and it says so.
+Without promtool or prometheus (the package `prometheus` of Debian) or redis-server nothing is tested, and it says so.
 
 Exit code: 0 if all is right or nothing could be tested, 1 if something is wrong, or in CI (the variable `CI`) nothing could be
 tested, 2 for a wrong command line.
@@ -34,8 +35,6 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 WAIT_S = 60
-# Metrics of parts that this server does not have.
-ABSENT = {"tidewire_broker_connected"}
 
 
 def free_port() -> int:
@@ -208,14 +207,14 @@ def check_alerts(prometheus: int, page: str) -> int:
     for rule in rules:
         assert rule["health"] == "ok", f"{rule['name']}: {rule.get('lastError')}"
         used = set(re.findall(r"\b(?:tidewire|process)_\w+", rule["query"]))
-        missing = used - samples - ABSENT
+        missing = used - samples
         assert not missing, f"{rule['name']} uses {missing}, which /metrics does not have"
         assert rule["state"] == "inactive", f"{rule['name']} is {rule['state']} though the server works"
     return len(rules)
 
 
 def check_live(program: str, folder: Path) -> str:
-    clients, operations, prometheus = free_port(), free_port(), free_port()
+    clients, operations, prometheus, broker = free_port(), free_port(), free_port(), free_port()
     for name in ("alerts.yml", "prometheus.yml"):
         text = (FOLDER / "prometheus" / name).read_text()
         for interval in ("scrape_interval", "evaluation_interval"):
@@ -225,6 +224,8 @@ def check_live(program: str, folder: Path) -> str:
     serve += ["--listen", f"127.0.0.1:{clients}", "--ops-listen", f"127.0.0.1:{operations}"]
     backend = ThreadingHTTPServer(("127.0.0.1", 0), Backend)
     serve += ["--backend", f"http://127.0.0.1:{backend.server_port}/", "--backend-events", "connect"]
+    serve += ["--broker", f"redis://127.0.0.1:{broker}"]
+    redis = ["redis-server", "--port", str(broker), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     watch = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     watch += [f"--web.listen-address=127.0.0.1:{prometheus}", "--log.level=error"]
     children: list[subprocess.Popen[bytes]] = []
@@ -233,6 +234,7 @@ def check_live(program: str, folder: Path) -> str:
     user = threading.Thread(target=use, args=(clients, ends, failures))
     threading.Thread(target=backend.serve_forever, daemon=True).start()
     try:
+        children.append(subprocess.Popen(redis, cwd=folder, stdout=subprocess.DEVNULL))
         children.append(subprocess.Popen(serve, stdout=subprocess.DEVNULL))
         wait_for(f"http://127.0.0.1:{operations}/ready")
         user.start()
@@ -260,9 +262,9 @@ def main() -> int:
     if len(sys.argv) != 2 or not os.access(sys.argv[1], os.X_OK):
         print(__doc__, file=sys.stderr)
         return 2
-    missing = [name for name in ("promtool", "prometheus") if shutil.which(name) is None]
+    missing = [name for name in ("promtool", "prometheus", "redis-server") if shutil.which(name) is None]
     if missing:
-        print(f"Prometheus: not tested, {' and '.join(missing)} not installed (package prometheus)")
+        print(f"Prometheus: not tested, {' and '.join(missing)} not installed (packages prometheus and redis-server)")
         return 1 if os.environ.get("CI") else 0
     try:
         promtool("check", "rules", "alerts.yml", folder=FOLDER / "prometheus")

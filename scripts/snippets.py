@@ -4,10 +4,13 @@
 
 PROGRAM is a built `tidewire`. Each page is read as a reader would follow it: in one folder, from top to bottom, with
 the variables of one shell. In place of the program stands a wrapper that keeps a server in the background until
-another server needs its port, ends a measurement after a moment, and fails on the first wrong option. What other jobs
-run (`make`, `cargo`, `npm`, `node`, `pip`, `python3`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
-TypeScript by packages/client/test/docs.test.ts, those of Node by bindings/node/test/docs.test.mjs, Rust by
-`cargo test --doc`, and the programs of ten-minutes.md by packages/client/test/browser/ten-minutes.test.ts.
+another server needs its port, ends a measurement after a moment, and fails on the first wrong option. `curl` fails on
+every status of an error, unless the command says which one it is to get: `# HTTP 503`. What other jobs run (`make`,
+`cargo`, `npm`, `node`, `pip`, `python3`) is only looked up. Python snippets are run by
+bindings/python/tests/test_docs.py, TypeScript by packages/client/test/docs.test.ts, those of Node by
+bindings/node/test/docs.test.mjs, and the programs of ten-minutes.md by
+packages/client/test/browser/ten-minutes.test.ts. Those in Rust are doctests of the crates that include the pages:
+README.md, engine.md, client.md and load.md. A Rust snippet of another page is an error here.
 
 Exit code: 0 if every snippet works, 1 if one does not, 2 for a wrong command line.
 """
@@ -87,6 +90,19 @@ if command == "top" and "--once" not in arguments:
 os.execv(PROGRAM, [PROGRAM, *arguments])
 """
 
+CURL = r"""#!{python}
+import os, re, subprocess, sys
+arguments, expected = sys.argv[1:], os.environ.pop("EXPECTED_STATUS", "")
+if not expected:
+    has_fail = any(re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*|--fail(-with-body)?", word) for word in arguments)
+    os.execv({curl!r}, [{curl!r}, *([] if has_fail else ["--fail-with-body"]), *arguments])
+said = subprocess.run([{curl!r}, *arguments, "-w", "\\n%{{http_code}}"], stdout=subprocess.PIPE)
+body, _, status = said.stdout.decode().rpartition("\n")
+print(body)
+if status != expected:
+    sys.exit(f"the status is {{status}} and not {{expected}}")
+"""
+
 LOOK_UP = r"""#!{python}
 import os, re, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
@@ -135,6 +151,9 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
     for place in (programs / "tidewire", folder / "target/release/tidewire"):
         place.write_text(wrapper)
         place.chmod(0o755)
+    curl = programs / "curl"
+    curl.write_text(CURL.format(python=sys.executable, curl=shutil.which("curl")))
+    curl.chmod(0o755)
     for name in LOOKED_UP:
         place = programs / name
         place.write_text(LOOK_UP.format(python=sys.executable, root=str(ROOT)))
@@ -164,7 +183,7 @@ def run_shell(page: Path, blocks: list[Snippet], program: str) -> list[str]:
         environment = prepare(folder, program)
         if page.name in NEEDS_REPORTS:
             make_reports(folder, program)
-        script = ["set -e", NEEDS_SERVERS.get(page.name, "")]
+        script = ["set -eo pipefail", NEEDS_SERVERS.get(page.name, "")]
         known: set[str] = set()
         for block in blocks:
             script += [f"echo {block.place} > .place", in_shells(block.text, known)]
@@ -201,6 +220,8 @@ def in_shells(text: str, known: set[str]) -> str:
             # The wrapper returns when the server listens, so that the next command finds it.
             command = command.rstrip().removesuffix("&")
             is_server = False
+        if failure := re.search(r"^curl .*# HTTP ([0-9]{3})\b", command, flags=re.DOTALL):
+            command = f"EXPECTED_STATUS={failure[1]} {command}"
         lines.append(command.rstrip("\n"))
         known |= set(re.findall(r"^(?:export )?([A-Z_]+)=\S*$", command.strip()))
         if is_server and known:
@@ -276,6 +297,9 @@ NEEDS_SERVERS = {
     "load-judging.md": "tidewire test-server",
 }
 
+# Pages whose Rust snippets are doctests of a crate.
+DOCTESTS = {"README.md", "engine.md", "client.md", "load.md"}
+
 # Pages that read the reports of earlier runs.
 NEEDS_REPORTS = {
     "README.md",
@@ -307,6 +331,8 @@ def main() -> int:
             elif block.language == "json":
                 problems += check_json(block)
                 count += 1
+            elif block.language == "rust" and page.name not in DOCTESTS:
+                problems.append(f"{block.place}: no crate includes this page as doctests")
     for problem in problems:
         print(problem)
     print(f"snippets: {count} run in {time.monotonic() - started:.0f} s, {len(problems)} do not work")

@@ -3,6 +3,7 @@
 use crate::errors::{Failure, argument, configuration};
 use serde_json::{Map, Value};
 use tidewire_bindings::server::ServerOptions;
+use tidewire_engine::OptionSpelling;
 use tidewire_engine::settings::SettingError;
 
 /// Reads a JSON object whose names are in camelCase.
@@ -17,7 +18,9 @@ pub(crate) fn read(text: &str) -> Result<ServerOptions, Failure> {
             }
         }
     }
-    ServerOptions::from_keywords(&keywords).map_err(|error| refused(&error))
+    let mut options = ServerOptions::from_keywords(&keywords).map_err(|error| refused(&error))?;
+    options.config.option_spelling = OptionSpelling::CamelCase;
+    Ok(options)
 }
 
 /// The names of all options, in camelCase.

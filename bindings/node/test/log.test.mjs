@@ -7,7 +7,7 @@ import { ConfigurationError, Server } from "../index.mjs";
 import { Client, eventually, program, serve } from "./support.mjs";
 
 const OTHER = "http://other.example";
-const REFUSED = `origin ${OTHER} is not allowed; allow it with --origin ${OTHER}`;
+const REFUSED = `origin ${OTHER} is not allowed; add it to the option origin`;
 
 /** Opens a page of an origin that is refused; a server logs each origin once. */
 const refusedPage = (t, server, origin = OTHER) =>
@@ -23,6 +23,15 @@ test("the engine's lines arrive with their level", async (t) => {
   const [level, words, ...more] = lines.find(([, text]) => text.includes(REFUSED));
   assert.deepEqual([level, more], ["warn", []]);
   assert.match(words, /address=127\.0\.0\.1:/);
+});
+
+test("a refused host is told with the option that allows it, as JavaScript spells it", async (t) => {
+  const lines = [];
+  const server = await serve(t, { log: (...line) => lines.push(line) });
+  const page = { origin: "http://evil.example", headers: { host: "evil.example" } };
+  await assert.rejects(Client.connect(t, server.url, page), /421/);
+  const words = "host evil.example is not allowed; add it to the option allowHost";
+  await eventually(() => lines.some(([, text]) => text.includes(words)));
 });
 
 test("lines below the level are not passed, and those of handlers neither", async (t) => {

@@ -22,10 +22,10 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def refused_page(server: tidewire.Server) -> str:
-    """The status line for a page of another origin."""
-    host, port = server.address
-    with socket.create_connection((host, port)) as stream:
+def refused_page(server: tidewire.Server, host: str = "127.0.0.1") -> str:
+    """The status line for a page of another origin that names this host."""
+    address, port = server.address
+    with socket.create_connection((address, port)) as stream:
         head = f"GET /ws HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: https://page.example\r\n"
         key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
         stream.sendall(f"{head}Upgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n".encode())
@@ -42,12 +42,20 @@ def test_the_engine_logs_to_the_logger_tidewire(caplog: pytest.LogCaptureFixture
         _, port = server.address
         until(lambda: bool(found(f"{LISTENING}{port}/ws")))
         assert " 403 " in refused_page(server)
-        words = "origin https://page.example is not allowed; allow it with --origin https://page.example"
+        words = "origin https://page.example is not allowed; add it to the option origin"
         until(lambda: bool(found(words)))
     [record] = found(words)
     assert (record.name, record.levelno) == ("tidewire", logging.WARNING)
     assert record.engine_module == "tidewire_engine.shard.handshake"
     assert "address=127.0.0.1:" in record.getMessage()
+
+
+def test_a_refused_host_names_the_option_of_python(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="tidewire")
+    words = "host evil.example is not allowed; add it to the option allow_host"
+    with tidewire.Server(port=0, no_auth=True, log_level="warn") as server:
+        assert " 421 " in refused_page(server, host="evil.example")
+        until(lambda: any(words in record.getMessage() for record in caplog.records))
 
 
 def test_the_level_bounds_what_is_collected(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,11 @@
 //! be used without a client: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
 //! [`endpoints`], [`quality`].
 
+/// The snippets of the guide to this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+struct Guide;
+
 pub mod backoff;
 pub mod breaker;
 mod check;

@@ -9,6 +9,7 @@ use crate::auth::hosts::HostPolicy;
 use crate::auth::network::Network;
 use crate::config::backend::BackendConfig;
 use crate::config::broker::BrokerConfig;
+use crate::model::spelling::OptionSpelling;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;
@@ -76,6 +77,8 @@ pub struct Config {
     pub drain: Drain,
     /// Compression of messages. Default: permessage-deflate off.
     pub compression: Compression,
+    /// How options are spelled in log lines and refusals that name one. Default: as keyword arguments.
+    pub option_spelling: OptionSpelling,
     /// All limits.
     pub limits: Limits,
 }
@@ -331,6 +334,7 @@ impl Default for Config {
             producers: ProducerConfig::default(),
             drain: Drain::default(),
             compression: Compression::default(),
+            option_spelling: OptionSpelling::default(),
             limits: Limits::default(),
         }
     }

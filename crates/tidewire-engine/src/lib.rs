@@ -28,6 +28,11 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The snippets of the guide to this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/engine.md")]
+struct Guide;
+
 pub mod apps;
 pub mod auth;
 mod backend;
@@ -71,6 +76,7 @@ pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
     PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
+pub use model::spelling::OptionSpelling;
 pub use model::url::{HttpUrl, InvalidHttpUrl};
 pub use model::{
     CloseReason, ConnectionKey, Encoding, GivenSetting, InvalidConnectionKey, Message, Outgoing,

@@ -15,6 +15,7 @@ pub(crate) mod callback;
 pub(crate) mod calls;
 pub(crate) mod inbox;
 pub(crate) mod queries;
+pub(crate) mod spelling;
 pub(crate) mod url;
 
 /// Names a connection of a server, for as long as the server runs. With a broker it also names the server, so that the

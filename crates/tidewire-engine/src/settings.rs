@@ -28,6 +28,7 @@ mod listen;
 mod lookup;
 mod origin;
 mod plain;
+mod reload;
 mod rules;
 mod spec;
 mod table;
@@ -42,6 +43,7 @@ pub use spec::{GroupSpec, Item, Kind, OptionSpec, Way};
 pub use table::{GROUPS, OPTIONS, RULE_KEYS};
 
 use crate::config::Config;
+use crate::model::spelling::OptionSpelling;
 use serde_json::{Map, Value};
 
 /// Why settings make no configuration. The caller's fault.
@@ -111,6 +113,10 @@ impl Settings {
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
         config.broker = cluster::broker(self)?;
+        config.option_spelling = match self.way() {
+            Way::Keyword => OptionSpelling::Keyword,
+            Way::File | Way::Variable | Way::Flag => OptionSpelling::Flag,
+        };
         Ok(config)
     }
 }

@@ -9,11 +9,13 @@ use common::{Client, Opening, SECRET, assert_settled, start, token, wait_until};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, Handle, NewPublication, Server};
+use tidewire_engine::{Config, Handle, HostPolicy, NewPublication, OptionSpelling, Server};
 use tidewire_wire::close::CloseCode;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -117,6 +119,7 @@ fn what_happens_to_a_session_is_told() {
     assert!(!refused["connection"].is_empty(), "{refused:?}");
 
     assert_a_refused_page_has_one_line(&server, &listener);
+    assert_refused_hosts_have_lines(&listener);
 
     let mut client = open();
     let begun = listener.event(Level::DEBUG, "a session starts");
@@ -136,7 +139,7 @@ fn what_happens_to_a_session_is_told() {
     assert_eq!(client.next_json()["p"]["code"], "CIRCUIT_BREAKER_OPEN");
     client.assert_closed(CloseCode::TOO_MANY_ERRORS);
     let ended = listener.event(Level::DEBUG, "a session ends");
-    for event in [&unpublished, &opened] {
+    for event in [&unpublished, &opened, &ended] {
         assert_eq!(event["address"], begun["address"]);
     }
     for event in [&unpublished, &opened, &ended] {
@@ -161,15 +164,47 @@ fn assert_a_refused_page_has_one_line(server: &Server, listener: &Listener) {
     for _ in 0..3 {
         let (status, answer) = page.refused();
         assert_eq!(status, 403);
-        assert!(
-            answer.ends_with("allow it with --origin https://page.example"),
-            "{answer}"
-        );
+        assert!(answer.ends_with("add it to the option origin"), "{answer}");
     }
-    let words = "origin https://page.example is not allowed; \
-                 allow it with --origin https://page.example";
+    let words = "origin https://page.example is not allowed; add it to the option origin";
     let origin = listener.event(Level::WARN, words);
     assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
+    assert_eq!(listener.count(words), 1, "one line per minute");
+}
+
+/// One line per minute for each host on each listener, with who sends it.
+fn assert_refused_hosts_have_lines(listener: &Listener) {
+    let config = Config {
+        ops_listen: Some("127.0.0.1:0".parse().expect("loopback")),
+        hosts: HostPolicy::Listed(vec!["app.example".to_owned()]),
+        option_spelling: OptionSpelling::Flag,
+        ..open_topics()
+    };
+    let server = start(config, Echo);
+    for host in ["one.example", "two.example", "one.example", "two.example"] {
+        let mut opening = Opening::new(server.address());
+        opening.host = host.to_owned();
+        assert_eq!(opening.refused().0, 421);
+    }
+    for host in ["one.example", "two.example"] {
+        let words = format!("host {host} is not allowed; allow it with --allow-host {host}");
+        let line = listener.event(Level::WARN, &words);
+        assert!(line["address"].starts_with("127.0.0.1:"), "{line:?}");
+        assert!(!line["connection"].is_empty(), "{line:?}");
+        assert_eq!(listener.count(&words), 1, "one line per minute");
+    }
+    let operations = server.ops_address().expect("it listens");
+    for _ in 0..2 {
+        let mut peer = TcpStream::connect(operations).expect("loopback");
+        let request = "GET /stats HTTP/1.1\r\nHost: ops.example\r\nConnection: close\r\n\r\n";
+        peer.write_all(request.as_bytes()).expect("loopback");
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).expect("loopback");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    }
+    let words = "host ops.example is not allowed; allow it with --allow-host ops.example";
+    let line = listener.event(Level::WARN, words);
+    assert!(line["address"].starts_with("127.0.0.1:"), "{line:?}");
     assert_eq!(listener.count(words), 1, "one line per minute");
 }
 
@@ -186,5 +221,9 @@ fn assert_an_overflow_is_told(handle: &Handle, listener: &Listener, slow: &mut C
     assert_eq!(
         (&overflow["user"], &overflow["queued_bytes_over"]),
         (&"ada".into(), &"65536".into())
+    );
+    assert!(
+        overflow["address"].starts_with("127.0.0.1:"),
+        "{overflow:?}"
     );
 }

@@ -5,6 +5,11 @@
 //!
 //! Each room uses only rooms below it: `options`, `plan`, `fleet`, `worker`, `accounting`, `verdict`, `report`.
 
+/// The snippets of the guide to this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/load.md")]
+struct Guide;
+
 pub mod accounting;
 pub mod fleet;
 pub mod options;

@@ -185,6 +185,13 @@ impl Io {
         }
     }
 
+    /// The same in [`Handler::handle_close`](crate::Handler::handle_close), where the connection is open no more. `None`
+    /// if the operating system has forgotten it, as after a reset.
+    #[must_use]
+    pub fn last_peer_address(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.socket(id)?.stream.peer_addr().ok()
+    }
+
     /// Whether TLS was not started yet on this connection: its handler
     /// [holds it back](crate::Handler::holds_tls), or it was opened by [`connect_before_tls`](Self::connect_before_tls).
     #[must_use]

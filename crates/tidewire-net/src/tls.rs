@@ -66,14 +66,17 @@ struct Slot(RwLock<Arc<CertifiedKey>>);
 
 impl CertificateSlot {
     /// Reads the certificate chain and key from two PEM files; later handshakes use them. After an error they go on with
-    /// those that they had. Connections stay.
+    /// those that they had. Connections stay. Returns whether the chain is another one.
     ///
     /// # Errors
     /// [`TlsError`], which names the file.
-    pub fn replace(&self, chain: &Path, key: &Path) -> Result<(), TlsError> {
+    pub fn replace(&self, chain: &Path, key: &Path) -> Result<bool, TlsError> {
         let certified = certified(chain, key)?;
-        *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
-        Ok(())
+        let mut current = self.0.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Another key has another certificate: the two would not fit together.
+        let is_other = current.cert != certified.cert;
+        *current = certified;
+        Ok(is_other)
     }
 }
 

@@ -91,6 +91,8 @@ export interface TopicInfo {
   subscribers: number;
   publications: number;
   per_s: number;
+  /** Publications that its history keeps. */
+  kept?: number;
 }
 
 export interface ConnectionInfo {

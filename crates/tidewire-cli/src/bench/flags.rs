@@ -74,6 +74,10 @@ pub(crate) struct PlanFlags {
     /// is 5 if one is broken
     #[arg(long, value_name = "EXPECTATION", value_parser = expectation)]
     pub(crate) expect: Vec<TestExpectation>,
+    /// Runs of the whole plan, 1 to 100; each row is that of the median run, with the least and the largest
+    /// rate and p99 of all runs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats)]
+    pub(crate) repeats: usize,
     /// The seed of random messages and masks; the same seed gives the same messages [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -199,6 +203,14 @@ fn expectation(text: &str) -> Result<TestExpectation, String> {
         .map_err(|error: TestExpectationError| error.to_string())
 }
 
+fn repeats(text: &str) -> Result<usize, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=REPEATS_MAX).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {REPEATS_MAX}"))
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
     text.parse()
@@ -228,3 +240,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
             format!("expected seconds, such as 2 or 0.5, from {least} to {most}")
         })
 }
+
+/// The most runs of a plan.
+const REPEATS_MAX: usize = 100;

@@ -17,6 +17,7 @@ use crate::stop;
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tidewire_load::plan::bench::TestKind;
 use tidewire_load::report::{Reservation, save_all, terminal, try_directory};
@@ -36,10 +37,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
     let mut options = options(&flags.plan, &server)?;
     options.memory = flags.target.memory;
-    let url = &options.target.url;
-    let mut progress = live::for_stderr(flags.output.quiet, url, RunKind::Tests);
-    let outcome = tidewire_load::run(&options, &mut *progress, &stop);
-    drop(progress);
+    let outcome = runs(flags, &options, &stop);
     let end = server.end_of_embedded();
     let mut report = outcome.map_err(failure)?;
     server.annotate(&mut report);
@@ -55,6 +53,26 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
         Some(end) => Err(Failure::run(end)),
         None => Ok(report.exit_code()),
     }
+}
+
+/// Runs the plan as often as it is wanted, and reports all runs together. An interrupted run is the last.
+fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result<Report, RunError> {
+    let (is_quiet, repeats) = (flags.output.quiet, flags.plan.repeats);
+    let mut reports = Vec::new();
+    for number in 1..=repeats {
+        if repeats > 1 && !is_quiet {
+            // A closed standard error must not end the run.
+            let _ = writeln!(std::io::stderr(), "run {number} of {repeats}");
+        }
+        let mut progress = live::for_stderr(is_quiet, &options.target.url, RunKind::Tests);
+        let report = tidewire_load::run(options, &mut *progress, stop)?;
+        let is_last = report.partial;
+        reports.push(report);
+        if is_last {
+            break;
+        }
+    }
+    Ok(tidewire_load::report::repeats::merged(reports).expect("there is at least one run"))
 }
 
 /// The failure of a run that could not begin: ours or the user's.

@@ -84,24 +84,44 @@ impl Configuration {
         let filter = log::filter(&new).map_err(words)?;
         traces::check(&new).map_err(words)?;
         let reloaded = self.reloader.reload(&config);
-        let mut reloaded = reloaded.map_err(|error| error.to_string())?;
+        let Reloaded {
+            mut changed,
+            mut needs_restart,
+        } = reloaded.map_err(|error| error.to_string())?;
         self.log_level.set(filter);
         for (name, can_change) in OWN {
-            if new.text(name) != settings.text(name) || new.integer(name) != settings.integer(name)
-            {
-                let names = match can_change {
-                    true => &mut reloaded.changed,
-                    false => &mut reloaded.needs_restart,
-                };
-                names.push(name);
+            let differs = !settings.has_same(&new, name);
+            match can_change {
+                true if differs => changed.push(name),
+                false if differs => needs_restart.push(name),
+                _ => {}
             }
         }
         for warning in warnings(&new, &config) {
             tracing::warn!("{warning}");
         }
-        *settings = new;
-        reloaded.changed.sort_unstable();
-        reloaded.needs_restart.sort_unstable();
+        let names = |reported: &[&'static str]| {
+            let options = reported
+                .iter()
+                .flat_map(|name| new.changed_from(settings, name));
+            let mut options: Vec<_> = options.collect();
+            options.sort_unstable();
+            options.dedup();
+            options
+        };
+        let mut reloaded = Reloaded {
+            changed: names(&changed),
+            needs_restart: names(&needs_restart),
+        };
+        // Rules of topics are reported together, of which presence waits.
+        let waits = |name: &&str| reloaded.needs_restart.contains(name);
+        reloaded.changed.retain(|name| !waits(name));
+        // What waits for a restart is named again at the next reload, because it differs from what is in force.
+        let mut in_force = new.clone();
+        for name in needs_restart {
+            in_force.keep(settings, name);
+        }
+        *settings = in_force;
         Ok(reloaded)
     }
 }

@@ -12,11 +12,11 @@ pub(crate) struct Board {
     /// Lines of figures with their names.
     pub(crate) figures: Vec<(&'static str, String)>,
     /// Names of the columns, then rows.
-    pub(crate) topics: Vec<[String; 4]>,
+    pub(crate) topics: Vec<[String; 5]>,
     /// Names of the columns, then rows.
     pub(crate) slow: Vec<[String; 3]>,
     /// Names of the columns, then the servers that share a broker. Empty without one.
-    pub(crate) nodes: Vec<[String; 6]>,
+    pub(crate) nodes: Vec<[String; 5]>,
 }
 
 impl Board {
@@ -52,12 +52,47 @@ struct Rates<'a> {
 
 impl Rates<'_> {
     fn figures(&self) -> Vec<(&'static str, String)> {
-        let mut figures = self.figures_of_work();
+        let mut figures = vec![
+            ("process", self.figures_of_process()),
+            ("latency", self.figures_of_latency()),
+        ];
+        figures.extend(self.figures_of_work());
         figures.extend(self.figures_of_trouble());
         if let Some(broker) = &self.sample.broker {
             figures.push(("broker", self.figures_of_broker(broker)));
         }
         figures
+    }
+
+    fn figures_of_process(&self) -> String {
+        let cpu = self.cpu_percent();
+        let cpu = cpu.map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
+        let memory = self.sample.resident_bytes;
+        let memory = memory.map_or("-".to_owned(), |bytes| format!("{}B", short(bytes as f64)));
+        format!("{cpu} of a core, {memory} of memory")
+    }
+
+    /// The share of a core that the process has used; 200 are two cores.
+    fn cpu_percent(&self) -> Option<f64> {
+        let (passed, before) = self.before?;
+        let used_s = self.sample.cpu_s? - before.cpu_s?;
+        Some((used_s / passed.as_secs_f64().max(0.001) * 100.0).max(0.0))
+    }
+
+    /// The bounds that 99 of 100 durations stayed below.
+    fn figures_of_latency(&self) -> String {
+        let most = |name: &str| {
+            let bound = self
+                .before
+                .map(|(_, before)| self.sample.bound_of_most(name, before));
+            bound.flatten().map_or("-".to_owned(), within)
+        };
+        format!(
+            "99 % of deliveries {}, handshakes {}, turns {}",
+            most("publication_delivery_duration"),
+            most("handshake_duration"),
+            most("turn_duration"),
+        )
     }
 
     fn figures_of_broker(&self, broker: &Broker) -> String {
@@ -73,9 +108,17 @@ impl Rates<'_> {
             (
                 "connections",
                 format!(
-                    "{} open, {}/s new, {}/s refused",
+                    "{} open, {}/s new",
                     self.now("connections_open"),
                     self.rate("handshakes_completed"),
+                ),
+            ),
+            (
+                "handshakes",
+                format!(
+                    "{}/s refused, {}/s timed out, {}/s failed in all",
+                    self.rate_of(&REFUSALS),
+                    self.rate("handshake_timeouts"),
                     self.rate("handshakes_failed"),
                 ),
             ),
@@ -160,6 +203,12 @@ impl Rates<'_> {
         self.per_s(name).map_or("-".to_owned(), short)
     }
 
+    /// The rate of several counters together, as text.
+    fn rate_of(&self, names: &[&str]) -> String {
+        let rates = names.iter().map(|name| self.per_s(name));
+        rates.sum::<Option<f64>>().map_or("-".to_owned(), short)
+    }
+
     fn per_s(&self, name: &str) -> Option<f64> {
         let (passed, before) = self.before?;
         let grown = self.sample.total(name).saturating_sub(before.total(name));
@@ -167,13 +216,14 @@ impl Rates<'_> {
     }
 }
 
-fn topics_of(sample: &Sample) -> Vec<[String; 4]> {
-    let head = ["TOPIC", "PER S", "SUBSCRIBERS", "TOTAL"].map(str::to_owned);
+fn topics_of(sample: &Sample) -> Vec<[String; 5]> {
+    let head = ["TOPIC", "PER S", "SUBSCRIBERS", "KEPT", "TOTAL"].map(str::to_owned);
     let rows = sample.topics.iter().map(|topic| {
         [
             topic.name.clone(),
             short(topic.per_s),
             short(topic.subscribers as f64),
+            topic.kept.map_or("-".to_owned(), |kept| short(kept as f64)),
             short(topic.publications as f64),
         ]
     });
@@ -192,22 +242,17 @@ fn slow_of(sample: &Sample) -> Vec<[String; 3]> {
     std::iter::once(head).chain(rows).collect()
 }
 
-fn nodes_of(sample: &Sample) -> Vec<[String; 6]> {
+fn nodes_of(sample: &Sample) -> Vec<[String; 5]> {
     let Some(broker) = &sample.broker else {
         return Vec::new();
     };
-    let head = [
-        "SERVER",
-        "ADDRESS",
-        "VERSION",
-        "CONNECTIONS",
-        "TOPICS",
-        "PER S",
-    ];
+    let head = ["SERVER", "VERSION", "CONNECTIONS", "TOPICS", "PER S"];
     let rows = broker.nodes.iter().map(|node| {
         [
-            node.name.clone(),
-            node.address.clone(),
+            match node.address.as_str() {
+                "" => node.name.clone(),
+                address => address.to_owned(),
+            },
             node.version.clone(),
             short(node.connections as f64),
             short(node.topics as f64),
@@ -226,22 +271,25 @@ impl fmt::Display for Board {
             writeln!(out, "{name:<12} {figures}")?;
         }
         writeln!(out)?;
-        for [topic, per_s, subscribers, total] in &self.topics {
-            writeln!(out, "{topic:<40} {per_s:>10} {subscribers:>12} {total:>10}")?;
+        for [topic, per_s, subscribers, kept, total] in &self.topics {
+            writeln!(
+                out,
+                "{topic:<22} {per_s:>8} {subscribers:>11} {kept:>7} {total:>8}"
+            )?;
         }
         if self.slow.len() > 1 {
             writeln!(out)?;
             for [connection, waiting, topics] in &self.slow {
-                writeln!(out, "{connection:<40} {waiting:>10} {topics:>12}")?;
+                writeln!(out, "{connection:<40} {waiting:>10} {topics:>8}")?;
             }
         }
         if !self.nodes.is_empty() {
             writeln!(out)?;
         }
-        for [node, address, version, connections, topics, per_s] in &self.nodes {
+        for [server, version, connections, topics, per_s] in &self.nodes {
             writeln!(
                 out,
-                "{node:<16} {address:<24} {version:<8} {connections:>11} {topics:>8} {per_s:>8}"
+                "{server:<21} {version:<8} {connections:>11} {topics:>8} {per_s:>8}"
             )?;
         }
         Ok(())
@@ -263,6 +311,20 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
+/// A bound of a histogram, in seconds.
+fn within(bound_s: f64) -> String {
+    if bound_s.is_infinite() {
+        return "over 10 s".to_owned();
+    }
+    let micros = bound_s * 1e6;
+    let (number, unit) = match micros {
+        ..1e3 => (micros, "µs"),
+        1e3..1e6 => (micros / 1e3, "ms"),
+        _ => (bound_s, "s"),
+    };
+    format!("{} {unit}", short(number))
+}
+
 /// Days, hours and minutes, or seconds.
 fn duration(seconds: f64) -> String {
     let seconds = seconds as u64;
@@ -276,6 +338,14 @@ fn duration(seconds: f64) -> String {
     }
 }
 
+/// Counters of handshakes that the server refused. Others fail because the peer goes, is too slow or violates a protocol.
+const REFUSALS: [&str; 4] = [
+    "connections_rejected_full",
+    "host_rejections",
+    "origin_rejections",
+    "auth_failures",
+];
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -285,9 +355,15 @@ pub(super) mod tests {
         let body = format!(
             r#"{{"server":"tidewire","version":"1.2.3","process_id":{process_id},"uptime_s":3725.5,"ready":true,
                 "shards":[{{}},{{}}],
-                "total":{{"connections_open":12345,"deliveries":{deliveries}}},
+                "resident_bytes":123400000,"cpu_seconds":{deliveries}e-3,
+                "timings":{{"bounds_s":[0.00025,0.0025],"handshake_duration":{{"counts":[0,{deliveries},0]}},
+                  "publication_delivery_duration":{{"counts":[{deliveries},0,0]}},
+                  "turn_duration":{{"counts":[0,0,{deliveries}]}}}},
+                "total":{{"connections_open":12345,"deliveries":{deliveries},"handshake_timeouts":{deliveries},
+                  "auth_failures":{deliveries},"origin_rejections":{deliveries}}},
                 "usage":{{"history_bytes":2500000}},
-                "topics":[{{"topic":"orders.eu\u001b[2J","subscribers":7,"publications":9,"per_s":3.25}}],
+                "topics":[{{"topic":"orders.eu\u001b[2J","subscribers":7,"publications":9,"per_s":3.25}},
+                  {{"topic":"nobody.listens","subscribers":0,"publications":4711,"per_s":2,"kept":64}}],
                 "slow_connections":[{{"connection":"0-17","queued_bytes":70000,"topics":2}}],
                 "broker":{{"is_connected":true,"version":"7.0.15","reason":null,"nodes":[
                   {{"node":"00000000000000aa","address":"10.0.0.1:5006","version":"1.2.3","connections":12,"topics":3,
@@ -311,7 +387,11 @@ pub(super) mod tests {
             "0-17",
             "70.0kB",
             "7.0.15 answers, 2 servers",
-            "00000000000000aa 10.0.0.1:5006",
+            "process      200 % of a core, 123.4MB of memory\n",
+            "latency      99 % of deliveries 250 µs, handshakes 2.5 ms, turns over 10 s\n",
+            "handshakes   4000/s refused, 2000/s timed out, 0/s failed in all\n",
+            "nobody.listens                2           0      64     4711\n",
+            "10.0.0.1:5006         1.2.3 ",
             "40.5k",
             "23.5k",
         ] {
@@ -324,7 +404,7 @@ pub(super) mod tests {
         assert!(!text.contains('\u{1b}'));
         let place = |words: &str| text.find(words).expect("a server");
         assert!(
-            place("00000000000000bb") < place("00000000000000aa"),
+            place("10.0.0.2:5006") < place("10.0.0.1:5006"),
             "the busiest is first"
         );
     }
@@ -335,7 +415,13 @@ pub(super) mod tests {
         let passed = Duration::from_secs(2);
         for before in [None, Some((passed, &before))] {
             let text = Board::new("URL".to_owned(), &after, before).to_string();
-            assert!(text.contains("-/s deliveries"), "{text}");
+            for words in [
+                "-/s deliveries",
+                "process      - of a core",
+                "deliveries -, handshakes -",
+            ] {
+                assert!(text.contains(words), "no {words:?} in {text}");
+            }
         }
     }
 

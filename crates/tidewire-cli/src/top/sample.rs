@@ -10,10 +10,18 @@ pub(crate) struct Sample {
     pub(crate) uptime_s: f64,
     pub(crate) ready: bool,
     pub(crate) shards: usize,
+    /// The memory of the process, in bytes; `None` where the system does not tell it.
+    pub(crate) resident_bytes: Option<u64>,
+    /// The time of processors that it has used; `None` where the system does not tell it.
+    pub(crate) cpu_s: Option<f64>,
+    /// The bounds of all histograms, in seconds.
+    bounds_s: Vec<f64>,
+    /// The counts of each histogram, by its name.
+    timings: Map<String, Value>,
     /// The counters of all shards, by name.
     total: Map<String, Value>,
     usage: Map<String, Value>,
-    /// The busiest topics, busiest first.
+    /// The busiest topics with or without subscribers, busiest first.
     pub(crate) topics: Vec<Topic>,
     /// The connections with the most waiting bytes, the largest first.
     pub(crate) slow: Vec<Slow>,
@@ -46,6 +54,8 @@ pub(crate) struct Topic {
     pub(crate) subscribers: u64,
     pub(crate) publications: u64,
     pub(crate) per_s: f64,
+    /// The publications that its history keeps; `None` without one.
+    pub(crate) kept: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +82,10 @@ impl Sample {
             uptime_s: value["uptime_s"].as_f64().unwrap_or_default(),
             ready: value["ready"] == true,
             shards: list("shards").len(),
+            resident_bytes: value["resident_bytes"].as_u64(),
+            cpu_s: value["cpu_seconds"].as_f64(),
+            bounds_s: bounds(&value["timings"]["bounds_s"]),
+            timings: value["timings"].as_object().cloned().unwrap_or_default(),
             total: total.clone(),
             usage: value["usage"].as_object().cloned().unwrap_or_default(),
             topics,
@@ -87,6 +101,28 @@ impl Sample {
         self.total.get(name).map_or(0, number)
     }
 
+    /// The bound in seconds below which 99 of 100 durations of a histogram were since an earlier sample: infinite if that
+    /// is above all bounds, `None` if there were no durations.
+    pub(crate) fn bound_of_most(&self, name: &str, earlier: &Self) -> Option<f64> {
+        let before = earlier.counts(name);
+        let grown = self.counts(name).zip(before.chain(std::iter::repeat(0)));
+        let grown: Vec<u64> = grown.map(|(now, then)| now.saturating_sub(then)).collect();
+        let all: u64 = grown.iter().sum();
+        let wanted = all - all / 100;
+        let mut sum = 0;
+        let place = grown.iter().position(|count| {
+            sum += count;
+            sum >= wanted && all > 0
+        })?;
+        Some(self.bounds_s.get(place).copied().unwrap_or(f64::INFINITY))
+    }
+
+    fn counts(&self, name: &str) -> impl Iterator<Item = u64> {
+        let counts = self.timings.get(name).map(|timing| &timing["counts"]);
+        let counts = counts.and_then(Value::as_array).into_iter().flatten();
+        counts.map(number)
+    }
+
     /// The memory of the topics.
     pub(crate) fn usage(&self, name: &str) -> u64 {
         self.usage.get(name).map_or(0, number)
@@ -99,6 +135,7 @@ fn topic(value: &Value) -> Topic {
         subscribers: number(&value["subscribers"]),
         publications: number(&value["publications"]),
         per_s: value["per_s"].as_f64().unwrap_or_default(),
+        kept: value["kept"].as_u64(),
     }
 }
 
@@ -136,6 +173,11 @@ fn node(value: &Value) -> Node {
     }
 }
 
+fn bounds(value: &Value) -> Vec<f64> {
+    let bounds = value.as_array().into_iter().flatten();
+    bounds.filter_map(Value::as_f64).collect()
+}
+
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
@@ -146,4 +188,31 @@ fn text(value: &Value) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { '?' } else { letter })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(counts: &str) -> Sample {
+        let body = format!(
+            r#"{{"server":"tidewire","total":{{}},"timings":{{"bounds_s":[0.001,0.01],"turn_duration":{{"counts":{counts}}}}}}}"#
+        );
+        Sample::parse(&body).unwrap()
+    }
+
+    #[test]
+    fn a_bound_holds_for_99_of_100_durations_since_the_earlier_sample() {
+        let before = sample("[500,0,9]");
+        let bound = |counts| sample(counts).bound_of_most("turn_duration", &before);
+        assert_eq!(bound("[500,0,9]"), None);
+        assert_eq!(bound("[599,1,9]"), Some(0.001));
+        assert_eq!(bound("[598,2,9]"), Some(0.01));
+        assert_eq!(bound("[500,0,10]"), Some(f64::INFINITY));
+        // A server of an earlier version has no histograms.
+        assert_eq!(before.bound_of_most("other", &before), None);
+        let older = Sample::parse(r#"{"server":"tidewire","total":{}}"#).unwrap();
+        assert_eq!(older.bound_of_most("turn_duration", &older), None);
+        assert_eq!((older.cpu_s, older.resident_bytes), (None, None));
+    }
 }

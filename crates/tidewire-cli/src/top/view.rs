@@ -84,42 +84,78 @@ fn draw_board(frame: &mut Frame<'_>, area: Rect, board: &Board) {
         0 => 0,
         rows => (rows + 1).min(area.height / 3),
     };
+    let title_lines = folded(&board.title, area.width);
+    let figure_lines = figure_lines(board, area.width);
     let [title, figures, topics, slow, nodes] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(board.figures.len() as u16 + 1),
+        Constraint::Length(title_lines.len() as u16),
+        Constraint::Length(figure_lines.len() as u16 + 1),
         Constraint::Min(2),
         Constraint::Length(slow_rows),
         Constraint::Length(node_rows),
     ])
     .areas(area);
-    frame.render_widget(Line::from(board.title.as_str().bold()), title);
-    let lines = board.figures.iter().map(|(name, words)| {
-        let name = Span::styled(format!("{name:<12} "), Style::new().cyan());
-        Line::from(vec![name, Span::raw(words)])
-    });
-    frame.render_widget(Paragraph::new(Vec::from_iter(lines)), figures);
+    let bold = title_lines.into_iter().map(|line| Line::from(line.bold()));
+    frame.render_widget(Paragraph::new(Vec::from_iter(bold)), title);
+    frame.render_widget(Paragraph::new(figure_lines), figures);
     let widths = [
-        Constraint::Min(20),
-        Constraint::Length(10),
-        Constraint::Length(12),
-        Constraint::Length(10),
+        Constraint::Min(16),
+        Constraint::Length(8),
+        Constraint::Length(11),
+        Constraint::Length(7),
+        Constraint::Length(8),
     ];
     frame.render_widget(table(&board.topics, widths), topics);
     let widths = [
         Constraint::Min(20),
         Constraint::Length(10),
-        Constraint::Length(12),
+        Constraint::Length(8),
     ];
     frame.render_widget(table(&board.slow, widths), slow);
     let widths = [
-        Constraint::Length(16),
-        Constraint::Min(16),
+        Constraint::Min(21),
         Constraint::Length(8),
         Constraint::Length(11),
         Constraint::Length(8),
         Constraint::Length(8),
     ];
     frame.render_widget(table(&board.nodes, widths), nodes);
+}
+
+/// The figures with their names. What is too long for a line goes on below its beginning.
+fn figure_lines(board: &Board, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (name, words) in &board.figures {
+        let rest = folded(words, width.saturating_sub(NAME_COLUMNS));
+        for (index, words) in rest.into_iter().enumerate() {
+            let name = if index == 0 { *name } else { "" };
+            let columns = usize::from(NAME_COLUMNS);
+            let name = Span::styled(format!("{name:<columns$}"), Style::new().cyan());
+            lines.push(Line::from(vec![name, Span::raw(words)]));
+        }
+    }
+    lines
+}
+
+/// A text in lines of at most `width` letters, broken between words. A word that is longer has a line of its own, which
+/// is cut.
+fn folded(text: &str, width: u16) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let letters = word.chars().count();
+        if used > 0 && used + 1 + letters > usize::from(width) {
+            lines.push(String::new());
+            used = 0;
+        }
+        let line = lines.last_mut().expect("there is always one line");
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += letters;
+    }
+    lines
 }
 
 fn table<'a, const N: usize>(rows: &'a [[String; N]], widths: [Constraint; N]) -> Table<'a> {
@@ -131,6 +167,9 @@ fn table<'a, const N: usize>(rows: &'a [[String; N]], widths: [Constraint; N]) -
     let head = head.style(Style::new().add_modifier(Modifier::REVERSED));
     Table::new(rest.iter().map(row), widths).header(head)
 }
+
+/// The columns of the name of a figure, with the gap behind it.
+const NAME_COLUMNS: u16 = 13;
 
 #[cfg(test)]
 mod tests {
@@ -158,13 +197,51 @@ mod tests {
             "orders.eu?[2J",
             "SLOW CONNECTION",
             "0-17",
-            "00000000000000aa",
+            "10.0.0.1:5006",
             "q ends",
         ] {
             assert!(screen.contains(words), "no {words:?} in\n{screen}");
         }
         let screen = drawn(100, 24, Some("URL does not answer"));
         assert!(screen.contains("URL does not answer") && screen.contains("12.3k open"));
+    }
+
+    #[test]
+    fn sixty_columns_show_every_figure_and_every_column() {
+        let (before, after) = (sample(1, 1_000), sample(1, 5_000));
+        let passed = Duration::from_secs(2);
+        let url = "http://127.0.0.1:5007".to_owned();
+        let board = Board::new(url, &after, Some((passed, &before)));
+        let mut terminal = Terminal::new(TestBackend::new(60, 40)).unwrap();
+        terminal
+            .draw(|frame| draw(frame, Some(&board), None))
+            .unwrap();
+        let screen = terminal.backend().to_string();
+        // The words of the lines, whatever line they are on.
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split(|letter: char| letter == '"' || letter.is_whitespace());
+            let words = words.filter(|word| !word.is_empty());
+            words.map(str::to_owned).collect()
+        };
+        let shown = words(&screen).join(" ");
+        for (name, figures) in &board.figures {
+            let whole = format!("{name} {figures}");
+            assert!(shown.contains(&whole), "{whole:?} is cut in\n{screen}");
+        }
+        assert!(shown.contains(&words(&board.title).join(" ")), "{screen}");
+        let rows = board.topics.iter().map(|row| row.join(" "));
+        let rows = rows.chain(board.slow.iter().map(|row| row.join(" ")));
+        for row in rows.chain(board.nodes.iter().map(|row| row.join(" "))) {
+            assert!(shown.contains(&row), "{row:?} is cut in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words() {
+        assert_eq!(folded("one two three", 7), ["one two", "three"]);
+        assert_eq!(folded("one two three", 3), ["one", "two", "three"]);
+        assert_eq!(folded("one", 0), ["one"]);
+        assert_eq!(folded("", 9), [""]);
     }
 
     #[test]

@@ -55,6 +55,33 @@ fn a_quick_run_writes_three_files_and_says_where() {
 }
 
 #[test]
+fn repeats_show_the_median_run_and_the_spread() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--quick", "--test", "ping-latency", "--connections", "3"];
+    let said = bench(folder.path(), &[&flags[..], &["--repeats", "3"]].concat());
+    let report = report(folder.path());
+    assert_nothing_lost(&said, &report);
+    let [result] = results(&report) else {
+        panic!("{report:#}");
+    };
+    assert_eq!(report["plan"]["repeats"], 3);
+    assert_eq!(result["repeats"]["count"], 3);
+    let range = &result["repeats"]["rate_per_s"];
+    let (least, most) = (
+        range["min"].as_f64().unwrap(),
+        range["max"].as_f64().unwrap(),
+    );
+    let rate = result["rate_per_s"].as_f64().unwrap();
+    assert!(0.0 < least && least <= rate && rate <= most, "{report:#}");
+    assert!(said.stdout.contains("p99, min–max"), "{}", said.stdout);
+    assert!(said.stderr.contains("run 3 of 3"), "{}", said.stderr);
+    for wrong in ["0", "101", "x"] {
+        let refused = run(&["bench", "--repeats", wrong]);
+        assert_refused(&refused, &["--repeats", "from 1 to 100"]);
+    }
+}
+
+#[test]
 fn the_report_can_be_printed_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let said = bench(

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tidewire_testkit::websocket::Opening;
 
 /// A server that ends, with all its successors, when the test ends.
@@ -57,21 +57,39 @@ fn wait_for_line(server: &mut Running, start: &str) {
     }
 }
 
-/// Opens connections one after the other, some 500 a second, until told otherwise. A refused or cut one is a panic.
+/// Connections per second, over all threads. A build or a machine that is slower opens as many as it can.
+/// `TIDEWIRE_HANDOVER_PER_S=3000 cargo test -p tidewire-cli --test cli -- handover::ten --nocapture` asks for more.
+fn connects_per_s() -> usize {
+    let given = std::env::var("TIDEWIRE_HANDOVER_PER_S").ok();
+    let given = given.map(|text| {
+        text.parse()
+            .expect("TIDEWIRE_HANDOVER_PER_S is a whole number")
+    });
+    given.unwrap_or(1_000).max(10)
+}
+
+/// Opens connections, each at its time at the rate of one of [`THREADS`], until told otherwise. One that is late is
+/// opened at once. A refused or cut one is a panic.
 fn connect_all_the_time<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     address: SocketAddr,
     is_over: &'scope AtomicBool,
     opened: &'scope AtomicUsize,
 ) -> ScopedJoinHandle<'scope, ()> {
+    let pause = Duration::from_secs(1) * THREADS as u32 / connects_per_s() as u32;
     scope.spawn(move || {
+        let mut due = Instant::now();
         while !is_over.load(Ordering::Acquire) {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
             Opening::new(address).open();
             opened.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(2));
+            due += pause;
         }
     })
 }
+
+/// Threads that open connections.
+const THREADS: usize = 4;
 
 /// Ends the load even if the test fails.
 struct Over<'a>(&'a AtomicBool);
@@ -83,6 +101,10 @@ impl Drop for Over<'_> {
 }
 
 #[test]
+#[allow(
+    clippy::print_stdout,
+    reason = "the rate that was reached is a result of the test"
+)]
 fn ten_successors_with_other_numbers_of_shards_refuse_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidewire.toml");
@@ -101,12 +123,15 @@ fn ten_successors_with_other_numbers_of_shards_refuse_nobody() {
     let address = server.address().parse().unwrap();
     let (is_over, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut process = server.child.id();
+    // Before each restart and beside it.
+    let per_round = connects_per_s() / 10;
+    let started = Instant::now();
     std::thread::scope(|scope| {
-        let load = [(); 2].map(|()| connect_all_the_time(scope, address, &is_over, &opened));
+        let load = [(); THREADS].map(|()| connect_all_the_time(scope, address, &is_over, &opened));
         let over = Over(&is_over);
         for round in 1..=10 {
             let before = opened.load(Ordering::Relaxed);
-            while opened.load(Ordering::Relaxed) < before + 20 {
+            while opened.load(Ordering::Relaxed) < before + per_round {
                 assert!(!load.iter().any(ScopedJoinHandle::is_finished));
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -123,7 +148,10 @@ fn ten_successors_with_other_numbers_of_shards_refuse_nobody() {
             thread.join().unwrap();
         }
     });
-    assert!(opened.load(Ordering::Relaxed) >= 200);
+    let opened = opened.load(Ordering::Relaxed);
+    let rate = opened as f64 / started.elapsed().as_secs_f64();
+    println!("{opened} connections over ten restarts, {rate:.0}/s, none refused or reset");
+    assert!(opened >= 10 * per_round);
     stop(&mut server, process);
     assert_eq!(server.wait(), Some(0));
 }

@@ -169,7 +169,7 @@ fn a_broken_file_leaves_everything_as_it_was() {
     served.write(&good);
     fs::write(&secret, "another secret of sufficient size").unwrap();
     let (status, body) = request(&served.operations, "POST", "/api/v1/reload", API_KEY, "");
-    let changed = "{\"changed\":[\"jwt_secret\"],\"needs_restart\":[]}\n";
+    let changed = "{\"changed\":[\"jwt_secret_file\"],\"needs_restart\":[]}\n";
     assert_eq!((status, body.as_str()), (200, changed));
     assert_eq!(page(&served).refused().0, 401);
 }
@@ -182,6 +182,16 @@ fn what_needs_a_restart_and_the_log_level() {
     let line = served.hang_up("the configuration was read again");
     assert!(line.contains("changed=\"log_level\""), "{line}");
     served.wait_for("changes that hold only after a restart: app, shards");
+    // What is listed is in force, and the next reload names again what is not.
+    let settings = settings_of(&served);
+    assert_eq!(
+        (setting(&settings, "shards"), setting(&settings, "app")),
+        (Some("1"), None)
+    );
+    assert_eq!(setting(&settings, "log_level"), Some("debug"));
+    let (status, body) = request(&served.operations, "POST", "/api/v1/reload", API_KEY, "");
+    let waiting = "{\"changed\":[],\"needs_restart\":[\"app\",\"shards\"]}\n";
+    assert_eq!((status, body.as_str()), (200, waiting));
     // A line of this level is logged now.
     served.server.opening().open();
     let line = served.wait_for("a session starts");
@@ -189,6 +199,61 @@ fn what_needs_a_restart_and_the_log_level() {
         line.contains("DEBUG") && line.contains("address=127.0.0.1:"),
         "{line}"
     );
+}
+
+#[test]
+fn a_report_names_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    let key = |name: &str| fs::write(&keys, format!("{name} read 0123456789abcdef0\n")).unwrap();
+    key("one");
+    let common = format!("no_auth = true\napi_keys_file = {keys:?}\n");
+    let open = format!("{common}topics_open = true\npresence = [\"a\"]\n");
+    let served = Served::start(&open);
+    key("two");
+    let rule = "[[topics.rule]]\npattern = \"b\"\npresence = true\n";
+    served.write(&format!("{common}client_subscribe_allow = [\"a\"]\n{rule}"));
+    for _ in 0..2 {
+        let (status, body) = request(&served.operations, "POST", "/api/v1/reload", API_KEY, "");
+        assert_eq!(status, 200, "{body}");
+        let report: serde_json::Value = serde_json::from_str(&body).unwrap();
+        // Presence is that of the start, and is named again by the second reload.
+        assert_eq!(
+            report["needs_restart"],
+            serde_json::json!(["presence"]),
+            "{body}"
+        );
+        if report["changed"] != serde_json::json!([]) {
+            let expected = [
+                "api_keys_file",
+                "client_subscribe_allow",
+                "topic_rules",
+                "topics_open",
+            ];
+            assert_eq!(report["changed"], serde_json::json!(expected), "{body}");
+        }
+    }
+    let settings = settings_of(&served);
+    assert_eq!(setting(&settings, "presence"), Some("a"));
+    assert_eq!(setting(&settings, "topics_open"), None);
+    served.server.signal("TERM");
+}
+
+/// The settings that the server lists, by their names.
+fn settings_of(served: &Served) -> Vec<(String, String)> {
+    let (status, body) = request(&served.operations, "GET", "/api/v1/settings", API_KEY, "");
+    assert_eq!(status, 200, "{body}");
+    let listed: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let listed = listed["settings"].as_array().unwrap().iter();
+    listed
+        .map(|one| (text(&one["name"]), text(&one["value"])))
+        .collect()
+}
+
+fn setting<'a>(settings: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = settings.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str())
 }
 
 #[test]

@@ -4,8 +4,11 @@
 //! this machine as one of its own host: `Origin` and `Host` agree. It cannot choose what `Host`
 //! says, so a server that knows its names knows such a page.
 
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::refusals::{RefusalReport, RefusalReports};
+use crate::model::ConnectionKey;
+use crate::model::spelling::OptionSpelling;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which values of the `Host` header are accepted. Addresses, `localhost` and names below it are
 /// always accepted: no page can have them resolved to a server of its choice.
@@ -74,35 +77,58 @@ pub fn check(name: &str) -> Result<(), InvalidHost> {
     (is_name || is_address).then_some(()).ok_or(InvalidHost)
 }
 
-/// A policy at work on one listener: what it refuses is counted, and logged once.
+/// A policy at work on one listener: what it refuses is counted, and logged at most once a minute for each host.
 #[derive(Debug)]
 pub(crate) struct HostGuard {
     policy: HostPolicy,
+    spelling: OptionSpelling,
     refused: AtomicU64,
-    has_warned: AtomicBool,
+    reports: RefusalReports,
+}
+
+/// The client that names a host, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostCaller {
+    /// Its connection; none on the operations listener.
+    pub(crate) connection: Option<ConnectionKey>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) unix_ms: u64,
 }
 
 impl HostGuard {
-    pub(crate) fn new(policy: HostPolicy) -> Self {
+    pub(crate) fn new(policy: HostPolicy, spelling: OptionSpelling) -> Self {
         Self {
             policy,
+            spelling,
             refused: AtomicU64::new(0),
-            has_warned: AtomicBool::new(false),
+            reports: RefusalReports::default(),
         }
     }
 
     /// Whether a `Host` is accepted; if not, the words to refuse it with.
-    pub(crate) fn check(&self, host: &str, is_guarded: bool) -> Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        host: &str,
+        is_guarded: bool,
+        caller: HostCaller,
+    ) -> Result<(), String> {
         if self.policy.allows(host, is_guarded) {
             return Ok(());
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         let name: String = without_port(host).chars().take(NAME_CHARS_MAX).collect();
-        let words = format!("host {name} is not allowed; allow it with --allow-host {name}");
-        // Whoever sends it chooses how often it comes.
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{words} (further hosts are refused without a line here)");
-        }
+        let advice = self.spelling.advice("allow_host", &name);
+        let words = format!("host {name} is not allowed; {advice}");
+        let more = match self.reports.note(&name, caller.unix_ms) {
+            RefusalReport::Silence => return Err(words),
+            RefusalReport::Line => "",
+            RefusalReport::LastLine => " (further hosts have no line for up to a minute)",
+        };
+        tracing::warn!(
+            connection = caller.connection.map(tracing::field::display),
+            address = caller.address.map(tracing::field::display),
+            "{words}{more}",
+        );
         Err(words)
     }
 
@@ -219,14 +245,30 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_counted_and_told_how_to_allow() {
-        let guard = HostGuard::new(HostPolicy::Local);
-        assert_eq!(guard.check("localhost", true), Ok(()));
-        let words = guard.check("evil.example:5006", true).unwrap_err();
-        assert_eq!(
-            words,
-            "host evil.example is not allowed; allow it with --allow-host evil.example"
-        );
-        assert_eq!(guard.refused(), 1);
-        assert!(guard.check(&"a".repeat(10_000), true).unwrap_err().len() < 700);
+        let caller = HostCaller {
+            connection: None,
+            address: None,
+            unix_ms: 1,
+        };
+        let words = |spelling, host: &str| {
+            let guard = HostGuard::new(HostPolicy::Local, spelling);
+            assert_eq!(guard.check("localhost", true, caller), Ok(()));
+            let words = guard.check(host, true, caller).unwrap_err();
+            assert_eq!(guard.refused(), 1);
+            words
+        };
+        let advice = [
+            (
+                OptionSpelling::Flag,
+                "allow it with --allow-host evil.example",
+            ),
+            (OptionSpelling::Keyword, "add it to the option allow_host"),
+            (OptionSpelling::CamelCase, "add it to the option allowHost"),
+        ];
+        for (spelling, advice) in advice {
+            let expected = format!("host evil.example is not allowed; {advice}");
+            assert_eq!(words(spelling, "evil.example:5006"), expected);
+        }
+        assert!(words(OptionSpelling::Flag, &"a".repeat(10_000)).len() < 700);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod jwks;
 mod key;
 pub(crate) mod key_set;
 pub(crate) mod network;
-pub(crate) mod origins;
+pub(crate) mod refusals;
 pub mod token;
 
 use crate::auth::claims::{ClaimSet, MissingClaim, NumericDate};

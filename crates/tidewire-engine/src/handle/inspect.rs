@@ -5,6 +5,7 @@
 //! Every call here waits for the shards, two seconds at most, and must not come from a shard's own
 //! thread.
 
+use crate::clock::unix_ms;
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
 use crate::model::queries::{
@@ -12,6 +13,7 @@ use crate::model::queries::{
 };
 use crate::shard::mailbox::{ChangeKind, Mail};
 use crate::shard::view::{Question, Slice, View};
+use crate::topics::history::KeptTopic;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -51,10 +53,45 @@ impl Handle {
     /// # Errors
     /// [`SendError`]; `Busy` also when a shard did not answer in time.
     pub fn list_topics(&self, query: &TopicQuery) -> Result<Listed<TopicInfo>, SendError> {
+        let topics = self.subscribed_topics(query)?;
+        Ok(listed(topics, query.limit))
+    }
+
+    /// Lists topics and patterns that have subscribers, and topics that keep publications, by name. Of topics that are
+    /// shared with other servers, those with subscribers on this one.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when the topics could not be looked at in time.
+    pub fn list_topics_with_history(
+        &self,
+        query: &TopicQuery,
+    ) -> Result<Listed<TopicInfo>, SendError> {
+        let mut topics = self.subscribed_topics(query)?;
+        let wanted = query.limit.saturating_add(1);
+        let after = query.after.as_deref();
+        let is_wanted =
+            |name: &str| name.starts_with(&query.prefix) && after.is_none_or(|after| name > after);
+        self.scan_kept(&is_wanted, |found| {
+            for kept in found {
+                let name = Arc::clone(&kept.name);
+                let info = topics.entry(name).or_insert_with(|| info_of(&kept));
+                info.kept = Some(kept.kept);
+                if topics.len() > wanted {
+                    topics.pop_last();
+                }
+            }
+        })?;
+        Ok(listed(topics, query.limit))
+    }
+
+    /// The first of the topics that a list can have, and one more.
+    fn subscribed_topics(
+        &self,
+        query: &TopicQuery,
+    ) -> Result<BTreeMap<Arc<str>, TopicInfo>, SendError> {
         let wanted = query.limit.saturating_add(1);
         let mut merged: BTreeMap<Arc<str>, TopicInfo> = BTreeMap::new();
         let query = query.clone();
-        let limit = query.limit;
         let question = move |view: &mut View<'_>, from| view.topics(&query, from, wanted);
         self.scan((0, 0), question, |found: Vec<(Arc<str>, TopicInfo)>| {
             for (name, info) in found {
@@ -70,13 +107,11 @@ impl Handle {
             }
             true
         })?;
-        let mut items: Vec<_> = merged.into_values().collect();
-        let more = items.len() > limit;
-        items.truncate(limit);
-        Ok(Listed { items, more })
+        Ok(merged)
     }
 
-    /// The topics and patterns with the most publications a second, at most `limit`, busiest first.
+    /// The topics and patterns with the most publications a second, at most `limit`, busiest first: those that have
+    /// subscribers, and topics of this server alone that keep publications.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when a shard did not answer in time.
@@ -91,6 +126,15 @@ impl Handle {
                     .or_insert(info);
             }
             true
+        })?;
+        self.scan_kept(&|_| true, |mut kept| {
+            kept.sort_unstable_by(|left, right| right.per_s.total_cmp(&left.per_s));
+            for topic in kept.into_iter().take(limit) {
+                let name = Arc::clone(&topic.name);
+                let info = found.entry(name).or_insert_with(|| info_of(&topic));
+                info.kept = Some(topic.kept);
+            }
+            keep_busiest(&mut found, limit);
         })?;
         let mut order: Vec<_> = found.into_iter().collect();
         order.sort_by(|(_, left), (_, right)| by_rate(left, right));
@@ -113,6 +157,25 @@ impl Handle {
             }
         }
         Ok(topics)
+    }
+
+    /// Looks at all topics of this server alone that keep publications, some at a time: publishers wait for each look.
+    fn scan_kept(
+        &self,
+        is_wanted: &dyn Fn(&str) -> bool,
+        mut take: impl FnMut(Vec<KeptTopic>),
+    ) -> Result<(), SendError> {
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        let mut from = Some(0);
+        while let Some(place) = from {
+            if Instant::now() > deadline {
+                return Err(SendError::Busy);
+            }
+            let (found, next) = self.shared.hub.kept_topics(place, unix_ms(), is_wanted);
+            take(found);
+            from = next;
+        }
+        Ok(())
     }
 
     /// The sessions for which the most waits to be sent, at most `limit`, those with the most
@@ -257,6 +320,37 @@ impl TopicInfo {
         self.subscribers += other.subscribers;
         self.publications = self.publications.max(other.publications);
         self.per_s = self.per_s.max(other.per_s);
+    }
+}
+
+/// A topic without subscribers.
+fn info_of(kept: &KeptTopic) -> TopicInfo {
+    TopicInfo {
+        topic: kept.name.to_string(),
+        pattern: false,
+        subscribers: 0,
+        publications: kept.publications,
+        per_s: kept.per_s,
+        kept: Some(kept.kept),
+    }
+}
+
+/// A part of a list, of which one more topic than its limit is known if there are more.
+fn listed(topics: BTreeMap<Arc<str>, TopicInfo>, limit: usize) -> Listed<TopicInfo> {
+    let mut items: Vec<_> = topics.into_values().collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    Listed { items, more }
+}
+
+/// Drops all but the busiest topics once their number makes this worth the time.
+fn keep_busiest(found: &mut HashMap<Arc<str>, TopicInfo>, limit: usize) {
+    let many = limit.saturating_mul(16).max(1_000);
+    if found.len() > many {
+        let mut order: Vec<_> = found.drain().collect();
+        order.sort_by(|(_, left), (_, right)| by_rate(left, right));
+        order.truncate(limit);
+        found.extend(order);
     }
 }
 

@@ -65,7 +65,7 @@ pub struct TopicQuery {
     pub limit: usize,
 }
 
-/// A topic or pattern that has subscribers.
+/// A topic or pattern that has subscribers or, where these are asked for, a topic that keeps publications.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopicInfo {
     /// Its name.
@@ -74,11 +74,15 @@ pub struct TopicInfo {
     pub pattern: bool,
     /// Its subscribers, on all shards.
     pub subscribers: u64,
-    /// Publications since it has had subscribers without a break.
+    /// Publications since it has had subscribers without a break; without subscribers, since its
+    /// history began.
     pub publications: u64,
     /// Publications a second since somebody looked last, at least a second ago; at first since the
     /// server's start.
     pub per_s: f64,
+    /// Publications that are kept; `None` if none are, or if topics with history were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u64>,
 }
 
 /// A part of a list.

@@ -143,6 +143,7 @@ pub(crate) fn plan_for(
     let task = Task {
         answer: route.answer,
         who: known.name.clone(),
+        peer: request.peer,
         name,
         query: request.query.to_owned(),
         body: Vec::new(),

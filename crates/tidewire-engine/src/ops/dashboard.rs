@@ -67,6 +67,7 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
     let task = Task {
         answer: TaskAnswer::Now(answer),
         who: String::new(),
+        peer: request.peer,
         name: token(request).unwrap_or_default().to_owned(),
         query: cookie_rules(request).to_owned(),
         body: Vec::new(),
@@ -95,7 +96,10 @@ fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
     let now = Instant::now();
     let Some(known) = context.find_key(|known| known.key.is(key.as_bytes())) else {
         if context.logins.may_warn(now) {
-            tracing::warn!("a login to the dashboard with a wrong key; at most one line a minute");
+            tracing::warn!(
+                address = task.peer.map(tracing::field::display),
+                "a login to the dashboard with a wrong key; at most one line a minute",
+            );
         }
         return Err(ApiError::new(
             401,
@@ -103,7 +107,8 @@ fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
             "this is not a key of the API",
         ));
     };
-    tracing::info!(who = known.name, what = "log_in");
+    let address = task.peer.map(tracing::field::display);
+    tracing::info!(who = known.name, address, what = "log_in");
     // Whoever logs in again has one login, which a logout ends.
     context.logins.remove(&task.name);
     let token = context.logins.add(&known, now);

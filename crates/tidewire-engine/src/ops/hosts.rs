@@ -1,6 +1,8 @@
 //! Host names that the operations listener accepts.
 
-use crate::auth::hosts::{HostGuard, HostPolicy};
+use crate::auth::hosts::{HostCaller, HostGuard, HostPolicy};
+use crate::clock::unix_ms;
+use crate::model::spelling::OptionSpelling;
 use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
 
@@ -14,9 +16,9 @@ pub(crate) struct OpsHosts {
 }
 
 impl OpsHosts {
-    pub(crate) fn new(policy: HostPolicy, address: SocketAddr) -> Self {
+    pub(crate) fn new(policy: HostPolicy, spelling: OptionSpelling, address: SocketAddr) -> Self {
         Self {
-            guard: HostGuard::new(policy),
+            guard: HostGuard::new(policy, spelling),
             is_guarded: address.ip().is_loopback(),
         }
     }
@@ -28,8 +30,13 @@ impl OpsHosts {
             return Ok(());
         };
         let host = String::from_utf8_lossy(host);
+        let caller = HostCaller {
+            connection: None,
+            address: request.peer,
+            unix_ms: unix_ms(),
+        };
         self.guard
-            .check(&host, self.is_guarded)
+            .check(&host, self.is_guarded, caller)
             .map_err(|words| Response::new(421, "text/plain; charset=utf-8", format!("{words}\n")))
     }
 

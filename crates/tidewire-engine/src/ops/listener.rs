@@ -69,7 +69,10 @@ impl Listener {
         }
         match parse(data) {
             Ok(None) => None,
-            Ok(Some(request)) => Some(self.begin(io, id, &request, data)),
+            Ok(Some(mut request)) => {
+                request.peer = io.peer_address(id);
+                Some(self.begin(io, id, &request, data))
+            }
             Err(error) => {
                 end(io, id, &error.response());
                 Some(data.len())

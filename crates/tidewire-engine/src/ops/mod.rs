@@ -37,6 +37,7 @@ mod workers;
 pub use crate::auth::api_key::{ApiKey, ApiRights, InvalidApiKey, InvalidNamedKey, NamedApiKey};
 use crate::auth::hosts::HostPolicy;
 use crate::handle::Handle;
+use crate::model::spelling::OptionSpelling;
 use hosts::OpsHosts;
 use listener::Listener;
 use std::io;
@@ -69,7 +70,8 @@ impl Ops {
     pub fn start(address: SocketAddr, source: Arc<dyn OpsSource>) -> io::Result<Self> {
         let mut sockets = bind(address, 1, OPS_BACKLOG)?;
         let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
-        Self::open(socket, source, None, HostPolicy::default())
+        let hosts = (HostPolicy::default(), OptionSpelling::default());
+        Self::open(socket, source, None, hosts)
     }
 
     /// The same for a running server at a socket that listens, with the API for those who show one of its keys.
@@ -80,7 +82,7 @@ impl Ops {
         socket: TcpListener,
         source: Arc<dyn OpsSource>,
         handle: Handle,
-        hosts: HostPolicy,
+        hosts: (HostPolicy, OptionSpelling),
     ) -> io::Result<Self> {
         let context = TaskContext::new(Arc::clone(&source), handle);
         Self::open(socket, source, Some(Arc::new(context)), hosts)
@@ -90,7 +92,7 @@ impl Ops {
         socket: TcpListener,
         source: Arc<dyn OpsSource>,
         context: Option<Arc<TaskContext>>,
-        hosts: HostPolicy,
+        (hosts, spelling): (HostPolicy, OptionSpelling),
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let sockets = deal(&[socket], 1)?;
@@ -101,7 +103,7 @@ impl Ops {
             mailbox_capacity: 2 * CONNECTIONS_MAX,
             ..ShardConfig::default()
         };
-        let hosts = OpsHosts::new(hosts, address);
+        let hosts = OpsHosts::new(hosts, spelling, address);
         let listener = Listener::new(source, context.clone(), hosts);
         let (mut shard, mailbox) = Shard::new(&config, listener)?;
         let mut threads = Vec::new();

@@ -107,6 +107,7 @@ fn stats_of(source: &dyn OpsSource) -> Value {
         "usage": source.topics_usage(),
         "timings": timings_of(source),
         "resident_bytes": process::resident_bytes(),
+        "cpu_seconds": process::cpu_seconds(),
         "broker": source.broker(),
     })
 }

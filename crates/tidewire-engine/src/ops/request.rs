@@ -1,6 +1,7 @@
 //! Heads of HTTP requests and responses, without input or output.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use tidewire_wire::handshake::server::reason_phrase;
 
 /// The head of a request.
@@ -18,6 +19,8 @@ pub(crate) struct Request<'a> {
     /// The origin of the page that sends it (RFC 6454), if it names one.
     pub(crate) origin: Option<&'a [u8]>,
     pub(crate) cookie: Option<&'a [u8]>,
+    /// The sender's address; not from the request.
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) body: Body,
     /// Whether the sender waits for a word before it sends the body (RFC 9110, section 10.1.1).
     pub(crate) expects_continue: bool,
@@ -158,6 +161,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
         key: headers.key,
         origin: headers.origin,
         cookie: headers.cookie,
+        peer: None,
         body: match headers.is_coded {
             true => Body::Coded,
             false => Body::Bytes(headers.length.unwrap_or(0)),
@@ -297,6 +301,7 @@ mod tests {
             key: None,
             origin: None,
             cookie: None,
+            peer: None,
             body: Body::Bytes(0),
             expects_continue: false,
             keep_alive: true,

@@ -38,6 +38,7 @@ pub(crate) fn plan(
         ("/stats", Some(_)) => Plan::Ask(Task {
             answer: TaskAnswer::Now(pages::stats_with_topics),
             who: String::new(),
+            peer: request.peer,
             name: String::new(),
             query: request.query.to_owned(),
             body: Vec::new(),

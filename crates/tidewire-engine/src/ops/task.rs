@@ -11,6 +11,7 @@ use crate::ops::source::OpsSource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) struct Task {
     pub(crate) answer: TaskAnswer,
     /// The name of the key that permits it, for logs.
     pub(crate) who: String,
+    /// The sender's address, for logs.
+    pub(crate) peer: Option<SocketAddr>,
     /// The parameter in the path, decoded.
     pub(crate) name: String,
     pub(crate) query: String,
@@ -98,7 +101,7 @@ impl TaskContext {
     }
 
     /// The topics with the most publications a second; asked for once a second at most, however
-    /// many want to know.
+    /// many want to know, and less often where the answer takes long.
     pub(crate) fn busiest_topics(&self) -> Arc<[TopicInfo]> {
         let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*busiest
@@ -108,7 +111,10 @@ impl TaskContext {
         }
         let asked = Instant::now();
         let (topics, pause) = match self.handle.busiest_topics(BUSIEST_TOPICS) {
-            Ok(topics) => (Arc::from(topics), ASK_INTERVAL),
+            Ok(topics) => (
+                Arc::from(topics),
+                ASK_INTERVAL.max(asked.elapsed() * ASK_PAUSE),
+            ),
             // Shards that have no time are not asked again at once.
             Err(_) => (Arc::default(), ASK_INTERVAL * 5),
         };
@@ -137,6 +143,9 @@ pub(crate) const BUSIEST_TOPICS: usize = 20;
 
 /// How often the shards are asked for their busiest topics.
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pause before the next such question, as a multiple of the time that the answer took.
+const ASK_PAUSE: u32 = 20;
 
 /// The parameters behind the question mark.
 pub(crate) struct Parameters(Vec<(String, String)>);

@@ -419,7 +419,8 @@ fn start_ops(handle: &Handle, socket: Option<&TcpListener>) -> Result<Option<Ops
     };
     let shared = &handle.shared;
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
-    let hosts = shared.setup.get().config.hosts.clone();
+    let setup = shared.setup.get();
+    let hosts = (setup.config.hosts.clone(), setup.config.option_spelling);
     let ops = Ops::start_for(socket.try_clone()?, source, handle.clone(), hosts)?;
     Ok(Some(ops))
 }

@@ -68,9 +68,11 @@ impl Reloader {
         let shared = &self.handle.shared;
         let mut config = config.clone();
         lower(&mut config);
-        let (config, mut reloaded) = merge(&shared.setup.get().config, &config);
+        let in_force = shared.hub.rules.get();
+        let present = in_force.of_presence();
+        let (config, mut reloaded) = merge(&shared.setup.get().config, &config, present);
         check(&config)?;
-        let rules = shared.hub.rules.get().replaced(&config.topics.rules);
+        let rules = in_force.replaced(&config.topics.rules);
         let rules =
             rules.map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
         config.topics.access.check().map_err(StartError::from)?;
@@ -80,7 +82,11 @@ impl Reloader {
         }
         if let (Some(slot), Some(files)) = (&self.certificate, &config.tls) {
             let replaced = slot.replace(&files.certificate, &files.key);
-            replaced.map_err(StartError::from)?;
+            let is_other = replaced.map_err(StartError::from)?;
+            // A renewed certificate has the path of the old one.
+            if is_other && !reloaded.changed.contains(&CERTIFICATE) {
+                reloaded.changed.push(CERTIFICATE);
+            }
         }
         if !reloaded.changed.is_empty() {
             install(shared, config, keys, rules);
@@ -102,23 +108,24 @@ fn install(shared: &Shared, mut config: Config, keys: Keys, rules: RuleSet) {
     shared.setup.replace(Setup::new(config, keys.verifier));
 }
 
-/// The configuration in force with everything of `new` that can change, and the options that differ.
-fn merge(old: &Config, new: &Config) -> (Config, Reloaded) {
+/// The configuration in force with everything of `new` that can change, and the options that differ. `present` are the
+/// rules of presence in force.
+fn merge(old: &Config, new: &Config, present: &[TopicRule]) -> (Config, Reloaded) {
     let mut merged = old.clone();
     let mut reloaded = Reloaded::default();
     merge_plain(&mut merged, new, &mut reloaded);
     merge_auth(&mut merged, new, &mut reloaded);
-    merge_rules(&mut merged, new, &mut reloaded);
+    merge_rules(&mut merged, new, present, &mut reloaded);
     compare_backend(old, new, &mut reloaded);
     match (&mut merged.tls, &new.tls) {
         (None, None) => {}
         (Some(old), Some(new)) => {
             if old.certificate != new.certificate || old.key != new.key {
-                reloaded.changed.push("tls_certificate");
+                reloaded.changed.push(CERTIFICATE);
                 old.clone_from(new);
             }
         }
-        _ => reloaded.needs_restart.push("tls_certificate"),
+        _ => reloaded.needs_restart.push(CERTIFICATE),
     }
     (merged, reloaded)
 }
@@ -217,7 +224,7 @@ fn compare_backend(old: &Config, new: &Config, reloaded: &mut Reloaded) {
 
 /// Rules of topics: who is present cannot begin or cease to be known. With a broker nothing changes, because the servers
 /// that share a topic have to agree about it.
-fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
+fn merge_rules(merged: &mut Config, new: &Config, present: &[TopicRule], reloaded: &mut Reloaded) {
     if merged.broker.is_some() {
         if merged.topics.rules != new.topics.rules {
             reloaded.needs_restart.push("topic_rules");
@@ -229,7 +236,8 @@ fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
         let present = rules.iter().filter(|rule| rule.presence);
         present.map(|rule| rule.pattern.clone()).collect()
     };
-    if presence(old) != presence(new) {
+    // The rules of an earlier reload may say otherwise than those at the start, which hold.
+    if presence(present) != presence(new) {
         reloaded.needs_restart.push("presence");
     }
     // A topic that clients subscribe to cannot move into the cluster or out of it.
@@ -245,6 +253,9 @@ fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
         old.clone_from(new);
     }
 }
+
+/// A certificate and its key.
+const CERTIFICATE: &str = "tls_certificate";
 
 /// Compares the fields of options, and copies those that can change.
 macro_rules! plain {
@@ -280,7 +291,10 @@ plain! {
         subprotocol: subprotocols;
         trusted_proxy: proxies;
         auth_failure_after_upgrade: auth_failure_after_upgrade;
-        topic_access: topics.access;
+        client_subscribe_allow: topics.access.subscribe;
+        client_publish_allow: topics.access.publish;
+        client_presence_allow: topics.access.presence;
+        client_queue_group_allow: topics.access.queue_group;
         topic_access_claim: topics.access_claim;
         drain_rate_per_s: drain.rate_per_s;
         reconnect_spread_ms: drain.reconnect_spread_ms;
@@ -356,7 +370,7 @@ mod tests {
     use crate::auth::{AuthConfig, KeyMaterial};
     use crate::config::backend::{BackendConfig, BackendUrl};
     use crate::config::{OriginPolicy, TlsFiles};
-    use crate::settings::plain_names;
+    use crate::settings::{OPTIONS, plain_names};
 
     #[test]
     fn every_plain_option_either_changes_or_stays() {
@@ -365,6 +379,41 @@ mod tests {
             .filter(|name| !PLAIN.contains(name))
             .collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn every_name_in_a_report_is_an_option() {
+        let known = |name: &str| OPTIONS.iter().any(|option| option.name == name);
+        let others = [
+            "presence",
+            "topic_rules",
+            "no_auth",
+            "jwt_secret",
+            CERTIFICATE,
+        ];
+        for name in PLAIN.iter().chain(&others) {
+            assert!(known(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn presence_waits_for_a_restart_at_every_reload() {
+        let rule = |presence| TopicRule {
+            presence,
+            ..TopicRule::new("a")
+        };
+        let with = |presence| {
+            let mut config = Config::default();
+            config.topics.rules = vec![rule(presence)];
+            config
+        };
+        let (first, reloaded) = merge(&with(false), &with(true), &[rule(false)]);
+        assert_eq!(reloaded.needs_restart, ["presence"]);
+        let (_, again) = merge(&first, &with(true), &[rule(false)]);
+        assert_eq!(again.needs_restart, ["presence"]);
+        assert!(again.changed.is_empty(), "{again:?}");
+        let (_, back) = merge(&first, &with(false), &[rule(false)]);
+        assert!(back.needs_restart.is_empty(), "{back:?}");
     }
 
     #[test]
@@ -378,12 +427,12 @@ mod tests {
             }
         };
         let old = with("http://a/", 1);
-        let (merged, reloaded) = merge(&old, &with("http://b/", 2));
+        let (merged, reloaded) = merge(&old, &with("http://b/", 2), &[]);
         assert_eq!(merged.backend, old.backend);
         assert_eq!(reloaded.needs_restart, ["backend", "backend_timeout_ms"]);
-        let (_, reloaded) = merge(&old, &Config::default());
+        let (_, reloaded) = merge(&old, &Config::default(), &[]);
         assert_eq!(reloaded.needs_restart, ["backend"]);
-        assert!(merge(&old, &old).1.needs_restart.is_empty());
+        assert!(merge(&old, &old, &[]).1.needs_restart.is_empty());
     }
 
     #[test]
@@ -406,7 +455,7 @@ mod tests {
             key: "b".into(),
         });
         new.auth = Some(AuthConfig::new(KeyMaterial::Hs256(vec![0; 32])));
-        let (merged, reloaded) = merge(&old, &new);
+        let (merged, reloaded) = merge(&old, &new, &[]);
         assert_eq!(
             reloaded.changed,
             ["origin", "api_key", "errors_max", "topic_rules"]

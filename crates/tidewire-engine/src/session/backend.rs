@@ -43,6 +43,7 @@ impl Session<'_> {
         if failed > 0 {
             tracing::warn!(
                 connection = %self.state.key,
+                address = self.state.peer_address(self.io).map(tracing::field::display),
                 "{failed} first subscriptions of the backend are not made: {why}",
             );
         }

@@ -34,7 +34,7 @@ impl Context<'_> {
         let is_first = call.take();
         if is_first {
             let id = &call.correlation_id;
-            let answer = checked(answer);
+            let answer = checked(answer, call.connection);
             self.session.answer_call((id, call.number), answer);
         }
         is_first

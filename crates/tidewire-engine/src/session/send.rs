@@ -51,7 +51,12 @@ impl Session<'_> {
                 }
                 // After more messages than any connection lives to see.
                 Err(error) => {
-                    tracing::error!(%error, "a connection cannot encrypt any more");
+                    tracing::error!(
+                        connection = %self.state.key,
+                        address = self.state.peer_address(self.io).map(tracing::field::display),
+                        %error,
+                        "a connection cannot encrypt any more",
+                    );
                     self.io.close(self.state.key.id);
                 }
             };

@@ -16,14 +16,14 @@ use std::fs;
 pub struct Settings {
     /// How options are spelled that were not given.
     way: Way,
-    given: BTreeMap<&'static str, Given>,
-    rules: Vec<GivenRule>,
+    pub(super) given: BTreeMap<&'static str, Given>,
+    pub(super) rules: Vec<GivenRule>,
 }
 
 #[derive(Debug, Clone)]
-struct Given {
-    spec: &'static OptionSpec,
-    value: Checked,
+pub(super) struct Given {
+    pub(super) spec: &'static OptionSpec,
+    pub(super) value: Checked,
     origin: Origin,
 }
 
@@ -244,7 +244,7 @@ impl Settings {
         }
     }
 
-    fn value(&self, name: &str) -> Option<Checked> {
+    pub(super) fn value(&self, name: &str) -> Option<Checked> {
         if let Some(given) = self.given.get(name) {
             return Some(given.value.clone());
         }

@@ -1,6 +1,7 @@
 //! The opening handshake: which connections are accepted, and how the others are rejected.
 
-use crate::auth::origins::{OriginReport, shown};
+use crate::auth::hosts::HostCaller;
+use crate::auth::refusals::{RefusalReport, shown};
 use crate::auth::{Claims, TokenError, Verifier, find_token};
 use crate::backend::events::ConnectAnswer;
 use crate::clock::wire_now;
@@ -348,7 +349,12 @@ impl Core {
             return Some(self.full(reason));
         }
         let is_guarded = !newcomer.is_forwarded && is_local_page(config, request);
-        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
+        let caller = HostCaller {
+            connection: Some(newcomer.key),
+            address: newcomer.address,
+            unix_ms: newcomer.unix_ms,
+        };
+        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded, caller) {
             self.counters.host_rejections.add(1);
             return Some(Decision::reject(421, &words));
         }
@@ -376,11 +382,12 @@ impl Core {
     /// Reports a page that may not connect; the words to refuse it with.
     fn refuse_origin(&self, request: &Request<'_>, newcomer: &Newcomer) -> String {
         let origin = shown(request.origin().unwrap_or_default());
-        let words = format!("origin {origin} is not allowed; allow it with --origin {origin}");
+        let advice = self.setup.config.option_spelling.advice("origin", origin);
+        let words = format!("origin {origin} is not allowed; {advice}");
         let more = match self.shared.origin_reports.note(origin, newcomer.unix_ms) {
-            OriginReport::Silence => return words,
-            OriginReport::Line => "",
-            OriginReport::LastLine => " (further origins have no line for up to a minute)",
+            RefusalReport::Silence => return words,
+            RefusalReport::Line => "",
+            RefusalReport::LastLine => " (further origins have no line for up to a minute)",
         };
         tracing::warn!(
             connection = %newcomer.key,

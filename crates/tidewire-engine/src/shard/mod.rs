@@ -354,6 +354,7 @@ impl<A: Application> Handler for EngineShard<A> {
                 counters.outbox_overflows.add(1);
                 tracing::info!(
                     connection = %connection.state.key,
+                    address = connection.state.last_address(io).map(tracing::field::display),
                     user = connection.state.user.as_deref(),
                     queued_bytes_over = self.core.setup.config.limits.outbox_bytes_max,
                     "a connection ends because its peer does not read what waits for it",
@@ -386,6 +387,7 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         tracing::debug!(
             connection = %connection.state.key,
+            address = connection.state.last_address(io).map(tracing::field::display),
             user = connection.state.user.as_deref(),
             ?reason,
             "a session ends",

@@ -282,6 +282,7 @@ impl View<'_> {
             subscribers: u64::from(topic.subscribers()),
             publications: topic.publications,
             per_s: self.core.marks.rate(slot, topic.publications, now_ms),
+            kept: None,
         })
     }
 }

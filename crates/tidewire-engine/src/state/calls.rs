@@ -128,7 +128,7 @@ impl Responder {
     pub fn respond(&self, answer: Result<String, CallError>) -> bool {
         let is_first = self.0.take();
         if is_first {
-            self.0.send(Some(checked(answer)));
+            self.0.send(Some(checked(answer, self.0.connection)));
         }
         is_first
     }
@@ -174,14 +174,15 @@ impl Drop for PendingAnswer {
 }
 
 /// An answer of the application as it can be sent.
-pub(crate) fn checked(answer: Result<String, CallError>) -> CallResult {
+pub(crate) fn checked(answer: Result<String, CallError>, connection: ConnectionKey) -> CallResult {
     let problem = match answer {
         Ok(json) if is_payload(&json) => return Ok(json.into_bytes()),
         Ok(_) => "the application's answer is not JSON that a client can read",
         Err(error) if error.code.is_empty() => "the application's error has no code",
         Err(error) => return Err(error),
     };
-    tracing::error!(problem, "a call was not answered as it should be");
+    // The thread that answers does not know the address; a line at level `debug` has it, where the session starts.
+    tracing::error!(%connection, problem, "a call was not answered as it should be");
     Err(call_error(ErrorCode::HandlerError, problem))
 }
 

@@ -251,4 +251,12 @@ impl ConnectionState {
             None => io.peer_address(self.key.id),
         }
     }
+
+    /// The same of a connection that ends, if the operating system still knows it.
+    pub(crate) fn last_address(&self, io: &Io) -> Option<SocketAddr> {
+        match self.forwarded.as_deref() {
+            Some(address) => Some(*address),
+            None => io.last_peer_address(self.key.id),
+        }
+    }
 }

@@ -14,7 +14,6 @@ pub(crate) mod membership;
 pub(crate) mod operations;
 pub(crate) mod producers;
 pub(crate) mod publishing;
-pub(crate) mod rates;
 pub(crate) mod rights;
 pub(crate) mod shared;
 pub(crate) mod signatures;

@@ -3,7 +3,7 @@
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
 use crate::auth::key_set::KeySet;
-use crate::auth::origins::OriginReports;
+use crate::auth::refusals::RefusalReports;
 use crate::backend::Backend;
 use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
-    pub(crate) origin_reports: OriginReports,
+    pub(crate) origin_reports: RefusalReports,
     /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
@@ -144,8 +144,8 @@ impl Shared {
             sessions: AtomicUsize::new(0),
             counters,
             producers: SharedProducers::new(&config.producers),
-            hosts: HostGuard::new(config.hosts.clone()),
-            origin_reports: OriginReports::default(),
+            hosts: HostGuard::new(config.hosts.clone(), config.option_spelling),
+            origin_reports: RefusalReports::default(),
             reload: OnceLock::new(),
             settings: OnceLock::new(),
             draining: AtomicBool::new(false),

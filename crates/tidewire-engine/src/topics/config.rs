@@ -294,6 +294,11 @@ impl RuleSet {
         })
     }
 
+    /// The rules that say which topics know who is present, until the server ends.
+    pub(crate) fn of_presence(&self) -> &[TopicRule] {
+        &self.presence
+    }
+
     pub(crate) fn of(&self, topic: &str) -> &TopicRule {
         let rule = self
             .rules

@@ -13,14 +13,17 @@
 //! publications costs 100 to 150 bytes, besides its name; this is not in the budget, nor are the
 //! free places of a ring, of which there are at most three times as many as publications.
 
+mod kept;
 mod ring;
 
+pub(crate) use self::kept::KeptTopic;
 pub use self::ring::HistoryLimits;
 use self::ring::Ring;
 use super::lru::{ENTRIES_MAX, List, Slots};
 use crate::limits::fair::Shares;
 use crate::limits::owner::OwnerId;
 use crate::model::Position;
+use crate::topics::rates::TopicRates;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -42,6 +45,8 @@ pub(crate) struct HistoryStore<T> {
     /// Where the next sweep goes on.
     swept: u32,
     counters: HistoryCounters,
+    /// For somebody who looks at the topics.
+    rates: TopicRates,
 }
 
 /// The topics of one owner: the lists [`BARE`] and [`KEPT`].
@@ -123,6 +128,7 @@ impl<T: Clone> HistoryStore<T> {
             topics_max: topics_max.clamp(1, ENTRIES_MAX),
             swept: 0,
             counters: HistoryCounters::default(),
+            rates: TopicRates::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use super::broker::{Broker, BrokerAnswer, BrokerUsage, Missed, Moment, Order, Pa
 use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
-use super::history::{HistoryLimits, Page, Recovery};
+use super::history::{HistoryLimits, KeptTopic, Page, Recovery};
 use super::name::{check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
 use super::publication::{Draft, Placed, Publication};
@@ -392,6 +392,17 @@ impl Hub {
             Some(cluster) => cluster.page(topic, limits, now_ms, query).ok_or(NotReady)?,
         };
         Ok(Some(page))
+    }
+
+    /// Some topics of this server alone that keep publications, from a place on, and where to go on. Those that it
+    /// shares with other servers are not among them.
+    pub(crate) fn kept_topics(
+        &self,
+        from: u32,
+        now_ms: u64,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> (Vec<KeptTopic>, Option<u32>) {
+        self.local.kept_now(from, now_ms, is_wanted)
     }
 
     /// Forgets a topic's history; whether there was any.

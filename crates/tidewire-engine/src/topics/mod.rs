@@ -34,6 +34,7 @@ pub(crate) mod presence;
 pub(crate) mod producer;
 pub(crate) mod publication;
 pub(crate) mod random;
+pub(crate) mod rates;
 pub(crate) mod remembered;
 pub(crate) mod round;
 pub(crate) mod run;

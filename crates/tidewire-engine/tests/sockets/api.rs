@@ -357,6 +357,51 @@ fn topics_come_in_pages() {
 }
 
 #[test]
+fn topics_with_history_are_listed_without_subscribers() {
+    let server = server();
+    let mut client = open(&server, "ada");
+    subscribe(&mut client, json!(["kept.b", "quiet"]));
+    // More than are looked at in one go.
+    let batch = |from: usize| -> Vec<_> {
+        let topics = (from..from + 500).map(|number| format!("kept.m{number:04}"));
+        topics
+            .map(|topic| json!({"topic": topic, "type": "x", "payload": 1}))
+            .collect()
+    };
+    for from in (0..1_500).step_by(500) {
+        post(&server, "/api/v1/publish/batch", &json!(batch(from)));
+    }
+    for topic in ["kept.a", "kept.a", "kept.b", "other"] {
+        let publication = json!({"topic": topic, "type": "x", "payload": 1});
+        post(&server, "/api/v1/publish", &publication);
+    }
+    let rows = |query: &str| -> Vec<Value> {
+        let page = get(&server, &format!("/api/v1/topics?{query}"));
+        let rows = page["topics"].as_array().unwrap().iter();
+        rows.map(|topic| json!([topic["topic"], topic["subscribers"], topic["kept"]]))
+            .collect()
+    };
+    let subscribed = [json!(["kept.b", 1, null]), json!(["quiet", 1, null])];
+    assert_eq!(rows(""), subscribed);
+    assert_eq!(rows("with_history=false"), subscribed);
+    let first = [json!(["kept.a", 0, 2]), json!(["kept.b", 1, 1])];
+    assert_eq!(rows("with_history=true&limit=2"), first);
+    assert_eq!(
+        rows("with_history=true&after=kept.m1498"),
+        [json!(["kept.m1499", 0, 1]), json!(["quiet", 1, null])]
+    );
+    assert_eq!(
+        rows("with_history=true&prefix=kept.m&limit=1000").len(),
+        1_000
+    );
+    let refused = with_key(&server, "GET", "/api/v1/topics?with_history=x", "");
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (400, "invalid_request")
+    );
+}
+
+#[test]
 fn history_is_read_in_both_directions_and_forgotten() {
     let server = server();
     let batch: Vec<_> = (1..=40)
@@ -498,6 +543,10 @@ fn stats_name_the_topics_and_what_they_take() {
     assert_eq!(stats["slow_connections"], json!([]));
     assert_eq!(stats["usage"]["history_topics"], 1);
     assert!(stats["usage"]["history_bytes"].as_u64().unwrap() > 0);
+    if cfg!(target_os = "linux") {
+        assert!(stats["resident_bytes"].as_u64().unwrap() > 0);
+        assert!(stats["cpu_seconds"].as_f64().is_some());
+    }
 
     // Without a key it is the same, in a page of its own.
     let page = http(&server).ask("GET", "/stats", "", "");
@@ -513,4 +562,16 @@ fn stats_name_the_topics_and_what_they_take() {
     ] {
         assert!(metrics.contains(line), "{line}");
     }
+
+    // A topic without subscribers is among the busiest if it keeps its publications.
+    let publication = json!({"topic": "kept.alone", "type": "x", "payload": 1});
+    post(&server, "/api/v1/publish", &publication);
+    common::wait_until("a topic without subscribers", || {
+        let stats = get(&server, "/api/v1/stats");
+        let topics = stats["topics"].as_array().unwrap();
+        let mut topics = topics.iter().filter(|topic| topic["topic"] == "kept.alone");
+        topics
+            .next()
+            .is_some_and(|topic| topic["subscribers"] == 0 && topic["kept"] == 1)
+    });
 }

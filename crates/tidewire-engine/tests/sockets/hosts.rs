@@ -21,7 +21,7 @@ fn opening(server: &Server, host: &str, origin: Option<&str>) -> Opening {
 fn assert_refused(opening: &Opening, name: &str) {
     let (status, said) = opening.refused();
     assert_eq!(status, 421, "{said}");
-    let words = format!("host {name} is not allowed; allow it with --allow-host {name}");
+    let words = format!("host {name} is not allowed; add it to the option allow_host");
     assert!(said.ends_with(&words), "{said}");
 }
 

@@ -309,7 +309,7 @@ fn a_page_that_rebinds_its_name_is_refused() {
     assert_eq!(refused.status, 421);
     assert_eq!(
         refused.body,
-        "host evil.example is not allowed; allow it with --allow-host evil.example\n"
+        "host evil.example is not allowed; add it to the option allow_host\n"
     );
     for host in ["localhost", "127.0.0.1:5007", "[::1]:5007"] {
         assert_eq!(ask(host).status, 200, "{host}");

@@ -196,6 +196,7 @@ fn plan(options: &BenchOptions, sources: usize) -> Plan {
         duration_s: Some(options.duration.as_secs_f64()),
         hold_s: Some(options.hold.as_secs_f64()),
         pings_per_connection: Some(options.pings_per_connection),
+        repeats: None,
         threads: u32::try_from(options.threads).ok(),
         source_addresses: u32::try_from(sources).ok().filter(|count| *count > 1),
         command: options.command.clone(),

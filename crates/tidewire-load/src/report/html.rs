@@ -138,7 +138,7 @@ fn facts(page: &mut Page, report: &Report) {
         page.put(format_args!(
             "<li><span class=\"name\">{}</span><strong>{}</strong>\
              <span class=\"detail\">{}</span></li>\n",
-            escape(fact.name),
+            escape(&fact.name),
             escape(&fact.value),
             escape(&fact.detail),
         ));

@@ -16,6 +16,7 @@ mod escape;
 mod load_plots;
 mod load_tables;
 mod plots;
+pub mod repeats;
 pub(crate) mod statistics;
 mod summary;
 mod svg;
@@ -31,9 +32,9 @@ pub use model::{
     BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
     ExpectationResult, FanOut, Finding, GeneratorHealth, Latency, LatencyOrigin, LatencyOverTime,
     LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind, Machine, Memory, Messages, Pace,
-    Pings, Plan, Processes, RateStep, Received, ReplyFaults, Report, Requests, ResourceSample,
-    Spread, StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic, Verdict,
-    Windows,
+    Pings, Plan, Processes, Range, RateStep, Received, Repeats, ReplyFaults, Report, Requests,
+    ResourceSample, Spread, StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic,
+    Verdict, Windows,
 };
 
 /// The files that [`save_all`] wrote.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 mod figures;
 mod judgement;
 mod load;
+mod repeats;
 
 pub use figures::{
     ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
@@ -30,6 +31,7 @@ pub use load::{
     LoadFigures, RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic,
     Windows,
 };
+pub use repeats::{Range, Repeats};
 
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";
@@ -265,6 +267,9 @@ pub struct Plan {
     /// Application pings for each connection of the ping test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pings_per_connection: Option<u64>,
+    /// How often each test ran, if more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u64>,
     /// Threads of the generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
@@ -392,6 +397,9 @@ pub struct TestResult {
     /// Whether the generator had the processor and sent in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorHealth>,
+    /// The spread over the repeats of the test, if it ran more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
     /// The side that was the limit.
     #[serde(default)]
     pub bottleneck: Bottleneck,

@@ -16,10 +16,12 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
         model::SUSTAINED_HOLD | model::CONNECTION_LIMIT => {}
         _ => figures.extend(rates(section.rate_name(), results)),
     }
-    figures.extend(percentiles("Latency by percentile", results, |r| {
-        r.latency_us.as_ref()
-    }));
-    figures.extend(percentiles("Skew by percentile", results, |r| {
+    figures.extend(percentiles(
+        ("Latency by percentile", "latency"),
+        results,
+        |r| r.latency_us.as_ref(),
+    ));
+    figures.extend(percentiles(("Skew by percentile", "skew"), results, |r| {
         r.fan_out.as_ref()?.skew_us.as_ref()
     }));
     if matches!(section.test, model::THROUGHPUT | model::SUSTAINED_HOLD) {
@@ -109,9 +111,10 @@ fn matrix(results: &[&TestResult]) -> Vec<Figure> {
     maps.into_iter().flatten().collect()
 }
 
-/// Latency by percentile, on an axis where each further nine is as wide as the previous one.
+/// Times by percentile, on an axis where each further nine is as wide as the previous one. `label` is that of the axis
+/// of the times.
 fn percentiles(
-    caption: &str,
+    (caption, label_of_times): (&str, &'static str),
     results: &[&TestResult],
     of: for<'a> fn(&'a TestResult) -> Option<&'a Latency>,
 ) -> Option<Figure> {
@@ -146,7 +149,7 @@ fn percentiles(
     let svg = svg::lines(
         caption,
         &x,
-        &logarithmic("latency", low, high),
+        &logarithmic(label_of_times, low, high),
         &in_decades(&series),
     );
     Some(Figure {
@@ -346,6 +349,9 @@ mod tests {
         assert_eq!(captions, expected);
         assert_eq!(made[0].svg.matches("class=\"bar\"").count(), 1);
         assert_eq!(made[2].legend.len(), 2);
+        let has_label = |figure: &Figure, label| figure.svg.contains(&format!(">{label}</text>"));
+        assert!(has_label(&made[1], "latency") && !has_label(&made[1], "skew"));
+        assert!(has_label(&made[2], "skew") && !has_label(&made[2], "latency"));
     }
 
     #[test]

@@ -179,10 +179,9 @@ pub(super) fn heat(
                 (width - 4.0).max(0.0),
                 CELL_HEIGHT - 4.0,
             ));
-            let class = if opacity > 0.55 {
-                "cell-text strong"
-            } else {
-                "cell-text"
+            let class = match opacity > CELL_STRONG {
+                true => "cell-text strong",
+                false => "cell-text",
             };
             let text = value.map_or_else(|| "–".into(), value_text);
             canvas.text(
@@ -304,6 +303,10 @@ const TOP: f64 = 36.0;
 const BOTTOM: f64 = 252.0;
 const BAR_WIDTH_MAX: f64 = 68.0;
 const BAR_WIDTH_WITH_TEXT: f64 = 40.0;
+/// Cells above this opacity have text of the other colour: the style sheet has two for each theme, and with this limit
+/// each text has a contrast of 4.5:1 or more (a test computes it).
+const CELL_STRONG: f64 = 0.70;
+
 const CELL_LEFT: f64 = 66.0;
 const CELL_TOP: f64 = 34.0;
 const CELL_HEIGHT: f64 = 46.0;
@@ -374,5 +377,54 @@ mod tests {
             svg.contains("fill-opacity=\"0.96\"") && svg.contains(">–</text>"),
             "{svg}"
         );
+    }
+
+    /// The values of a custom property in the style sheet: for light, for dark, and for paper.
+    fn colours(name: &str) -> Vec<[f64; 3]> {
+        let style = include_str!("style.css");
+        let name = format!("  {name}: #");
+        let found = style.match_indices(&name).map(|(at, _)| {
+            let digits = &style[at + name.len()..][..6];
+            let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+            [byte(0), byte(2), byte(4)].map(f64::from)
+        });
+        found.collect()
+    }
+
+    /// The relative luminance of a colour (WCAG 2.2).
+    fn luminance(colour: [f64; 3]) -> f64 {
+        let linear = colour.map(|byte| match byte / 255.0 {
+            dark @ ..=0.040_45 => dark / 12.92,
+            light => ((light + 0.055) / 1.055).powf(2.4),
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    }
+
+    #[test]
+    fn the_text_of_every_cell_has_contrast_in_every_theme() {
+        let (accent, card) = (colours("--accent"), colours("--card"));
+        let (text, strong) = (colours("--cell-text"), colours("--cell-text-strong"));
+        let themes = [accent.len(), card.len(), text.len(), strong.len()];
+        assert_eq!(themes, [3; 4], "light, dark and paper");
+        for theme in 0..3 {
+            for percent in 6..=96 {
+                // As `heat` writes it.
+                let opacity = f64::from(percent) / 100.0;
+                let cell = std::array::from_fn(|part| {
+                    opacity * accent[theme][part] + (1.0 - opacity) * card[theme][part]
+                });
+                let colours = if opacity > CELL_STRONG {
+                    &strong
+                } else {
+                    &text
+                };
+                let (one, other) = (luminance(colours[theme]), luminance(cell));
+                let contrast = (one.max(other) + 0.05) / (one.min(other) + 0.05);
+                assert!(
+                    contrast >= 4.5,
+                    "theme {theme}, opacity {opacity}: {contrast:.2}"
+                );
+            }
+        }
     }
 }

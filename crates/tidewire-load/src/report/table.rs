@@ -239,6 +239,14 @@ pub(super) fn layer(result: &TestResult) -> Option<String> {
 }
 
 const FIGURES: &[Column] = &[
+    ("Repeats", |r| Some(number::grouped(r.repeats?.count))),
+    ("Rate, min–max", |r| {
+        range(r.repeats?.rate_per_s, number::si)
+    }),
+    ("p99, min–max", |r| range(r.repeats?.p99_us, number::us)),
+    ("Stable, min–max", |r| {
+        range(r.repeats?.largest_stable, number::si)
+    }),
     ("Offered of planned", offered_of_planned),
     ("Confirmed bytes/s", |r| {
         r.bytes_per_s.map(number::byte_rate)
@@ -282,6 +290,12 @@ const FIGURES: &[Column] = &[
     }),
     ("Verdict", |r| Some(verdict_word(r.verdict).into())),
 ];
+
+/// The smallest and the largest value of a figure.
+fn range(range: Option<model::Range>, text: fn(f64) -> String) -> Option<String> {
+    let model::Range { min, max } = range?;
+    Some(format!("{}–{}", text(min), text(max)))
+}
 
 const RESOURCES: &[Column] = &[
     ("Connected", |r| r.connected.map(number::grouped)),

@@ -119,7 +119,7 @@ export function overview(): View {
       for (const one of charts) one.update();
       notice.textContent = problemOf(stats);
       notice.hidden = notice.textContent === "";
-      refused.replaceChildren(...refusals(stats));
+      refused.replaceChildren(...troubles(stats));
       // A link that has the focus keeps it.
       const focused = rest.contains(document.activeElement)
         ? document.activeElement?.getAttribute("href")
@@ -186,10 +186,11 @@ function refusedIn(total: Stats["total"]): number {
   return SUMMED.reduce((sum, name) => sum + (total[name] ?? 0), 0);
 }
 
-function refusals({ total }: Stats): Node[] {
-  const title = h("h2", {}, "Refusals since the start");
-  const found = Object.entries(REFUSALS).filter(([name]) => (total[name] ?? 0) > 0);
-  if (!found.length) return [title, h("p", { class: "faint" }, "Nothing has been refused.")];
+/** The counters of a list that are not zero, the largest first. */
+function counted(title: string, names: Record<string, string>, nothing: string, { total }: Stats): Node[] {
+  const head = h("h2", {}, title);
+  const found = Object.entries(names).filter(([name]) => (total[name] ?? 0) > 0);
+  if (!found.length) return [head, h("p", { class: "faint" }, nothing)];
   found.sort(([a], [b]) => (total[b] ?? 0) - (total[a] ?? 0));
   const most = total[found[0]![0]] ?? 0;
   const rows = found.map(([name, words]) => [
@@ -197,7 +198,14 @@ function refusals({ total }: Stats): Node[] {
     meter(total[name] ?? 0, most),
     short(total[name] ?? 0),
   ]);
-  return [title, table(["reason", "", "count"], rows, 2)];
+  return [head, table(["reason", "", "count"], rows, 2)];
+}
+
+function troubles(stats: Stats): Node[] {
+  return [
+    ...counted("Refusals since the start", REFUSALS, "Nothing has been refused.", stats),
+    ...counted("Connections that failed", FAILURES, "No connection has failed.", stats),
+  ];
 }
 
 function busiest({ topics }: Stats): HTMLElement {
@@ -208,7 +216,7 @@ function busiest({ topics }: Stats): HTMLElement {
   });
   const body = rows.length
     ? table(["topic", "", "publications/s", "subscribers"], rows, 2)
-    : h("p", { class: "faint" }, "No topic has subscribers.");
+    : h("p", { class: "faint" }, "No topic has subscribers or history.");
   return h("section", {}, h("h2", {}, "Busiest topics"), body);
 }
 
@@ -277,12 +285,9 @@ const COUNTED = ["messages_received", "messages_sent", "bytes_received", "bytes_
 
 const TIMED: Timing[] = ["publication_delivery_duration", "turn_duration", "handshake_duration"];
 
-/** Counters of refusals, in words. */
+/** Counters of what the server refused, in words. Each counts something else. */
 const REFUSALS: Record<string, string> = {
   connections_rejected_full: "the server was full",
-  handshakes_failed: "ended before it was a session, for any reason",
-  handshake_timeouts: "handshake took too long",
-  handshakes_evicted: "handshake ended for others that waited",
   proxy_headers_refused: "malformed PROXY header",
   host_rejections: "host not allowed",
   origin_rejections: "origin not allowed",
@@ -291,15 +296,22 @@ const REFUSALS: Record<string, string> = {
   messages_refused_rate: "message over the rate limit",
   messages_refused_size: "message too large",
   messages_refused_invalid: "message against the protocol",
-  error_budgets_exhausted: "session with too many errors",
   producers_refused: "too many producers",
-  protocol_errors: "violation of RFC 6455",
   subscriptions_forbidden: "subscription without access",
   publications_refused: "publication refused",
   calls_refused: "too many requests at once",
-  outbox_overflows: "peer did not read",
-  tls_failures: "TLS failed",
 };
 
-/** Those that count nothing twice. */
-const SUMMED = Object.keys(REFUSALS).filter((name) => name !== "handshakes_failed");
+const SUMMED = Object.keys(REFUSALS);
+
+/** Counters of connections that ended otherwise than one of the two sides wanted. The first has some of the others in it. */
+const FAILURES: Record<string, string> = {
+  handshakes_failed: "ended before it was a session, for any reason",
+  handshake_timeouts: "handshake took too long",
+  handshakes_evicted: "handshake ended because others waited",
+  tls_failures: "TLS failed",
+  protocol_errors: "violation of RFC 6455",
+  error_budgets_exhausted: "session with too many errors",
+  idle_timeouts: "peer was silent for too long",
+  outbox_overflows: "peer did not read what waited for it",
+};

@@ -3,7 +3,7 @@ import { facts, h, short } from "../dom.js";
 import { rows } from "../rows.js";
 import type { View } from "../view.js";
 
-/** Every topic with subscribers, loaded page by page while one scrolls. */
+/** Every topic with subscribers or with history, loaded page by page while one scrolls. */
 export function topics(chosen: string | undefined): View {
   let items: TopicInfo[] = [];
   let next: string | null = null;
@@ -22,8 +22,13 @@ export function topics(chosen: string | undefined): View {
     },
   });
   const list = rows<TopicInfo>({
-    titles: ["Topic", "Publications/s", "Subscribers"],
-    cells: (topic) => [topic.topic, short(topic.per_s), short(topic.subscribers)],
+    titles: ["Topic", "Publications/s", "Subscribers", "Kept"],
+    cells: (topic) => [
+      topic.topic,
+      short(topic.per_s),
+      short(topic.subscribers),
+      topic.kept === undefined ? "–" : short(topic.kept),
+    ],
     key: (topic) => topic.topic,
     open: (topic) => {
       location.hash = `#/topics/${encodeURIComponent(topic.topic)}`;
@@ -42,6 +47,7 @@ export function topics(chosen: string | undefined): View {
       const page = await get<{ topics: TopicInfo[]; next: string | null }>("topics", {
         prefix: input.value,
         limit: PAGE,
+        with_history: "true",
         after,
       });
       if (mine !== search || closed) return;

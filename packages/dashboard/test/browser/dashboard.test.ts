@@ -84,6 +84,24 @@ test("what is published by hand reaches subscribers, and the topic shows it", as
   await page.close();
 });
 
+test("a topic without subscribers is listed with what its history keeps", async () => {
+  const answer = await fetch(`http://${dashboard.engine.opsAddress}/api/v1/publish`, {
+    method: "POST",
+    headers: { "x-api-key": KEY },
+    body: JSON.stringify({ topic: "kept.alone", type: "note", payload: { text: "nobody listens" } }),
+  });
+  expect(answer.status).toBe(200);
+  const page = await dashboard.loggedIn();
+  await page.getByRole("link", { name: "Topics" }).click();
+  await page.getByRole("searchbox").fill("kept.al");
+  const row = page.getByRole("button", { name: /kept\.alone/ });
+  await row.waitFor();
+  expect(await row.locator("span").allTextContents()).toEqual(["kept.alone", "0", "0", "1"]);
+  await row.click();
+  await page.getByText("nobody listens").waitFor();
+  await page.close();
+});
+
 /** The connections, as the HTTP API lists them. */
 async function keys(): Promise<string[]> {
   const answer = await fetch(`http://${dashboard.engine.opsAddress}/api/v1/connections`, {

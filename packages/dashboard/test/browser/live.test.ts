@@ -106,6 +106,27 @@ test("a page that is not seen has no WebSocket", async () => {
   await page.close();
 });
 
+test("timeouts and slow readers are not called refusals", async () => {
+  const page = await dashboard.loggedIn();
+  await page.routeWebSocket(/\/dashboard\/ws$/, (socket) => socket.close());
+  await page.route("**/dashboard/api/v1/stats", async (route) => {
+    const answer = await route.fetch();
+    const stats = await answer.json();
+    Object.assign(stats.total, { handshake_timeouts: 3, outbox_overflows: 2, origin_rejections: 5 });
+    await route.fulfill({ response: answer, json: stats });
+  });
+  await page.reload();
+  const card = page.locator(".card", { hasText: "Refused" });
+  await card.getByText("5 in all").waitFor();
+  const below = (title: string) => page.locator(`h2:text-is("${title}") + *`).innerText();
+  const refusals = await below("Refusals since the start");
+  expect(refusals).toContain("origin not allowed");
+  expect(refusals).not.toMatch(/too long|did not read/);
+  const failures = await below("Connections that failed");
+  expect(failures).toMatch(/handshake took too long.*peer did not read/s);
+  await page.close();
+});
+
 test("the values of an open topic are those of now", async () => {
   const page = await dashboard.loggedIn();
   await dashboard.client.publish("kept.now", { n: 1 });

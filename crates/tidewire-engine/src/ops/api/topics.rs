@@ -24,12 +24,18 @@ struct History<'a> {
 
 /// `GET /api/v1/topics`
 pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
-    let parameters = Parameters::parse(&task.query, &["prefix", "limit", "after"])?;
-    let listed = context.handle.list_topics(&TopicQuery {
+    let known = ["prefix", "limit", "after", "with_history"];
+    let parameters = Parameters::parse(&task.query, &known)?;
+    let query = TopicQuery {
         prefix: parameters.text("prefix").unwrap_or_default().to_owned(),
         after: parameters.text("after").map(str::to_owned),
         limit: parameters.limit()?,
-    })?;
+    };
+    let listed = match parameters.text("with_history") {
+        None | Some("false") => context.handle.list_topics(&query)?,
+        Some("true") => context.handle.list_topics_with_history(&query)?,
+        Some(_) => return Err(ApiError::bad("with_history is true or false")),
+    };
     let next = listed.items.last().filter(|_| listed.more);
     let next = next.map_or(Value::Null, |last| json!(last.topic));
     ok(&json!({ "topics": listed.items, "next": next }))

@@ -4,7 +4,7 @@ use super::{Broker, BrokerAnswer, BrokerUsage, Missed, Moment, Order, PageQuery,
 use super::{Prepare, Refusal, Sink, Tickets};
 use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicRule;
-use crate::topics::history::{HistoryLimits, HistoryStore, Page, Recovery};
+use crate::topics::history::{HistoryLimits, HistoryStore, KeptTopic, Page, Recovery};
 use crate::topics::presence::{Presence, PresenceChange};
 use crate::topics::publication::{Publication, Published};
 use crate::topics::remembered::{IdKeys, Remembered};
@@ -138,6 +138,16 @@ impl MemoryBroker {
         lock(&self.histories).page(topic, since, limit, newest_first, limits, now_ms)
     }
 
+    /// Some topics that keep publications, from a place on, and where to go on.
+    pub(crate) fn kept_now(
+        &self,
+        from: u32,
+        now_ms: u64,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> (Vec<KeptTopic>, Option<u32>) {
+        lock(&self.histories).kept_topics((from, LISTED_AT_A_TIME), now_ms, is_wanted)
+    }
+
     /// Forgets what is kept of a topic; whether there was anything.
     pub(crate) fn forget_now(&self, topic: &Arc<str>) -> bool {
         lock(&self.histories).remove(topic)
@@ -256,3 +266,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
 const SWEPT_AT_A_TIME: usize = 1_000;
+
+/// Topics looked at for a list under one lock, for which publishers wait: some 50 microseconds.
+const LISTED_AT_A_TIME: u32 = 1_000;

@@ -20,6 +20,46 @@ fn name(topic: &str) -> Arc<str> {
     Arc::from(topic)
 }
 
+#[test]
+fn topics_that_keep_publications_are_listed_some_at_a_time() {
+    let mut store = HistoryStore::new(1 << 20, 100);
+    for number in 0..5 {
+        append(&mut store, &format!("t.{number}"), &ROOMY, 0, 1);
+    }
+    append(&mut store, "t.1", &ROOMY, 0, 1);
+    // Known, but nothing is kept of it.
+    let none = HistoryLimits {
+        publications_max: 0,
+        ..ROOMY
+    };
+    append(&mut store, "t.3", &none, 0, 1);
+    let (mut names, mut from) = (Vec::new(), Some(0));
+    while let Some(place) = from {
+        let (found, next) = store.kept_topics((place, 2), 0, &|name| name != "t.4");
+        assert!(found.len() <= 2);
+        names.extend(
+            found
+                .into_iter()
+                .map(|topic| (topic.name, topic.publications, topic.kept)),
+        );
+        from = next;
+    }
+    let expected = [("t.0", 1, 1), ("t.1", 2, 2), ("t.2", 1, 1)];
+    assert_eq!(
+        names,
+        expected.map(|(topic, count, kept)| (name(topic), count, kept))
+    );
+    // Rates are over the time between two looks.
+    let rate_of = |store: &mut HistoryStore<u64>, now_ms| {
+        let (found, _) = store.kept_topics((0, 1), now_ms, &|_| true);
+        found[0].per_s
+    };
+    rate_of(&mut store, 10_000);
+    append(&mut store, "t.0", &ROOMY, 0, 1);
+    append(&mut store, "t.0", &ROOMY, 0, 1);
+    assert_eq!(rate_of(&mut store, 12_000), 1.0);
+}
+
 /// Appends a publication that says its own offset.
 fn append(
     store: &mut HistoryStore<u64>,

@@ -1,6 +1,6 @@
 //! Rates of publications per topic, since the last look.
 
-use crate::topics::local::Slot;
+use crate::topics::item::Slot;
 
 /// The counts at the last request for rates. They take memory from the first request on.
 #[derive(Debug, Default)]
