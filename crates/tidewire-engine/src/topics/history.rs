@@ -104,6 +104,8 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
+    /// Everything up to this offset is too old.
+    expired: u64,
     /// The owner that created it.
     owner: OwnerId,
 }
@@ -165,6 +167,7 @@ impl<T: Clone> HistoryStore<T> {
             self.change(at, Ring::clear);
             self.topics[at].epoch = head.epoch;
             self.topics[at].newest = head.offset;
+            self.topics[at].expired = 0;
         }
     }
 
@@ -176,30 +179,36 @@ impl<T: Clone> HistoryStore<T> {
         known.map_or(head.offset, Topic::before_oldest)
     }
 
-    /// All that is kept of a topic that stands here.
-    pub(crate) fn newest_of(&self, topic: &str, head: Position) -> Vec<T> {
+    /// The offset up to which everything of a topic that stands here has become too old.
+    pub(crate) fn expired(&self, topic: &str, head: Position) -> u64 {
         let at = self.index.get(topic).map(|at| &self.topics[*at]);
         let known = at.filter(|topic| topic.position() == head);
-        known.map_or_else(Vec::new, |topic| {
-            topic.between(topic.before_oldest(), topic.newest)
-        })
+        known.map_or(0, |topic| topic.expired)
+    }
+
+    /// All that is kept of a topic that stands here, and the time of each.
+    pub(crate) fn newest_of(&self, topic: &str, head: Position) -> Vec<(T, u64)> {
+        let at = self.index.get(topic).map(|at| &self.topics[*at]);
+        let known = at.filter(|topic| topic.position() == head);
+        let ring = known.and_then(|topic| topic.ring.as_ref());
+        ring.map_or_else(Vec::new, |ring| ring.all())
     }
 
     /// Keeps these publications of a topic that stands here, in place of what was kept of it: the
-    /// newest ones without a hole, each with the memory that it holds.
+    /// newest ones without a hole, each with the memory that it holds and its time.
     pub(crate) fn restore(
         &mut self,
         topic: &Arc<str>,
         head: Position,
-        publications: impl Iterator<Item = (T, usize)>,
+        publications: impl Iterator<Item = (T, usize, u64)>,
         limits: &HistoryLimits,
         now_ms: u64,
     ) {
         self.stand(topic, head, OwnerId::SERVER);
         let at = self.used(topic, head.epoch, OwnerId::SERVER);
         self.change(at, Ring::clear);
-        for (publication, bytes) in publications {
-            self.keep(at, publication, now_ms, Ring::<T>::charge(bytes));
+        for (publication, bytes, at_ms) in publications {
+            self.keep(at, publication, at_ms, Ring::<T>::charge(bytes));
         }
         self.trim(at, limits, now_ms);
         self.keep_budget(at);
@@ -370,6 +379,7 @@ impl<T: Clone> HistoryStore<T> {
             ring: None,
             newest: 0,
             epoch: random_epoch,
+            expired: 0,
             owner,
         });
         let Shelf(lists) = self.shelves.entry(owner).or_default();
@@ -399,7 +409,10 @@ impl<T: Clone> HistoryStore<T> {
             ring.shorten(limits);
             ring.expire(limits, now_ms)
         });
-        self.counters.publications_expired += expired;
+        if expired > 0 {
+            self.counters.publications_expired += expired;
+            self.topics[at].expired = self.topics[at].before_oldest();
+        }
     }
 
     /// Drops other publications until the budget is kept: those of the owner with the most, the
