@@ -104,8 +104,8 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
-    /// Everything up to this offset is too old.
-    expired: u64,
+    /// What came before the oldest publication that is kept is gone because it was too old.
+    has_expired: bool,
     /// The owner that created it.
     owner: OwnerId,
 }
@@ -167,7 +167,7 @@ impl<T: Clone> HistoryStore<T> {
             self.change(at, Ring::clear);
             self.topics[at].epoch = head.epoch;
             self.topics[at].newest = head.offset;
-            self.topics[at].expired = 0;
+            self.topics[at].has_expired = false;
         }
     }
 
@@ -179,11 +179,12 @@ impl<T: Clone> HistoryStore<T> {
         known.map_or(head.offset, Topic::before_oldest)
     }
 
-    /// The offset up to which everything of a topic that stands here has become too old.
+    /// The offset up to which everything of a topic that stands here is known to be too old.
     pub(crate) fn expired(&self, topic: &str, head: Position) -> u64 {
         let at = self.index.get(topic).map(|at| &self.topics[*at]);
         let known = at.filter(|topic| topic.position() == head);
-        known.map_or(0, |topic| topic.expired)
+        let expired = known.filter(|topic| topic.has_expired);
+        expired.map_or(0, Topic::before_oldest)
     }
 
     /// All that is kept of a topic that stands here, and the time of each.
@@ -379,7 +380,7 @@ impl<T: Clone> HistoryStore<T> {
             ring: None,
             newest: 0,
             epoch: random_epoch,
-            expired: 0,
+            has_expired: false,
             owner,
         });
         let Shelf(lists) = self.shelves.entry(owner).or_default();
@@ -405,13 +406,15 @@ impl<T: Clone> HistoryStore<T> {
 
     /// Drops what the topic's limits no longer allow.
     fn trim(&mut self, at: u32, limits: &HistoryLimits, now_ms: u64) {
-        let expired = self.change(at, |ring| {
-            ring.shorten(limits);
-            ring.expire(limits, now_ms)
+        let mut expired = 0;
+        self.change(at, |ring| {
+            let shortened = ring.shorten(limits);
+            expired = ring.expire(limits, now_ms);
+            shortened + expired
         });
         if expired > 0 {
-            self.counters.publications_expired += expired;
-            self.topics[at].expired = self.topics[at].before_oldest();
+            self.counters.publications_expired += expired as u64;
+            self.topics[at].has_expired = true;
         }
     }
 
@@ -447,6 +450,7 @@ impl<T: Clone> HistoryStore<T> {
             freed += Ring::<T>::BYTES_FIXED;
         }
         if freed > 0 {
+            self.topics[at].has_expired = false;
             self.bytes -= freed;
             self.byte_shares.sub(self.topics[at].owner, freed);
         }

@@ -17,7 +17,9 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::secure::ExchangeKeyPair;
-use tidewire_wire::session::{ClientHello, ClientSession, EncryptionVersion, Features, Now};
+use tidewire_wire::session::{
+    ClientHello, ClientSession, EncryptionVersion, Features, HelloProducer, Now,
+};
 use tidewire_wire::uuid::Uuid;
 
 /// A session as this producer, and the last of its numbers that was taken.
@@ -286,11 +288,15 @@ fn an_encrypted_session_is_told_too() {
     );
     let mut client = connect_v1(&server);
     let pair = ExchangeKeyPair::from_seed(&[7; 32]).unwrap();
+    let producer = HelloProducer {
+        id: "p".to_owned(),
+        attempt: None,
+    };
     let hello = ClientHello {
         client_version: "test",
         features: Features::default(),
         encryption: Some(pair.offer(EncryptionVersion::One)),
-        producer: Some("p"),
+        producer: Some(&producer),
     };
     let mut text = Vec::new();
     ClientSession::new(Format::Json, Now::default()).write_hello(

@@ -44,17 +44,23 @@ fn is_wild(segment: &str) -> bool {
 }
 
 impl Cover {
-    /// The cover of these patterns, of `most` globs if they need more than that.
-    pub(super) fn of<'a>(patterns: impl Iterator<Item = &'a str>, most: usize) -> Self {
+    /// The cover of these patterns.
+    pub(super) fn of<'a>(patterns: impl Iterator<Item = &'a str>) -> Self {
         let mut cover = Self::default();
         for pattern in patterns {
             cover.add(pattern);
         }
-        cover.shorten(most);
         cover
     }
 
-    /// Whether the text that covers a topic or pattern with this beginning is there already.
+    /// With more than `most` globs cuts the texts to half as many, so that the next patterns have room.
+    pub(super) fn keep_within(&mut self, most: usize) {
+        if self.len() > most {
+            self.shorten(most / 2);
+        }
+    }
+
+    /// The text that this beginning of a topic or pattern begins with, if there is one.
     pub(super) fn covering(&self, beginning: &str) -> Option<(&str, &Reach)> {
         let up_to = (Bound::Unbounded, Bound::Included(beginning));
         let (text, reach) = self.0.range::<str, _>(up_to).next_back()?;
@@ -94,12 +100,12 @@ impl Cover {
         texts.take_while(move |other| other.starts_with(text))
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Cuts the texts until there are at most `most` of them.
-    pub(super) fn shorten(&mut self, most: usize) {
+    fn shorten(&mut self, most: usize) {
         if self.len() <= most {
             return;
         }
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_lonely_pattern_keeps_its_glob_and_others_share_one() {
-        let cover = |patterns: &[&str]| Cover::of(patterns.iter().copied(), 100);
+        let cover = |patterns: &[&str]| Cover::of(patterns.iter().copied());
         let both = cover(&["a.*.x", "b.*.x"]);
         assert_eq!(texts(&both), [("a.", false), ("b.", false)]);
         assert_eq!(texts(&cover(&["a.*.x", "a.*.y"])), [("a.", true)]);
@@ -173,14 +179,19 @@ mod tests {
     #[test]
     fn many_beginnings_are_shortened() {
         let patterns: Vec<_> = (0..1_000).map(|n| format!("room{n:03}.*")).collect();
-        let cover = Cover::of(patterns.iter().map(String::as_str), 100);
+        let mut cover = Cover::of(patterns.iter().map(String::as_str));
+        assert_eq!(cover.len(), 1_000);
+        cover.keep_within(1_000);
+        assert_eq!(cover.len(), 1_000);
+        cover.keep_within(200);
         assert_eq!(cover.len(), 100);
         assert_eq!(
             cover.covering("room123.").map(|(text, _)| text),
             Some("room12")
         );
         let letters: Vec<_> = ('а'..='я').map(|letter| format!("{letter}.*")).collect();
-        let cover = Cover::of(letters.iter().map(String::as_str), 5);
+        let mut cover = Cover::of(letters.iter().map(String::as_str));
+        cover.shorten(5);
         assert_eq!(texts(&cover), [("", true)]);
     }
 
@@ -195,7 +206,8 @@ mod tests {
     proptest! {
         #[test]
         fn all_patterns_are_covered_by_texts_that_do_not_begin_each_other(patterns in prop::collection::vec(pattern(), 0..20), most in 1_usize..6) {
-            let cover = Cover::of(patterns.iter().map(String::as_str), most);
+            let mut cover = Cover::of(patterns.iter().map(String::as_str));
+            cover.shorten(most);
             prop_assert!(cover.len() <= most);
             for pattern in &patterns {
                 let covering = cover.covering(beginning(pattern));

@@ -28,10 +28,7 @@ impl Link {
         patterns.unconfirmed.insert(Arc::clone(name));
         if patterns.cover.add(name) {
             patterns.has_changed = true;
-            if patterns.cover.len() > GLOBS_MAX {
-                // To half of it, so that the next patterns have room.
-                patterns.cover.shorten(GLOBS_MAX / 2);
-            }
+            patterns.cover.keep_within(GLOBS_MAX);
         } else {
             let covering = patterns.cover.covering(beginning(name));
             let text = covering.map(|(text, _)| Box::<str>::from(text));
@@ -55,7 +52,8 @@ impl Link {
             .is_some()
         {
             let names = patterns.all.keys().map(|name| &**name);
-            let cover = Cover::of(names, GLOBS_MAX / 2);
+            let mut cover = Cover::of(names);
+            cover.keep_within(GLOBS_MAX);
             patterns.has_changed |= cover != patterns.cover;
             patterns.cover = cover;
         }

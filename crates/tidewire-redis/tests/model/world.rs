@@ -159,7 +159,7 @@ impl World {
         );
     }
 
-    /// Publishes on a topic without history that is none of [`TOPICS`].
+    /// Publishes on a topic without history beside [`TOPICS`].
     pub(crate) fn publish_on(&mut self, node: usize, topic: &Arc<str>) {
         let number = self.log.offer(node, TOPICS.len() - 1);
         let payload = number.to_string();

@@ -295,7 +295,7 @@ fn a_pattern_brings_topics_that_nobody_subscribed_to() {
 fn receivers(server: &Server, channel: &str) -> i64 {
     let mut publish = redis::cmd("PUBLISH");
     publish.arg(channel).arg("g");
-    publish.query(&mut server.witness()).unwrap()
+    publish.query(&mut server.witness()).expect("a count")
 }
 
 #[test]

@@ -124,7 +124,9 @@ impl Exchange {
         };
         let since_ms = self.orders.began_unix_ms.saturating_sub(MARGIN_MS);
         let mut past = VecDeque::new();
-        let mut has_end = !entries.has_more;
+        // To the first one of all, or to one from before the beginning of this server.
+        let oldest = entries.entries.last();
+        let mut has_end = oldest.is_none_or(|(oldest, _)| oldest.offset <= 1);
         for (position, record) in &entries.entries {
             let Some((control, told_ms)) = self.read_order(record) else {
                 continue;
