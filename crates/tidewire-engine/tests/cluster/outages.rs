@@ -10,13 +10,9 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{
-    Application, BrokerAddress, Config, Context, HistoryLimits, Message, Server, TopicRule,
-};
+use tidewire_engine::{BrokerAddress, Config, HistoryLimits, Server, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 use tidewire_wire::close::CloseCode;
 
@@ -176,7 +172,7 @@ fn a_server_that_begins_without_the_broker_learns_of_revocations_since() {
         told.elapsed() > Duration::from_millis(1_200)
     });
     ask(&redis, "ACL SETUSER far off");
-    let far = start(secured(&redis, &far_url), Sink);
+    let far = start(secured(&redis, &far_url), tidewire_engine::apps::Sink);
     let mut revoked = ada(&far);
     near.handle()
         .close_user("ada", GONE, "gone")
@@ -222,10 +218,14 @@ fn all_sessions_end_where_commands_were_lost() {
 
 /// An application that blocks its shard as long as a test holds the lock.
 #[derive(Clone, Default)]
-struct Blocks(Arc<Mutex<()>>);
+struct Blocks(std::sync::Arc<std::sync::Mutex<()>>);
 
-impl Application for Blocks {
-    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {
+impl tidewire_engine::Application for Blocks {
+    fn on_message(
+        &mut self,
+        _: &mut tidewire_engine::Context<'_>,
+        _: tidewire_engine::Message<'_>,
+    ) {
         drop(self.0.lock().expect("no panic"));
     }
 }
