@@ -245,8 +245,8 @@ fn glob_of(text: &str, reach: &Reach, layout: &Layout) -> Vec<u8> {
     }
 }
 
-/// The globs of a node.
-const GLOBS_MAX: usize = 256;
+/// The globs of a node. Each costs Redis some 50 ns for every publication of all nodes.
+const GLOBS_MAX: usize = 64;
 
 /// How long the globs of patterns that are gone stay at most, in milliseconds.
 const RENEW_MS: u64 = 1_000;
