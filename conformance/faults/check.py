@@ -34,6 +34,7 @@ PROGRAM = os.environ.get("TIDEWIRE", ROOT / "target/release/tidewire")
 TOPICS = [f"t.{name}" for name in ("tide", "wind", "ship", "port")]
 PLACES = {"sentinel": Replicated, "slot": Slotted}
 KINDS = ["none", "everysec", "always", *PLACES]
+SLEEPY = "always"  # the rounds in which a server stops for longer than its lease lasts
 MEMORY_MIB_MAX = 200
 TOKEN = re.compile(rb'"n": "([^"]+)"')
 
@@ -48,6 +49,7 @@ class Cluster:
         self.draw = draw
         self.is_durable = kind == "always"
         self.wrong = []
+        self.asleep = None  # a server that no other fault concerns
         flags = ["--broker-wait-ms", 3000, *(["--broker-is-durable"] if self.is_durable else [])]
         self.proxies = [] if self.place else [Proxy(self.redis.port) for _ in range(3)]
         brokers = self.proxies or [self.place] * 3
@@ -65,6 +67,10 @@ class Cluster:
 
     def source(self):
         return random.Random(self.draw.random())
+
+    @property
+    def free_servers(self):
+        return [server for server in self.servers if server is not self.asleep]
 
     @property
     def clients(self):
@@ -187,6 +193,7 @@ async def round_of_faults(kind, seed, seconds):
     done = collections.Counter()
     try:
         await cluster.start()
+        sleep = asyncio.create_task(faults.outlive_lease(cluster, draw)) if kind == SLEEPY else None
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             fault = draw.choice(kinds)
@@ -194,6 +201,9 @@ async def round_of_faults(kind, seed, seconds):
             with contextlib.suppress(*faults.IGNORED):
                 await fault(cluster, draw)
             await asyncio.sleep(draw.uniform(0.05, 1.5))
+        if sleep:
+            done["outlive_lease"] += 1
+            await sleep
         healed = time.monotonic()
         await cluster.all_ready()
         log = await cluster.come_to_rest()

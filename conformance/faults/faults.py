@@ -4,24 +4,38 @@ import asyncio
 import signal
 
 import redis.exceptions
-from processes import Redis
+from processes import Redis, until
+
+LEASE_S = 10
 
 
 async def kill_server(cluster, draw):
-    server = draw.choice(cluster.servers)
+    server = draw.choice(cluster.free_servers)
     await server.kill()
     await asyncio.sleep(draw.uniform(0, 1))
     await server.start()
 
 
 async def restart_server(cluster, draw):
-    server = draw.choice(cluster.servers)
+    server = draw.choice(cluster.free_servers)
     await server.kill(signal.SIGTERM)
     await server.start()
 
 
 async def pause_server(cluster, draw):
-    await draw.choice(cluster.servers).pause(draw.uniform(0.1, 4))
+    await draw.choice(cluster.free_servers).pause(draw.uniform(0.1, 4))
+
+
+async def outlive_lease(cluster, draw):
+    """A server stops for longer than its lease lasts, and comes back: meanwhile the others have taken out its users and
+    have its work. The other faults go on without it."""
+    server = cluster.asleep = draw.choice(cluster.servers)
+    await server.pause(LEASE_S + 2)
+    try:
+        await until(server.has_lost_lease, f"server {server.number} finds that its lease has ended")
+    except SystemExit as late:
+        cluster.wrong.append(str(late))
+    cluster.asleep = None
 
 
 async def kill_redis(cluster, draw):
@@ -47,7 +61,7 @@ async def cut(cluster, draw):
 
 async def partition(cluster, draw):
     """One server talks to Redis and hears nothing, and Redis hears nothing of it."""
-    number = draw.randrange(len(cluster.proxies))
+    number = cluster.servers.index(draw.choice(cluster.free_servers))
     proxy, server, seconds = cluster.proxies[number], cluster.servers[number], draw.uniform(0.5, 6)
     proxy.is_deaf = True
     await asyncio.sleep(seconds)

@@ -217,15 +217,25 @@ class Server(Program):
 
     async def is_ready(self):
         """Whether `/ready` answers 200."""
+        return await self.ask("/ready") is not None
 
-        def ask():
+    async def has_lost_lease(self):
+        """Whether its lease has ended although it lives, once or more."""
+        metrics = await self.ask("/metrics") or ""
+        lines = [line for line in metrics.splitlines() if line.startswith("tidewire_broker_leases_lost_total")]
+        return any(float(line.split()[-1]) > 0 for line in lines)
+
+    async def ask(self, path):
+        """What its operations listener answers, or `None` without an answer of status 200."""
+
+        def answer():
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/ready", timeout=2) as answer:
-                    return answer.status == 200
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}{path}", timeout=2) as answer:
+                    return answer.read().decode() if answer.status == 200 else None
             except (urllib.error.URLError, OSError):
-                return False
+                return None
 
-        return await asyncio.get_running_loop().run_in_executor(None, ask)
+        return await asyncio.get_running_loop().run_in_executor(None, answer)
 
 
 def folder_for_logs():

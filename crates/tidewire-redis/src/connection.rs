@@ -119,6 +119,13 @@ impl<T> Connection<T> {
         self.pending.front().map(|pending| pending.deadline_ms)
     }
 
+    /// No command without a reply is late before this time.
+    pub fn extend(&mut self, deadline_ms: u64) {
+        for pending in &mut self.pending {
+            pending.deadline_ms = pending.deadline_ms.max(deadline_ms);
+        }
+    }
+
     /// How many commands have no reply.
     #[must_use]
     pub fn pending(&self) -> usize {

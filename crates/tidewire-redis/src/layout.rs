@@ -95,6 +95,15 @@ fn slot_of(key: &[u8]) -> u16 {
 /// The slots of a Redis Cluster.
 const SLOTS: u16 = 16_384;
 
+/// A text as a glob that matches it alone.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let escape = |byte: &u8| match byte {
+        b'[' | b']' | b'?' | b'*' | b'\\' => vec![b'\\', *byte],
+        byte => vec![*byte],
+    };
+    text.iter().flat_map(escape).collect()
+}
+
 /// The names of the keys and channels that begin with one prefix.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -128,19 +137,19 @@ impl Layout {
     /// The glob that matches the channels of a pattern's topics, and maybe of others.
     #[must_use]
     pub fn glob(&self, pattern: &str) -> Vec<u8> {
-        let escaped = |text: &[u8]| {
-            let escape = |byte: &u8| match byte {
-                b'[' | b']' | b'?' | b'*' | b'\\' => vec![b'\\', *byte],
-                byte => vec![*byte],
-            };
-            text.iter().flat_map(escape).collect::<Vec<u8>>()
-        };
         let segments = pattern.split('.').map(|segment| match segment {
             "*" | ">" => b"*".to_vec(),
             segment => escaped(segment.as_bytes()),
         });
         let segments = segments.collect::<Vec<_>>().join(&b'.');
         [escaped(&self.streams), segments].concat()
+    }
+
+    /// The glob that matches the channels of all topics that begin with a text.
+    #[must_use]
+    pub fn glob_of_all(&self, beginning: &str) -> Vec<u8> {
+        let text = escaped(beginning.as_bytes());
+        [escaped(&self.streams), text, b"*".to_vec()].concat()
     }
 
     /// The topic of a stream's key or a channel; `None` if it is the name of something else.
@@ -330,6 +339,7 @@ mod tests {
         let prefixes = layout.presence_prefixes().map(text);
         assert_eq!(prefixes, ["tw:{0}:p:", "tw:{0}:u:", "tw:{0}:t:"]);
         assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
+        assert_eq!(text(layout.glob_of_all("a.b*")), "tw:{0}:t:a.b\\**");
     }
 
     #[test]

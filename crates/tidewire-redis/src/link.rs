@@ -15,6 +15,7 @@
 
 mod catch_up;
 mod clock;
+mod cover;
 mod delivery;
 mod event;
 mod groups;
@@ -171,6 +172,7 @@ impl Link {
             self.slots_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),
+            self.patterns_deadline_ms(),
             self.sends_deadline_ms(),
             self.publishing_deadline_ms(),
             self.reading_deadline_ms(),
@@ -241,8 +243,8 @@ impl Link {
     }
 
     /// Nobody needs the pattern any more.
-    pub fn unwatch(&mut self, pattern: &str) {
-        self.remove_pattern(pattern);
+    pub fn unwatch(&mut self, pattern: &str, now: Now) {
+        self.remove_pattern(pattern, now);
     }
 
     /// Sends a parcel, at most once. [`Event::Sent`] with this number follows exactly once.
@@ -349,15 +351,15 @@ impl Link {
         self.is_gone()
     }
 
-    /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe is
-    /// expected meanwhile.
+    /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe and no
+    /// reply is expected on it meanwhile, and no topic catches up.
     pub fn pause(&mut self) {
         self.clock.is_paused = true;
     }
 
     /// The owner reads again.
     pub fn resume(&mut self, now: Now) {
-        self.resume_probes(now);
+        self.resume_reading(now);
     }
 
     /// Whether the link works.

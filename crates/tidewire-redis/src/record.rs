@@ -1,11 +1,12 @@
 //! The bytes of a publication in a stream and in a channel.
 //!
 //! ```text
-//! version 1 | mark 16 | flags 1 | priority 1 | [expiry 8] | [excluded 20] | t | [id] | [key] | payload
+//! version 1 | mark 16 | flags 1 | priority 1 | [published 8] | [expiry 8] | [excluded 20] | t | [id] | [key] | payload
 //! ```
 //!
 //! Numbers are big-endian. `t`, `id` and `key` have their length in two bytes before them; the payload is the rest.
-//! The mark is at a fixed place, so that a script can read it and the writer can fill it in last.
+//! The mark and the time of publication are at a fixed place, so that a script can read the one and the writer can fill
+//! in both last.
 
 use crate::layout::NodeId;
 
@@ -18,6 +19,8 @@ pub struct Record<'a> {
     pub category: Category,
     /// The overload policy of lagging subscribers.
     pub priority: Priority,
+    /// When it was published, in milliseconds since 1970 by the clock of Redis, if anybody needs to know.
+    pub published_redis_ms: Option<u64>,
     /// Nobody receives it after this time, in milliseconds since 1970 by the clock of Redis.
     pub expires_redis_ms: Option<u64>,
     /// The connection that does not receive it.
@@ -153,6 +156,9 @@ impl<'a> Record<'a> {
         out.extend_from_slice(&self.mark.to_bytes());
         out.push(self.flags());
         out.push(self.priority as u8);
+        if let Some(at) = self.published_redis_ms {
+            out.extend_from_slice(&at.to_be_bytes());
+        }
         if let Some(at) = self.expires_redis_ms {
             out.extend_from_slice(&at.to_be_bytes());
         }
@@ -191,6 +197,11 @@ impl<'a> Record<'a> {
             return Err(RecordError::Unknown);
         }
         let has = |flag| flags & flag != 0;
+        let published_redis_ms = if has(PUBLISHED) {
+            Some(u64::from_be_bytes(take(&mut rest)?))
+        } else {
+            None
+        };
         let expires_redis_ms = if has(EXPIRES) {
             Some(u64::from_be_bytes(take(&mut rest)?))
         } else {
@@ -211,6 +222,7 @@ impl<'a> Record<'a> {
             priority: *PRIORITIES
                 .get(usize::from(priority))
                 .ok_or(RecordError::Unknown)?,
+            published_redis_ms,
             expires_redis_ms,
             excluded,
             t: name(&mut rest)?,
@@ -235,6 +247,26 @@ impl<'a> Record<'a> {
             | flag(EXCLUDES, self.excluded.is_some())
             | flag(HAS_ID, self.id.is_some())
             | flag(HAS_KEY, self.key.is_some())
+            | flag(PUBLISHED, self.published_redis_ms.is_some())
+    }
+
+    /// The time of publication of a record, without a look at the rest.
+    #[must_use]
+    pub fn published_redis_ms_of(record: &[u8]) -> Option<u64> {
+        Mark::of(record)?;
+        let has_time = record.get(FLAGS_AT)? & PUBLISHED != 0;
+        let time = record.get(PUBLISHED_AT..)?.first_chunk::<8>()?;
+        has_time.then(|| u64::from_be_bytes(*time))
+    }
+
+    /// Writes the time of publication into an encoded record that has one.
+    pub(crate) fn write_published(record: &mut [u8], redis_ms: u64) {
+        let has_time = record
+            .get(FLAGS_AT)
+            .is_some_and(|flags| flags & PUBLISHED != 0);
+        if let (true, Some(time)) = (has_time, record.get_mut(PUBLISHED_AT..PUBLISHED_AT + 8)) {
+            time.copy_from_slice(&redis_ms.to_be_bytes());
+        }
     }
 }
 
@@ -274,7 +306,14 @@ const EXPIRES: u8 = 2;
 const EXCLUDES: u8 = 4;
 const HAS_ID: u8 = 8;
 const HAS_KEY: u8 = 16;
-const KNOWN_FLAGS: u8 = 31;
+const PUBLISHED: u8 = 32;
+const KNOWN_FLAGS: u8 = 63;
+
+/// The place of the flags.
+const FLAGS_AT: usize = 1 + MARK_BYTES;
+
+/// The place of the time of publication.
+const PUBLISHED_AT: usize = FLAGS_AT + 2;
 
 const PRIORITIES: [Priority; 5] = [
     Priority::Background,
@@ -298,6 +337,7 @@ mod tests {
             },
             category: Category::Snapshot,
             priority: Priority::High,
+            published_redis_ms: Some(1_799_999_990_000),
             expires_redis_ms: Some(1_800_000_000_000),
             excluded: Some(Excluded {
                 node: NodeId(9),
@@ -321,6 +361,7 @@ mod tests {
     fn a_record_reads_what_it_writes() {
         let full = sample();
         let bare = Record {
+            published_redis_ms: None,
             expires_redis_ms: None,
             excluded: None,
             id: None,
@@ -332,7 +373,29 @@ mod tests {
             let bytes = encoded(&record);
             assert_eq!(Record::decode(&bytes), Ok(record));
             assert_eq!(Mark::of(&bytes), Some(record.mark));
+            let published = Record::published_redis_ms_of(&bytes);
+            assert_eq!(published, record.published_redis_ms);
         }
+    }
+
+    #[test]
+    fn the_time_can_be_written_last_if_there_is_one() {
+        let bare = Record {
+            published_redis_ms: None,
+            ..sample()
+        };
+        for record in [sample(), bare] {
+            let mut bytes = encoded(&record);
+            Record::write_published(&mut bytes, 5);
+            let published_redis_ms = record.published_redis_ms.map(|_| 5);
+            let written = Record {
+                published_redis_ms,
+                ..record
+            };
+            assert_eq!(Record::decode(&bytes), Ok(written));
+        }
+        Record::write_published(&mut [], 5);
+        assert_eq!(Record::published_redis_ms_of(&[]), None);
     }
 
     #[test]

@@ -292,7 +292,6 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         }
         StartError::Access(_)
         | StartError::TopicRule { .. }
-        | StartError::Unshared { .. }
         | StartError::Auth(_)
         | StartError::System(_)
         | StartError::Useless(_) => {

@@ -119,13 +119,13 @@ impl Broker for ClusterBroker {
         let wanted = Prepare { newest, ..wanted };
         let mut mirrors = self.mirrors();
         if mirrors.is_ready(topic, wanted) {
-            let is_idle = mirrors
-                .topics
-                .get(topic)
-                .is_some_and(|mirror| mirror.idle_at_ms.is_some());
+            let mirror = mirrors.topics.get_mut(topic);
+            // It stays ready for those who asked now.
+            let asks = mirror.is_some_and(|mirror| {
+                mirror.idle_at_ms.is_some() && !std::mem::replace(&mut mirror.is_asked_for, true)
+            });
             drop(mirrors);
-            if is_idle {
-                // It stays ready for those who asked now.
+            if asks {
                 self.commands.push(Command::Prepare(Arc::clone(topic)));
             }
             return BrokerAnswer::Now(Ok(()));
@@ -143,8 +143,12 @@ impl Broker for ClusterBroker {
             ticket: tickets(),
             until_ms: None,
         });
+        // Once for all who come before the link looks at the topic.
+        let was_asked_for = std::mem::replace(&mut mirror.is_asked_for, true);
         drop(mirrors);
-        self.commands.push(Command::Prepare(Arc::clone(topic)));
+        if !was_asked_for {
+            self.commands.push(Command::Prepare(Arc::clone(topic)));
+        }
         BrokerAnswer::Later
     }
 
@@ -283,7 +287,7 @@ impl Broker for ClusterBroker {
             Audience::Connection(key) => (Receiver::Node(NodeId(key.server())), Some(key)),
         };
         if self.commands.bytes() > WAITING_BYTES_MAX {
-            return tracing::warn!("a message to the other servers is lost: too much waits");
+            return self.commands.lose();
         }
         if let Some(parcel) = parcel::write(self.node, connection, sending) {
             self.commands.push(Command::Send(receiver, parcel));
@@ -365,3 +369,31 @@ const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The same; past it clients that publish are not read.
 const BUSY_BYTES: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_asked_once_for_all_who_wait_for_a_topic() {
+        let broker = ClusterBroker::new(NodeId(1), 1 << 20, 10);
+        let (topic, rule) = ("a".into(), TopicRule::new(">"));
+        let mut ticket = || Ticket::of_caller(|_| ());
+        let mut prepare = || {
+            let answer = broker.prepare(&topic, &rule, Prepare::default(), &mut ticket);
+            assert_eq!(answer, BrokerAnswer::Later);
+        };
+        for _ in 0..1_000 {
+            prepare();
+        }
+        assert_eq!(broker.commands.take().len(), 1);
+        let waiting = |broker: &ClusterBroker| broker.mirrors().topics[&topic].waiting.len();
+        assert_eq!(waiting(&broker), 1_000);
+        // The link has looked at it: who comes now asks again.
+        if let Some(mirror) = broker.mirrors().topics.get_mut(&topic) {
+            mirror.is_asked_for = false;
+        }
+        prepare();
+        assert_eq!(broker.commands.take().len(), 1);
+    }
+}

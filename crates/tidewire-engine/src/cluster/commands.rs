@@ -6,7 +6,7 @@ use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{Order, ProducerName, ProducerOpening, ProducerPlace, Ticket};
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidewire_net::Waker;
 use tidewire_redis::{NodeId, Present};
@@ -84,6 +84,8 @@ pub(crate) struct Commands {
     is_stopped: AtomicBool,
     /// Of publications that the broker has not answered, also when the link has taken them.
     bytes: AtomicUsize,
+    /// Messages to the other servers that were dropped because too much waited.
+    lost: AtomicU64,
     /// Set when the link has been made.
     waker: OnceLock<Waker>,
 }
@@ -188,6 +190,16 @@ impl Commands {
     /// The size of the commands that wait for the broker, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    /// A message to the other servers is dropped. The link warns of it.
+    pub(crate) fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The messages that were dropped.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// A publication has been answered.

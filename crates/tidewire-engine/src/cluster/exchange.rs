@@ -2,6 +2,8 @@
 //! answers out.
 
 mod calls;
+mod complaints;
+mod control;
 mod filling;
 mod groups;
 mod nodes;
@@ -10,6 +12,9 @@ mod presence;
 mod producers;
 
 use self::calls::OpenCalls;
+use self::complaints::Complaints;
+use self::control::{CONTROL, Orders};
+use self::filling::Fillings;
 use self::groups::GroupsInUse;
 use self::nodes::Nodes;
 use crate::cluster::Neighbour;
@@ -45,8 +50,7 @@ pub(crate) struct Exchange {
     broker: Arc<ClusterBroker>,
     hub: Weak<Hub>,
     server: Option<Server>,
-    /// The topic of commands to all servers is subscribed to.
-    follows_control: bool,
+    orders: Orders,
     /// Commands of this server that are not acknowledged.
     told: HashMap<u64, (Ticket, usize)>,
     /// Of the last operation.
@@ -55,8 +59,7 @@ pub(crate) struct Exchange {
     forgotten: HashMap<u64, Ticket>,
     /// Producers that are opened, or whose numbers are remembered.
     producers: HashMap<u64, Ticket>,
-    /// The topic of each read, and which reading of its stream it is part of.
-    reads: HashMap<u64, (Arc<str>, u64)>,
+    fillings: Fillings,
     /// The topics that somebody waits for, in the order of their time.
     awaited: VecDeque<(u64, Arc<str>)>,
     /// Topics without interest, to be let go.
@@ -70,6 +73,7 @@ pub(crate) struct Exchange {
     nodes: Nodes,
     calls: OpenCalls,
     groups: GroupsInUse,
+    complaints: Complaints,
 }
 
 impl Exchange {
@@ -79,13 +83,13 @@ impl Exchange {
             broker,
             hub: Weak::new(),
             server: None,
-            follows_control: false,
+            orders: Orders::default(),
             told: HashMap::new(),
             number: 0,
             publications: HashMap::new(),
             forgotten: HashMap::new(),
             producers: HashMap::new(),
-            reads: HashMap::new(),
+            fillings: Fillings::default(),
             awaited: VecDeque::new(),
             idle: VecDeque::new(),
             wait_ms,
@@ -95,6 +99,7 @@ impl Exchange {
             nodes: Nodes::default(),
             calls: OpenCalls::default(),
             groups: GroupsInUse::default(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -122,9 +127,7 @@ impl Exchange {
     /// Does what the shards have asked, and what is due; delivers and answers what the broker has
     /// said. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
-        if !std::mem::replace(&mut self.follows_control, true) {
-            self.link.want(&CONTROL.into(), CONTROL_HISTORY, now);
-        }
+        self.tick_orders(now);
         // Before the commands: members whose work has arrived have no room for as much again.
         self.handle_events(now);
         for command in self.broker.commands.take() {
@@ -143,6 +146,7 @@ impl Exchange {
         if now.ms >= self.told_ms + TELL_MS {
             self.told_ms = now.ms;
             self.tell_health();
+            self.complain(now);
         }
     }
 
@@ -155,6 +159,7 @@ impl Exchange {
             first(&self.idle),
             self.leaves_ms,
             self.calls.deadline_ms(),
+            self.orders.deadline_ms(),
             self.groups.deadline_ms(),
         ]
         .into_iter()
@@ -227,18 +232,24 @@ impl Exchange {
     /// Somebody waits for a topic: it is made live, and read if it is.
     fn prepare(&mut self, topic: &Arc<str>, now: Now) {
         let until_ms = now.ms + self.wait_ms;
-        let mut is_awaited = false;
+        let (mut is_awaited, mut is_filling) = (false, false);
         if let Some(mirror) = self.broker.mirrors().topics.get_mut(topic) {
-            for waiting in &mut mirror.waiting {
-                is_awaited |= waiting.until_ms.is_none();
-                waiting.until_ms.get_or_insert(until_ms);
+            mirror.is_asked_for = false;
+            // Those who came since the last time are the last ones.
+            let new = mirror.waiting.iter_mut().rev();
+            for waiting in new.take_while(|waiting| waiting.until_ms.is_none()) {
+                waiting.until_ms = Some(until_ms);
+                is_awaited = true;
             }
+            is_filling = mirror.filling.is_some() || mirror.waits_to_fill;
         }
         if is_awaited {
             self.awaited.push_back((until_ms, Arc::clone(topic)));
         }
         self.want(topic, now);
-        self.answer_ready(topic, now);
+        if !is_filling {
+            self.answer_ready(topic, now);
+        }
         self.idle_from(Arc::clone(topic), now);
     }
 
@@ -301,7 +312,7 @@ impl Exchange {
                 mirrors.topics.remove(&topic);
                 drop(mirrors);
                 match is_pattern(&topic) {
-                    true => self.link.unwatch(&topic),
+                    true => self.link.unwatch(&topic, now),
                     false => {
                         self.unfollow_presence(&topic);
                         self.link.unwant(&topic, now);
@@ -338,13 +349,13 @@ impl Exchange {
                     ticket.settle(done.map_err(convert::refusal));
                 }
             }
-            Event::Live { topic, .. } if *topic == *CONTROL => {}
-            Event::Delivered { topic, record, .. } if *topic == *CONTROL => {
-                self.obey_control(&record);
-            }
-            Event::Gap { topic, .. } if *topic == *CONTROL => {
-                tracing::warn!("commands of other servers may be lost: the broker lost its data");
-            }
+            Event::Live { topic, head } if *topic == *CONTROL => self.begin_orders(head, now),
+            Event::Delivered {
+                topic,
+                position,
+                record,
+            } if *topic == *CONTROL => self.take_order(position, &record, now),
+            Event::Gap { topic, head } if *topic == *CONTROL => self.note_lost_orders(head, now),
             Event::Watching { pattern } => {
                 if let Some(mirror) = self.broker.mirrors().topics.get_mut(&pattern) {
                     mirror.is_live = true;
@@ -380,8 +391,8 @@ impl Exchange {
             } => self.deliver(&topic, position, &record, now),
             Event::Gap { topic, head } => self.tell_gap(&topic, head, now),
             Event::Read { number, outcome } => {
-                if let Some((topic, filling)) = self.reads.remove(&number) {
-                    self.take_read(&topic, filling, outcome, now);
+                if !self.take_past(number, &outcome, now) {
+                    self.take_read(number, outcome, now);
                 }
             }
             Event::Forgotten { number, outcome } => {
@@ -451,6 +462,9 @@ impl Exchange {
                 ("group_publications", counters.works),
                 ("leases_lost", counters.leases_lost),
                 ("nodes_lost", counters.nodes_lost),
+                ("commands_lost", self.orders.losses),
+                ("groups_refused", self.groups.refused),
+                ("messages_lost", self.broker.commands.lost()),
             ],
         });
     }
@@ -465,9 +479,10 @@ impl Exchange {
         let Some(hub) = self.hub.upgrade() else {
             return;
         };
+        let at_ms = self.published_ms(record, now);
         let mut mirrors = self.broker.mirrors();
         if let Some(position) = publication.position
-            && !mirrors.append(topic, position, &publication, now.unix_ms)
+            && !mirrors.append(topic, position, &publication, at_ms)
         {
             mirrors.stand(topic, position);
         }
@@ -475,12 +490,25 @@ impl Exchange {
         hub.deliver(topic, publication);
     }
 
-    /// Delivers a publication of a topic that nobody here subscribes to by name.
+    /// When a record was published, by the clock of this server.
+    fn published_ms(&self, record: &[u8], now: Now) -> u64 {
+        let published = redis::Record::published_redis_ms_of(record);
+        let at_ms = published.map(|at_ms| self.link.to_unix_ms(at_ms));
+        at_ms.map_or(now.unix_ms, |at_ms| at_ms.min(now.unix_ms))
+    }
+
+    /// Delivers a publication of a topic that nobody here subscribes to by name. It may match no pattern at all: what the
+    /// link subscribes to is more than the patterns.
     fn deliver_matched(&self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8]) {
+        let Some(hub) = self.hub.upgrade() else {
+            return;
+        };
+        if **topic == *CONTROL || !hub.has_match(topic) {
+            return;
+        }
         let to_unix_ms = |ms| self.link.to_unix_ms(ms);
-        let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
-        if let (Some(publication), Some(hub)) = (made, self.hub.upgrade())
-            && **topic != *CONTROL
+        if let Some(publication) =
+            convert::publication(self.link.node(), topic, at, record, to_unix_ms)
         {
             hub.deliver_matched(topic, publication);
         }
@@ -536,15 +564,6 @@ fn keep(publications_max: usize) -> Keep {
         idle_ms: TOPIC_IDLE_MS,
     }
 }
-
-/// The topic of commands to all servers; no client's topic has such a name.
-const CONTROL: &str = "\u{1}control";
-
-/// The kept history of commands: it covers what a server has missed while its link was down.
-const CONTROL_HISTORY: redis::History = Some(Keep {
-    publications_max: 10_000,
-    idle_ms: TOPIC_IDLE_MS,
-});
 
 /// The interval at which the shards' side receives the counts, in milliseconds.
 const TELL_MS: u64 = 100;

@@ -9,7 +9,7 @@ use crate::model::Position;
 use crate::topics::broker::{Missed, PageQuery, Prepare, Refusal, Ticket};
 use crate::topics::history::{HistoryLimits, HistoryStore, Page, Recovery};
 use crate::topics::publication::Publication;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The mirrors of all shared topics, under one lock.
@@ -19,6 +19,8 @@ pub(crate) struct Mirrors {
     store: HistoryStore<Arc<Publication>>,
     /// Readings of streams so far.
     fillings: u64,
+    /// What all histories may have, in bytes.
+    bytes_max: usize,
 }
 
 /// The mirror of one topic.
@@ -34,6 +36,10 @@ pub(crate) struct Mirror {
     floor: u64,
     /// It is being read.
     pub(crate) filling: Option<Filling>,
+    /// It is read when others have been.
+    pub(crate) waits_to_fill: bool,
+    /// The link has been asked for it and has not looked at it since.
+    pub(crate) is_asked_for: bool,
     /// The jobs that wait for it, with their deadlines on the link's clock.
     pub(crate) waiting: Vec<Waiting>,
     /// Its subscribers learn who is there.
@@ -60,8 +66,36 @@ pub(crate) struct Waiting {
 pub(crate) struct Filling {
     /// Which reading it is: answers to an earlier one are of no use.
     number: u64,
-    /// The publications read so far.
-    entries: Vec<(Position, Arc<Publication>)>,
+    /// The newest publications read so far, and when each was published: what the topic may keep.
+    entries: VecDeque<(Position, Arc<Publication>, u64)>,
+    bytes: usize,
+}
+
+impl Filling {
+    /// Appends the next publication, and drops the oldest ones beyond the limits.
+    fn push(
+        &mut self,
+        topic: &str,
+        (position, publication, published_ms): (Position, Arc<Publication>, u64),
+        limits: &HistoryLimits,
+    ) {
+        let follows = self.entries.back().is_none_or(|(last, _, _)| {
+            last.epoch == position.epoch && last.offset + 1 == position.offset
+        });
+        if !follows {
+            self.entries.clear();
+            self.bytes = 0;
+        }
+        self.bytes += kept_bytes(topic, &publication);
+        self.entries
+            .push_back((position, publication, published_ms));
+        while self.bytes > limits.bytes_max || self.entries.len() > limits.publications_max {
+            let Some((_, oldest, _)) = self.entries.pop_front() else {
+                break;
+            };
+            self.bytes -= kept_bytes(topic, &oldest);
+        }
+    }
 }
 
 impl Mirror {
@@ -77,6 +111,7 @@ impl Mirrors {
             topics: HashMap::new(),
             store: HistoryStore::new(history_bytes_max, history_topics_max),
             fillings: 0,
+            bytes_max: history_bytes_max,
         }
     }
 
@@ -90,8 +125,9 @@ impl Mirrors {
         };
         let before_oldest = self.store.before_oldest(topic, head);
         let kept_most = u64::try_from(limits.publications_max).unwrap_or(u64::MAX);
-        // Older ones are not in the stream either.
-        let least = mirror.floor.max(head.offset.saturating_sub(kept_most));
+        // Older ones are not in the stream either, or too old.
+        let gone = mirror.floor.max(self.store.expired(topic, head));
+        let least = gone.max(head.offset.saturating_sub(kept_most));
         let newest_from = head.offset.saturating_sub(wanted.newest);
         let wanted_from = match wanted.since {
             Some(since) if since.epoch == head.epoch && since.offset <= head.offset => {
@@ -115,7 +151,7 @@ impl Mirrors {
         self.store.stand(topic, head, OwnerId::SERVER);
     }
 
-    /// Appends the next publication of a topic; false if it is not the next one.
+    /// Appends the next publication of a topic; false if it is not the next one. `now_ms` is when it was published.
     pub(crate) fn append(
         &mut self,
         topic: &Arc<str>,
@@ -154,9 +190,22 @@ impl Mirrors {
         self.fillings += 1;
         mirror.filling = Some(Filling {
             number: self.fillings,
-            entries: Vec::new(),
+            entries: VecDeque::new(),
+            bytes: 0,
         });
         Some(self.fillings)
+    }
+
+    /// What a reading of a topic's stream holds at most, in bytes.
+    pub(crate) fn filling_bytes_max(&self, topic: &str) -> usize {
+        let limits = self.topics.get(topic).and_then(|mirror| mirror.limits);
+        limits.map_or(0, |limits| limits.bytes_max.min(self.bytes_max))
+    }
+
+    /// The stream of a topic is to be read when there is room; false if that is known.
+    pub(crate) fn wait_to_fill(&mut self, topic: &str) -> bool {
+        let mirror = self.topics.get_mut(topic);
+        mirror.is_some_and(|mirror| !std::mem::replace(&mut mirror.waits_to_fill, true))
     }
 
     /// Adds what was read of a stream; whether this reading still counts. Of entries that do not
@@ -165,27 +214,28 @@ impl Mirrors {
         &mut self,
         topic: &str,
         number: u64,
-        read: Vec<(Position, Arc<Publication>)>,
+        read: impl Iterator<Item = (Position, Arc<Publication>, u64)>,
     ) -> bool {
-        let mirror = self.topics.get_mut(topic);
-        let filling = mirror.and_then(|mirror| mirror.filling.as_mut());
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return false;
+        };
+        let filling = mirror.filling.as_mut();
         let Some(filling) = filling.filter(|filling| filling.number == number) else {
             return false;
         };
-        for (position, publication) in read {
-            let follows = filling.entries.last().is_none_or(|(last, _)| {
-                last.epoch == position.epoch && last.offset + 1 == position.offset
-            });
-            if !follows {
-                filling.entries.clear();
-            }
-            filling.entries.push((position, publication));
+        if let Some(limits) = mirror.limits {
+            let bytes_max = limits.bytes_max.min(self.bytes_max);
+            let limits = HistoryLimits {
+                bytes_max,
+                ..limits
+            };
+            read.for_each(|read| filling.push(topic, read, &limits));
         }
         true
     }
 
     /// A reading has failed.
-    pub(crate) fn end_filling(&mut self, topic: &str, number: u64) {
+    pub(crate) fn stop_filling(&mut self, topic: &str, number: u64) {
         if let Some(mirror) = self.topics.get_mut(topic) {
             mirror.filling.take_if(|filling| filling.number == number);
         }
@@ -206,15 +256,17 @@ impl Mirrors {
         let older = filling
             .entries
             .into_iter()
-            .filter(|(position, _)| position.epoch == head.epoch && position.offset <= own_from);
+            .filter(|(position, _, _)| position.epoch == head.epoch && position.offset <= own_from);
         let older: Vec<_> = older.collect();
         // What was read ends where the mirror begins, or it is of no use.
-        let joins = older.last().map_or(own_from, |(last, _)| last.offset) == own_from;
+        let joins = older.last().map_or(own_from, |(last, _, _)| last.offset) == own_from;
         if joins {
-            let older = older.into_iter().map(|(_, publication)| publication);
-            let all = older.chain(own).map(|publication| {
+            let older = older
+                .into_iter()
+                .map(|(_, publication, ms)| (publication, ms));
+            let all = older.chain(own).map(|(publication, published_ms)| {
                 let bytes = kept_bytes(topic, &publication);
-                (publication, bytes)
+                (publication, bytes, published_ms)
             });
             self.store.restore(topic, head, all, &limits, now_ms);
         }
@@ -225,8 +277,8 @@ impl Mirrors {
     /// Returns the jobs that need not wait for a topic any more, because it is ready.
     pub(crate) fn take_ready(&mut self, topic: &Arc<str>) -> Vec<Ticket> {
         let waiting = match self.topics.get_mut(topic) {
-            Some(mirror) => std::mem::take(&mut mirror.waiting),
-            None => return Vec::new(),
+            Some(mirror) if mirror.is_complete() => std::mem::take(&mut mirror.waiting),
+            _ => return Vec::new(),
         };
         let (ready, waiting): (Vec<_>, Vec<_>) = waiting
             .into_iter()
@@ -249,11 +301,13 @@ impl Mirrors {
         let Some(mirror) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
-        let is_over = |waiting: &mut Waiting| {
+        let is_over = |waiting: &&Waiting| {
             let until_ms = waiting.until_ms.unwrap_or(u64::MAX);
             now_ms.is_none_or(|now_ms| until_ms <= now_ms)
         };
-        let over = mirror.waiting.extract_if(.., is_over);
+        // They are in the order of their deadlines.
+        let count = mirror.waiting.iter().take_while(is_over).count();
+        let over = mirror.waiting.drain(..count);
         over.map(|waiting| waiting.ticket).collect()
     }
 
@@ -331,3 +385,98 @@ const KEPT_BYTES: usize = 192;
 
 /// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
 const SWEPT_AT_A_TIME: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topics::publication::{Draft, Placed};
+    use tidewire_wire::envelope::{Category, Priority};
+
+    const LIMITS: HistoryLimits = HistoryLimits {
+        publications_max: 100,
+        bytes_max: 64 * 1024,
+        age_max_ms: 1_000,
+    };
+
+    fn at(offset: u64) -> Position {
+        Position { epoch: 7, offset }
+    }
+
+    fn publication(topic: &Arc<str>, offset: u64) -> Arc<Publication> {
+        let payload = format!("\"{}\"", "x".repeat(8 * 1024));
+        let draft = Draft {
+            t: "x",
+            payload: payload.as_bytes(),
+            category: Category::Update,
+            priority: None,
+            id: None,
+            key: None,
+            exclude: None,
+            ttl_ms: None,
+            unique: None,
+        };
+        Arc::new(draft.place(&Placed {
+            topic: Some(topic),
+            position: Some(at(offset)),
+            priority: Priority::Normal,
+            unix_ms: 0,
+        }))
+    }
+
+    /// Mirrors with a topic that stands at an offset and has nothing of what came before.
+    fn standing(topic: &Arc<str>, offset: u64) -> Mirrors {
+        let mut mirrors = Mirrors::new(1 << 20, 10);
+        let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
+        (mirror.is_live, mirror.limits) = (true, Some(LIMITS));
+        mirrors.stand(topic, at(offset));
+        mirrors
+    }
+
+    fn kept(mirrors: &mut Mirrors, topic: &Arc<str>, now_ms: u64) -> Vec<u64> {
+        let query = PageQuery {
+            since: None,
+            limit: 1_000,
+            newest_first: false,
+        };
+        let page = mirrors.page(topic, &LIMITS, now_ms, query).expect("live");
+        let offsets = page.publications.iter();
+        offsets
+            .map(|publication| publication.position.expect("a position").offset)
+            .collect()
+    }
+
+    #[test]
+    fn a_reading_holds_no_more_than_the_topic_keeps() {
+        let topic: Arc<str> = "a".into();
+        let mut mirrors = standing(&topic, 1_000);
+        let filling = mirrors.begin_filling(&topic).expect("none before");
+        for offset in 1..=1_000 {
+            let read = (at(offset), publication(&topic, offset), 5);
+            assert!(mirrors.fill(&topic, filling, [read].into_iter()));
+            let held = mirrors.topics[&topic].filling.as_ref().expect("it goes on");
+            let bytes = held.entries.iter().map(|(_, it, _)| kept_bytes(&topic, it));
+            assert!(bytes.sum::<usize>() <= LIMITS.bytes_max);
+        }
+        mirrors.finish_filling(&topic, 10);
+        let kept = kept(&mut mirrors, &topic, 10);
+        assert!(kept.len() > 4 && kept.len() < 8, "{kept:?}");
+        assert_eq!(kept.last(), Some(&1_000));
+        assert!(kept.is_sorted());
+    }
+
+    #[test]
+    fn what_is_read_is_as_old_as_its_publication() {
+        let topic: Arc<str> = "a".into();
+        let mut mirrors = standing(&topic, 3);
+        mirrors.append(&topic, at(4), &publication(&topic, 4), 5_900);
+        let filling = mirrors.begin_filling(&topic).expect("none before");
+        let published_ms = [4_500, 5_200, 5_800];
+        let read = published_ms.into_iter().zip(1..);
+        let read = read.map(|(ms, offset)| (at(offset), publication(&topic, offset), ms));
+        assert!(mirrors.fill(&topic, filling, read));
+        mirrors.finish_filling(&topic, 6_000);
+        assert_eq!(kept(&mut mirrors, &topic, 6_000), [2, 3, 4]);
+        assert_eq!(kept(&mut mirrors, &topic, 6_500), [3, 4]);
+        assert_eq!(kept(&mut mirrors, &topic, 6_850), [4]);
+    }
+}

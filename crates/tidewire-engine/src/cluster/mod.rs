@@ -37,8 +37,9 @@ pub(crate) struct Cluster {
 
 /// The calls of the link into this server, on behalf of the others. No call blocks.
 pub(crate) trait Neighbour: Send {
-    /// Does what another server told all to do, and when, in milliseconds since 1970.
-    fn obey(&self, control: Control, told_unix_ms: Option<u64>);
+    /// Does what another server told all to do, and when, in milliseconds since 1970. False if a shard has no room: then
+    /// some shards have done it, and it is to be told again.
+    fn obey(&self, control: Control, told_unix_ms: Option<u64>) -> bool;
 
     /// Asks a client of this server. `done` is called with the outcome, once, maybe at once.
     fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone);

@@ -75,6 +75,7 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
         },
         category: convert::link_category(draft.category),
         priority: convert::link_priority(draft.priority.unwrap_or_default()),
+        published_redis_ms: None,
         // By the clock of the server that sends: servers whose clocks differ let it live longer or
         // shorter by the difference.
         expires_redis_ms: draft.ttl_ms.map(|ttl_ms| unix_ms.saturating_add(ttl_ms)),

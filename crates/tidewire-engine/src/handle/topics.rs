@@ -101,8 +101,9 @@ impl Handle {
         })
     }
 
-    /// Does what another server told all to do at a time. Sessions of a user that began later are not concerned.
-    pub(crate) fn obey(&self, control: Control, told_unix_ms: Option<u64>) {
+    /// Does what another server told all to do at a time. Sessions that began later are not concerned. False if a shard
+    /// has no room: then it is to be told again.
+    pub(crate) fn obey(&self, control: Control, told_unix_ms: Option<u64>) -> bool {
         let until = told_unix_ms.map(|at| at.saturating_add(CLOCK_ERROR_MS));
         let end = |code, reason: String| {
             let code = CloseCode::from_wire(code).unwrap_or(CloseCode::POLICY_VIOLATION);
@@ -119,6 +120,9 @@ impl Handle {
             Control::Unsubscribe { user, topic } => {
                 self.change_user(&user, &subscription(Action::Unsubscribe, topic), until)
             }
+            Control::CloseAll { code, reason } => {
+                self.change_in_all_shards(&ChangedSessions::All, &end(code, reason), told_unix_ms)
+            }
             Control::CloseConnection {
                 connection,
                 code,
@@ -134,9 +138,8 @@ impl Handle {
                 self.change_own(connection, ChangeKind::Access(Arc::new(rules)))
             }
         };
-        if let Err(error) = done {
-            tracing::error!(%error, "a command of another server is lost");
-        }
+        // Without shards there are no sessions.
+        done != Err(SendError::Busy)
     }
 
     /// Does what another server has told all to do with a connection, if it is one of this server.
@@ -252,10 +255,19 @@ impl Handle {
         what: &ChangeKind,
         until_unix_ms: Option<u64>,
     ) -> Result<(), SendError> {
-        let user: Arc<str> = user.into();
+        let whose = ChangedSessions::User(user.into());
+        self.change_in_all_shards(&whose, what, until_unix_ms)
+    }
+
+    fn change_in_all_shards(
+        &self,
+        whose: &ChangedSessions,
+        what: &ChangeKind,
+        until_unix_ms: Option<u64>,
+    ) -> Result<(), SendError> {
         for shard in 0..self.shards() {
             let change = SessionChange {
-                whose: ChangedSessions::User(Arc::clone(&user)),
+                whose: whose.clone(),
                 what: what.clone(),
                 until_unix_ms,
             };

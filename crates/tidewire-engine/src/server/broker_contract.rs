@@ -278,7 +278,9 @@ fn memory_broker() -> MemoryBroker {
 struct Alone;
 
 impl Neighbour for Alone {
-    fn obey(&self, _: Control, _: Option<u64>) {}
+    fn obey(&self, _: Control, _: Option<u64>) -> bool {
+        true
+    }
 
     fn call(&self, _: ConnectionKey, _: NewCall, _: CallDone) {}
 

@@ -26,7 +26,7 @@ use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
 use crate::topics::broker::Broker;
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
-use crate::topics::config::{RuleSet, Scope};
+use crate::topics::config::RuleSet;
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
 use rand::SeedableRng;
@@ -113,16 +113,6 @@ pub enum StartError {
         pattern: String,
         /// Its fault.
         problem: InvalidTopic,
-    },
-    /// A rule asks for what servers with a broker do not share.
-    #[error(
-        "the topic rule {pattern}: {what} is not shared over a broker; give the rule `scope = \"node\"`"
-    )]
-    Unshared {
-        /// The pattern.
-        pattern: String,
-        /// The missing option that the rule needs.
-        what: &'static str,
     },
     /// The operating system has no thread or event queue left.
     #[error("the operating system cannot start the server: {0}")]
@@ -452,15 +442,6 @@ fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
     let Some(broker) = &config.broker else {
         return Ok(None);
     };
-    let rules = &config.topics.rules;
-    for rule in rules.iter().filter(|rule| rule.scope == Scope::Cluster) {
-        let has_age = rule.history.is_some_and(|history| history.age_max_ms > 0);
-        if has_age {
-            let pattern = rule.pattern.clone();
-            let what = "an age of histories";
-            return Err(StartError::Unshared { pattern, what });
-        }
-    }
     match Cluster::new(broker, &LinkLimits::of(config)) {
         Ok(cluster) => Ok(Some(cluster)),
         Err(ClusterError::Tls(error)) => Err(error.into()),

@@ -14,8 +14,8 @@ pub(crate) struct ThisServer {
 }
 
 impl Neighbour for ThisServer {
-    fn obey(&self, control: Control, told_unix_ms: Option<u64>) {
-        self.handle.obey(control, told_unix_ms);
+    fn obey(&self, control: Control, told_unix_ms: Option<u64>) -> bool {
+        self.handle.obey(control, told_unix_ms)
     }
 
     fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone) {

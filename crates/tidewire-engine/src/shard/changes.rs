@@ -3,6 +3,7 @@
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
+use crate::shard::drain::tell_when_to_return;
 use crate::shard::mailbox::{ChangeKind, ChangedSessions, SessionChange};
 use tidewire_net::Io;
 use tidewire_wire::session::Action;
@@ -32,6 +33,11 @@ impl<A: Application> EngineShard<A> {
         let sessions = match &change.whose {
             ChangedSessions::Connection(id) => vec![*id],
             ChangedSessions::User(user) => self.core.users.of(user),
+            ChangedSessions::All => self.sessions(),
+        };
+        let spread_ms = match change.whose {
+            ChangedSessions::All => self.reconnect_spread_ms(),
+            _ => 0,
         };
         for id in sessions {
             self.with_session(io, id, |session| match &change.what {
@@ -47,7 +53,10 @@ impl<A: Application> EngineShard<A> {
                     session.state.access_is_set = true;
                     session.set_access(rules);
                 }
-                ChangeKind::End(code, reason) => session.start_close(*code, reason),
+                ChangeKind::End(code, reason) => {
+                    tell_when_to_return(session, spread_ms, reason);
+                    session.start_close(*code, reason);
+                }
             });
         }
     }

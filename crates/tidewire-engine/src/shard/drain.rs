@@ -9,7 +9,7 @@ use crate::state::connection::ConnectionState;
 use rand::Rng;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tidewire_net::Io;
+use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Reply;
 
@@ -58,32 +58,48 @@ impl<A: Application> EngineShard<A> {
         let is_session = |state: &ConnectionState| state.is_open();
         let connections = self.connections.iter().flatten();
         let sessions = connections.filter(|connection| is_session(&connection.state));
-        let drain = &self.core.setup.config.drain;
-        let all = self.core.shared.sessions.load(Ordering::Acquire) as u64;
         DrainProgress {
             pace: Pace {
                 sessions: sessions.count() as u64,
                 started_ms: io.now().monotonic_ms,
-                rate_per_s: drain.rate_per_s,
+                rate_per_s: self.core.setup.config.drain.rate_per_s,
             },
-            spread_ms: spread_ms(drain.reconnect_spread_ms, all),
+            spread_ms: self.reconnect_spread_ms(),
             left: 0,
             index: 0,
             wake: None,
         }
+    }
+
+    /// The time over which all clients of the server come back, in milliseconds.
+    pub(super) fn reconnect_spread_ms(&self) -> u64 {
+        let all = self.core.shared.sessions.load(Ordering::Acquire) as u64;
+        spread_ms(self.core.setup.config.drain.reconnect_spread_ms, all)
+    }
+
+    /// The open sessions.
+    pub(super) fn sessions(&self) -> Vec<ConnectionId> {
+        let states = self.connections.iter().flatten().map(|it| &it.state);
+        let open = states.filter(|state| state.is_open());
+        open.map(|state| state.key.id).collect()
     }
 }
 
 /// Closes a session of a draining server and tells its client when to return.
 fn close_for_drain(session: &mut Session<'_>, spread_ms: u64) {
     session.core.counters.drained_connections.add(1);
+    tell_when_to_return(session, spread_ms, "the server is draining");
+    session.start_close(CloseCode::DRAINING, "the server is draining");
+}
+
+/// Gives the client of a session that ends a random time to reconnect, of at most `spread_ms`; none with 0.
+pub(super) fn tell_when_to_return(session: &mut Session<'_>, spread_ms: u64, reason: &str) {
     if session.core.setup.config.protocol == Protocol::V1 && spread_ms > 0 {
         let after_ms = session.core.rng.random_range(0..=spread_ms);
         let reconnect = Reply::Reconnect {
             after_ms,
-            reason: "the server is draining".into(),
+            reason: reason.to_owned().into(),
         };
         session.reply(&reconnect);
     }
-    session.start_close(CloseCode::DRAINING, "the server is draining");
 }

@@ -34,6 +34,7 @@ pub(crate) struct SessionChange {
 pub(crate) enum ChangedSessions {
     Connection(ConnectionId),
     User(Arc<str>),
+    All,
 }
 
 #[derive(Debug, Clone)]

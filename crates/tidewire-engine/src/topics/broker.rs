@@ -266,6 +266,12 @@ pub(crate) enum Control {
         user: String,
         topic: String,
     },
+    /// All sessions of this server. It comes from nowhere else.
+    #[serde(skip)]
+    CloseAll {
+        code: u16,
+        reason: String,
+    },
     CloseConnection {
         connection: ConnectionKey,
         code: u16,

@@ -109,6 +109,8 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
+    /// What came before the oldest publication that is kept is gone because it was too old.
+    has_expired: bool,
     /// The owner that created it.
     owner: OwnerId,
 }
@@ -171,6 +173,7 @@ impl<T: Clone> HistoryStore<T> {
             self.change(at, Ring::clear);
             self.topics[at].epoch = head.epoch;
             self.topics[at].newest = head.offset;
+            self.topics[at].has_expired = false;
         }
     }
 
@@ -182,30 +185,37 @@ impl<T: Clone> HistoryStore<T> {
         known.map_or(head.offset, Topic::before_oldest)
     }
 
-    /// All that is kept of a topic that stands here.
-    pub(crate) fn newest_of(&self, topic: &str, head: Position) -> Vec<T> {
+    /// The offset up to which everything of a topic that stands here is known to be too old.
+    pub(crate) fn expired(&self, topic: &str, head: Position) -> u64 {
         let at = self.index.get(topic).map(|at| &self.topics[*at]);
         let known = at.filter(|topic| topic.position() == head);
-        known.map_or_else(Vec::new, |topic| {
-            topic.between(topic.before_oldest(), topic.newest)
-        })
+        let expired = known.filter(|topic| topic.has_expired);
+        expired.map_or(0, Topic::before_oldest)
+    }
+
+    /// All that is kept of a topic that stands here, and the time of each.
+    pub(crate) fn newest_of(&self, topic: &str, head: Position) -> Vec<(T, u64)> {
+        let at = self.index.get(topic).map(|at| &self.topics[*at]);
+        let known = at.filter(|topic| topic.position() == head);
+        let ring = known.and_then(|topic| topic.ring.as_ref());
+        ring.map_or_else(Vec::new, |ring| ring.all())
     }
 
     /// Keeps these publications of a topic that stands here, in place of what was kept of it: the
-    /// newest ones without a hole, each with the memory that it holds.
+    /// newest ones without a hole, each with the memory that it holds and its time.
     pub(crate) fn restore(
         &mut self,
         topic: &Arc<str>,
         head: Position,
-        publications: impl Iterator<Item = (T, usize)>,
+        publications: impl Iterator<Item = (T, usize, u64)>,
         limits: &HistoryLimits,
         now_ms: u64,
     ) {
         self.stand(topic, head, OwnerId::SERVER);
         let at = self.used(topic, head.epoch, OwnerId::SERVER);
         self.change(at, Ring::clear);
-        for (publication, bytes) in publications {
-            self.keep(at, publication, now_ms, Ring::<T>::charge(bytes));
+        for (publication, bytes, at_ms) in publications {
+            self.keep(at, publication, at_ms, Ring::<T>::charge(bytes));
         }
         self.trim(at, limits, now_ms);
         self.keep_budget(at);
@@ -376,6 +386,7 @@ impl<T: Clone> HistoryStore<T> {
             ring: None,
             newest: 0,
             epoch: random_epoch,
+            has_expired: false,
             owner,
         });
         let Shelf(lists) = self.shelves.entry(owner).or_default();
@@ -401,11 +412,16 @@ impl<T: Clone> HistoryStore<T> {
 
     /// Drops what the topic's limits no longer allow.
     fn trim(&mut self, at: u32, limits: &HistoryLimits, now_ms: u64) {
-        let expired = self.change(at, |ring| {
-            ring.shorten(limits);
-            ring.expire(limits, now_ms)
+        let mut expired = 0;
+        self.change(at, |ring| {
+            let shortened = ring.shorten(limits);
+            expired = ring.expire(limits, now_ms);
+            shortened + expired
         });
-        self.counters.publications_expired += expired;
+        if expired > 0 {
+            self.counters.publications_expired += expired as u64;
+            self.topics[at].has_expired = true;
+        }
     }
 
     /// Drops other publications until the budget is kept: those of the owner with the most, the
@@ -440,6 +456,7 @@ impl<T: Clone> HistoryStore<T> {
             freed += Ring::<T>::BYTES_FIXED;
         }
         if freed > 0 {
+            self.topics[at].has_expired = false;
             self.bytes -= freed;
             self.byte_shares.sub(self.topics[at].owner, freed);
         }

@@ -505,6 +505,12 @@ impl Hub {
         }
     }
 
+    /// Whether a topic matches a pattern of this server.
+    pub(crate) fn has_match(&self, topic: &Arc<str>) -> bool {
+        let mut stripe = self.stripe(topic);
+        self.matching(&mut stripe, topic) != ShardSet::default()
+    }
+
     /// The shards with patterns that match a topic. The tree is walked for the first publication of
     /// a topic, not for each.
     fn matching(&self, stripe: &mut Stripe, topic: &Arc<str>) -> ShardSet {

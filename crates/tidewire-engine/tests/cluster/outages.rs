@@ -5,7 +5,7 @@ use crate::common;
 
 use common::cluster::{is_connected, shared_topics, start_connected};
 use common::topics::{publish, subscribe};
-use common::{Client, Opening, SECRET, connect_v1, token, wait_until};
+use common::{Client, Opening, SECRET, connect_v1, start, token, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -115,7 +115,11 @@ fn free_port() -> u16 {
 }
 
 fn ada(server: &Server) -> Client {
-    let bearer = format!("Bearer {}", token(json!({"sub": "ada"})));
+    as_user(server, "ada")
+}
+
+fn as_user(server: &Server, user: &str) -> Client {
+    let bearer = format!("Bearer {}", token(json!({"sub": user})));
     let mut client = Opening::new(server.address())
         .header("Authorization", bearer)
         .open();
@@ -123,31 +127,49 @@ fn ada(server: &Server) -> Client {
     client
 }
 
-#[test]
-fn a_late_revocation_spares_sessions_that_began_after_it() {
+/// A Redis, and the URL of a user of it who can be cut off.
+fn with_a_far_user() -> (RedisServer, String) {
     let port = free_port();
     let redis = RedisServer::start(&format!("--port {port}"));
     assert_eq!(
         ask(&redis, "ACL SETUSER far on >secret ~* &* +@all"),
         "+OK\r\n"
     );
-    let secured = |url: &str| {
-        let mut config = config(&redis);
-        config.auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
-        config.broker.as_mut().expect("a broker").address =
-            BrokerAddress::parse(url).expect("a URL");
-        start_connected(config)
-    };
-    let near = secured(&redis.url());
-    let far = secured(&format!("redis://far:secret@127.0.0.1:{port}"));
+    (redis, format!("redis://far:secret@127.0.0.1:{port}"))
+}
+
+fn secured(redis: &RedisServer, url: &str) -> Config {
+    let mut config = config(redis);
+    config.auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
+    config.broker.as_mut().expect("a broker").address = BrokerAddress::parse(url).expect("a URL");
+    config
+}
+
+fn cut_off(redis: &RedisServer, server: &Server) {
+    ask(redis, "ACL SETUSER far off");
+    ask(redis, "CLIENT KILL USER far");
+    wait_until("the server is cut off", || !is_connected(server));
+}
+
+/// The counter of a server's link.
+fn count(server: &Server, name: &str) -> u64 {
+    let health = server.handle().broker_health().expect("a broker");
+    let mut counts = health.counts.into_iter();
+    let found = counts.find(|(counter, _)| *counter == name);
+    found.expect("a counter of this name").1
+}
+
+const GONE: CloseCode = CloseCode::POLICY_VIOLATION;
+
+#[test]
+fn a_late_revocation_spares_sessions_that_began_after_it() {
+    let (redis, far_url) = with_a_far_user();
+    let near = start_connected(secured(&redis, &redis.url()));
+    let far = start_connected(secured(&redis, &far_url));
     let mut before = ada(&far);
-    // The other server is cut off, and a user is revoked.
-    ask(&redis, "ACL SETUSER far off");
-    ask(&redis, "CLIENT KILL USER far");
-    wait_until("the server is cut off", || !is_connected(&far));
-    let gone = CloseCode::POLICY_VIOLATION;
+    cut_off(&redis, &far);
     near.handle()
-        .close_user("ada", gone, "gone")
+        .close_user("ada", GONE, "gone")
         .expect("a broker");
     // The clocks of the servers may differ by a second for all they know.
     let told = Instant::now();
@@ -156,8 +178,104 @@ fn a_late_revocation_spares_sessions_that_began_after_it() {
     });
     let mut after = ada(&far);
     ask(&redis, "ACL SETUSER far on");
-    before.assert_closed(gone);
+    before.assert_closed(GONE);
     let answer: Value = after
         .ask(&json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": ["b"]}}));
     assert_eq!(answer["t"], "subscription_update", "{answer}");
+}
+
+#[test]
+fn a_server_that_begins_without_the_broker_learns_of_revocations_since() {
+    let (redis, far_url) = with_a_far_user();
+    let near = start_connected(secured(&redis, &redis.url()));
+    // It is no news for the other server.
+    near.handle()
+        .close_user("ada", GONE, "before")
+        .expect("a broker");
+    let told = Instant::now();
+    wait_until("a later beginning", || {
+        told.elapsed() > Duration::from_millis(1_200)
+    });
+    ask(&redis, "ACL SETUSER far off");
+    let far = start(secured(&redis, &far_url), tidewire_engine::apps::Sink);
+    let mut revoked = ada(&far);
+    near.handle()
+        .close_user("ada", GONE, "gone")
+        .expect("a broker");
+    let mut other = as_user(&far, "bob");
+    ask(&redis, "ACL SETUSER far on");
+    revoked.assert_closed(GONE);
+    wait_until("a broker", || is_connected(&far));
+    let answer: Value = other
+        .ask(&json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": ["b"]}}));
+    assert_eq!(answer["t"], "subscription_update", "{answer}");
+}
+
+#[test]
+fn all_sessions_end_where_commands_were_lost() {
+    let (redis, far_url) = with_a_far_user();
+    let near = start_connected(secured(&redis, &redis.url()));
+    let far = start_connected(secured(&redis, &far_url));
+    let (mut here, mut there) = (ada(&near), ada(&far));
+    let close_nobody = || {
+        let handle = near.handle();
+        handle.close_user("nobody", GONE, "").expect("a broker");
+    };
+    close_nobody();
+    cut_off(&redis, &far);
+    close_nobody();
+    // More than are kept were told meanwhile.
+    let trim = r#"XTRIM "tw:{0}:t:\x01control" MAXLEN 0"#;
+    assert!(ask(&redis, trim).starts_with(':'));
+    ask(&redis, "ACL SETUSER far on");
+    // They come back one after the other.
+    assert_eq!(there.next_json()["t"], "reconnect");
+    there.assert_closed(CloseCode::SERVICE_RESTART);
+    wait_until("a count", || count(&far, "commands_lost") == 1);
+    let mut again = ada(&far);
+    for client in [&mut here, &mut again] {
+        let update = json!({"action": "subscribe", "topics": ["b"]});
+        let answer = client.ask(&json!({"t": "subscription_update", "p": update}));
+        assert_eq!(answer["t"], "subscription_update", "{answer}");
+    }
+    assert_eq!(count(&near, "commands_lost"), 0);
+}
+
+/// An application that blocks its shard as long as a test holds the lock.
+#[derive(Clone, Default)]
+struct Blocks(std::sync::Arc<std::sync::Mutex<()>>);
+
+impl tidewire_engine::Application for Blocks {
+    fn on_message(
+        &mut self,
+        _: &mut tidewire_engine::Context<'_>,
+        _: tidewire_engine::Message<'_>,
+    ) {
+        drop(self.0.lock().expect("no panic"));
+    }
+}
+
+#[test]
+fn a_revocation_waits_for_a_shard_that_has_no_room() {
+    // A shard takes less mail.
+    const MANY: usize = 5_000;
+    let (redis, far_url) = with_a_far_user();
+    let near = start_connected(secured(&redis, &redis.url()));
+    let mut far = secured(&redis, &far_url);
+    far.shards = 1;
+    let application = Blocks::default();
+    let far = start(far, application.clone());
+    wait_until("a broker", || is_connected(&far));
+    let mut revoked = ada(&far);
+    let blocked = application.0.lock().expect("no panic");
+    revoked.send_text(&json!({"t": "x", "p": 1}).to_string());
+    let handle = near.handle();
+    for _ in 0..MANY {
+        handle.close_user("nobody", GONE, "").expect("a broker");
+    }
+    handle.close_user("ada", GONE, "gone").expect("a broker");
+    // The other server has heard of all of them.
+    wait_until("deliveries", || count(&far, "deliveries") > MANY as u64);
+    drop(blocked);
+    revoked.assert_closed(GONE);
 }

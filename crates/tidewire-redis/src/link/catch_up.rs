@@ -28,7 +28,9 @@ impl Link {
         while self.has_read_room() && !self.topics.to_sync.is_empty() {
             self.send_tails(&fence, deadline_ms);
         }
-        while self.has_read_room()
+        // Shards that have too much to deliver get no more.
+        while !self.clock.is_paused
+            && self.has_read_room()
             && let Some(round) = self.topics.to_catch_up.pop_front()
         {
             self.send_catch_up(round, &fence, deadline_ms);

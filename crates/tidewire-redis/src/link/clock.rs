@@ -120,10 +120,13 @@ impl Link {
         }
     }
 
-    pub(super) fn resume_probes(&mut self, now: Now) {
+    pub(super) fn resume_reading(&mut self, now: Now) {
         self.clock.is_paused = false;
         if self.clock.expected_ms.is_some() {
             self.clock.expected_ms = Some(now.ms + PROBE_MS);
+        }
+        if let Some(connection) = self.slots.get_mut(Slot::Subscribe) {
+            connection.extend(now.ms + self.options.command_ms);
         }
     }
 

@@ -1,115 +1,150 @@
 //! Patterns: what matches comes from `PSUBSCRIBE`, unless its topic is subscribed to anyway.
 //!
-//! Redis matches globs, which match more than our patterns; the owner matches again. A topic that is subscribed to by
-//! its name is delivered as such, so each publication comes once. A pattern has no position: after a lost connection
-//! its owner receives a gap of unknown size.
+//! The patterns of a node share few globs, of which at most one matches a topic (see [`Cover`]). So Redis sends a
+//! publication once, however many patterns it matches. A glob matches more than its patterns; the owner matches again.
+//! When the globs change, the new ones are subscribed to before the old ones are left, so that nothing is missed; what
+//! comes by both is dropped by its mark. A topic that is subscribed to by its name is delivered as such, so each
+//! publication comes once. A pattern has no position: after a lost connection its owner receives a gap of unknown size.
 
-use crate::layout::Position;
+use crate::layout::{Layout, Position};
 use crate::link::Link;
+use crate::link::cover::{Cover, Reach, beginning};
 use crate::link::event::Event;
 use crate::link::options::{Now, Slot};
-use crate::link::state::{Pattern, Progress, Tag, TopicId};
+use crate::link::state::{Glob, Progress, Tag, TopicId};
 use crate::record::Mark;
 use crate::resp::{argument, command, command_head};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 impl Link {
     pub(super) fn add_pattern(&mut self, name: &Arc<str>) {
         let patterns = &mut self.patterns;
-        let glob = self.names.layout.glob(name);
-        let pattern = patterns.all.entry(Arc::clone(name)).or_insert(Pattern {
-            glob: glob.clone(),
-            is_told: false,
-        });
-        let known = patterns.globs.entry(glob.clone()).or_default();
-        known.names.insert(Arc::clone(name));
-        if known.is_confirmed {
-            pattern.is_told = true;
-            let pattern = Arc::clone(name);
-            self.events.push_back(Event::Watching { pattern });
-        } else if known.names.len() == 1 {
-            patterns.to_subscribe.push_back(glob);
+        if patterns.all.contains_key(name) {
+            return;
+        }
+        patterns.all.insert(Arc::clone(name), false);
+        patterns.unconfirmed.insert(Arc::clone(name));
+        if patterns.cover.add(name) {
+            patterns.has_changed = true;
+            patterns.cover.keep_within(GLOBS_MAX);
+        } else {
+            let covering = patterns.cover.covering(beginning(name));
+            let text = covering.map(|(text, _)| Box::<str>::from(text));
+            self.tell_confirmed(&text.unwrap_or_default());
         }
     }
 
-    pub(super) fn remove_pattern(&mut self, name: &str) {
+    pub(super) fn remove_pattern(&mut self, name: &str, now: Now) {
         let patterns = &mut self.patterns;
-        let Some(Pattern { glob, .. }) = patterns.all.remove(name) else {
-            return;
-        };
-        let Some(known) = patterns.globs.get_mut(&glob) else {
-            return;
-        };
-        // `a.*` and `a.>` have one glob.
-        known.names.remove(name);
-        if known.names.is_empty() {
-            patterns.globs.remove(&glob);
-            patterns.to_subscribe.retain(|other| *other != glob);
-            patterns.to_unsubscribe.push(glob);
+        if patterns.all.remove(name).is_some() {
+            patterns.unconfirmed.remove(name);
+            patterns.renew_ms.get_or_insert(now.ms + RENEW_MS);
         }
     }
 
     pub(super) fn tick_patterns(&mut self, now: Now) {
-        let deadline_ms = now.ms + self.options.command_ms;
         let patterns = &mut self.patterns;
+        if patterns
+            .renew_ms
+            .take_if(|at_ms| *at_ms <= now.ms)
+            .is_some()
+        {
+            let names = patterns.all.keys().map(|name| &**name);
+            let mut cover = Cover::of(names);
+            cover.keep_within(GLOBS_MAX);
+            patterns.has_changed |= cover != patterns.cover;
+            patterns.cover = cover;
+        }
+        // One change after the other, so that clients that come and go do not make ever more of them.
+        if !patterns.has_changed || patterns.globs.values().any(|glob| !glob.is_confirmed) {
+            return;
+        }
+        let deadline_ms = now.ms + self.options.command_ms;
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
-            patterns.to_unsubscribe.clear();
             return;
         };
-        let groups: [(&[u8], Vec<Vec<u8>>); 2] = [
-            (
-                b"PUNSUBSCRIBE",
-                std::mem::take(&mut patterns.to_unsubscribe),
-            ),
-            (
-                b"PSUBSCRIBE",
-                std::mem::take(&mut patterns.to_subscribe).into(),
-            ),
-        ];
+        patterns.has_changed = false;
+        let wanted = globs_of(&patterns.cover, &self.names.layout);
+        let is_new = |glob: &&Vec<u8>| !patterns.globs.contains_key(*glob);
+        let new: Vec<_> = wanted.keys().filter(is_new).cloned().collect();
+        let is_old = |glob: &&Vec<u8>| !wanted.contains_key(*glob);
+        let old: Vec<_> = patterns.globs.keys().filter(is_old).cloned().collect();
+        let groups: [(&[u8], &[Vec<u8>]); 2] = [(b"PSUBSCRIBE", &new), (b"PUNSUBSCRIBE", &old)];
         for (name, globs) in groups {
-            for globs in globs.chunks(GLOBS_MAX) {
-                connection.send_unanswered(|out| {
-                    command_head(out, 1 + globs.len());
-                    argument(out, name);
-                    globs.iter().for_each(|glob| argument(out, glob));
-                });
-                connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
+            if globs.is_empty() {
+                continue;
             }
+            connection.send_unanswered(|out| {
+                command_head(out, 1 + globs.len());
+                argument(out, name);
+                globs.iter().for_each(|glob| argument(out, glob));
+            });
+            connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
+        patterns.globs.retain(|glob, _| wanted.contains_key(glob));
+        for (glob, text) in &wanted {
+            let new = || Glob {
+                text: text.clone(),
+                is_confirmed: false,
+            };
+            patterns.globs.entry(glob.clone()).or_insert_with(new);
+        }
+        for text in wanted.values() {
+            self.tell_confirmed(text);
+        }
+    }
+
+    pub(super) fn patterns_deadline_ms(&self) -> Option<u64> {
+        self.patterns.renew_ms
     }
 
     pub(super) fn begin_patterns(&mut self) {
-        self.patterns.to_unsubscribe.clear();
-        self.patterns.to_subscribe = self.patterns.globs.keys().cloned().collect();
+        self.patterns.globs.clear();
+        self.patterns.has_changed = !self.patterns.all.is_empty();
     }
 
     pub(super) fn lose_patterns(&mut self) {
-        for glob in self.patterns.globs.values_mut() {
-            glob.is_confirmed = false;
-        }
+        let patterns = &mut self.patterns;
+        patterns.globs.clear();
+        patterns.unconfirmed = patterns.all.keys().cloned().collect();
     }
 
     /// Redis has confirmed a glob: from here on nothing that matches is missed.
     pub(super) fn handle_watched(&mut self, glob: &[u8]) {
+        if let Some(glob) = self.patterns.globs.get_mut(glob) {
+            glob.is_confirmed = true;
+            let text = glob.text.clone();
+            self.tell_confirmed(&text);
+        }
+    }
+
+    /// Tells the patterns that begin with this text of the cover, if Redis has confirmed its glob.
+    fn tell_confirmed(&mut self, text: &str) {
         let patterns = &mut self.patterns;
-        let Some(glob) = patterns
-            .globs
-            .get_mut(glob)
-            .filter(|glob| !glob.is_confirmed)
-        else {
+        let Some((text, reach)) = patterns.cover.covering(text) else {
             return;
         };
-        glob.is_confirmed = true;
-        for name in &glob.names {
-            let Some(known) = patterns.all.get_mut(name) else {
-                continue;
-            };
-            let pattern = Arc::clone(name);
-            self.events
-                .push_back(match std::mem::replace(&mut known.is_told, true) {
-                    true => Event::PatternGap { pattern },
-                    false => Event::Watching { pattern },
-                });
+        let glob = glob_of(text, reach, &self.names.layout);
+        if !patterns
+            .globs
+            .get(&glob)
+            .is_some_and(|glob| glob.is_confirmed)
+        {
+            return;
+        }
+        let from = (Bound::Included(text), Bound::Unbounded);
+        let names = patterns.unconfirmed.range::<str, _>(from);
+        let names = names.take_while(|name| name.starts_with(text));
+        let names: Vec<_> = names.cloned().collect();
+        for pattern in names {
+            patterns.unconfirmed.remove(&pattern);
+            let told = patterns.all.insert(Arc::clone(&pattern), true);
+            self.events.push_back(match told {
+                Some(true) => Event::PatternGap { pattern },
+                _ => Event::Watching { pattern },
+            });
         }
     }
 
@@ -160,7 +195,7 @@ impl Link {
         record: Box<[u8]>,
     ) {
         let mark = Mark::of(&record);
-        // Redis sends a publication for each pattern of the connection, one behind the other.
+        // While the globs change two of them may match; what they bring comes one behind the other.
         if mark.is_some() && self.patterns.last == mark {
             return;
         }
@@ -196,5 +231,22 @@ impl Link {
     }
 }
 
-/// Globs of one `PSUBSCRIBE`.
-const GLOBS_MAX: usize = 512;
+/// The globs of a cover, each with its text.
+fn globs_of(cover: &Cover, layout: &Layout) -> BTreeMap<Vec<u8>, Box<str>> {
+    let all = cover.iter();
+    all.map(|(text, reach)| (glob_of(text, reach, layout), text.into()))
+        .collect()
+}
+
+fn glob_of(text: &str, reach: &Reach, layout: &Layout) -> Vec<u8> {
+    match reach {
+        Reach::Pattern(pattern) => layout.glob(pattern),
+        Reach::All => layout.glob_of_all(text),
+    }
+}
+
+/// The globs of a node. Each costs Redis some 50 ns for every publication of all nodes.
+const GLOBS_MAX: usize = 64;
+
+/// How long the globs of patterns that are gone stay at most, in milliseconds.
+const RENEW_MS: u64 = 1_000;

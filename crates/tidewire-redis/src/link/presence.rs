@@ -527,7 +527,7 @@ impl Link {
             self.counters.malformed += 1;
             return true;
         };
-        // Redis sends it for each pattern of the connection, one behind the other.
+        // While the globs change two of them may match; what they bring comes one behind the other.
         let last = (Arc::from(topic), change.version);
         if self.presence.last_matched.as_ref() != Some(&last) {
             self.presence.last_matched = Some(last.clone());

@@ -35,6 +35,8 @@ impl Link {
             },
             category: draft.category,
             priority: draft.priority,
+            // Where it is kept, it matters how old it is.
+            published_redis_ms: history.map(|_| redis_ms),
             expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
             excluded: draft.excluded,
             t: draft.t,
@@ -92,7 +94,7 @@ impl Link {
                 return;
             }
             self.publishing.is_draining = false;
-            if self.publishing.flight.len() >= BATCHES_IN_FLIGHT || !self.form_batch() {
+            if self.publishing.flight.len() >= BATCHES_IN_FLIGHT || !self.form_batch(now) {
                 return;
             }
             self.send_batch(self.publishing.flight.len() - 1, now);
@@ -100,7 +102,8 @@ impl Link {
     }
 
     /// Makes a batch of what waits; whether something did.
-    fn form_batch(&mut self) -> bool {
+    fn form_batch(&mut self, now: Now) -> bool {
+        let redis_ms = now.unix_ms.saturating_add_signed(self.clock.ahead_ms);
         let number = (self.publishing.last_batch + 1).min(BATCH_MAX);
         let items_max = self
             .options
@@ -122,6 +125,8 @@ impl Link {
                     index,
                 }
                 .write(&mut item.record);
+                // Only now it is certain that the clock of Redis is known.
+                Record::write_published(&mut item.record, redis_ms);
                 items.push(item);
             }
         }

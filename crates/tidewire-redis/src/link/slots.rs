@@ -213,9 +213,7 @@ impl Link {
                         now,
                     );
                 }
-                Phase::Up(connection)
-                    if connection.deadline_ms().is_some_and(|at| at <= now.ms) =>
-                {
+                Phase::Up(_) if self.up_deadline_ms(slot).is_some_and(|at| at <= now.ms) => {
                     let waited_ms = self.options.command_ms;
                     let reason = format!("Redis has not answered a command for {waited_ms} ms");
                     self.give_up(slot, &reason, now);
@@ -226,11 +224,17 @@ impl Link {
         self.ask_fence(now);
     }
 
+    /// When a reply is late. On a connection that the owner does not read none is: it may have arrived.
+    fn up_deadline_ms(&self, slot: Slot) -> Option<u64> {
+        let is_paused = slot == Slot::Subscribe && self.clock.is_paused;
+        self.slots.get(slot).filter(|_| !is_paused)?.deadline_ms()
+    }
+
     pub(super) fn slots_deadline_ms(&self) -> Option<u64> {
         let deadline = |slot: &Slot| match &self.slots.each[slot.index()].phase {
             Phase::Waiting { until_ms } => Some(*until_ms),
             Phase::Opening { deadline_ms } => Some(*deadline_ms),
-            Phase::Up(connection) => connection.deadline_ms(),
+            Phase::Up(_) => self.up_deadline_ms(*slot),
         };
         let deadlines = Slot::ALL.iter().filter_map(deadline);
         deadlines.chain(self.fencing.begins_ms).min()

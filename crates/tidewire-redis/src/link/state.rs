@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::layout::{NodeId, Position};
+use crate::link::cover::Cover;
 use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
 use crate::record::Mark;
@@ -296,26 +297,27 @@ pub(super) struct Ahead {
 /// The patterns that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    /// By their text, in an order that does not depend on chance.
-    pub(super) all: BTreeMap<Arc<str>, Pattern>,
+    /// By their text, in an order that does not depend on chance; whether
+    /// [`Event::Watching`](super::Event::Watching) was told.
+    pub(super) all: BTreeMap<Arc<str>, bool>,
+    /// Those without a glob that Redis has confirmed.
+    pub(super) unconfirmed: BTreeSet<Arc<str>>,
+    /// What is to be subscribed to.
+    pub(super) cover: Cover,
+    /// The globs that were sent on the present connection.
     pub(super) globs: BTreeMap<Vec<u8>, Glob>,
-    pub(super) to_subscribe: VecDeque<Vec<u8>>,
-    pub(super) to_unsubscribe: Vec<Vec<u8>>,
+    /// The cover is another than the globs.
+    pub(super) has_changed: bool,
+    /// When the cover is made anew, because patterns are gone.
+    pub(super) renew_ms: Option<u64>,
     /// The publication that was told last.
     pub(super) last: Option<Mark>,
 }
 
 #[derive(Debug)]
-pub(super) struct Pattern {
-    pub(super) glob: Vec<u8>,
-    /// [`Event::Watching`](super::Event::Watching) was told.
-    pub(super) is_told: bool,
-}
-
-#[derive(Debug, Default)]
 pub(super) struct Glob {
-    pub(super) names: BTreeSet<Arc<str>>,
-    /// On the present connection.
+    /// The text of the cover that it was made for.
+    pub(super) text: Box<str>,
     pub(super) is_confirmed: bool,
 }
 
@@ -387,6 +389,7 @@ pub(super) struct ForgetOp {
 pub(super) struct Clock {
     /// How far Redis is ahead of this node, in milliseconds.
     pub(super) ahead_ms: i64,
+    /// The owner does not read the subscriptions.
     pub(super) is_paused: bool,
     pub(super) next_probe_ms: u64,
     pub(super) probe: u64,

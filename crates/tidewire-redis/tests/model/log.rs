@@ -23,6 +23,7 @@ pub(crate) struct Log {
     /// How often a node saw a publication, on its topic or by a pattern.
     pub(crate) seen: BTreeMap<(usize, u64), u64>,
     pub(crate) gaps: u64,
+    pub(crate) pattern_gaps: u64,
     lineage: u64,
 }
 
@@ -39,6 +40,7 @@ impl Log {
             marks: BTreeMap::new(),
             seen: BTreeMap::new(),
             gaps: 0,
+            pattern_gaps: 0,
             lineage: 0,
         }
     }
@@ -96,6 +98,7 @@ impl Log {
             } => {
                 self.delivered(node, index(&topic), position, &record);
             }
+            Event::PatternGap { .. } => self.pattern_gaps += 1,
             Event::Matched { record, .. } => {
                 let record = Record::decode(&record).expect("a record");
                 let number = String::from_utf8_lossy(record.payload)

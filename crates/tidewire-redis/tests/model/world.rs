@@ -83,6 +83,19 @@ pub(crate) fn history(topic: usize) -> History {
     }
 }
 
+fn draft(payload: &str) -> Draft<'_> {
+    Draft {
+        category: Category::Update,
+        priority: Priority::Normal,
+        ttl_ms: None,
+        excluded: None,
+        t: "t",
+        id: None,
+        key: None,
+        payload: payload.as_bytes(),
+    }
+}
+
 const START_MS: u64 = 1_700_000_000_000;
 
 impl World {
@@ -135,16 +148,7 @@ impl World {
     pub(crate) fn publish(&mut self, node: usize, topic: usize) {
         let number = self.log.offer(node, topic);
         let payload = number.to_string();
-        let draft = Draft {
-            category: Category::Update,
-            priority: Priority::Normal,
-            ttl_ms: None,
-            excluded: None,
-            t: "t",
-            id: None,
-            key: None,
-            payload: payload.as_bytes(),
-        };
+        let draft = draft(&payload);
         let now = self.now();
         self.nodes[node].link.publish(
             number,
@@ -153,6 +157,16 @@ impl World {
             &draft,
             now,
         );
+    }
+
+    /// Publishes on a topic without history beside [`TOPICS`].
+    pub(crate) fn publish_on(&mut self, node: usize, topic: &Arc<str>) {
+        let number = self.log.offer(node, TOPICS.len() - 1);
+        let payload = number.to_string();
+        let draft = draft(&payload);
+        let now = self.now();
+        let link = &mut self.nodes[node].link;
+        link.publish(number, topic, None, &draft, now);
     }
 
     /// A node ends without a word: its connections are cut, and it does nothing any more.

@@ -278,8 +278,9 @@ fn a_pattern_brings_topics_that_nobody_subscribed_to() {
             .count()
     };
     two.until("the gaps", |peer| gaps(peer) == 2);
-    two.link.unwatch("a.*");
-    two.link.unwatch("a.>");
+    let now = two.now();
+    two.link.unwatch("a.*", now);
+    two.link.unwatch("a.>", now);
     let mut witness = server.witness();
     let mut patterns = || {
         redis::cmd("PUBSUB")
@@ -288,6 +289,119 @@ fn a_pattern_brings_topics_that_nobody_subscribed_to() {
             .unwrap()
     };
     two.until("no pattern", |_| patterns() == 0);
+}
+
+/// How often Redis sends a message that is published on a channel.
+fn receivers(server: &Server, channel: &str) -> i64 {
+    let mut publish = redis::cmd("PUBLISH");
+    publish.arg(channel).arg("g");
+    publish.query(&mut server.witness()).expect("a count")
+}
+
+#[test]
+fn redis_sends_a_publication_once_however_many_patterns_it_matches() {
+    const MANY: usize = 1_000;
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    let watch = |peer: &mut Peer, patterns: &[String]| {
+        peer.events.clear();
+        for pattern in patterns {
+            peer.link.watch(&pattern.as_str().into());
+        }
+        let is_watching = |event: &&Event| matches!(event, Event::Watching { .. });
+        let count = |peer: &Peer| peer.events.iter().filter(is_watching).count();
+        peer.until("watching", |peer| count(peer) == patterns.len());
+    };
+    // All match `a.0.0.0.0.0.0.0.0.0.0.x`.
+    let stars = (0..MANY).map(|number| {
+        let star = |bit: usize| if number >> bit & 1 == 1 { "*" } else { "0" };
+        let segments: Vec<_> = (0..10).map(star).collect();
+        format!("a.{}.*", segments.join("."))
+    });
+    let stars: Vec<_> = stars.collect();
+    // None matches it, and they begin in more ways than a node subscribes to.
+    let rooms: Vec<_> = (0..MANY).map(|number| format!("room{number}.>")).collect();
+    watch(&mut two, &stars);
+    watch(&mut two, &rooms);
+    let topic = format!("a.{}x", "0.".repeat(10));
+    one.place(&topic, KEPT, "once");
+    let matched = |peer: &Peer| {
+        let events = peer.events.iter();
+        events
+            .filter(|event| matches!(event, Event::Matched { topic: own, .. } if **own == *topic))
+            .count()
+    };
+    two.until("the publication", |peer| matched(peer) == 1);
+    for channel in [format!("tw:{{0}}:t:{topic}"), "tw:{0}:t:room7.x".to_owned()] {
+        assert_eq!(receivers(&server, &channel), 1, "{channel}");
+    }
+    let mut witness = server.witness();
+    let mut globs = || {
+        let command = redis::cmd("PUBSUB").arg("NUMPAT").to_owned();
+        command.query::<i64>(&mut witness).unwrap()
+    };
+    assert!(globs() <= 64, "{}", globs());
+    // What is left is subscribed to alone.
+    let now = two.now();
+    for pattern in stars.iter().chain(&rooms[1..]) {
+        two.link.unwatch(pattern, now);
+    }
+    two.until("one glob", |_| globs() == 1);
+    assert_eq!(receivers(&server, "tw:{0}:t:room0.x"), 1);
+    assert_eq!(receivers(&server, "tw:{0}:t:room1.x"), 0);
+}
+
+#[test]
+fn a_subscription_that_is_not_read_is_not_given_up() {
+    let server = Server::start("");
+    let options = LinkOptions {
+        command_ms: 200,
+        ..LinkOptions::default()
+    };
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), options);
+    two.want("a", KEPT);
+    // The confirmation of this subscription and what is published wait in the socket, for longer than a command may.
+    two.link.pause();
+    two.is_deaf = true;
+    let now = two.now();
+    two.link.want(&"b".into(), KEPT, now);
+    one.place("a", KEPT, "later");
+    two.until("a while", |peer| peer.now().ms > now.ms + 600);
+    assert_eq!(two.link.counters().disconnects, 0);
+    two.is_deaf = false;
+    let now = two.now();
+    two.link.resume(now);
+    let live = |peer: &Peer| {
+        let is_b = |event: &Event| matches!(event, Event::Live { topic, .. } if **topic == *"b");
+        peer.events.iter().any(is_b)
+    };
+    two.until("live", |peer| live(peer));
+    two.until("the publication", |peer| peer.payloads("a") == ["later"]);
+    assert_eq!(two.link.counters().disconnects, 0);
+}
+
+#[test]
+fn no_topic_catches_up_while_the_owner_has_too_much() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    two.want("a", KEPT);
+    let mut kill = redis::cmd("CLIENT");
+    let kill = kill.arg("KILL").arg("TYPE").arg("pubsub");
+    let _: i64 = kill.query(&mut server.witness()).unwrap();
+    one.place("a", KEPT, "missed");
+    two.link.pause();
+    two.until("connected again", |peer| {
+        peer.link.counters().disconnects > 0 && peer.link.health().is_connected
+    });
+    let probes = two.link.counters().probes;
+    two.until("a probe", |peer| peer.link.counters().probes > probes);
+    assert_eq!(two.link.counters().catch_ups, 0);
+    let now = two.now();
+    two.link.resume(now);
+    two.until("the publication", |peer| peer.payloads("a") == ["missed"]);
 }
 
 #[test]

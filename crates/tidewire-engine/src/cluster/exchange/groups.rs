@@ -18,6 +18,8 @@ pub(super) struct GroupsInUse {
     awaited: VecDeque<(u64, GroupKey)>,
     /// Groups that are left then, if they have no members here.
     idle: VecDeque<(u64, GroupKey)>,
+    /// How often a topic had as many groups as it may have.
+    pub(super) refused: u64,
 }
 
 impl GroupsInUse {
@@ -41,8 +43,7 @@ impl Exchange {
     /// This server is in a group, or cannot be.
     pub(super) fn note_group(&mut self, key: &GroupKey, can_join: bool, now: Now) {
         if !can_join {
-            let (topic, group) = key;
-            tracing::warn!(%topic, %group, "the topic has as many queue groups as it may have");
+            self.groups.refused += 1;
         }
         self.broker.groups().insert(key.clone(), can_join);
         for (_, ticket) in self.groups.waiting.remove(key).unwrap_or_default() {

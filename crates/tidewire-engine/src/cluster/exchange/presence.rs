@@ -61,6 +61,9 @@ impl Exchange {
         member: Member,
         now: Now,
     ) {
+        let Some(hub) = self.hub.upgrade().filter(|hub| hub.has_match(topic)) else {
+            return;
+        };
         let change = match seen {
             Seen::Joined => PresenceChange::Joined,
             Seen::Left => PresenceChange::Left,
@@ -72,9 +75,8 @@ impl Exchange {
             user: member.user,
             data: member.data,
         };
-        if let (Some(event), Some(hub)) =
-            (self.presence_event(topic, &told, now), self.hub.upgrade())
-            && hub.rules.get().shows_presence(topic)
+        if hub.rules.get().shows_presence(topic)
+            && let Some(event) = self.presence_event(topic, &told, now)
         {
             hub.deliver_matched(topic, event);
         }

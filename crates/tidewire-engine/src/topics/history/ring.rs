@@ -106,6 +106,13 @@ impl<T: Clone> Ring<T> {
         self.kept.back().map(|kept| kept.publication.clone())
     }
 
+    /// Copies of all publications, each with its time.
+    pub(super) fn all(&self) -> Vec<(T, u64)> {
+        let all = self.kept.iter();
+        all.map(|kept| (kept.publication.clone(), kept.at_ms))
+            .collect()
+    }
+
     /// Copies of the publications at these places, 0 being the oldest.
     pub(super) fn copies(&self, places: std::ops::Range<usize>) -> Vec<T> {
         self.kept
