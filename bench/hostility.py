@@ -7,7 +7,7 @@
 
 Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
 server of its own: two seconds undisturbed, then the attack, which ends by itself after some seconds. The figure is the
-longest wait of one of the six for an answer. The page also shows the same figure without an attack, how long a newcomer
+longest wait of one of the six for an answer. The page also shows the same figure without an attack, how long a new client
 waits for the answer to its opening handshake (one comes every 100 ms), and the largest memory of the server.
 """
 
@@ -118,7 +118,7 @@ def witness(address, results, stop, attack):
             return
 
 
-def newcomer(address, longest):
+def new_client(address, longest):
     """Opens a session every 100 ms and notes the longest time until its handshake is answered."""
     while True:
         began = time.monotonic()
@@ -144,19 +144,19 @@ def longest_wait(results, seconds):
 
 
 def run(program, attack, tls):
-    """One run: the longest wait without and with the attack, that of newcomers during it, and the memory."""
+    """One run: the longest wait without and with the attack, that of new clients during it, and the memory."""
     server = Server(program, attack, tls)
     results, stop = multiprocessing.Queue(), multiprocessing.Event()
     watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop, attack), daemon=True)
     watcher.start()
-    attacker, newcomers, opening = None, None, multiprocessing.Value("d", 0.0)
+    attacker, new_clients, opening = None, None, multiprocessing.Value("d", 0.0)
     try:
         longest_wait(results, 0.5)
         quiet = longest_wait(results, QUIET_S)
         # Whoever comes to a held shard waits for it.
         if not example(attack):
-            newcomers = multiprocessing.Process(target=newcomer, args=(server.address, opening), daemon=True)
-            newcomers.start()
+            new_clients = multiprocessing.Process(target=new_client, args=(server.address, opening), daemon=True)
+            new_clients.start()
         attacker = multiprocessing.Process(target=attack, args=(server.address,), daemon=True)
         attacker.start()
         worst = 0.0
@@ -166,7 +166,7 @@ def run(program, attack, tls):
         worst = max(worst, longest_wait(results, 1.0))
         return quiet, worst, opening.value, server.memory_mb()
     finally:
-        for process in (attacker, newcomers, watcher):
+        for process in (attacker, new_clients, watcher):
             if process is not None:
                 process.kill()
                 process.join()
@@ -206,7 +206,7 @@ def measured(attacks, programs, runs, tls):
     lines = [
         f"Medians of {runs} runs.",
         "",
-        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | newcomer | memory" for n, _ in programs) + " |",
+        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | new client | memory" for n, _ in programs) + " |",
         "|---|" + "---|" * 4 * len(programs),
     ]
     print(*lines, sep="\n", flush=True)
@@ -242,7 +242,7 @@ TITLES = {False: "## Without TLS", True: "## Over TLS"}
 HEAD = f"""# Hostile clients
 
 The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident
-memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms, and for the opening handshake of a newcomer, one
+memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms, and for the opening handshake of a new client, one
 every 100 ms, {OPENING_MS_MAX:.0f} ms. Attacker, observers and server share two cores: the operating system causes part of each wait.
 """
 FOOT = """## Before the limits
@@ -262,7 +262,7 @@ well-behaved connections, whose undisturbed maximum was 11 ms, and the memory.
 | `conflating`, `resumed_conflating`, `nested_messages`, `long_recoveries` | 0.1 to 1.1 s | |
 | `slow_pattern_readers` | | 1.7 GB |
 | `stuck_shard` | publishing never answered | |
-| `silent_handshakes` | 1.9 s for newcomers, with TLS 3.7 s | |
+| `silent_handshakes` | 1.9 s for new clients, with TLS 3.7 s | |
 """
 
 
