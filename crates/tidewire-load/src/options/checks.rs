@@ -11,7 +11,7 @@ use crate::worker::pace::RATE_PER_S;
 use crate::worker::target::Parts;
 
 impl LoadOptions {
-    /// Whether every option is within its bounds and has an effect on this load.
+    /// Checks that every option is within its bounds and has an effect on this load.
     ///
     /// # Errors
     /// The first option that is not.
@@ -87,7 +87,6 @@ impl LoadOptions {
                 request.statuses.as_ref().map(|_| "--expect-status"),
                 request.body_contains.as_ref().map(|_| "--expect-body"),
                 request.body_bytes.map(|_| "--expect-length"),
-                None,
             ],
         )?;
         let mut upgrade = request.headers.iter().chain(&request.cookies);
@@ -124,17 +123,15 @@ impl LoadOptions {
             [
                 (messages.matching != Matching::None).then_some("--reply"),
                 messages.stamp.as_ref().map(|_| "--timestamp-field"),
-                None,
-                None,
             ],
         )?;
         refuse(
             "is for ws:// and wss://: write --header 'Authorization: Bearer …' for HTTP",
-            [messages.token.as_ref().map(|_| "--token"), None, None, None],
+            [messages.token.as_ref().map(|_| "--token")],
         )?;
         refuse(
             "is for ws:// and wss://: it is the protocol of a WebSocket session",
-            [messages.profile.map(|_| "--profile"), None, None, None],
+            [messages.profile.map(|_| "--profile")],
         )
     }
 
@@ -181,11 +178,6 @@ impl LoadOptions {
                 request.body.as_ref().map(body_flag),
                 cookies.then_some("--cookie"),
                 request.statuses.as_ref().map(|_| "--expect-status"),
-            ],
-        )?;
-        refuse(
-            "and --scenario exclude each other: write it in the requests of the scenario",
-            [
                 request.body_contains.as_ref().map(|_| "--expect-body"),
                 request.body_bytes.map(|_| "--expect-length"),
                 messages.message.as_ref().map(|_| "--message"),
@@ -220,15 +212,13 @@ impl LoadOptions {
             [
                 (!self.resolve.is_empty()).then_some("--resolve"),
                 (!self.source_addresses.is_empty()).then_some("--source-address"),
-                None,
-                None,
             ],
         )
     }
 }
 
 /// The first of these options that is given is a mistake, for this reason.
-fn refuse(reason: &str, given: [Option<&str>; 4]) -> Result<(), OptionError> {
+fn refuse<const N: usize>(reason: &str, given: [Option<&str>; N]) -> Result<(), OptionError> {
     match given.into_iter().flatten().next() {
         Some(name) => Err(OptionError::new(format_args!("{name} {reason}"))),
         None => Ok(()),

@@ -399,6 +399,23 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
+    /// The text as one user writes it, with these captured values and one row of a feed.
+    fn rendered(template: &Template, captured: &[Vec<u8>], feed: Feed) -> String {
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut values = Values {
+            sequence: 17,
+            user: 3,
+            unix_ms: 1_000,
+            random: &mut random,
+            captured,
+            feeds: &[feed],
+            rows: &[0],
+        };
+        let mut out = Vec::new();
+        template.write(&mut values, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
     fn written(text: &str, escape: Escape) -> String {
         let names = Names {
             captured: vec!["token".into()],
@@ -410,19 +427,7 @@ mod tests {
             columns: names.columns[0].clone(),
             rows: vec![vec![b"Ada".to_vec(), b"New York\r\n".to_vec()]],
         };
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut values = Values {
-            sequence: 17,
-            user: 3,
-            unix_ms: 1_000,
-            random: &mut random,
-            captured: &[b"abc".to_vec()],
-            feeds: &[feed],
-            rows: &[0],
-        };
-        let mut out = Vec::new();
-        template.write(&mut values, &mut out);
-        String::from_utf8(out).unwrap()
+        rendered(&template, &[b"abc".to_vec()], feed)
     }
 
     #[test]
@@ -470,19 +475,7 @@ mod tests {
             columns: names.columns[0].clone(),
             rows: vec![vec![value.as_bytes().to_vec()]],
         };
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut values = Values {
-            sequence: 1,
-            user: 0,
-            unix_ms: 0,
-            random: &mut random,
-            captured: &[],
-            feeds: &[feed],
-            rows: &[0],
-        };
-        let mut out = Vec::new();
-        template.write(&mut values, &mut out);
-        String::from_utf8(out).unwrap()
+        rendered(&template, &[], feed)
     }
 
     #[test]

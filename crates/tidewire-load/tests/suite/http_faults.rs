@@ -3,15 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crate::http_conduct;
+use crate::loading::run;
 use crate::secure;
 
 use http_conduct::{Conduct, HostileServer, unused_address};
 use secure::secure_server;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::request::BodyOptions;
-use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
 
 const REQUESTS: u64 = 6;
@@ -25,13 +25,6 @@ fn options(url: &str) -> LoadOptions {
         duration: Some(Duration::from_secs(120)),
         ..LoadOptions::new(url)
     }
-}
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    assert_eq!(report.results.len(), 1);
-    report.results.remove(0)
 }
 
 /// Every request has failed with this error and nothing else has happened.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crate::http_service;
+use crate::loading::{run, serve_at};
 
 use http_service::{Request, Service};
 use std::collections::BTreeSet;
@@ -15,12 +16,6 @@ use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
 use tidewire_load::report::{TestResult, Verdict};
 use tidewire_load::test_server::{Conduct, Delay, Stalls, TestServer};
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
-}
 
 fn options(url: &str, requests: u64) -> LoadOptions {
     LoadOptions {
@@ -491,22 +486,9 @@ fn what_cannot_be_is_said_before_the_start() {
 #[cfg(unix)]
 #[test]
 fn a_unix_socket_and_a_proxy_are_ways_to_a_service() {
-    use std::io::{Read, Write};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while matches!(stream.read(&mut buffer), Ok(1..)) {
-                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                    stream.write_all(answer).unwrap();
-                }
-            });
-        }
-    });
+    serve_at(&path);
     let result = run(&LoadOptions {
         unix_socket: Some(path),
         ..options("http://service.example/", 20)

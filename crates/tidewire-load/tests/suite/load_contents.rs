@@ -5,23 +5,15 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::request::RequestOptions;
-use tidewire_load::plan::load;
-use tidewire_load::report::TestResult;
 
 use crate::http_service::Service;
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
-}
+use crate::loading::run;
 
 fn options(url: &str, requests: u64) -> LoadOptions {
     LoadOptions {

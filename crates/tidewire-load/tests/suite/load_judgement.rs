@@ -13,12 +13,7 @@ use tidewire_load::test_server::{Conduct, Delay, TestServer};
 use tidewire_load::worker::pace::{Pace, Share};
 
 use crate::http_conduct::unused_address;
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
-}
+use crate::loading::run;
 
 fn test_server(delay_ms: f64) -> TestServer {
     TestServer::start(&Conduct {
@@ -208,33 +203,14 @@ fn every_load_with_an_outcome_is_assessed() {
 #[cfg(target_os = "linux")]
 mod unix {
     use super::*;
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixListener;
-    use std::path::Path;
+    use crate::loading::serve_at;
     use tidewire_load::plan::load::LoadError;
-
-    /// Answers each request at this socket, until the test ends.
-    fn serve(path: &Path) {
-        let listener = UnixListener::bind(path).unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while matches!(stream.read(&mut buffer), Ok(1..)) {
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                        stream.write_all(answer).unwrap();
-                    }
-                });
-            }
-        });
-    }
 
     #[test]
     fn a_named_process_behind_a_unix_socket_is_measured() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        serve(&path);
+        serve_at(&path);
         let options = LoadOptions {
             connections: 2,
             threads: 1,

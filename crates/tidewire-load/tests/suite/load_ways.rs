@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use tidewire_load::options::load::{LoadOptions, TlsOptions};
-use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
 
 use crate::http_service::Service;
+use crate::loading::run;
 
 const REQUESTS: u64 = 6;
 
@@ -29,12 +28,6 @@ fn options(url: &str) -> LoadOptions {
         duration: Some(Duration::from_secs(120)),
         ..LoadOptions::new(url)
     }
-}
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
 }
 
 #[track_caller]

@@ -23,6 +23,7 @@ mod load;
 mod load_contents;
 mod load_judgement;
 mod load_ways;
+mod loading;
 mod pace;
 mod proxies;
 mod redirects;

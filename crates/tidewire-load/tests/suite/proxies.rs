@@ -2,17 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use crate::loading::run;
 use crate::secure;
 
 use secure::secure_server;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::message::matching;
-use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
 use tidewire_load::test_server::{Conduct, TestServer};
 
@@ -120,12 +119,6 @@ fn options(url: &str, proxy: &str) -> LoadOptions {
         proxy: Some(proxy.to_owned()),
         ..LoadOptions::new(url)
     }
-}
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
 }
 
 #[track_caller]

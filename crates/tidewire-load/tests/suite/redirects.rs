@@ -1,16 +1,11 @@
 //! Redirects over real sockets: which are followed, with which request, and how they are counted.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-use crate::http_service;
-
-use http_service::{Answer, Request, Service};
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
+
+use crate::http_service::{Answer, Request, Service};
+use crate::loading::run;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
-use tidewire_load::plan::load;
-use tidewire_load::report::TestResult;
 
 const REQUESTS: u64 = 5;
 
@@ -43,12 +38,6 @@ fn options(service: &Service, path: &str, redirects: u32) -> LoadOptions {
         redirects,
         ..LoadOptions::new(&service.url(path))
     }
-}
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
 }
 
 #[test]

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::message::matching;
-use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
 use tidewire_load::worker::websocket::profile::Profile;
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept};
 
 use crate::common::{self, Server};
 use crate::http_conduct::{Conduct, HostileServer, unused_address};
+use crate::loading::run;
 use crate::secure::secure_server;
 
 const MESSAGES: u64 = 6;
@@ -36,12 +36,6 @@ fn websocket(address: SocketAddr) -> LoadOptions {
     let mut options = options(&format!("ws://{address}/"));
     options.timeouts.connect_ms = 500;
     options
-}
-
-fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-    report.results.remove(0)
 }
 
 /// Nobody was connected, for this reason.

@@ -1,0 +1,36 @@
+//! Helpers of the tests of loads: one load and its result, and a service behind a Unix socket.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::atomic::AtomicBool;
+
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::plan::load;
+use tidewire_load::report::TestResult;
+
+/// Runs a load and returns its only result.
+pub(crate) fn run(options: &LoadOptions) -> TestResult {
+    let plan = options.plan().unwrap();
+    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+    assert_eq!(report.results.len(), 1);
+    report.results.remove(0)
+}
+
+/// Answers every request at a Unix socket until the test ends.
+#[cfg(unix)]
+pub(crate) fn serve_at(path: &std::path::Path) {
+    use std::io::{Read, Write};
+    let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while matches!(stream.read(&mut buffer), Ok(1..)) {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    stream.write_all(answer).unwrap();
+                }
+            });
+        }
+    });
+}
