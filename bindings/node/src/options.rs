@@ -87,19 +87,7 @@ fn snake_case(name: &str) -> String {
 
 /// `messageBytesMax` from `message_bytes_max`.
 pub(crate) fn camel_case(name: &str) -> String {
-    let mut camel = String::with_capacity(name.len());
-    let mut is_start = false;
-    for mark in name.chars() {
-        match mark {
-            '_' => is_start = true,
-            _ if is_start => {
-                camel.push(mark.to_ascii_uppercase());
-                is_start = false;
-            }
-            _ => camel.push(mark),
-        }
-    }
-    camel
+    OptionSpelling::CamelCase.of(name)
 }
 
 /// Values that look like the names of options.

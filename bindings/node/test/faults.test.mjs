@@ -159,22 +159,27 @@ test("the process ends when there is nothing left to do", async () => {
   await ended("await server.start(); server.batches().next(); server.unref();");
 });
 
+/** A program that prints the URL of its server: its process, what it has printed so far, and a client. */
+async function programOf(t, source) {
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
+  t.after(() => child.kill("SIGKILL"));
+  let output = "";
+  child.stdout.on("data", (part) => {
+    output += part;
+  });
+  await eventually(() => output.includes("ws://"));
+  return { child, said: () => output, client: await Client.connect(t, output.trim()) };
+}
+
 test("a running server keeps the process alive, and signals end it", async (t) => {
   for (const signal of ["SIGTERM", "SIGINT"]) {
     const source = `${START} server.on("connect", () => {}); const run = server.run(); await new Promise((r) => setTimeout(r, 1)); console.log(server.url); await run; console.log("over");`;
-    const cwd = fileURLToPath(new URL("..", import.meta.url));
-    const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
-    t.after(() => child.kill("SIGKILL"));
-    let output = "";
-    child.stdout.on("data", (part) => {
-      output += part;
-    });
-    await eventually(() => output.includes("ws://"));
-    const client = await Client.connect(t, output.trim());
+    const { child, said, client } = await programOf(t, source);
     child.kill(signal);
     const [code] = await soon(once(child, "exit"));
     assert.equal(code, 0);
-    assert.match(output, /over/);
+    assert.match(said(), /over/);
     await soon(client.closed);
   }
 });
@@ -187,23 +192,15 @@ test("a second signal ends a program whose clients have not left", async (t) => 
     console.log(server.url);
     await run;
     console.log("over");`;
-  const cwd = fileURLToPath(new URL("..", import.meta.url));
-  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
-  t.after(() => child.kill("SIGKILL"));
-  let output = "";
-  child.stdout.on("data", (part) => {
-    output += part;
-  });
-  await eventually(() => output.includes("ws://"));
-  const client = await Client.connect(t, output.trim());
+  const { child, said, client } = await programOf(t, source);
   // It reads nothing, so it does not know that it should leave.
   client.socket.pause();
   child.kill("SIGINT");
-  await eventually(() => output.includes("told"));
+  await eventually(() => said().includes("told"));
   child.kill("SIGINT");
   const [code] = await soon(once(child, "exit"));
   assert.equal(code, 130);
-  assert.match(output, /over/);
+  assert.match(said(), /over/);
   client.socket.resume();
   await soon(client.closed);
 });

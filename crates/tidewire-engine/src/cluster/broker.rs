@@ -33,7 +33,7 @@ pub(crate) struct ClusterBroker {
     presence: Mutex<SharedPresence>,
     /// The queue groups that this server has asked for, and whether it may be in them.
     groups: Mutex<HashMap<GroupKey, bool>>,
-    /// Whether the thread of the link runs.
+    /// The heartbeat of the link's thread.
     link: OnceLock<Heartbeat>,
     /// This run of this server.
     node: NodeId,
@@ -42,12 +42,6 @@ pub(crate) struct ClusterBroker {
 }
 
 impl ClusterBroker {
-    /// Says by what it is known whether the thread of the link runs.
-    pub(crate) fn watch_link(&self, heartbeat: Heartbeat) {
-        // Set once, before the server starts.
-        let _ = self.link.set(heartbeat);
-    }
-
     pub(crate) fn new(node: NodeId, history_bytes_max: usize, history_topics_max: usize) -> Self {
         Self {
             users: Mutex::default(),
@@ -64,6 +58,11 @@ impl ClusterBroker {
                 ..BrokerHealth::default()
             }),
         }
+    }
+
+    /// Watches the thread of the link by its heartbeat. Called once, before the server starts.
+    pub(crate) fn watch_link(&self, heartbeat: Heartbeat) {
+        let _ = self.link.set(heartbeat);
     }
 
     /// How the broker is now.

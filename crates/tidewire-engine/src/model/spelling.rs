@@ -13,24 +13,40 @@ pub enum OptionSpelling {
 }
 
 impl OptionSpelling {
-    /// The advice to add a value to a list option.
-    pub(crate) fn advice(self, option: &str, value: &str) -> String {
+    /// An option, such as `allow_host`, as it is written in this way.
+    #[must_use]
+    pub fn of(self, option: &str) -> String {
         match self {
-            Self::Flag => format!("allow it with --{} {value}", option.replace('_', "-")),
-            Self::Keyword => format!("add it to the option {option}"),
-            Self::CamelCase => {
-                let mut words = option.split('_');
-                let first = words.next().unwrap_or_default().to_owned();
-                let name = words.fold(first, |mut name, word| {
-                    let mut letters = word.chars();
-                    name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-                    name.push_str(letters.as_str());
-                    name
-                });
-                format!("add it to the option {name}")
-            }
+            Self::Flag => format!("--{}", option.replace('_', "-")),
+            Self::Keyword => option.to_owned(),
+            Self::CamelCase => camel_case(option),
         }
     }
+
+    /// The advice to add a value to a list option.
+    pub(crate) fn advice(self, option: &str, value: &str) -> String {
+        let name = self.of(option);
+        match self {
+            Self::Flag => format!("allow it with {name} {value}"),
+            Self::Keyword | Self::CamelCase => format!("add it to the option {name}"),
+        }
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut camel = String::with_capacity(name.len());
+    let mut is_start = false;
+    for letter in name.chars() {
+        match letter {
+            '_' => is_start = true,
+            _ if is_start => {
+                camel.push(letter.to_ascii_uppercase());
+                is_start = false;
+            }
+            _ => camel.push(letter),
+        }
+    }
+    camel
 }
 
 #[cfg(test)]

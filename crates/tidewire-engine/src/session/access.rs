@@ -76,14 +76,15 @@ impl Session<'_> {
         topics.published_to = None;
         let mut slots = topics.slots.clone();
         self.core.meter.spend(slots.len() as u64);
-        // An earlier check goes on with the new rights, from where it is: rights that change often put off no end.
-        let older = topics.take_changed_rights();
-        let ended = older.map_or_else(Vec::new, |older| {
-            let done = slots.len().saturating_sub(older.slots.len());
+        if let Some(earlier) = topics.changed_rights() {
+            // It goes on with the new rights, from where it is: rights that change often put off no end.
+            let done = slots.len().saturating_sub(earlier.slots.len());
             slots.rotate_left(done);
-            older.ended
-        });
+            earlier.slots = slots.into_iter();
+            return;
+        }
         let slots = slots.into_iter();
+        let ended = Vec::new();
         self.start_check(RightsCheck::Changed(ChangedRights { slots, ended }));
     }
 
@@ -116,7 +117,7 @@ impl Session<'_> {
         Some(changed)
     }
 
-    /// Whether the session may receive a topic that it is subscribed to, or is about to be.
+    /// Returns whether the session may receive a topic to which it is subscribed or is about to be subscribed.
     pub(super) fn may_stay(&self, topic: &str) -> bool {
         self.state.access.may_subscribe(topic)
             || self.state.was_granted(topic)

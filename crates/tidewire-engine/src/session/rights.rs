@@ -7,10 +7,11 @@ impl Session<'_> {
     /// Has the shard check subscriptions of this session, from its next turn on.
     pub(super) fn start_check(&mut self, check: RightsCheck) {
         let topics = self.state.topics.get_or_insert_default();
-        topics.checks.push(check);
-        if !self.core.rights_checks.contains(&self.state.key.id) {
+        // A session with a check is in the shard's list once.
+        if topics.checks.is_empty() {
             self.core.rights_checks.push_back(self.state.key.id);
         }
+        topics.checks.push(check);
     }
 
     /// Goes on with the checks; what exceeds the part of this turn follows in the next one.

@@ -49,13 +49,12 @@ pub(crate) struct SessionTopics {
 }
 
 impl SessionTopics {
-    /// Takes out the check against changed rights that is under way.
-    pub(crate) fn take_changed_rights(&mut self) -> Option<ChangedRights> {
-        let changed = |check: &mut RightsCheck| matches!(check, RightsCheck::Changed(_));
-        match self.checks.extract_if(.., changed).next()? {
+    /// The check against changed rights that is under way.
+    pub(crate) fn changed_rights(&mut self) -> Option<&mut ChangedRights> {
+        self.checks.iter_mut().find_map(|check| match check {
             RightsCheck::Changed(changed) => Some(changed),
             RightsCheck::TokensEnded(_) => None,
-        }
+        })
     }
 }
 

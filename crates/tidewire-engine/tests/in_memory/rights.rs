@@ -6,6 +6,7 @@ use common::simulated::{SimulatedClient, serve, serve_late};
 use common::topics::open_topics;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
+use tidewire_engine::simulation::LateAnswers;
 use tidewire_engine::{
     AccessRules, Application, Config, ConnectionKey, Context, Handle, HistoryLimits, Message, Peer,
     TopicRule,
@@ -48,6 +49,14 @@ fn config() -> Config {
 fn run<H: Handler>(driver: &mut Driver<H>) {
     let now_ms = driver.now_ms();
     driver.run_until(now_ms + 100);
+}
+
+/// Lets the broker answer all that it was asked.
+fn settle<H: Handler>(driver: &mut Driver<H>, answers: &mut LateAnswers) {
+    for _ in 0..4 {
+        answers.settle();
+        run(driver);
+    }
 }
 
 fn subscribe(client: &SimulatedClient, topics: &[&str], replay: u64) {
@@ -127,10 +136,7 @@ fn a_subscription_that_waits_for_the_broker_is_checked_against_the_rights_of_its
     run(&mut driver);
     take_rights(&handle, &doorkeeper);
     run(&mut driver);
-    for _ in 0..4 {
-        answers.settle();
-        run(&mut driver);
-    }
+    settle(&mut driver, &mut answers);
     let said = client.receive_json();
     let answer = said.iter().find(|it| it["t"] == "subscription_update");
     let failures = &answer.expect("an answer")["p"]["failures"];
@@ -147,10 +153,7 @@ fn a_history_that_waits_for_the_broker_is_checked_against_the_rights_of_its_answ
     run(&mut driver);
     take_rights(&handle, &doorkeeper);
     run(&mut driver);
-    for _ in 0..4 {
-        answers.settle();
-        run(&mut driver);
-    }
+    settle(&mut driver, &mut answers);
     let said = client.receive_json();
     let refusal = said.iter().find(|it| it["cid"] == "h").expect("an answer");
     let text = refusal.to_string();
