@@ -115,7 +115,7 @@ def flood(client, messages):
             return
 
 
-# The attacks. Each is called in a process of its own, and ends by itself.
+# The attacks. Each runs in a process of its own and ends by itself.
 
 REGEXES = ["(?:a[ab]{10}|b[ab]{12}){2}c", "(?:b[ab]{9}|a[ab]{11}){2}c", "(?:a[ab]{8}|b[ab]{9}){3}c", "(a|b)*a[ab]{9}c"]
 # The messages of that kind that the server accepts.

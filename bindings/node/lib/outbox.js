@@ -10,7 +10,7 @@ const SEND = 3;
 const REPLY = 4;
 const FAIL = 5;
 
-/** Added to what a record is, if its bytes are in a batch: its lengths are then where they begin there, and how many. */
+/** Added to the kind of a record whose bytes are in a batch. It has their begin there and their number, not two lengths. */
 const IN_BATCH = 8;
 const NO_BATCH = Buffer.alloc(0);
 

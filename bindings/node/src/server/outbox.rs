@@ -2,8 +2,8 @@
 //!
 //! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, what it is, the place
 //! and the generation of a connection or request, the lengths of two texts, and a priority (0 for none). The texts
-//! follow. If its bytes are in a batch, the lengths are where they begin in the memory of the batch, and how many they are.
-//! `lib/outbox.js` writes all this.
+//! follow. A record whose bytes are in a batch has the place of their begin in the memory of the batch, and their number,
+//! instead of the two lengths. `lib/outbox.js` writes all this.
 
 use super::NativeServer;
 use super::publishing::{priority, text_of};
@@ -14,9 +14,9 @@ use tidewire_engine::{CallError, Handle, NewPublication, Outgoing, PublishError,
 
 #[napi]
 impl NativeServer {
-    /// Carries out the records from `at` to `end`, of which some have their bytes in `batch`. Gives the begin of the first that was not carried out because the
-    /// server has not caught up, or `end`. After a record that is refused it gives the end of that, negative, and
-    /// `take_refusal` the reason.
+    /// Carries out the records from `at` to `end`, some of which have their bytes in `batch`. Returns `end`, or the begin
+    /// of the first record that was not carried out because the server has not caught up. After a record that is refused
+    /// it returns the negative end of that record, and `take_refusal` the reason.
     #[napi]
     pub fn flush(
         &self,

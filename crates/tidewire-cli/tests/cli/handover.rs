@@ -57,7 +57,7 @@ fn wait_for_line(server: &mut Running, start: &str) {
     }
 }
 
-/// Connections per second, over all threads. A build or a machine that is slower opens as many as it can.
+/// Connections per second, over all threads. A slower build or machine opens fewer.
 /// `TIDEWIRE_HANDOVER_PER_S=3000 cargo test -p tidewire-cli --test cli -- handover::ten --nocapture` asks for more.
 fn connects_per_s() -> usize {
     let given = std::env::var("TIDEWIRE_HANDOVER_PER_S").ok();

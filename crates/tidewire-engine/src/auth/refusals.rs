@@ -15,11 +15,11 @@ pub(crate) struct RefusalReports(Mutex<Reports>);
 struct Reports {
     /// When each was reported, in milliseconds.
     reported: HashMap<String, u64>,
-    /// Whether it was said that further names are not reported.
+    /// A line has said that further names are not reported.
     is_full: bool,
 }
 
-/// Whether a refused name is reported.
+/// The report of a refused name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalReport {
     /// In a line of its own.

@@ -19,7 +19,7 @@ pub(crate) struct Mirrors {
     store: HistoryStore<Arc<Publication>>,
     /// Readings of streams so far.
     fillings: u64,
-    /// What all histories may have, in bytes.
+    /// The largest size of all histories together, in bytes.
     bytes_max: usize,
 }
 
@@ -196,7 +196,7 @@ impl Mirrors {
         Some(self.fillings)
     }
 
-    /// What a reading of a topic's stream holds at most, in bytes.
+    /// The largest size of a reading of a topic's stream, in bytes.
     pub(crate) fn filling_bytes_max(&self, topic: &str) -> usize {
         let limits = self.topics.get(topic).and_then(|mirror| mirror.limits);
         limits.map_or(0, |limits| limits.bytes_max.min(self.bytes_max))

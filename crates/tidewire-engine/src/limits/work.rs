@@ -108,7 +108,7 @@ impl Meter {
                 .is_none_or(|work| work.turn < OWNER_WORK_PER_TURN && !self.is_over(work))
     }
 
-    /// Whether all connections have had their part of this turn.
+    /// Returns whether the work of this turn is used up.
     pub(crate) fn is_turn_over(&self) -> bool {
         self.turn_spent >= WORK_PER_TURN
     }

@@ -30,7 +30,7 @@ impl Settings {
         }
     }
 
-    /// Whether an option has the same value, given or not.
+    /// Returns whether an option has the same value in both settings. One that was not given has its default.
     #[must_use]
     pub fn has_same(&self, other: &Self, name: &str) -> bool {
         self.value(name) == other.value(name)

@@ -189,7 +189,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Whether it has more to do than it should: publishers wait.
     fn is_busy(&self) -> bool;
 
-    /// Whether it answers. A turn of its thread that takes longer than `stall_ms` counts as stalled.
+    /// Returns its health. Its thread counts as stalled if a turn takes longer than `stall_ms`.
     fn health(&self, stall_ms: u64) -> BrokerHealth {
         let _ = stall_ms;
         BrokerHealth::default()

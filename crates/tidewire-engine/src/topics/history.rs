@@ -109,7 +109,7 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
-    /// What came before the oldest publication that is kept is gone because it was too old.
+    /// The publications before the oldest kept one were dropped because of their age.
     has_expired: bool,
     /// The owner that created it.
     owner: OwnerId,

@@ -42,7 +42,7 @@ impl Exchange {
         if groups > 0 {
             tracing::warn!(
                 groups,
-                "queue groups were refused: their topics have as many as they may have (groups_per_topic_max)",
+                "queue groups were refused: their topics have reached groups_per_topic_max",
             );
         }
         if messages > 0 {

@@ -18,7 +18,7 @@ pub(super) struct Orders {
     is_wanted: bool,
     /// When this server began, in milliseconds since 1970.
     began_unix_ms: u64,
-    /// Where the log stands as far as it was delivered.
+    /// The position of the last delivered command.
     head: Option<Position>,
     past: Past,
     /// Those that are not done yet, in their order, and when each was told, in milliseconds since 1970.
@@ -29,17 +29,17 @@ pub(super) struct Orders {
     pub(super) losses: u64,
 }
 
-/// What was told before this server followed the log.
+/// The commands from before this server followed the log.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Past {
-    /// Where the log stands is not known.
+    /// The end of the log is not known.
     #[default]
     Unknown,
-    /// It is to be read up to this position, at this time.
+    /// They are to be read up to this position, at this time.
     Due(Position, u64),
-    /// It is being read, by the number of the read.
+    /// They are being read up to this position, by the read of this number.
     Reading(Position, u64),
-    /// Done.
+    /// They have been read.
     Known,
 }
 
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// What was told before the log was followed; whether the read was that of the log.
+    /// Receives the commands from before this server followed the log. Returns false for the answer to another read.
     pub(super) fn take_past(
         &mut self,
         number: u64,

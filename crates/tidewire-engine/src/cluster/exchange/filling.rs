@@ -14,13 +14,13 @@ use tidewire_redis::{Now, PageQuery};
 pub(super) struct Fillings {
     /// The topic of each read, and which reading of its stream it is part of.
     reads: HashMap<u64, (Arc<str>, u64)>,
-    /// What each reading may hold, in bytes.
+    /// The largest size of each reading, in bytes.
     room: HashMap<u64, usize>,
     waiting: VecDeque<Arc<str>>,
 }
 
 impl Fillings {
-    /// Whether a reading that holds at most `bytes` may begin. One may always.
+    /// Returns whether a reading of at most `bytes` may begin. A single reading always may.
     fn has_room(&self, bytes: usize) -> bool {
         let taken: usize = self.room.values().sum();
         self.room.is_empty() || taken.saturating_add(bytes) <= FILLING_BYTES_MAX
@@ -138,5 +138,5 @@ impl Exchange {
 /// Publications that are read of a stream at a time.
 const READ_AT_A_TIME: usize = 1_000;
 
-/// What the readings of streams may hold together, in bytes; one alone may hold what its topic keeps.
+/// The largest size of all readings together, in bytes. A single reading may be as large as the history of its topic.
 const FILLING_BYTES_MAX: usize = 64 * 1024 * 1024;
