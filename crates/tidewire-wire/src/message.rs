@@ -154,6 +154,20 @@ impl MessageReader {
             return self.read_with_care(input);
         }
         let unread = &input.bytes[input.at..];
+        if self.role == Role::Server
+            && let Some((start, bytes, mask)) = whole_text(unread)
+            && bytes <= self.message_bytes_max
+        {
+            let start = input.at + start;
+            input.at = start + bytes;
+            let payload = &mut input.bytes[start..input.at];
+            let is_ascii = mask::apply(payload, mask);
+            return if is_ascii {
+                Ok(Some(Event::Text(Text(payload))))
+            } else {
+                text_event(payload).map(Some)
+            };
+        }
         let Some(header) = parse_header(unread, self.role)? else {
             return Ok(None);
         };
@@ -357,6 +371,28 @@ fn bytes_max(is_compressed: bool, message_bytes_max: usize) -> u64 {
     } else {
         plain
     }
+}
+
+/// Where the payload of the frame at the front starts, its length and its mask, if it is what most clients send:
+/// a masked text message in one frame, shorter than 64 KiB and whole. Everything else is for
+/// [`parse_header`], which tells what is wrong with it.
+#[inline(always)]
+fn whole_text(unread: &[u8]) -> Option<(usize, usize, [u8; 4])> {
+    const FINAL_TEXT: u8 = 0x81;
+    let (start, bytes, mask) = match *unread {
+        [FINAL_TEXT, length @ 0x80..=0xFD, a, b, c, d, ..] => {
+            (6, usize::from(length & 0x7F), [a, b, c, d])
+        }
+        [FINAL_TEXT, 0xFE, high, low, a, b, c, d, ..] => {
+            let bytes = usize::from(u16::from_be_bytes([high, low]));
+            if bytes < 126 {
+                return None;
+            }
+            (8, bytes, [a, b, c, d])
+        }
+        _ => return None,
+    };
+    (bytes <= unread.len() - start).then_some((start, bytes, mask))
 }
 
 /// [`take_whole`] off the fast path, where a call costs nothing that counts.

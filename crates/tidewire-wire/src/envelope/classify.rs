@@ -3,6 +3,7 @@
 use super::{Category, EnvelopeError};
 use crate::format::{Item, Reader};
 use crate::json::fields::Fields;
+use crate::json::scan::plain_bytes;
 use crate::json::text::{Short, unescape};
 
 /// The category of a message: the protocol's own, or the application's.
@@ -99,61 +100,31 @@ pub enum SystemType {
 /// No object, no type, a type that is not a string or empty, or broken JSON on the way to the type.
 #[inline]
 pub fn classify_json(text: &[u8]) -> Result<Kind, EnvelopeError> {
-    // The spellings of our own clients: the type first, or the category and then the type.
-    let value = match text {
-        [b'{', b'"', b't', b'"', b':', b'"', value @ ..]
-        | [
-            b'{',
-            b'"',
-            b'c',
-            b'"',
-            b':',
-            b'"',
-            _,
-            b'"',
-            b',',
-            b'"',
-            b't',
-            b'"',
-            b':',
-            b'"',
-            value @ ..,
-        ] => value,
-        [
-            b'{',
-            b'"',
-            b't',
-            b'y',
-            b'p',
-            b'e',
-            b'"',
-            b':',
-            b'"',
-            value @ ..,
-        ] => value,
-        [
-            b'{',
-            b'"',
-            b'c',
-            b'"',
-            b':',
-            b'"',
-            b'W',
-            b'S',
-            b'E',
-            b'"',
-            rest @ ..,
-        ] => match rest.strip_prefix(b",\"t\":\"") {
-            Some(value) => value,
-            None => return classify_anywhere(text),
-        },
-        _ => return classify_anywhere(text),
+    let Some(value) = value_in_usual_place(text) else {
+        return classify_anywhere(text);
     };
-    let stop = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
-    match value.iter().position(stop) {
-        Some(length @ 1..) if value[length] == b'"' => Ok(kind_of(&value[..length])),
+    match plain_bytes::<true>(value) {
+        length @ 1.. if value.get(length) == Some(&b'"') => Ok(kind_of(&value[..length])),
         _ => classify_anywhere(text),
     }
+}
+
+/// The text behind the quote that opens the type, in the spellings of our own clients: the type first,
+/// or the category and then the type.
+#[inline]
+fn value_in_usual_place(text: &[u8]) -> Option<&[u8]> {
+    if let Some(value) = text.strip_prefix(b"{\"t\":\"") {
+        return Some(value);
+    }
+    if let Some(value) = text.strip_prefix(b"{\"type\":\"") {
+        return Some(value);
+    }
+    let category = text.strip_prefix(b"{\"c\":\"")?;
+    let rest = match category.strip_prefix(b"WSE") {
+        Some(rest) => rest,
+        None => category.get(1..)?,
+    };
+    rest.strip_prefix(b"\",\"t\":\"")
 }
 
 /// [`classify_json`] for MessagePack, without the prefix `M:`. Also here nothing after the type is

@@ -239,4 +239,29 @@ proptest! {
         let pieces = read_in_pieces(&mut server(), &bytes, &cuts);
         prop_assert_eq!(whole, pieces);
     }
+
+    /// A reader with extensions takes no short cut.
+    #[test]
+    fn the_short_cut_for_texts_changes_nothing(
+        second in prop_oneof![Just(0xFE_u8), Just(0xFF_u8), 0x70_u8..=0xFF],
+        length in prop_oneof![Just(124_u16), Just(125), Just(126), 0..400_u16],
+        rest in proptest::collection::vec(prop_oneof![0x20_u8..0x7F, any::<u8>()], 0..420),
+        limit in prop_oneof![Just(100_usize), Just(1000)],
+    ) {
+        let mut bytes = vec![0x81, second];
+        if second == 0xFE {
+            bytes.extend_from_slice(&length.to_be_bytes());
+        }
+        bytes.extend_from_slice(&rest);
+        let mut short = MessageReader::new(Role::Server, limit);
+        let (events, result) = read_in_pieces(&mut short, &bytes, &[]);
+        let mut careful = MessageReader::new(Role::Server, limit).with_compression();
+        let expected = read_in_pieces(&mut careful, &bytes, &[]);
+        if result == Err(ProtocolError::ReservedBits) {
+            // A compressed message further behind, which the careful reader accepts.
+            prop_assert!(expected.0.starts_with(&events));
+        } else {
+            prop_assert_eq!((events, result), expected);
+        }
+    }
 }
