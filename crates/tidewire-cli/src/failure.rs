@@ -49,6 +49,25 @@ fn one_line(text: &str) -> String {
         }
         line.push_str(part);
     }
+    without_error_numbers(line)
+}
+
+/// Takes the numbers away that the standard library puts behind the words of the system:
+/// `Permission denied (os error 13)`.
+fn without_error_numbers(mut line: String) -> String {
+    const OPENING: &str = " (os error ";
+    let mut from = 0;
+    while let Some(found) = line[from..].find(OPENING) {
+        let start = from + found;
+        let number = &line[start + OPENING.len()..];
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 && number[digits..].starts_with(')') {
+            line.replace_range(start..start + OPENING.len() + digits + 1, "");
+            from = start;
+        } else {
+            from = start + OPENING.len();
+        }
+    }
     line
 }
 
@@ -66,5 +85,15 @@ mod tests {
             "missing: --a; tip: b"
         );
         assert_eq!(Failure::run("plain").to_string(), "plain");
+    }
+
+    #[test]
+    fn a_message_has_no_numbers_of_system_errors() {
+        let denied = std::io::Error::from_raw_os_error(13);
+        let words = Failure::run(format_args!("a.toml: {denied}: check its mode")).to_string();
+        assert_eq!(words, "a.toml: Permission denied: check its mode");
+        for kept in ["(os error 13", "a (os error ) b", "a (os error x)"] {
+            assert_eq!(Failure::run(kept).to_string(), kept);
+        }
     }
 }

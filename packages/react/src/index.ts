@@ -23,3 +23,4 @@ export {
   type UseReducedOptions,
   useTopic,
 } from "./topic.js";
+export { type NamesOf, type TypedHooks, typedHooks } from "./typed.js";

@@ -10,11 +10,12 @@ import type {
 } from "@tidewire/client";
 import { endpoints } from "@tidewire/client/endpoints";
 import { expectTypeOf } from "expect-type";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import {
   type Member,
   type Rows,
   TidewireProvider,
+  typedHooks,
   useClient,
   useConnection,
   useLatest,
@@ -27,6 +28,35 @@ import {
 interface Price {
   symbol: string;
   value: number;
+}
+
+interface Market {
+  "chat.eu": { text: string };
+  [prices: `prices.${string}`]: Price;
+}
+
+const market = typedHooks<Market>();
+
+export function TypedTopics({ symbol }: { symbol: string | undefined }) {
+  const { messages } = market.useTopic("chat.eu", { replay: 50 });
+  expectTypeOf(messages).toEqualTypeOf<readonly Message<{ text: string }>[]>();
+  const { value } = market.useTopic(symbol && (`prices.${symbol}` as const), {
+    initial: 0,
+    reduce: (sum: number, { payload }) => sum + payload.value,
+  });
+  expectTypeOf(value).toEqualTypeOf<number>();
+  expectTypeOf(market.useLatest("prices.btc")).toEqualTypeOf<Message<Price> | undefined>();
+  expectTypeOf(market.useLatest("prices.*", { key: "symbol" })).toEqualTypeOf<Rows<Price>>();
+  const size = market.useLatest("prices.*", { key: "symbol", select: (rows) => rows.size });
+  expectTypeOf(size).toEqualTypeOf<number>();
+  expectTypeOf(market.usePublish("chat.eu")).toEqualTypeOf<
+    (payload: { text: string }, options?: PublishOptions) => Promise<Published>
+  >();
+  // @ts-expect-error There is no such topic.
+  market.useTopic("chat.us");
+  // @ts-expect-error There is no such field.
+  market.useLatest("prices.*", { key: "name" });
+  return null;
 }
 
 export function Types({ client }: { client: Client }) {
@@ -78,6 +108,10 @@ export function Types({ client }: { client: Client }) {
     </>
   );
 }
+
+test("typed hooks are the hooks", () => {
+  expect(typedHooks()).toEqual({ useTopic, useLatest, usePublish });
+});
 
 test("the types are those that the compiler has checked", () => {
   expectTypeOf(Types).returns.not.toBeAny();
