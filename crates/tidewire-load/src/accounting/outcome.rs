@@ -64,7 +64,7 @@ pub struct Ran {
     pub sends: bool,
     /// Whether each message needs an answer of its own.
     pub answered: bool,
-    /// At full speed: unconfirmed bytes that a connection could have in flight.
+    /// At full speed: the most unconfirmed bytes that a connection could have in flight.
     pub unconfirmed_bytes_max: u64,
     /// Connections that took part.
     pub members: u64,

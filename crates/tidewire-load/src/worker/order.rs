@@ -195,7 +195,7 @@ pub(crate) struct PhaseOrder {
     pub(crate) activity: Activity,
     /// Time from the start of the phase to its end.
     pub(crate) longest: Option<Duration>,
-    /// At full speed: unconfirmed bytes that a connection may have in flight.
+    /// At full speed: the limit of the unconfirmed bytes that a connection may have in flight.
     pub(crate) unconfirmed_bytes_max: u64,
 }
 

@@ -29,7 +29,7 @@ pub struct Pace {
     /// Closed loop with replies: messages in flight on each connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
-    /// Closed loop at full speed: unconfirmed bytes that each connection could have in flight.
+    /// Closed loop at full speed: the most unconfirmed bytes that a connection could have in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_bytes_max: Option<u64>,
     /// Open loop: planned messages per second, over all connections.

@@ -1,5 +1,6 @@
 //! WebSocket worker: a thread with an event loop and its share of the connections.
 
+mod allowance;
 pub(crate) mod channel;
 mod connect;
 mod contents;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidewire_net::{ConnectionId, Io};
 
+use super::allowance::{self, Allowance};
 use super::fan_out::session::{FanRun, TAIL_NS};
 use super::{Core, Worker};
 use crate::accounting::outcome::{Ran, WINDOW};
@@ -77,10 +78,11 @@ impl PhaseRun {
         pump
     }
 
-    /// The maximum number of unconfirmed frames of a connection. Compressed frames count with their decompressed size.
-    fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
-        let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
-        (self.unconfirmed_bytes_max / frame_bytes.max(1)).max(1)
+    /// Adapts the allowance of a connection to the time that a confirmation took.
+    pub(super) fn adapt(&mut self, allowance: &mut Allowance, took_ns: u64) {
+        allowance.adapt(took_ns, self.unconfirmed_bytes_max);
+        let most = &mut self.result.unconfirmed_bytes_max;
+        *most = allowance.bytes().max(*most);
     }
 
     /// The time of the next action of the phase without received data.
@@ -200,6 +202,7 @@ impl Worker {
         let start_ns = core.now_ns();
         let result = Ran {
             members: members.len() as u64,
+            unconfirmed_bytes_max: Allowance::default().bytes(),
             answered: order.activity.expects_replies(),
             broken_before: std::mem::take(&mut core.broken),
             pongs_strange: std::mem::take(&mut core.pongs_strange),
@@ -441,7 +444,8 @@ impl Core {
     }
 
     /// Allows a connection at full speed to write more, within its limit of unconfirmed frames. A ping between two
-    /// strides requests the next confirmation while the next stride is sent.
+    /// strides requests the next confirmation while the next stride is sent. If one stride is the limit, the ping
+    /// follows it.
     pub(super) fn extend_blast(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &self.phase else { return };
         let is_blast = matches!(phase.activity, Activity::Blast { .. });
@@ -452,12 +456,12 @@ impl Core {
         {
             return;
         }
-        let limit = phase.unconfirmed_frames_max(ring);
-        let stride = (limit / 2).max(1);
+        let allowed_bytes = connection.progress.allowance.bytes();
+        let limit = ring.frames_in(allowed_bytes);
+        let stride = allowance::stride_frames(limit, allowed_bytes);
         let written = ring.frames_before(connection.out.place);
         let unconfirmed = written - connection.progress.first_frame - connection.progress.confirmed;
         if unconfirmed + stride > limit {
-            // Of frames so large that one is the limit, nothing else asks for the confirmation.
             if connection.progress.marks.is_empty() {
                 self.queue_mark(connection);
                 connection.out.flush_controls(io, connection.id);

@@ -40,8 +40,11 @@ impl Core {
             phase.result.pongs_strange += 1;
             return;
         };
-        let frames = progress.marks[position].frames;
+        let Mark {
+            frames, queued_ns, ..
+        } = progress.marks[position];
         progress.marks.drain(..=position);
+        phase.adapt(&mut progress.allowance, now_ns - queued_ns);
         let fresh = frames.saturating_sub(progress.confirmed);
         progress.confirmed += fresh;
         phase.result.confirmed += fresh;
@@ -113,6 +116,7 @@ impl Core {
         connection.progress.marks.push_back(Mark {
             token,
             frames: frames - connection.progress.first_frame,
+            queued_ns: self.setup.now_ns(),
         });
         phase.result.pings_sent += 1;
     }

@@ -170,6 +170,13 @@ impl FrameRing {
         self.ends.len() as u64
     }
 
+    /// The number of frames in these bytes, at least one. Compressed frames count with their decompressed size.
+    #[must_use]
+    pub fn frames_in(&self, bytes: u64) -> u64 {
+        let frame_bytes = (self.len_bytes() / self.frames()).max(self.message(0).len() as u64);
+        (bytes / frame_bytes.max(1)).max(1)
+    }
+
     /// The opcode of all frames.
     #[must_use]
     pub fn opcode(&self) -> OpCode {

@@ -6,6 +6,7 @@ use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::connection::Control;
 use tidewire_wire::message::MessageReader;
 
+use super::allowance::Allowance;
 use crate::accounting::failure::Failure;
 use crate::worker::websocket::channel::{Channel, KeyPair};
 use crate::worker::websocket::layer::Layer;
@@ -190,6 +191,8 @@ pub(crate) struct PhaseProgress {
     pub(crate) first_frame: u64,
     /// Frames confirmed in this phase.
     pub(crate) confirmed: u64,
+    /// At full speed: how many bytes may be unconfirmed.
+    pub(super) allowance: Allowance,
     /// Open pings whose pongs confirm the frames before them.
     pub(crate) marks: VecDeque<Mark>,
     pub(crate) barrier_sent: bool,
@@ -259,6 +262,7 @@ pub(crate) struct Mark {
     pub(crate) token: u64,
     /// Frames of this phase before the ping.
     pub(crate) frames: u64,
+    pub(crate) queued_ns: u64,
 }
 
 /// Messages that were released together.
