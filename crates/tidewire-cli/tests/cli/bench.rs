@@ -7,6 +7,7 @@ use std::io::{BufRead, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_quick_run_writes_three_files_and_says_where() {
@@ -160,6 +161,38 @@ fn expectations_of_tests_are_shown_as_kept_or_broken() {
         assert!(said.stdout.contains(words), "{words} in {}", said.stdout);
     }
     assert!(said.stderr.contains("`rate > 900M` is broken"), "{said:?}");
+}
+
+#[test]
+fn a_run_ends_when_an_expectation_has_been_broken_for_long_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--quick",
+        "--test",
+        "throughput,ping-latency",
+        "--duration-s",
+        "60",
+        "--expect",
+        "throughput: rate>900M",
+        "--abort-after-s",
+        "1",
+    ];
+    let began = Instant::now();
+    let said = bench(folder.path(), &arguments);
+    assert!(began.elapsed() < Duration::from_secs(50), "{said:?}");
+    // A generator that was the limit counts before a broken expectation.
+    assert!([5, 3].contains(&said.code), "{said:?}");
+    let report = report(folder.path());
+    let [throughput] = results(&report) else {
+        panic!("{report:#}");
+    };
+    let notes = throughput["notes"].as_array().unwrap();
+    let is_told = |note: &Value| text(note).starts_with("Ended early: `rate>900M`");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+    assert_eq!(throughput["expectations"][0]["kept"], false);
+
+    let alone = run(&["bench", "--quick", "--abort-after-s", "1"]);
+    assert_refused(&alone, &["--expect"]);
 }
 
 #[test]

@@ -19,7 +19,8 @@ use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
 use crate::worker::order::{Activity, Command, ConnectOrder, PhaseOrder, Setup, WorkerReport};
 use crate::worker::websocket::Worker;
-use crew::{Crew, Endings, Wish};
+pub use crew::Wish;
+use crew::{Crew, Endings};
 use pulse::Pulse;
 use stop::StopRule;
 
@@ -47,8 +48,8 @@ pub struct Part<'a> {
 
 /// An observer of a working fleet, about ten times per second, and a flag that ends the work.
 pub struct Watch<'a> {
-    /// Called with the current figures.
-    pub tick: &'a mut dyn FnMut(&Live),
+    /// Called with the current figures; it decides whether the work goes on.
+    pub tick: &'a mut dyn FnMut(&Live) -> Wish,
     /// Set to end the current work.
     pub stop: &'a AtomicBool,
 }
@@ -208,7 +209,6 @@ impl Fleet {
         }
         let mut ran = Ran {
             sends,
-            unconfirmed_bytes_max,
             ..Ran::default()
         };
         ran.interrupted = self.wait(watch, stop, |outcome| {
@@ -234,7 +234,7 @@ impl Fleet {
         self.workers.order(|_| Command::Close)?;
         let stop = AtomicBool::new(self.is_interrupted);
         let mut watch = Watch {
-            tick: &mut |_| {},
+            tick: &mut |_| Wish::GoOn,
             stop: &stop,
         };
         self.wait(&mut watch, StopRule::Count(0), |_| {})?;
@@ -251,13 +251,13 @@ impl Fleet {
         let mut samples = Samples::new();
         let look = || {
             let live = samples.add(live::sum(&self.cells));
-            (watch.tick)(&live);
+            let wish = (watch.tick)(&live);
             if watch.stop.load(Ordering::Relaxed) {
                 Wish::Interrupt
             } else if stop.is_met(live.elapsed, &samples.rates) {
                 Wish::Stop
             } else {
-                Wish::GoOn
+                wish
             }
         };
         self.workers

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidewire_net::ShardConfig;
 
-pub use super::crew::Wish;
+use super::crew::Wish;
 use super::crew::{Crew, Endings};
 use super::pulse::Pulse;
 use super::{FleetError, preflight};

@@ -40,6 +40,9 @@ pub fn run(
     check_bounds(options)?;
     check_rate(options)?;
     check_expectations(options)?;
+    if options.abort_after.is_some() && options.expectations.is_empty() {
+        return Err(RunError::NothingToAbortFor);
+    }
     if let Some(shortage) = shortage_of_all(options) {
         return Err(RunError::Impossible(shortage));
     }
@@ -61,7 +64,7 @@ pub fn run(
     let mut bench = Bench::new(options, sources, server, progress, stop);
     'tests: for test in &options.tests {
         for tier in test.tiers(&options.tiers) {
-            if stop.load(Ordering::Relaxed) {
+            if bench.is_stopped() {
                 break 'tests;
             }
             let rows = match shortage(options, *test, *tier) {

@@ -169,7 +169,8 @@ impl Report {
 
     /// Whether an expectation is broken, or a figure is slower than the baseline's and this fails
     /// the run.
-    fn is_broken(&self) -> bool {
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
         let must_keep_up = self
             .baseline
             .as_ref()
@@ -414,6 +415,19 @@ pub struct TestResult {
 }
 
 impl TestResult {
+    /// Notes that the test ended early because of this expectation, which counts as broken whatever the
+    /// figure of the whole test is.
+    pub(crate) fn end_early_by(&mut self, expectation: &str) {
+        let why = "broken for longer than allowed";
+        self.notes
+            .push(format!("Ended early: `{expectation}` was {why}."));
+        let mut all = self.load.expectations.iter_mut();
+        if let Some(broken) = all.find(|one| one.kept && one.text == expectation) {
+            broken.kept = false;
+            broken.reason = Some(why.to_owned());
+        }
+    }
+
     /// A valid result of `test` with this number of requested connections and nothing else known.
     pub fn new(test: &str, connections: u64) -> Self {
         Self {

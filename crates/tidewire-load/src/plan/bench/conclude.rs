@@ -107,6 +107,9 @@ impl Bench<'_> {
             .filter(|expectation| expectation.applies_to(test, is_paced))
             .map(|expectation| expectation.result(&figures));
         result.load.expectations = outcomes.collect();
+        if let Some(text) = &self.aborted_by {
+            result.end_early_by(text);
+        }
     }
 
     fn add_notes(&self, result: &mut TestResult, ran: &Ran) {

@@ -38,6 +38,11 @@ impl TestExpectation {
             && test.figures(is_paced).contains(&self.expectation.kind())
     }
 
+    /// The expectation without the name of a test.
+    pub(super) fn of_figure(&self) -> &Expectation {
+        &self.expectation
+    }
+
     /// The result for the figures of a test.
     pub(crate) fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
         self.expectation.result(figures)

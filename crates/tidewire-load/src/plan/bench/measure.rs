@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::TestKind;
+use super::ending::Ending;
 use super::measured::Measured;
 use super::options::{BenchOptions, RunError};
 use crate::accounting::generator::{GeneratorCores, Moment};
@@ -15,7 +16,7 @@ use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
 use crate::accounting::stats::ServerCounts;
 use crate::fleet::stop::{Confidence, StopRule};
-use crate::fleet::{Fleet, Part, Watch};
+use crate::fleet::{Fleet, Part, Watch, Wish};
 use crate::plan::memory::{self, EmptyMemory};
 use crate::plan::observe::{Progress, RunLive};
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
@@ -41,6 +42,10 @@ pub(crate) struct Bench<'a> {
     connected_most: u64,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
+    /// The current test.
+    test: Option<TestKind>,
+    /// The expectation that has ended the run early.
+    pub(super) aborted_by: Option<String>,
     pub(super) facts: ServerFacts,
 }
 
@@ -62,6 +67,8 @@ impl<'a> Bench<'a> {
             connected_most: 0,
             progress,
             stop,
+            test: None,
+            aborted_by: None,
             facts: ServerFacts::default(),
         }
     }
@@ -81,11 +88,13 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Whether no further test is to be run.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.aborted_by.is_some()
     }
 
     pub(crate) fn started(&mut self, name: &str, detail: &str, expected: Duration) {
+        self.test = TestKind::parse(name);
         self.is_loaded |= !matches!(name, CONNECTION_STORM | SUSTAINED_HOLD);
         let expected = Some(expected).filter(|expected| !expected.is_zero());
         self.progress
@@ -115,7 +124,10 @@ impl<'a> Bench<'a> {
 
     pub(crate) fn open(&mut self, fleet: &mut Fleet, count: usize) -> Result<Opened, RunError> {
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
+        let mut tick = |live: &Live| {
+            progress.tick(&RunLive::of_test(live, None));
+            Wish::GoOn
+        };
         let opened = fleet.open(
             count,
             &mut Watch {
@@ -211,16 +223,21 @@ impl<'a> Bench<'a> {
         let (progress, server) = (&mut *self.progress, &self.server);
         let mut resources = ResourceSampler::new(server, &self.cores);
         let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
+        let mut ending = Ending::of(self.options, self.test);
         let mut tick = |live: &Live| {
             rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
             resources.look(live.elapsed, live.connected);
             progress.tick(&RunLive::of_test(live, resources.last()));
+            ending
+                .as_mut()
+                .map_or(Wish::GoOn, |ending| ending.look(live))
         };
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,
         };
         let ran = fleet.run(activity, stop, &mut watch)?;
+        self.aborted_by = ending.and_then(Ending::into_broken);
         let ended = Moment::now(&self.cores, fleet.stopped());
         let after = self.server.sample();
         rss_bytes_peak = rss_bytes_peak.max(after.as_ref().map(|after| after.rss_bytes));
@@ -255,7 +272,10 @@ impl<'a> Bench<'a> {
             ping_every_ms: u64::from(u32::MAX),
         };
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
+        let mut tick = |live: &Live| {
+            progress.tick(&RunLive::of_test(live, None));
+            Wish::GoOn
+        };
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,
@@ -270,7 +290,10 @@ impl<'a> Bench<'a> {
         activity: impl Fn(Part<'_>) -> Activity,
     ) -> Result<Ran, RunError> {
         let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(&RunLive::of_test(live, None));
+        let mut tick = |live: &Live| {
+            progress.tick(&RunLive::of_test(live, None));
+            Wish::GoOn
+        };
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,

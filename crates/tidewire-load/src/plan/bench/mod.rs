@@ -4,6 +4,7 @@ mod conclude;
 mod connection_limit;
 mod connection_storm;
 mod echo;
+mod ending;
 mod expected;
 mod fan_out;
 mod format_comparison;

@@ -80,6 +80,9 @@ pub struct BenchOptions {
     pub embedded: bool,
     /// The expectations of the figures. Default none.
     pub expectations: Vec<TestExpectation>,
+    /// Ends a test, and the run, when one of its expectations has been broken for this long. It applies
+    /// to `rate`, of each second, and to `p99`, from the start of the test until then. Default none.
+    pub abort_after: Option<Duration>,
     /// Measures the memory of both sides: per connection, second by second, and of the server after
     /// the connections are closed. Default false.
     pub memory: bool,
@@ -121,6 +124,7 @@ impl BenchOptions {
             server_pid: None,
             embedded: false,
             expectations: Vec::new(),
+            abort_after: None,
             memory: false,
             seed: 1,
             command: None,
@@ -198,6 +202,9 @@ pub enum RunError {
         /// The tests and their figures.
         tests: String,
     },
+    /// A run that nothing can end early.
+    #[error("an early end needs an expectation that can be broken")]
+    NothingToAbortFor,
     /// No test can have its number of connections.
     #[error("{0}")]
     Impossible(Shortage),

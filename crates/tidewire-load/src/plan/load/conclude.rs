@@ -46,6 +46,9 @@ impl Loading<'_> {
         let connect = self.connect_times(tally);
         let figures = self.figures(tally, &statuses, &connect);
         result.load.expectations = results_of(expectations, &figures);
+        if let Some(text) = &seen.samples.aborted {
+            result.end_early_by(text);
+        }
         let are_errors_allowed = expectations
             .iter()
             .zip(&result.load.expectations)
@@ -285,11 +288,6 @@ impl Loading<'_> {
     fn add_notes(&self, result: &mut TestResult, seen: &Concluding) {
         let requests = &seen.tally.requests;
         let notes = &mut result.notes;
-        if let Some(expectation) = &seen.samples.aborted {
-            notes.push(format!(
-                "Ended early: `{expectation}` was broken for longer than allowed."
-            ));
-        }
         notes.extend(seen.samples.precision.clone());
         if requests.unfinished > 0 {
             notes.push(format!(

@@ -8,7 +8,7 @@ use crate::accounting::generator::GeneratorCores;
 use crate::accounting::live::ServiceLive;
 use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
-use crate::fleet::service::Wish;
+use crate::fleet::Wish;
 use crate::plan::observe::{Progress, RunLive};
 use crate::report::ResourceSample;
 
