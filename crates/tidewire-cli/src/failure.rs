@@ -52,8 +52,7 @@ fn one_line(text: &str) -> String {
     without_error_numbers(line)
 }
 
-/// Takes the numbers away that the standard library puts behind the words of the system:
-/// `Permission denied (os error 13)`.
+/// Removes the error number that the standard library appends: `Permission denied (os error 13)`.
 fn without_error_numbers(mut line: String) -> String {
     const OPENING: &str = " (os error ";
     let mut from = 0;

@@ -373,9 +373,8 @@ fn bytes_max(is_compressed: bool, message_bytes_max: usize) -> u64 {
     }
 }
 
-/// Where the payload of the frame at the front starts, its length and its mask, if it is what most clients send:
-/// a masked text message in one frame, shorter than 64 KiB and whole. Everything else is for
-/// [`parse_header`], which tells what is wrong with it.
+/// The start, length and mask of the payload, if the frame at the front is what most clients send: a masked text
+/// message in one frame, shorter than 64 KiB and whole. [`parse_header`] reads all other frames, and finds the errors.
 #[inline(always)]
 fn whole_text(unread: &[u8]) -> Option<(usize, usize, [u8; 4])> {
     const FINAL_TEXT: u8 = 0x81;

@@ -76,7 +76,7 @@ pub(crate) struct PlanFlags {
     pub(crate) expect: Vec<TestExpectation>,
     /// End a test, and the run, when an expectation has been broken for this many consecutive seconds:
     /// `rate`, of each second, or `p99`, from the start of the test until then
-    #[arg(long, value_name = "S", value_parser = seconds, requires = "expect")]
+    #[arg(long, value_name = "S", value_parser = seconds, requires = "expect", conflicts_with = "repeats")]
     pub(crate) abort_after_s: Option<Duration>,
     /// Runs of the whole plan, 1 to 100; each row is that of the median run, with the least and the largest
     /// rate and p99 of all runs

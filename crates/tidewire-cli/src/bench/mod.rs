@@ -55,7 +55,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the plan as often as it is wanted, and reports all runs together. A run that was interrupted, or that broke an expectation on which runs end, is the last.
+/// Runs the plan as often as it is wanted, and reports all runs together. An interrupted run is the last.
 fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result<Report, RunError> {
     let (is_quiet, repeats) = (flags.output.quiet, flags.plan.repeats);
     let mut reports = Vec::new();
@@ -66,7 +66,7 @@ fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result
         }
         let mut progress = live::for_stderr(is_quiet, &options.target.url, RunKind::Tests);
         let report = tidewire_load::run(options, &mut *progress, stop)?;
-        let is_last = report.partial || (options.abort_after.is_some() && report.is_broken());
+        let is_last = report.partial;
         reports.push(report);
         if is_last {
             break;

@@ -9,7 +9,7 @@ use crate::accounting::resources;
 use crate::accounting::server::ServerWatch;
 use crate::fleet::preflight::{self, Shortage};
 pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, RunError};
-use crate::plan::bench::{Bench, TestKind};
+use crate::plan::bench::{Bench, TestExpectation, TestKind};
 use crate::plan::observe::Progress;
 use crate::report::model::IMPOSSIBLE;
 use crate::report::{self, Plan, Report, TestResult, Verdict};
@@ -40,7 +40,8 @@ pub fn run(
     check_bounds(options)?;
     check_rate(options)?;
     check_expectations(options)?;
-    if options.abort_after.is_some() && options.expectations.is_empty() {
+    let mut expectations = options.expectations.iter();
+    if options.abort_after.is_some() && !expectations.any(TestExpectation::may_end_a_test) {
         return Err(RunError::NothingToAbortFor);
     }
     if let Some(shortage) = shortage_of_all(options) {

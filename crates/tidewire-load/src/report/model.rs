@@ -169,8 +169,7 @@ impl Report {
 
     /// Whether an expectation is broken, or a figure is slower than the baseline's and this fails
     /// the run.
-    #[must_use]
-    pub fn is_broken(&self) -> bool {
+    fn is_broken(&self) -> bool {
         let must_keep_up = self
             .baseline
             .as_ref()

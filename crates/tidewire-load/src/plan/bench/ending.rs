@@ -6,6 +6,7 @@ use super::TestKind;
 use super::options::BenchOptions;
 use crate::accounting::live::Live;
 use crate::fleet::Wish;
+use crate::fleet::stop::StopRule;
 use crate::verdict::expectation::{Distribution, Figures, Patience, Piece};
 
 /// Examines a test second by second.
@@ -14,11 +15,18 @@ pub(super) struct Ending {
     /// The start of the current second, and what was confirmed before it.
     begun: (Duration, u64),
     broken: Option<String>,
+    is_paced: bool,
+    /// The planned end; `None` if a number of round trips ends the test.
+    end: Option<Duration>,
 }
 
 impl Ending {
     /// `None` if nothing ends this test early.
-    pub(super) fn of(options: &BenchOptions, test: Option<TestKind>) -> Option<Self> {
+    pub(super) fn of(
+        options: &BenchOptions,
+        test: Option<TestKind>,
+        stop: &StopRule,
+    ) -> Option<Self> {
         let (abort_after, test) = options.abort_after.zip(test)?;
         let is_paced = options.rate_per_s.is_some();
         let expectations: Vec<_> = options
@@ -31,6 +39,8 @@ impl Ending {
             patience: Patience::new(&expectations, abort_after.as_secs_f64()),
             begun: (Duration::ZERO, 0),
             broken: None,
+            is_paced,
+            end: stop.longest(),
         })
     }
 
@@ -38,11 +48,16 @@ impl Ending {
     pub(super) fn look(&mut self, live: &Live) -> Wish {
         let (since, confirmed) = self.begun;
         let span = live.elapsed.saturating_sub(since);
-        if span >= SECOND {
+        // After the end only confirmations of earlier messages arrive.
+        let is_over = self.end.is_some_and(|end| live.elapsed >= end);
+        if span >= SECOND && !is_over {
             self.begun = (live.elapsed, live.confirmed);
             let broken = self.patience.observe(&Second {
                 seconds: span.as_secs_f64(),
                 confirmed: live.confirmed.saturating_sub(confirmed),
+                // The connections of a counted test end one after the other.
+                has_rate: self.end.is_some(),
+                is_paced: self.is_paced,
                 latency: SoFar {
                     count: live.confirmed,
                     p99_us: live.latency_p99_us,
@@ -69,6 +84,8 @@ impl Ending {
 struct Second {
     seconds: f64,
     confirmed: u64,
+    has_rate: bool,
+    is_paced: bool,
     latency: SoFar,
 }
 
@@ -86,7 +103,12 @@ impl Piece for Second {
     fn figures(&self) -> Figures<'_> {
         Figures {
             latency: Some(&self.latency),
-            rate_per_s: Some(self.confirmed as f64 / self.seconds),
+            // At a given rate the latency counts from the planned time; that from the actual send is known
+            // at the end.
+            service: self.is_paced.then_some(&SoFar::UNKNOWN),
+            rate_per_s: self
+                .has_rate
+                .then_some(self.confirmed as f64 / self.seconds),
             ..Figures::default()
         }
     }
@@ -97,6 +119,13 @@ impl Piece for Second {
 struct SoFar {
     count: u64,
     p99_us: Option<f64>,
+}
+
+impl SoFar {
+    const UNKNOWN: Self = Self {
+        count: 0,
+        p99_us: None,
+    };
 }
 
 impl Distribution for SoFar {
@@ -138,7 +167,8 @@ mod tests {
             abort_after: Some(Duration::from_secs(3)),
             ..BenchOptions::new(target)
         };
-        Ending::of(&options, Some(TestKind::Echo)).unwrap()
+        let stop = StopRule::Duration(Duration::from_secs(20));
+        Ending::of(&options, Some(TestKind::Echo), &stop).unwrap()
     }
 
     /// The moment after this many seconds at 1,000 confirmations per second.
@@ -174,6 +204,32 @@ mod tests {
     fn without_a_time_no_test_ends_early() {
         let target = Target::parse("ws://127.0.0.1:1/").unwrap();
         let options = BenchOptions::new(target);
-        assert!(Ending::of(&options, Some(TestKind::Echo)).is_none());
+        let stop = StopRule::Duration(Duration::from_secs(20));
+        assert!(Ending::of(&options, Some(TestKind::Echo), &stop).is_none());
+    }
+
+    #[test]
+    fn the_wait_for_late_confirmations_breaks_nothing() {
+        let mut ending = ending(&["rate>500"]);
+        for seconds in 1..20 {
+            assert_eq!(ending.look(&live(seconds, 10.0)), Wish::GoOn);
+        }
+        for elapsed in 20..40 {
+            let late = Live {
+                elapsed: Duration::from_secs(elapsed),
+                ..live(19, 10.0)
+            };
+            assert_eq!(ending.look(&late), Wish::GoOn);
+        }
+        assert_eq!(ending.into_broken(), None);
+    }
+
+    #[test]
+    fn at_a_given_rate_the_latency_from_the_actual_send_ends_nothing() {
+        let mut ending = ending(&["service.p99<1ms"]);
+        ending.is_paced = true;
+        for seconds in 1..10 {
+            assert_eq!(ending.look(&live(seconds, 5e3)), Wish::GoOn);
+        }
     }
 }

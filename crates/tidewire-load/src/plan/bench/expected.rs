@@ -43,6 +43,14 @@ impl TestExpectation {
         &self.expectation
     }
 
+    /// Whether its figure is known during a test.
+    pub(crate) fn may_end_a_test(&self) -> bool {
+        matches!(
+            self.expectation.kind(),
+            FigureKind::Rate | FigureKind::Latency
+        )
+    }
+
     /// The result for the figures of a test.
     pub(crate) fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
         self.expectation.result(figures)

@@ -88,7 +88,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Whether no further test is to be run.
+    /// Whether no further test runs.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.aborted_by.is_some()
     }
@@ -223,7 +223,7 @@ impl<'a> Bench<'a> {
         let (progress, server) = (&mut *self.progress, &self.server);
         let mut resources = ResourceSampler::new(server, &self.cores);
         let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
-        let mut ending = Ending::of(self.options, self.test);
+        let mut ending = Ending::of(self.options, self.test, &stop);
         let mut tick = |live: &Live| {
             rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
             resources.look(live.elapsed, live.connected);

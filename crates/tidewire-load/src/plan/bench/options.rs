@@ -203,7 +203,7 @@ pub enum RunError {
         tests: String,
     },
     /// A run that nothing can end early.
-    #[error("an early end needs an expectation that can be broken")]
+    #[error("an early end needs an expectation of `rate` or `p99`, which are known during a test")]
     NothingToAbortFor,
     /// No test can have its number of connections.
     #[error("{0}")]

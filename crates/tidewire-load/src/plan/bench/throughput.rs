@@ -96,7 +96,9 @@ fn send(
         && options.rate_per_s.is_none()
         && !sending.expects_replies
     {
-        pace.unconfirmed_bytes_max = Some(measured.ran.unconfirmed_bytes_max);
+        // A message larger than the allowance is sent alone.
+        let allowed_bytes = measured.ran.unconfirmed_bytes_max;
+        pace.unconfirmed_bytes_max = Some(allowed_bytes.max(ring.frame_bytes()));
     }
     bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);

@@ -173,8 +173,13 @@ impl FrameRing {
     /// The number of frames in these bytes, at least one. Compressed frames count with their decompressed size.
     #[must_use]
     pub fn frames_in(&self, bytes: u64) -> u64 {
-        let frame_bytes = (self.len_bytes() / self.frames()).max(self.message(0).len() as u64);
-        (bytes / frame_bytes.max(1)).max(1)
+        (bytes / self.frame_bytes().max(1)).max(1)
+    }
+
+    /// The mean size of a frame. A compressed frame counts with its decompressed size.
+    #[must_use]
+    pub fn frame_bytes(&self) -> u64 {
+        (self.len_bytes() / self.frames()).max(self.message(0).len() as u64)
     }
 
     /// The opcode of all frames.
