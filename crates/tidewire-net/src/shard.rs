@@ -221,8 +221,7 @@ impl<H: Handler> Shard<H> {
             let is_there = cfg!(target_os = "linux") && readiness.writable && !readiness.ending;
             self.establish(id, is_there);
         } else if readiness.writable && socket.flags.blocked {
-            self.io.write_socket(id);
-            self.notify_drained();
+            self.io.write_later(id);
         }
         if readiness.readable || readiness.ending {
             self.read(id);
@@ -412,9 +411,9 @@ impl<H: Handler> Shard<H> {
         self.due = due;
     }
 
-    /// Writes what was queued for others than the connection at hand, and reports what came of it,
-    /// until nothing new is queued or about `room` bytes are written. The rest waits for the next
-    /// turn, so that the sockets are read in between.
+    /// Writes what was queued for others than the connection at hand, or waited for its socket, and reports what
+    /// came of it, until nothing new is queued or about `room` bytes are written. The rest waits for the next turn,
+    /// so that the sockets are read in between.
     fn settle(&mut self, room: &mut usize) {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);

@@ -56,6 +56,8 @@ pub(crate) struct Flags {
     pub(crate) ending: bool,
     /// The socket did not take all; the rest waits for its report.
     pub(crate) blocked: bool,
+    /// The kernel has reported that a blocked socket takes more, and nothing has been written since.
+    pub(crate) writable: bool,
     /// Waits in the list of sockets to be written at the end of the turn.
     pub(crate) dirty: bool,
     /// Waits in the list of sockets to be read.

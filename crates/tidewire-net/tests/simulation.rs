@@ -298,6 +298,46 @@ fn a_stalled_client_blocks_the_writer_until_it_reads() {
 }
 
 #[test]
+fn clients_that_read_again_at_once_are_written_to_in_several_turns() {
+    const MIB: usize = 1024 * 1024;
+    let faults = Faults {
+        pipe_bytes: 4 * MIB,
+        ..Faults::default()
+    };
+    let World { mut driver, .. } = world(faults, 1);
+    let sessions: Vec<_> = (0..8).map(|_| accept(&mut driver, 0)).collect();
+    let chunk = Arc::new(pattern(7 * MIB, 3));
+    for (client, id) in &sessions {
+        client.stall(true);
+        driver.call(0, |_, io| {
+            io.send_shared(*id, &chunk, Priority::Normal, When::Now);
+        });
+    }
+    driver.run_until(1_000);
+    let queued = |driver: &mut Driver<TracingHandler>| {
+        let bytes = |io: &Io| sessions.iter().map(|(_, id)| io.queued_bytes(*id)).sum();
+        driver.call(0, |_, io| -> usize { bytes(io) })
+    };
+    let mut left = queued(&mut driver);
+    assert_eq!(left, 8 * 3 * MIB);
+    for (client, _) in &sessions {
+        client.stall(false);
+    }
+    let mut most = 0;
+    while left > 0 {
+        assert!(driver.step());
+        let before = std::mem::replace(&mut left, queued(&mut driver));
+        most = most.max(before - left);
+    }
+    // A turn has room for 8 MiB, and the last socket of a turn takes what it can.
+    assert!(most <= (8 + 3) * MIB, "{most} bytes in one turn");
+    driver.run_until(2_000);
+    for (client, _) in &sessions {
+        assert!(client.receive() == *chunk);
+    }
+}
+
+#[test]
 fn a_handler_that_reads_nothing_holds_its_client_back() {
     let World { mut driver, .. } = world(rough(4), 1);
     driver.call(0, |lab, _| lab.takes_nothing = true);

@@ -240,7 +240,7 @@ impl Io {
     }
 
     /// Writes what was queued in this turn, unless the socket has yet to say that it takes more.
-    /// Returns how many bytes it may have written.
+    /// Returns the work: about the bytes that it wrote, more where they are encrypted.
     pub(crate) fn write_dirty(&mut self, id: ConnectionId) -> usize {
         let outbox_bytes_max = self.outbox_bytes_max;
         let Some(socket) = self.socket_mut(id) else {
@@ -248,13 +248,33 @@ impl Io {
         };
         let waiting_bytes = socket.outbox.len();
         socket.flags.dirty = false;
-        let waits_for_report = socket.flags.blocked && socket.phase == Phase::Open;
+        let is_blocked = socket.flags.blocked && !std::mem::take(&mut socket.flags.writable);
+        let waits_for_report = is_blocked && socket.phase == Phase::Open;
         if !waits_for_report || socket.outbox.len() > outbox_bytes_max {
             self.write_socket(id);
         }
         self.count_outbox(id);
-        let left_bytes = self.socket_mut(id).map_or(0, |socket| socket.outbox.len());
-        waiting_bytes.saturating_sub(left_bytes)
+        let Some(socket) = self.socket(id) else {
+            return waiting_bytes;
+        };
+        let written = waiting_bytes.saturating_sub(socket.outbox.len());
+        if socket.stream.is_tls() {
+            written.saturating_mul(TLS_WORK)
+        } else {
+            written
+        }
+    }
+
+    /// Writes to a blocked socket that takes more at the end of the turn.
+    pub(crate) fn write_later(&mut self, id: ConnectionId) {
+        let Some(socket) = socket_of(&mut self.sockets, id) else {
+            return;
+        };
+        socket.flags.writable = true;
+        if !socket.flags.dirty {
+            socket.flags.dirty = true;
+            self.dirty.push(id);
+        }
     }
 
     /// Counts what waits for a connection now. If it is too much together with what waits for the others, and not
@@ -365,3 +385,6 @@ pub const OUTBOX_SHARE_BYTES: usize = 64 * 1024;
 
 /// The corked bytes at which a write happens although the handler goes on.
 const CORK_BYTES: usize = 256 * 1024;
+
+/// The time for an encrypted byte, in that for a plain one.
+const TLS_WORK: usize = 4;
