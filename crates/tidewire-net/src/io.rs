@@ -300,8 +300,7 @@ impl Io {
         socket.linger_until_ms = now_ms + LINGER_MS_MAX;
         socket.tail = Vec::new();
         socket.flags.retry = false;
-        if !socket.flags.dirty {
-            socket.flags.dirty = true;
+        if socket.mark_dirty() {
             self.dirty.push(id);
         }
         self.closed.push((id, closed));

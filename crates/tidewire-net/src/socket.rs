@@ -96,7 +96,13 @@ impl Socket {
     pub(crate) fn write_outbox(&mut self, spares: &mut Spares) -> io::Result<bool> {
         let result = self.write_all_of_outbox(spares);
         self.flags.blocked = matches!(result, Ok(false));
+        self.flags.writable = false;
         result
+    }
+
+    /// Notes that it waits in the list of sockets to be written. Returns whether the caller has to put it there.
+    pub(crate) fn mark_dirty(&mut self) -> bool {
+        !std::mem::replace(&mut self.flags.dirty, true)
     }
 
     fn write_all_of_outbox(&mut self, spares: &mut Spares) -> io::Result<bool> {

@@ -43,7 +43,7 @@ impl TestExpectation {
         &self.expectation
     }
 
-    /// Whether its figure is known during a test.
+    /// Whether it can end a test: its figure is known before the test is over.
     pub(crate) fn may_end_a_test(&self) -> bool {
         matches!(
             self.expectation.kind(),

@@ -88,7 +88,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Whether no further test runs.
+    /// Whether the run leaves out its remaining tests.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.aborted_by.is_some()
     }
