@@ -18,6 +18,8 @@ from pathlib import Path
 FIRST = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md")
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 FENCE = re.compile(r"^ {0,3}(```|~~~)")
+# What rustdoc needs behind the language, as in `rust,no_run`; the generator of the site would not see a block of code.
+ATTRIBUTES = re.compile(r",\S*$", re.MULTILINE)
 
 REFERENCES = """# References
 
@@ -68,13 +70,14 @@ class Stage:
                 shutil.copyfile(self.root / name, target)
 
     def page(self, name: str) -> str:
-        """The text of a page, with its links to folders mended."""
+        """The text of a page, with its links to folders and the languages of its code mended."""
         lines = []
         fence = None
         for line in (self.root / name).read_text().splitlines(keepends=True):
             mark = FENCE.match(line)
             if mark and fence in (None, mark[1]):
                 fence = None if fence else mark[1]
+                line = ATTRIBUTES.sub("", line)
             lines.append(line if fence else LINK.sub(lambda found: self.link(name, found), line))
         return "".join(lines)
 
