@@ -185,7 +185,7 @@ fn plain(number: usize, items: usize, has_history: bool, out: &mut Vec<u8>) -> u
         if has_history {
             command(
                 out,
-                &[b"XADD", name, b"MAXLEN", b"100", b"*", b"d", &record],
+                &[b"XADD", name, b"MAXLEN", b"~", b"100", b"*", b"d", &record],
             );
         }
         command(out, &[b"PUBLISH", name, &record]);

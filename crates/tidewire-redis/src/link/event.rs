@@ -30,7 +30,8 @@ pub struct Draft<'a> {
 /// How much of a topic Redis keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// The newest publications; 0 keeps none, but they are counted still.
+    /// The newest publications, and at most one block of the stream more (`stream-node-max-bytes`); 0 keeps none, but
+    /// they are counted still.
     pub publications_max: u64,
     /// How long the topic outlives its last use, in milliseconds; 0 is for ever. When it ends, so does the epoch.
     /// Less than a minute counts as a minute. A topic that nobody has published to outlives it by ten minutes at most.

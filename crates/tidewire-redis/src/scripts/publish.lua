@@ -6,6 +6,7 @@
 --   batch must have, '1' if the writer may be new, publications, stride, milliseconds that an id is remembered, number
 --   of streams to be kept longer, entries and bytes that the work of a topic's queue groups may have, milliseconds to
 --   keep a stream whose epoch is another than expected, or '0' for ever, '1' if full work drops the new publication; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
+-- Streams are shortened by whole blocks ('~'), which takes a third of the time: some keep one block more than told.
 -- Reply: the places, separated by spaces: '<epoch>-<offset>', '-' without history, both with '=' in front for a
 --   duplicate, or '!' for a stream that cannot be used. Or one of the words stale, forgotten, gap, begin, fenced;
 --   then nothing was done.
@@ -44,12 +45,12 @@ for i = 1, count do
     if id == '' then
       place = '-'
     else
-      place = redis.pcall('XADD', key, 'NOMKSTREAM', 'MAXLEN', ARGV[a + 1], id, 'd', record)
+      place = redis.pcall('XADD', key, 'NOMKSTREAM', 'MAXLEN', '~', ARGV[a + 1], id, 'd', record)
       if type(place) ~= 'string' then
         -- The stream is missing or has another epoch than the node knows.
         local expected = tonumber(string.match(id, '^%d+'))
         local epoch = valid_epoch(key, tonumber(ARGV[2]), expected)
-        place = epoch and redis.call('XADD', key, 'MAXLEN', ARGV[a + 1], epoch .. '-*', 'd', record) or '!'
+        place = epoch and redis.call('XADD', key, 'MAXLEN', '~', ARGV[a + 1], epoch .. '-*', 'd', record) or '!'
         if epoch and ARGV[13] ~= '0' then redis.call('PEXPIRE', key, ARGV[13]) end
       end
     end
