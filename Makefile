@@ -48,6 +48,8 @@ bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 
 bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis; write bench/SCALE-OUT.md
 	cargo build --release --package tidewire-cli
+	cargo build --release --package tidewire-engine --example cluster_publish
+	cargo build --release --package tidewire-redis --example publish_cost
 	npm ci --prefix bench/peers/socketio --no-audit --no-fund --silent
 	python3 bench/scale_out.py --write bench/SCALE-OUT.md
 

@@ -10,6 +10,7 @@ CPU for each publication is what carries over to another machine. Rounds are int
 import argparse
 import json
 import pathlib
+import re
 import socket
 import statistics
 import subprocess
@@ -19,6 +20,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDEWIRE = ROOT / "target/release/tidewire"
+INSIDE = ROOT / "target/release/examples/cluster_publish"
+SCRIPT = ROOT / "target/release/examples/publish_cost"
 SOCKET_IO = ROOT / "bench/peers/socketio"
 PAYLOAD = "x" * 150
 TICK_S = 0.01
@@ -43,9 +46,9 @@ def wait_for_port(port):
 class Process:
     """A program that ends with the block."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, stdout=subprocess.DEVNULL):
         self.process = subprocess.Popen(
-            [*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*map(str, command)], stdout=stdout, stderr=subprocess.DEVNULL, text=True
         )
 
     def __enter__(self):
@@ -133,6 +136,30 @@ def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=No
     }
 
 
+def measure_inside(broker_port, broker, kind, seconds):
+    """The server publishes by itself, as Socket.IO's does, but each publication is acknowledged."""
+    url = f"redis://127.0.0.1:{broker_port}"
+    with Process(INSIDE, url, seconds, kind, stdout=subprocess.PIPE) as process:
+        output = process.process.stdout
+        if output.readline() != "ready\n":
+            raise SystemExit(f"{INSIDE} did not reach Redis")
+        before = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s()
+        # Just before its end, while its threads are there.
+        measured_s = seconds - 0.1
+        time.sleep(measured_s)
+        after = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s()
+        rate = float(output.readline())
+    engine, link, redis_cpu = ((b - a) * 1e6 / (rate * measured_s) for a, b in zip(before, after))
+    return {"rate": rate, "engine_us": engine - link, "link_us": link, "redis_us": redis_cpu}
+
+
+def script_alone(publications=50_000):
+    """Of each kind of `publish_cost` the rate and the microseconds of Redis; it starts a Redis of its own."""
+    run = subprocess.run([SCRIPT, str(publications), "1"], capture_output=True, text=True, check=True)
+    rows = re.findall(r"^(\S.*\S) +(\d+) /s +([\d.]+) us", run.stdout, re.MULTILINE)
+    return {name: (float(rate), float(cpu_us)) for name, rate, cpu_us in rows}
+
+
 def redis_alone(port, *flags):
     """The figures of `redis-benchmark`: operations per second, and the median latency in microseconds."""
     command = ["redis-benchmark", "-p", port, "--csv", *flags]
@@ -174,6 +201,8 @@ def main():
     arguments = parser.parse_args()
     rows = {name: [] for name, *_ in ROWS}
     rows[HALF] = []
+    inside = {"history": [], "plain": []}
+    scripts = {}
     peers = {"pubsub": [], "streams": []}
     limits = {"PUBLISH, pipeline of 64": [], "XADD, pipeline of 64": [], "PING, one at a time": []}
     for _ in range(arguments.rounds):
@@ -184,6 +213,8 @@ def main():
                 redis_alone(port, "-P", 64, "-n", 500_000, "PUBLISH", "c", PAYLOAD))
             limits["XADD, pipeline of 64"].append(redis_alone(port, "-P", 64, "-n", 300_000, *xadd))
             limits["PING, one at a time"].append(redis_alone(port, "-c", 1, "-n", 20_000, "PING"))
+        for name, measured in script_alone().items():
+            scripts.setdefault(name, []).append(measured)
         for name, is_shared, durable, topic, connections, in_flight in ROWS:
             if not is_shared:
                 rows[name].append(measure(None, None, topic, connections, in_flight, arguments.seconds))
@@ -197,20 +228,25 @@ def main():
             half = rows["Redis, history"][-1]["rate"] / 2
             rows[HALF].append(
                 measure(port, process, "h.{{rand:1:100}}", 50, 16, arguments.seconds, round(half)))
+        for kind, measured in inside.items():
+            port, process = redis()
+            with process:
+                measured.append(measure_inside(port, process, kind, arguments.seconds))
         for kind, measured in peers.items():
             port, process = redis()
             with process:
                 measured.append(socket_io(port, kind, arguments.seconds, process))
-    storms = subprocess.run(
-        [sys.executable, ROOT / "bench/scale_out_storms.py"], capture_output=True, text=True, check=True
-    )
-    text = page(limits, rows, peers, storms.stdout, arguments)
+    storms = ""
+    for clients, topics in ((10_000, 100_000), (0, 1_000_000)):
+        command = [sys.executable, ROOT / "bench/scale_out_storms.py", "--clients", str(clients), "--topics", str(topics)]
+        storms += subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = page(limits, scripts, rows, inside, peers, storms, arguments)
     print(text)
     if arguments.write:
         arguments.write.write_text(text)
 
 
-def page(limits, rows, peers, storms, arguments):
+def page(limits, scripts, rows, inside, peers, storms, arguments):
     lines = [
         "# Several servers over Redis, measured",
         "",
@@ -226,6 +262,14 @@ def page(limits, rows, peers, storms, arguments):
         lines.append(f"| {name} | {rate:,.0f} | {latency:.0f} |")
     lines += [
         "",
+        "| Redis and one client that sends our script (`publish_cost`) | per second | Redis, µs of CPU |",
+        "|---|---|---|",
+    ]
+    for name, measured in scripts.items():
+        rate, cpu_us = (statistics.median(values) for values in zip(*measured))
+        lines.append(f"| {name} | {rate:,.0f} | {cpu_us:.1f} |")
+    lines += [
+        "",
         "| publications | per second | p50, µs | p99, µs | engine, µs of CPU | link | Redis |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -237,18 +281,24 @@ def page(limits, rows, peers, storms, arguments):
         )
     lines += [
         "",
-        "Socket.IO 4.8.1 with its Redis adapters: a server emits from inside to 100 rooms in turn, without a client and",
-        "without an acknowledgement (`bench/peers/socketio`). Ratios are those of the medians of the rates.",
+        "Both servers publish from inside to 100 topics in turn, without a client: ours (`cluster_publish`) with an",
+        "acknowledgement of each and at most 800 that are not acknowledged, Socket.IO 4.8.1 with its Redis adapters",
+        "(`bench/peers/socketio`) without. Ratios are those of the medians of the rates.",
         "",
-        "| adapter | per second | Node, µs of CPU | Redis | ours with history | ours without |",
-        "|---|---|---|---|---|---|",
+        "| from inside | per second | server, µs of CPU | link | Redis | to pubsub | to streams |",
+        "|---|---|---|---|---|---|---|",
     ]
-    ours = [statistics.median(run["rate"] for run in rows[name]) for name in ("Redis, history", "Redis, no history")]
-    for kind, measured in peers.items():
+    theirs = [statistics.median(run["rate"] for run in peers[kind]) for kind in ("pubsub", "streams")]
+    for name, measured in [
+        ("history", inside["history"]),
+        ("no history", inside["plain"]),
+        *((f"Socket.IO, {kind}", runs) for kind, runs in peers.items()),
+    ]:
         middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
-        ratios = " | ".join(f"{rate / middle['rate']:.1f} x" for rate in ours)
+        ratios = " | ".join(f"{middle['rate'] / rate:.1f} x" for rate in theirs)
         lines.append(
-            f"| {kind} | {middle['rate']:,.0f} | {middle['engine_us']:.1f} | {middle['redis_us']:.1f} | {ratios} |"
+            f"| {name} | {middle['rate']:,.0f} | {middle['engine_us']:.1f} | {middle.get('link_us', 0):.1f} |"
+            f" {middle['redis_us']:.1f} | {ratios} |"
         )
     lines += ["", "Storms (`bench/scale_out_storms.py`, once):", ""]
     lines += [f"- {line}" for line in storms.strip().splitlines()]

@@ -154,7 +154,8 @@ def main():
     folder, port = tempfile.mkdtemp(), free_port()
     with redis(port, folder) as broker:
         wait_for_port(port)
-        many_clients(options.clients, port)
+        if options.clients:
+            many_clients(options.clients, port)
         many_topics(options.topics, port, folder, broker)
 
 

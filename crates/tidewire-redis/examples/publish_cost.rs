@@ -1,6 +1,6 @@
 //! Cost of a publication for Redis: the script in batches of 64, compared with `XADD` and `PUBLISH` in a pipeline.
 //!
-//! `cargo run --release -p tidewire-redis --example publish_cost [PUBLICATIONS]` starts a `redis-server` of its own,
+//! `cargo run --release -p tidewire-redis --example publish_cost [PUBLICATIONS [ROUNDS]]` starts a `redis-server`,
 //! runs each kind several times in turn, and prints medians: publications per second, and microseconds of the server's
 //! CPU for each. One subscriber reads everything.
 
@@ -18,9 +18,9 @@ use tidewire_redis::script::{Fence, Hashes, PublishCall, PublishItem, SOURCES};
 use tidewire_redis::{Mark, NodeId};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let publications = std::env::args()
-        .nth(1)
-        .map_or(Ok(100_000), |text| text.parse())?;
+    let mut arguments = std::env::args().skip(1);
+    let publications = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
+    let rounds = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("socket");
     let child = Command::new("redis-server")
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let subscriber = UnixStream::connect(&path)?;
     subscribe(subscriber)?;
     let mut kinds: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (index, kind) in KINDS.into_iter().enumerate() {
             let measured = measure(&path, kind, publications)?;
             if kinds.len() <= index {
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!(
-        "{publications} publications of {RECORD_BYTES} bytes, {TOPICS} topics, median of {ROUNDS}"
+        "{publications} publications of {RECORD_BYTES} bytes, {TOPICS} topics, median of {rounds}"
     );
     for (kind, measured) in &mut kinds {
         let rate = median(measured.iter().map(|(rate, _)| *rate));
@@ -282,7 +282,6 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-const ROUNDS: usize = 5;
 const TOPICS: usize = 100;
 const RECORD_BYTES: usize = 200;
 /// Any epoch that the fence allows.
