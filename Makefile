@@ -7,7 +7,7 @@ BUILT := $(abspath $(TARGET)/debug)
 PROGRAM := TIDEWIRE_PROGRAM=$(BUILT)/tidewire TIDEWIRE_CLIENT=$(BUILT)/examples/autobahn_client
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out built check check-rust check-suites conformance conformance-quick deploy-check dist docs fault-check fuzz-smoke help hostility kill-test simulation snippets soak test test-rust test-suites valkey-test
+.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out built check check-rust check-suites conformance conformance-quick deploy-check dist docs docs-pages fault-check fuzz-smoke help hostility kill-test simulation snippets soak test test-rust test-suites valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,7 @@ check-suites: built ## Those of Python and TypeScript
 	TIDEWIRE_NATIVE=$(BUILT) bindings/python/run check
 	TIDEWIRE_NATIVE=$(BUILT) bindings/node/run check
 	packages/run check
+	scripts/docs/run pages
 
 conformance: ## Every case of the Autobahn suite, as server and as client
 	conformance/autobahn/run
@@ -86,6 +87,9 @@ dist: ## The static program, the Python wheel and the npm packages in target/dis
 
 docs: ## One site of the documentation and the references of Rust, Python and TypeScript, in target/docs
 	scripts/docs/run
+
+docs-pages: ## The pages of that site without the references, in target/docs-check; checks every link
+	scripts/docs/run pages
 
 fault-check: ## Three servers and Redis under faults, 50 rounds, 25 minutes; no guarantee may break
 	conformance/faults/run --rounds 10
