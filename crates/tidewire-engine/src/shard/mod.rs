@@ -29,6 +29,7 @@ use crate::model::{CloseReason, ConnectionKey};
 use crate::session::Session;
 use crate::session::application::{Application, Marked};
 use crate::session::inbound::{Inbound, Tally};
+use crate::shard::changes::Changes;
 use crate::shard::mailbox::Mail;
 use crate::shard::view::View;
 use crate::state::connection::{Connection, ConnectionState, Pauses, Phase};
@@ -69,6 +70,8 @@ pub(crate) struct EngineShard<A> {
     turned: Option<Instant>,
     /// The sessions still to be closed, while the server drains.
     pub(crate) drain: Option<DrainProgress>,
+    /// What other threads have asked of sessions.
+    pub(crate) changes: Changes,
     /// The application has panicked in a call for no connection in particular.
     pub(crate) has_failed: bool,
     /// The server has stopped; this is the last turn but one.
@@ -93,6 +96,7 @@ impl<A: Application> EngineShard<A> {
             sweep_ms: SWEEP_INTERVAL_MS,
             turned: None,
             drain: None,
+            changes: Changes::default(),
             has_failed: false,
             is_stopping: false,
         }
@@ -432,7 +436,7 @@ impl<A: Application> Handler for EngineShard<A> {
             Mail::Close(id, code, reason) => {
                 self.with_session(io, id, |session| session.start_close(code, reason));
             }
-            Mail::Change(change) => self.change(io, &change),
+            Mail::Change(change) => self.change(io, change),
             Mail::Question(question) => question.ask(&mut View {
                 core: &mut self.core,
                 connections: &self.connections,
@@ -449,6 +453,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.stop_if_told(io);
         self.contained_all(|app| app.on_turn());
         self.check_rights(io);
+        self.make_changes(io);
         self.work_on(io);
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
@@ -474,6 +479,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.send_waiting_on(io);
         self.deliver(io);
         self.core.meter.start_turn(io.now().monotonic_ms);
+        self.changes.start_turn();
         let counters = &self.core.counters;
         let peaks = self.core.meter.peaks();
         counters.work_peak_us.set(peaks.connection / 1_000);
@@ -540,6 +546,7 @@ impl<A: Application> Handler for EngineShard<A> {
             || !self.core.topics.drained.is_empty()
             || !self.core.ended_sessions.is_empty()
             || !self.core.rights_checks.is_empty()
+            || !self.changes.is_empty()
         {
             return self.turned;
         }

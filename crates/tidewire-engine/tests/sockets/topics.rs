@@ -334,6 +334,41 @@ fn other_threads_subscribe_sessions_and_end_those_of_a_user() {
     client.assert_closed(code);
 }
 
+/// More sessions than a shard changes in a turn, and more changes than it keeps waiting.
+#[test]
+fn many_sessions_of_a_user_are_changed_in_the_order_of_the_changes() {
+    let auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
+    let server = start(Config { auth, ..config() }, Sink);
+    let claims = json!({"sub": "ada", "exp": common::unix_s() + 60});
+    let bearer = format!("Bearer {}", token(claims));
+    let open = || {
+        Opening::new(server.address())
+            .header("Authorization", &bearer)
+            .open()
+    };
+    let mut clients: Vec<_> = (0..700).map(|_| open()).collect();
+    for client in &mut clients {
+        assert_eq!(client.next_json()["t"], "server_ready");
+    }
+    let handle = server.handle();
+    for _ in 0..20 {
+        handle.subscribe_user("ada", "a").expect("room");
+        handle.unsubscribe_user("ada", "a").expect("room");
+    }
+    let code = CloseCode::from_wire(4200).expect("a code of the application");
+    handle.close_user("ada", code, "enough").expect("room");
+    for client in &mut clients {
+        for _ in 0..20 {
+            for action in ["subscribe", "unsubscribe"] {
+                let update = client.next_json();
+                assert_eq!(update["p"]["action"], action);
+                assert_eq!(update["p"]["success_topics"], json!(["a"]));
+            }
+        }
+        client.assert_closed(code);
+    }
+}
+
 /// Gives every session rules of its own, and tells its key.
 #[derive(Clone)]
 struct Usher(mpsc::Sender<ConnectionKey>);
