@@ -125,7 +125,7 @@ impl Answers {
         }
     }
 
-    /// Waits for so many answers; an error if one was a refusal.
+    /// Waits for the number of answers that `count` says; an error if one was a refusal.
     fn wait_for(&self, count: u64) -> Result<(), String> {
         let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         while refusal.is_none() && self.received.load(Ordering::Acquire) < count {

@@ -31,7 +31,7 @@ mod timer;
 pub mod tls;
 
 pub use alarm::SPIN;
-pub use closed::Closed;
+pub use closed::{Closed, io_words};
 pub use config::ShardConfig;
 pub use handler::Handler;
 pub use heartbeat::{Heartbeat, Pulse};

@@ -1,5 +1,6 @@
 //! Mailbox: a bounded queue from other threads to a shard.
 
+use crate::closed::io_words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -89,7 +90,7 @@ impl Waker {
         if !self.0.is_requested.swap(true, Ordering::AcqRel)
             && let Err(error) = self.0.poll.wake()
         {
-            tracing::error!(%error, "a shard could not be woken");
+            tracing::error!(error = io_words(&error), "a shard could not be woken");
         }
     }
 }

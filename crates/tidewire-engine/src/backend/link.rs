@@ -4,7 +4,7 @@ use crate::backend::exchange::{Action, Exchange, Now};
 use crate::backend::resolve::{Found, Route};
 use std::io;
 use std::time::Instant;
-use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox};
+use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox, io_words};
 
 /// Runs the exchange with the backend on a shard of its own.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl LinkHandler {
             Ok(id) => self.connections[slot] = Some(id),
             Err(error) => self
                 .exchange
-                .closed(slot, &error.to_string(), false, now(io)),
+                .closed(slot, &io_words(&error), false, now(io)),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Handler for LinkHandler {
         for slot in std::mem::take(&mut self.asking) {
             match &learned {
                 Ok(()) => self.open(io, slot),
-                Err(error) => self.exchange.closed(slot, &error.to_string(), false, now),
+                Err(error) => self.exchange.closed(slot, &io_words(error), false, now),
             }
         }
     }

@@ -12,7 +12,7 @@ mod presence;
 mod producers;
 
 use self::calls::OpenCalls;
-use self::complaints::Complaints;
+use self::complaints::{Complaints, Outage};
 use self::control::{CONTROL, Orders};
 use self::filling::Fillings;
 use self::groups::GroupsInUse;
@@ -66,6 +66,7 @@ pub(crate) struct Exchange {
     idle: VecDeque<(u64, Arc<str>)>,
     wait_ms: u64,
     health: Health,
+    outage: Outage,
     /// When the health was told last.
     told_ms: u64,
     /// When leaving ends, also if the broker does not answer.
@@ -94,6 +95,7 @@ impl Exchange {
             idle: VecDeque::new(),
             wait_ms,
             health: Health::default(),
+            outage: Outage::default(),
             told_ms: 0,
             leaves_ms: None,
             nodes: Nodes::default(),
@@ -410,12 +412,15 @@ impl Exchange {
 
     fn note_health(&mut self, health: Health) {
         match (self.health.is_connected, health.is_connected) {
-            (false, true) => tracing::info!(
-                version = health.version.as_deref(),
-                is_durable = health.is_durable,
-                "the broker answers",
-            ),
-            (_, false) if health.reason != self.health.reason => tracing::warn!(
+            (false, true) => {
+                self.outage = Outage::default();
+                tracing::info!(
+                    version = health.version.as_deref(),
+                    is_durable = health.is_durable,
+                    "the broker answers",
+                );
+            }
+            (_, false) if self.outage.is_new(health.reason.as_deref()) => tracing::warn!(
                 reason = health.reason.as_deref(),
                 "the broker does not answer",
             ),

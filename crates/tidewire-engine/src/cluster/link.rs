@@ -5,7 +5,7 @@ use crate::cluster::resolve::{Found, Route};
 use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox};
+use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox, io_words};
 use tidewire_redis::{Action, Now, Slot};
 
 /// Runs the link of a server on a shard of its own.
@@ -104,7 +104,7 @@ impl LinkHandler {
         match place.and_then(|connect| io.connect(connect)) {
             Ok(id) => self.connections[slot.index()] = Some(id),
             Err(error) => {
-                let reason = format!("{}: {error}", self.route.address);
+                let reason = format!("{}: {}", self.route.address, io_words(&error));
                 self.exchange.link.closed(slot, &reason, now(io));
             }
         }

@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tidewire_net::io_words;
 use tidewire_net::tls::{self, ClientConfig, ClientConnection, StreamOwned};
 use tidewire_redis::resp::{Frames, Limits, Value, command};
 
@@ -56,7 +57,8 @@ impl Search {
                         Wanted::Slot(_) => "node",
                     };
                     let (host, port) = place;
-                    failed = io::Error::new(error.kind(), format!("{who} {host}:{port}: {error}"));
+                    let words = format!("{who} {host}:{port}: {}", io_words(&error));
+                    failed = io::Error::new(error.kind(), words);
                 }
             }
             if votes.iter().any(|(_, count)| *count >= enough) || Instant::now() >= deadline {

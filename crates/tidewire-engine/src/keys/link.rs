@@ -4,7 +4,7 @@ use crate::backend::resolve::{Found, Route};
 use crate::keys::fetch::{Action, Fetch};
 use std::io;
 use std::time::Instant;
-use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox};
+use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox, io_words};
 
 /// Runs the fetches of a set on a shard of its own.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl LinkHandler {
     fn open_at(&mut self, io: &mut Io, connect: io::Result<Connect>) {
         match connect.and_then(|connect| io.connect(connect)) {
             Ok(id) => self.connection = Some(id),
-            Err(error) => self.fetch.closed(&error.to_string(), false, io.now()),
+            Err(error) => self.fetch.closed(&io_words(&error), false, io.now()),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Handler for LinkHandler {
         }
         match learned {
             Ok(()) => self.act(io, Some(Action::Open)),
-            Err(error) => self.fetch.closed(&error.to_string(), false, now),
+            Err(error) => self.fetch.closed(&io_words(&error), false, now),
         }
     }
 

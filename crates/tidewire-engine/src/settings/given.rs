@@ -10,6 +10,7 @@ use super::{SettingError, rules};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
+use tidewire_net::io_words;
 
 /// The options that were given, each with where it came from.
 #[derive(Debug, Clone)]
@@ -162,8 +163,9 @@ impl Settings {
         let Some(path) = self.text(name) else {
             return Ok(None);
         };
-        let bytes = fs::read(&path)
-            .map_err(|error| self.wrong(name, format!("cannot read {path}: {error}")))?;
+        let bytes = fs::read(&path).map_err(|error| {
+            self.wrong(name, format!("cannot read {path}: {}", io_words(&error)))
+        })?;
         Ok(Some(bytes))
     }
 

@@ -1,6 +1,7 @@
 //! Listeners and the connections that come in at them.
 
 use super::{LISTENER_BASE, Shard};
+use crate::closed::io_words;
 use crate::handler::Handler;
 use crate::id::ListenerId;
 use crate::socket::Phase;
@@ -51,7 +52,7 @@ impl<H: Handler> Shard<H> {
     pub(super) fn close_listeners(&mut self) {
         for mut listener in self.listeners.drain(..) {
             if let Err(error) = self.poll.registry().deregister(&mut listener.socket) {
-                tracing::warn!(%error, "a listener is still watched");
+                tracing::warn!(error = io_words(&error), "a listener is still watched");
             }
         }
     }
@@ -85,7 +86,10 @@ impl<H: Handler> Shard<H> {
                 // Most likely the process is out of descriptors.
                 Err(_) if self.handler.make_room(&mut self.io) => self.notify_closed(),
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted; trying again");
+                    tracing::warn!(
+                        error = io_words(&error),
+                        "no connection can be accepted; trying again"
+                    );
                     listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
                     return;
                 }
@@ -120,7 +124,9 @@ impl<H: Handler> Shard<H> {
                 self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
                 self.notify_closed();
             }
-            Err(error) => tracing::error!(%error, "a connection cannot be watched"),
+            Err(error) => {
+                tracing::error!(error = io_words(&error), "a connection cannot be watched")
+            }
         }
     }
 }

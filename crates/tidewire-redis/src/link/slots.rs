@@ -167,8 +167,12 @@ impl Link {
 
     fn lose(&mut self, slot: Slot, reason: &str, now: Now) {
         self.counters.disconnects += 1;
-        self.health.reason = Some(format!("connection {}: {reason}", slot.name()));
         let state = &mut self.slots.each[slot.index()];
+        self.health.reason = Some(match state.phase {
+            // It is the same for all connections.
+            Phase::Opening { .. } => reason.to_owned(),
+            _ => format!("connection {}: {reason}", slot.name()),
+        });
         let pause_ms = (PAUSE_MIN_MS << state.failures.min(10)).min(PAUSE_MAX_MS);
         state.failures += 1;
         let until_ms = now.ms + pause_ms / 2 + self.random.below(pause_ms / 2 + 1);

@@ -1,4 +1,5 @@
-//! Warnings of what clients can cause as often as they like: at most once a minute, with the number of times.
+//! Warnings that would come too often: those of what clients can cause come at most once a minute, with the number of
+//! times, and a reason why the broker does not answer comes once.
 
 use super::Exchange;
 use tidewire_redis::Now;
@@ -32,6 +33,24 @@ impl Complaints {
     }
 }
 
+/// The reasons that were told since the broker answered.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    told: Vec<Option<String>>,
+}
+
+impl Outage {
+    /// Whether this reason is to be told. Of one outage the first few different ones are.
+    pub(super) fn is_new(&mut self, reason: Option<&str>) -> bool {
+        let is_known = self.told.iter().any(|told| told.as_deref() == reason);
+        if is_known || self.told.len() >= REASONS_MAX {
+            return false;
+        }
+        self.told.push(reason.map(str::to_owned));
+        true
+    }
+}
+
 impl Exchange {
     /// Warns, if something is to be said.
     pub(super) fn complain(&mut self, now: Now) {
@@ -57,9 +76,28 @@ impl Exchange {
 /// The time between two warnings, in milliseconds.
 const SILENT_MS: u64 = 60_000;
 
+/// Each of three connections may have a reason of its own, and the broker others while it starts.
+const REASONS_MAX: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_in_an_outage() {
+        let mut outage = Outage::default();
+        let reasons = [
+            None,
+            Some("refused"),
+            None,
+            Some("refused"),
+            Some("LOADING"),
+        ];
+        let told = reasons.map(|reason| outage.is_new(reason));
+        assert_eq!(told, [true, true, false, false, true]);
+        let many = (0..100).filter(|n| outage.is_new(Some(&n.to_string())));
+        assert_eq!(many.count(), REASONS_MAX - 3);
+    }
 
     #[test]
     fn there_is_one_warning_a_minute_with_all_that_happened() {
