@@ -1,5 +1,6 @@
 //! Errors of a client: whose fault they are, and whether a retry helps.
 
+use std::io;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::{ErrorCode, Fault};
@@ -63,6 +64,17 @@ pub enum Error {
     /// The queue of unacknowledged messages failed: its file or its disk.
     #[error("the offline queue: {0}")]
     Queue(String),
+}
+
+/// An error in words, without the number that the standard library appends: `Connection refused (os error 111)`.
+pub(crate) fn io_words(error: &io::Error) -> String {
+    let mut words = error.to_string();
+    if let Some(number) = error.raw_os_error()
+        && let Some(short) = words.strip_suffix(&format!(" (os error {number})"))
+    {
+        words.truncate(short.len());
+    }
+    words
 }
 
 impl Error {

@@ -1,6 +1,7 @@
 //! TLS by rustls, with aws-lc-rs, for both sides.
 
-use rustls::pki_types::pem::PemObject;
+use crate::closed::io_words;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
 use rustls::sign::CertifiedKey;
@@ -15,14 +16,14 @@ pub use rustls::{
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that cannot be read or is not PEM of the expected kind.
-    #[error("cannot read {what} from {}: {source}", path.display())]
+    #[error("cannot read {what} from {}: {}", path.display(), pem_words(source))]
     Pem {
         /// The expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The error.
-        source: rustls::pki_types::pem::Error,
+        source: pem::Error,
     },
     /// The chain is empty, or the key does not belong to the certificate.
     #[error("the certificate or its key cannot be used: {0}")]
@@ -30,6 +31,13 @@ pub enum TlsError {
     /// Not a host name or IP address.
     #[error("{0:?} is not a host name or IP address")]
     ServerName(String),
+}
+
+fn pem_words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => io_words(error),
+        error => error.to_string(),
+    }
 }
 
 /// The configuration of a server that proves itself by the certificate chain and key in two PEM files.

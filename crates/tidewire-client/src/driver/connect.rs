@@ -1,7 +1,7 @@
 //! From an address to an upgraded connection: TCP, TLS, the opening handshake.
 
 use crate::config::{Compression, Config, Tls, TokenPlacement};
-use crate::error::Error;
+use crate::error::{Error, io_words};
 use crate::url::Url;
 use std::io;
 use std::pin::Pin;
@@ -69,7 +69,7 @@ impl Connector {
         key: &[u8; 16],
     ) -> Result<Opened, Error> {
         let url = Url::parse(address)?;
-        let reach = |error: io::Error| Error::connect(format!("{address}: {error}"));
+        let reach = |error: io::Error| Error::connect(format!("{address}: {}", io_words(&error)));
         let tcp = TcpStream::connect((url.host.as_str(), url.port))
             .await
             .map_err(reach)?;
@@ -155,7 +155,7 @@ async fn exchange(
     request: &[u8],
     offer: &Offer<'_>,
 ) -> Result<(Vec<u8>, Option<DeflateParameters>), Error> {
-    let lost = |error: io::Error| Error::connect(format!("{host}: {error}"));
+    let lost = |error: io::Error| Error::connect(format!("{host}: {}", io_words(&error)));
     stream.write_all(request).await.map_err(lost)?;
     stream.flush().await.map_err(lost)?;
     let mut answer = Vec::with_capacity(1_024);

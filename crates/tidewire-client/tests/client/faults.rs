@@ -320,6 +320,16 @@ async fn an_endpoint_that_never_says_hello_is_a_bad_one() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_nobody_listens_at_is_told_in_plain_words() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/ws", unused.local_addr().unwrap());
+    drop(unused);
+    let error = Client::connect(config(url.clone())).await.unwrap_err();
+    let words = format!("cannot connect: {url}: Connection refused");
+    assert_eq!(error.to_string(), words);
+}
+
+#[tokio::test]
 async fn one_that_is_closed_as_soon_as_it_is_let_in_is_not_connected() {
     let ended = [READY, b"\x88\x02\x03\xf3"].concat().leak();
     let address = liar(ended).await;

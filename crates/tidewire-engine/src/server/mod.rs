@@ -39,7 +39,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidewire_net::tls::CertificateSlot;
-use tidewire_net::{Handler, Shard, ShardConfig, deal, tls};
+use tidewire_net::{Handler, Shard, ShardConfig, deal, io_words, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 
@@ -68,7 +68,7 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address is in use, not of this machine, or not permitted.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {}", io_words(source))]
     Listen {
         /// Where the server should have listened.
         address: SocketAddr,
@@ -115,7 +115,7 @@ pub enum StartError {
         problem: InvalidTopic,
     },
     /// The operating system has no thread or event queue left.
-    #[error("the operating system cannot start the server: {0}")]
+    #[error("the operating system cannot start the server: {}", io_words(.0))]
     System(#[from] io::Error),
 }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tidewire_net::io_words;
 
 mod figures;
 mod judgement;
@@ -452,7 +453,7 @@ pub const IMPOSSIBLE: &str = "connections_impossible";
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {}", path.display(), io_words(source))]
     Read {
         /// The file.
         path: PathBuf,

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
-use tidewire_net::{Mailbox, Shard, ShardConfig, bind, tls};
+use tidewire_net::{Mailbox, Shard, ShardConfig, bind, io_words, tls};
 
 /// The behaviour of a test server.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] tls::TlsError),
     /// Listening on the address failed.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {}", io_words(source))]
     Listen {
         /// The address.
         address: SocketAddr,
