@@ -2,11 +2,12 @@
 
 use super::model::{Range, Repeats, Report, TestResult};
 use super::table;
+use std::collections::HashSet;
 
 /// The reports of several runs of one plan as one report. Each result is that of the run with the median rate (with the
 /// median largest number of connections where there is no rate; of an even number of runs, the smaller of the two in
 /// the middle), so that its figures belong together. Its verdict is the worst of all runs, with the doubts and notes of
-/// all. Machine, plan and time are those of the first run. `None` without a run.
+/// all; of notes that differ in numbers alone one is kept. Machine, plan and time are those of the first run. `None` without a run.
 #[must_use]
 pub fn merged(runs: Vec<Report>) -> Option<Report> {
     let count = runs.len() as u64;
@@ -65,9 +66,11 @@ fn median(mut results: Vec<TestResult>) -> Option<TestResult> {
         largest_stable: range(|result| result.limit.map(|limit| limit.largest_stable as f64)),
     };
     let verdict = results.iter().map(|result| result.verdict).max()?;
-    let doubts = distinct(&results, |result| &result.doubts);
-    let notes = distinct(&results, |result| &result.notes);
+    let doubts = distinct(results.iter().flat_map(|result| &result.doubts));
     let middle = (results.len() - 1) / 2;
+    // Those of the chosen run have the figures that its row has.
+    let chosen_first = results[middle..].iter().chain(&results[..middle]);
+    let notes = distinct(chosen_first.flat_map(|result| &result.notes));
     let chosen = results.into_iter().nth(middle)?;
     Some(TestResult {
         repeats: Some(repeats),
@@ -87,15 +90,16 @@ fn figure(result: &TestResult) -> f64 {
         .unwrap_or(f64::NEG_INFINITY)
 }
 
-/// The texts of all results, each once, in their order.
-fn distinct(results: &[TestResult], of: fn(&TestResult) -> &Vec<String>) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    for text in results.iter().flat_map(of) {
-        if !texts.contains(text) {
-            texts.push(text.clone());
-        }
-    }
-    texts
+/// The texts in their order, of those that differ in numbers alone the first.
+fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let new = texts.filter(|text| known.insert(without_numbers(text)));
+    new.cloned().collect()
+}
+
+fn without_numbers(text: &str) -> String {
+    let is_of_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ',');
+    text.replace(is_of_number, "")
 }
 
 #[cfg(test)]
@@ -136,8 +140,14 @@ mod tests {
         let noisy = TestResult {
             verdict: Verdict::Noisy,
             doubts: vec!["noise".to_owned()],
-            notes: vec!["the same".to_owned(), "it varied".to_owned()],
+            notes: ["the same", "it varied", "97.5 % were used"]
+                .map(str::to_owned)
+                .into(),
             ..row(3e6, 200.0)
+        };
+        let middle = TestResult {
+            notes: vec!["80 % were used".to_owned()],
+            ..row(2e6, 900.0)
         };
         let limit = |largest_stable| TestResult {
             limit: Some(ConnectionLimit {
@@ -147,7 +157,7 @@ mod tests {
             ..TestResult::new(model::CONNECTION_LIMIT, 10)
         };
         let runs = vec![
-            run(vec![row(2e6, 900.0), limit(300)]),
+            run(vec![middle, limit(300)]),
             run(vec![noisy, limit(100)]),
             // Interrupted before the second test.
             Report {
@@ -173,7 +183,10 @@ mod tests {
         );
         assert_eq!(throughput.verdict, Verdict::Noisy);
         assert_eq!(throughput.doubts, ["noise"]);
-        assert_eq!(throughput.notes, ["the same", "it varied"]);
+        assert_eq!(
+            throughput.notes,
+            ["80 % were used", "the same", "it varied"]
+        );
         // Of two runs the smaller one is shown.
         assert_eq!(limit.limit.unwrap().largest_stable, 100);
         assert_eq!(limit.repeats.unwrap().largest_stable, range(100.0, 300.0));
