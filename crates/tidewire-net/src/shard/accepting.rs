@@ -125,7 +125,7 @@ impl<H: Handler> Shard<H> {
                 self.notify_closed();
             }
             Err(error) => {
-                tracing::error!(error = io_words(&error), "a connection cannot be watched")
+                tracing::error!(error = io_words(&error), "a connection cannot be watched");
             }
         }
     }
