@@ -332,17 +332,13 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let bytes = prop_oneof![4 => 0..200usize, 1 => 30_000..90_000usize];
+        // A frame is never empty.
+        let frame_bytes = bytes.clone().prop_map(|bytes| bytes.max(1));
         let queue =
-            (0..LANES, bytes.clone(), any::<bool>()).prop_map(
-                |(lane, bytes, shared)| match shared {
-                    true => Step::Shared { lane, bytes },
-                    // A buffer is requested to write a frame into it, and stays until it is sent.
-                    false => Step::Own {
-                        lane,
-                        bytes: bytes.max(1),
-                    },
-                },
-            );
+            (0..LANES, frame_bytes, any::<bool>()).prop_map(|(lane, bytes, shared)| match shared {
+                true => Step::Shared { lane, bytes },
+                false => Step::Own { lane, bytes },
+            });
         let send = (bytes, 1..8usize).prop_map(|(bytes, slices)| Step::Send { bytes, slices });
         proptest::collection::vec(prop_oneof![3 => queue, 2 => send], 1..120)
     }
