@@ -584,3 +584,25 @@ fn a_pattern_sees_shared_topics_also_where_its_own_rule_is_of_the_node() {
     publish_and_wait(&mut publisher, "h.a", 1);
     assert_eq!(next(&mut watcher), ("h.a".to_owned(), 1));
 }
+
+/// Redis keeps whole blocks, so some more.
+#[test]
+fn a_server_gives_no_more_than_a_topic_keeps() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    for number in 0..1_050 {
+        let publication = NewPublication::new("count", number.to_string());
+        let published = servers[0].handle().publish("h.a", &publication);
+        published.expect("a broker");
+    }
+    let query = HistoryQuery {
+        since: None,
+        limit: 1_000,
+        newest_first: false,
+    };
+    for server in &servers {
+        let page = server.handle().history("h.a", query).expect("a broker");
+        let kept = page.expect("a history").publications;
+        assert_eq!((kept.len(), kept[0].position.offset), (1_000, 51));
+    }
+}
