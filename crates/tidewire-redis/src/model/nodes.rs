@@ -1,6 +1,6 @@
 //! The scripts about nodes and presence. Sets and sorted sets are hashes here.
 
-use crate::layout::number;
+use crate::layout::{NodeId, number};
 use crate::model::Redis;
 use crate::model::store::Stored;
 use crate::resp::reply;
@@ -243,6 +243,14 @@ impl Redis {
             reply::text(out, &info);
         }
         Some(())
+    }
+
+    /// Whether the list of nodes at `key` has a node, which lives or has not been taken out yet.
+    #[must_use]
+    pub fn lists_node(&self, key: &[u8], node: NodeId) -> bool {
+        let name = node.to_string();
+        let nodes = self.store.fields(key);
+        nodes.iter().any(|(field, _)| field == name.as_bytes())
     }
 
     /// The users on a topic of each node, as `<node> <user>`, with their connections.

@@ -103,6 +103,7 @@ fn run(seed: u64, faults: Faults) {
     }
     let is_killed = seed.is_multiple_of(2);
     let names: Vec<NodeId> = world.nodes.iter().map(|node| node.link.node()).collect();
+    let is_known = world.redis.lists_node(&Layout::new("tw").nodes(), names[2]);
     if is_killed {
         world.kill(2);
     } else {
@@ -138,8 +139,11 @@ fn run(seed: u64, faults: Faults) {
             .presence
             .nodes_lost
             .iter()
-            .filter(|lost| **lost == names[2]);
-        assert_eq!(lost.count(), 1, "one node takes it out");
+            .filter(|lost| **lost == names[2])
+            .count();
+        // Its first call may arrive after its end.
+        let at_least = usize::from(is_known);
+        assert!((at_least..=1).contains(&lost), "one node takes it out");
     }
 }
 
