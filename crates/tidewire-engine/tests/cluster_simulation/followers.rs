@@ -129,9 +129,9 @@ fn run(seed: u64, fate: Fate) {
             }
             11..13 => world.cut(),
             13 if fate != Fate::Resets => {
-                let keeps_data = fate == Fate::Restarts || world.random.random();
-                world.restart(keeps_data);
+                world.restart(fate);
             }
+            16 if fate == Fate::Losses => world.remember(),
             14 | 15 => {
                 let number = world.random.random_range(0..followers.len());
                 let node = world.random.random_range(0..3);

@@ -154,9 +154,9 @@ fn run(seed: u64, fate: Fate) {
             _ if fate == Fate::Nothing => {}
             11..13 => world.cut(),
             13 if fate != Fate::Resets => {
-                let keeps_data = fate == Fate::Restarts || world.random.random();
-                world.restart(keeps_data);
+                world.restart(fate);
             }
+            16 if fate == Fate::Losses => world.remember(),
             14 | 15 => move_one(&mut world, &mut members, &mut work),
             _ => {}
         }

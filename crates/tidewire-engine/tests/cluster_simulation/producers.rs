@@ -169,7 +169,7 @@ fn run(seed: u64, fate: Fate) {
                 move_somewhere(&mut world, &mut producer);
             }
             15 | 16 if fate != Fate::Nothing => world.cut(),
-            17 if fate == Fate::Restarts => world.restart(true),
+            17 if fate == Fate::Restarts => world.restart(fate),
             _ => {}
         }
         let ms = world.random.random_range(1..60);

@@ -9,7 +9,7 @@ use tidewire_engine::apps::Sink;
 use tidewire_engine::simulation::{SimulatedLink, shards_with_link};
 use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, TopicRule};
 use tidewire_net::Handler;
-use tidewire_redis::model::{ClientId, Redis};
+use tidewire_redis::model::{ClientId, Redis, Snapshot};
 use tidewire_redis::{Action, Now, Slot};
 use tidewire_testkit::seeds;
 use tidewire_testkit::simulation::{Driver, Faults};
@@ -25,7 +25,7 @@ pub(crate) enum Fate {
     Resets,
     /// Also it ends, and comes back with all that it had.
     Restarts,
-    /// Also it comes back with nothing.
+    /// Also it comes back with nothing, or without the last of it.
     Losses,
 }
 
@@ -69,6 +69,8 @@ pub(crate) struct World<H: Handler> {
     nodes: Vec<Node<H>>,
     ms: u64,
     away_until_ms: u64,
+    /// The data of some time ago.
+    before: Option<Snapshot>,
     /// A server that has ended without a word.
     pub(crate) dead: Option<usize>,
 }
@@ -100,6 +102,7 @@ pub(crate) fn world(seed: u64, fate: Fate) -> World<impl Handler> {
         nodes: nodes.collect(),
         ms: 0,
         away_until_ms: 0,
+        before: None,
         dead: None,
     }
 }
@@ -220,10 +223,25 @@ impl<H: Handler> World<H> {
         }
     }
 
-    /// Redis ends; all connections do.
-    pub(crate) fn restart(&mut self, keeps_data: bool) {
-        let data = keeps_data.then(|| self.redis.snapshot());
+    /// Redis ends; all connections do. With losses it comes back with all data, with those of a moment before, as after
+    /// a failover to a replica that lags, or with none.
+    pub(crate) fn restart(&mut self, fate: Fate) {
+        let kept = match fate {
+            Fate::Losses => self.random.random_range(0..3),
+            _ => 0,
+        };
+        let data = match kept {
+            0 => Some(self.redis.snapshot()),
+            1 => self.before.take(),
+            _ => None,
+        };
+        self.before = None;
         self.redis.restart(data);
         self.away_until_ms = self.ms + self.random.random_range(0..3_000);
+    }
+
+    /// What a replica has that lags from now on.
+    pub(crate) fn remember(&mut self) {
+        self.before = Some(self.redis.snapshot());
     }
 }

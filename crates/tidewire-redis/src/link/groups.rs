@@ -514,6 +514,12 @@ impl Link {
         group.is_rung |= has_more && *count > 0;
         // What comes back before this node has heard that it was given to others is with a member still.
         works.retain(|work| group.held.insert(work.id));
+        // Of work from before the last fence Redis may have lost who had it, and calls it new.
+        let fence = self.fencing.fence.as_ref();
+        let least_epoch = fence.map_or(0, |fence| fence.least_epoch);
+        for work in &mut works {
+            work.is_again |= work.id.epoch < least_epoch;
+        }
         group.room = group.room.saturating_sub(works.len());
         self.counters.works += works.len() as u64;
         if works.is_empty() && lost == Some(0) {
