@@ -4,11 +4,11 @@
     conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND]
 
 Each round starts Redis, three servers with a proxy before Redis each, publishers, and subscribers that connect again
-and recover; members of a queue group share work. In the rounds `sentinel` and `slot` the servers find Redis by a sentinel
-whose master is replaced by a replica that lags, or in a cluster whose slot moves. The clocks of two servers are wrong by an hour. Faults come one after the other for T seconds. Then
-everything is healed, each topic gets one more publication, and the records of all clients are compared with each
-other and with the stream in Redis, which a client reads that this project did not write. The seed draws the faults;
-the timing is that of real processes.
+and recover; members of a queue group share work. In the rounds `sentinel` and `slot` the servers find Redis by a
+sentinel whose master is replaced by a replica that lags, or in a cluster whose slot moves. The clocks of two servers are
+wrong by an hour. Faults come one after the other for T seconds. Then everything is healed, each topic gets one more
+publication, and the records of all clients are compared with each other and with the stream in Redis, which a client
+reads that this project did not write. The seed draws the faults; the timing is that of real processes.
 """
 
 import argparse
@@ -153,6 +153,11 @@ class Cluster:
                 log[topic] = [entry_of(place, fields) for place, fields in entries]
         return log
 
+    def last_words(self):
+        """The ends of the logs of all parts, for a run that cannot go on."""
+        ends = [(log, log.read_text(errors="replace").splitlines()[-8:]) for log in self.folder.glob("*.log")]
+        return "\n".join(line for log, lines in ends for line in (f"  {log}:", *(f"    {end}" for end in lines)))
+
     async def stop(self):
         for client in self.clients:
             client.is_wanted = False
@@ -208,6 +213,9 @@ async def round_of_faults(kind, seed, seconds):
         await cluster.all_ready()
         log = await cluster.come_to_rest()
         rest_s = time.monotonic() - healed
+    except SystemExit:
+        print(f"{kind}, seed {seed}: {dict(done)}\n{cluster.last_words()}", flush=True)
+        raise
     finally:
         await cluster.stop()
     found = check(cluster, log)

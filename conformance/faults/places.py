@@ -5,6 +5,7 @@ the fault that only it can have.
 """
 
 import asyncio
+import contextlib
 
 import redis.asyncio
 import redis.exceptions
@@ -16,7 +17,7 @@ SLOT = 13907
 
 
 class Sentinel(Program):
-    """A sentinel that replaces a master after half a second of silence."""
+    """A sentinel that replaces a master after two seconds of silence: a busy machine is silent for half a second."""
 
     def __init__(self, folder, master_port):
         super().__init__(folder / "sentinel.log")
@@ -25,7 +26,7 @@ class Sentinel(Program):
         self.file.write_text(
             f"port {self.port}\nbind 127.0.0.1\ndir {folder}\n"
             f"sentinel monitor {MASTER} 127.0.0.1 {master_port} 1\n"
-            f"sentinel down-after-milliseconds {MASTER} 500\n"
+            f"sentinel down-after-milliseconds {MASTER} 2000\n"
             f"sentinel failover-timeout {MASTER} 2000\n"
         )
 
@@ -85,18 +86,54 @@ class Replicated:
             return False
 
     async def break_it(self, draw):
-        """Kills the master while the replica lags; the sentinel names the replica. The old master comes back as replica."""
+        await draw.choice([self.kill_master, self.kill_master, self.fail_over_on_request])(draw)
+        await until(self.has_settled, "the sentinel to have a master and a replica")
+
+    async def fail_over_on_request(self, _draw):
+        """As an operator does it: the old master lives, and takes writes until the sentinel makes it a replica."""
+        replica = self.nodes[1 - self.master]
+
+        async def is_done():
+            if await self.names(replica):
+                return True
+            # Refused while a failover goes on, which ends without success when the machine is slow.
+            await self.sentinel.ask("SENTINEL", "FAILOVER", MASTER)
+            await asyncio.sleep(0.5)
+            return False
+
+        await until(is_done, "the sentinel to fail over")
+
+    async def names(self, node):
+        return await self.sentinel.master_port() == node.port
+
+    async def kill_master(self, draw):
+        """Kills the master while the replica lags; the sentinel names the replica. The old master comes back as replica.
+
+        It is one from its start. Told so later, it could be the master again by then: the sentinel may replace the new
+        one as well, and would take half a minute to see that its master has become a replica.
+        """
         old, new = self.nodes[self.master], self.nodes[1 - self.master]
         await new.pause_while(asyncio.sleep(draw.uniform(0, 0.3)), old.kill)
+        await until(lambda: self.names(new), "the sentinel to name the replica")
+        await old.start("--replicaof", "127.0.0.1", new.port)
 
-        async def is_promoted():
-            return await self.sentinel.master_port() == new.port
+    async def has_settled(self):
+        """Whether the one that the sentinel names is a master, and the other one its replica with all data."""
+        port = await self.sentinel.master_port()
+        self.master = next((n for n, node in enumerate(self.nodes) if node.port == port), self.master)
+        master, replica = (self.nodes[n].client() for n in (self.master, 1 - self.master))
+        async with contextlib.aclosing(master), contextlib.aclosing(replica):
+            return (
+                await self.is_master(master)
+                and await self.is_in_step(replica)
+                and await self.sentinel.knows_replica()
+            )
 
-        await until(is_promoted, "the sentinel to name the replica")
-        self.master = 1 - self.master
-        await old.start()
-        await self.follow(1 - self.master)
-        await until(self.sentinel.knows_replica, "the sentinel to find the replica")
+    async def is_master(self, client):
+        try:
+            return (await client.info("replication")).get("role") == "master"
+        except (redis.exceptions.RedisError, OSError):
+            return False
 
     async def kill(self):
         for program in (self.sentinel, *self.nodes):

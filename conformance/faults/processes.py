@@ -101,13 +101,14 @@ class Redis(Program):
         self.port = free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
 
-    async def start(self):
+    async def start(self, *more):
+        """Starts it. `more` are flags of this time alone."""
         flags = ["--appendonly", "no"]
         if self.durability != "none":
             flags = ["--appendonly", "yes", "--appendfsync", self.durability]
         await self.spawn(
             "redis-server", "--port", self.port, "--save", "", "--dir", self.folder,
-            "--enable-debug-command", "yes", "--repl-diskless-sync-delay", 0, *flags, *self.flags,
+            "--enable-debug-command", "yes", "--repl-diskless-sync-delay", 0, *flags, *self.flags, *more,
         )  # fmt: skip
         await until(self.answers, "redis-server")
 
