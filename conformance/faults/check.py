@@ -198,7 +198,9 @@ async def round_of_faults(kind, seed, seconds):
     done = collections.Counter()
     try:
         await cluster.start()
-        sleep = asyncio.create_task(faults.outlive_lease(cluster, draw)) if kind == SLEEPY else None
+        if kind == SLEEPY:
+            cluster.asleep = draw.choice(cluster.servers)
+        sleep = asyncio.create_task(faults.outlive_lease(cluster)) if cluster.asleep else None
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             fault = draw.choice(kinds)

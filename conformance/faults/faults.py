@@ -26,10 +26,10 @@ async def pause_server(cluster, draw):
     await draw.choice(cluster.free_servers).pause(draw.uniform(0.1, 4))
 
 
-async def outlive_lease(cluster, draw):
-    """A server stops for longer than its lease lasts, and comes back: meanwhile the others have taken out its users and
-    have its work. The other faults go on without it."""
-    server = cluster.asleep = draw.choice(cluster.servers)
+async def outlive_lease(cluster):
+    """The server `asleep` stops for longer than its lease lasts, and comes back: meanwhile the others have taken out its
+    users and have its work. The other faults go on without it."""
+    server = cluster.asleep
     await server.pause(LEASE_S + 2)
     try:
         await until(server.has_lost_lease, f"server {server.number} finds that its lease has ended")
