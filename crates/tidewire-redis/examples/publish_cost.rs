@@ -13,8 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tidewire_redis::connection::PubSub;
 use tidewire_redis::resp::{Frames, Limits, Value, command};
-use tidewire_redis::script::{Fence, Hashes, PublishCall, PublishItem, SOURCES};
+use tidewire_redis::script::{Fence, Hashes, PublishCall, PublishItem, sources};
 use tidewire_redis::{Mark, NodeId};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -92,7 +93,7 @@ fn measure(path: &Path, kind: &str, publications: usize) -> Result<(f64, f64), B
     } else {
         publications
     };
-    let hashes = Hashes::new();
+    let hashes = Hashes::default();
     let fence = Fence {
         run_id: "run".to_owned(),
         least_epoch: 1,
@@ -208,7 +209,7 @@ impl Client {
             buffer: vec![0; 262_144],
         };
         client.ask(&[b"FLUSHALL"])?;
-        for source in SOURCES {
+        for source in sources(PubSub::Plain) {
             client.ask(&[b"SCRIPT", b"LOAD", source.as_bytes()])?;
         }
         client.ask(&[b"HSET", b"f", b"run", b"run", b"least", b"1"])?;

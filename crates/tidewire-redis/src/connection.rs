@@ -5,7 +5,7 @@ mod refused;
 mod setup;
 
 pub use refused::{ErrorKind, ServerError};
-pub use setup::{Login, ServerInfo};
+pub use setup::{Login, PubSub, Scripts, ServerInfo};
 
 use crate::connection::setup::Setup;
 use crate::resp::{RespError, Value};
@@ -61,7 +61,7 @@ impl<T> Connection<T> {
     /// Begins the setup: `HELLO 3` with the login, then `SELECT`, `INFO`, `CONFIG GET` and, in
     /// [`Connection::handle_value`], a `SCRIPT LOAD` for each of `scripts`.
     #[must_use]
-    pub fn open(login: &Login, scripts: &'static [&'static str], deadline_ms: u64) -> Self {
+    pub fn open(login: &Login, scripts: Scripts, deadline_ms: u64) -> Self {
         let mut connection = Self {
             setup: Setup::new(scripts),
             pending: VecDeque::new(),

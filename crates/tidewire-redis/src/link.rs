@@ -39,6 +39,7 @@ pub use event::{
 };
 pub use options::{Lineage, LinkOptions, Now, Slot};
 
+use crate::connection::PubSub;
 use crate::layout::{Layout, NodeId, Position};
 use crate::link::groups::Groups;
 use crate::link::lease::Lease;
@@ -56,6 +57,8 @@ pub struct Link {
     options: LinkOptions,
     node: NodeId,
     names: Names,
+    /// The form that the server at the other end needs, and the names of its scripts.
+    pub_sub: PubSub,
     hashes: Hashes,
     random: Random,
     slots: Slots,
@@ -102,7 +105,8 @@ impl Link {
             options,
             node,
             names,
-            hashes: Hashes::new(),
+            pub_sub: PubSub::default(),
+            hashes: Hashes::default(),
             random: Random::new(seed),
             slots: Slots::new(),
             fencing: Fencing::default(),

@@ -12,6 +12,7 @@ mod scripts;
 mod store;
 mod work;
 
+use crate::connection::PubSub;
 use crate::layout::Position;
 use crate::model::store::Store;
 use crate::resp::{Frames, Limits, Value, reply};
@@ -28,8 +29,11 @@ pub struct Redis {
     seed: u64,
     syncs_always: bool,
     is_replica: bool,
+    is_cluster: bool,
     /// Loaded scripts by their hash.
-    scripts: BTreeMap<Vec<u8>, Script>,
+    scripts: BTreeMap<Vec<u8>, (Script, PubSub)>,
+    /// How the script at hand tells subscribers.
+    pub_sub: PubSub,
     clients: BTreeMap<ClientId, Client>,
     last_client: u64,
     /// Errors to be given instead of the next replies to scripts.
@@ -46,6 +50,7 @@ struct Client {
     frames: Frames,
     output: Vec<u8>,
     channels: BTreeSet<Vec<u8>>,
+    shard_channels: BTreeSet<Vec<u8>>,
     globs: BTreeSet<Vec<u8>>,
 }
 
@@ -63,6 +68,8 @@ impl Redis {
             seed,
             syncs_always: false,
             is_replica: false,
+            is_cluster: false,
+            pub_sub: PubSub::default(),
             scripts: BTreeMap::new(),
             clients: BTreeMap::new(),
             last_client: 0,
@@ -79,6 +86,11 @@ impl Redis {
     /// The role in the reply of `INFO`.
     pub fn set_replica(&mut self, is_replica: bool) {
         self.is_replica = is_replica;
+    }
+
+    /// The mode in the reply of `HELLO`: `cluster` or `standalone`.
+    pub fn set_cluster(&mut self, is_cluster: bool) {
+        self.is_cluster = is_cluster;
     }
 
     /// From now on scripts are answered with this error, such as `OOM no`.
@@ -106,6 +118,7 @@ impl Redis {
             frames,
             output: Vec::new(),
             channels: BTreeSet::new(),
+            shard_channels: BTreeSet::new(),
             globs: BTreeSet::new(),
         };
         self.clients.insert(id, client);
@@ -191,26 +204,49 @@ impl Redis {
         format!("{:020x}{:020x}", self.seed, self.runs)
     }
 
-    /// Sends a message to the subscribers of a channel; how often it was sent.
-    fn push(&mut self, channel: &[u8], message: &[u8]) -> i64 {
+    /// Tells the subscribers of a channel as the scripts do.
+    fn tell(&mut self, channel: &[u8], message: &[u8]) {
+        if self.pub_sub == PubSub::Sharded {
+            self.publish_in_shard(channel, message);
+            if self.clients.values().all(|client| client.globs.is_empty()) {
+                return;
+            }
+        }
+        self.publish_to_all(channel, message);
+    }
+
+    /// `SPUBLISH`; how often the message was sent.
+    fn publish_in_shard(&mut self, channel: &[u8], message: &[u8]) -> i64 {
+        let clients = self.clients.values_mut();
+        let listening = clients.filter(|client| client.shard_channels.contains(channel));
+        let sent = listening.map(|client| client.push(&[b"smessage", channel, message]));
+        sent.count() as i64
+    }
+
+    /// `PUBLISH`; how often the message was sent.
+    fn publish_to_all(&mut self, channel: &[u8], message: &[u8]) -> i64 {
         let mut count = 0;
         for client in self.clients.values_mut() {
             if client.channels.contains(channel) {
                 count += 1;
-                reply::push(&mut client.output, 3);
-                for part in [b"message", channel, message] {
-                    reply::text(&mut client.output, part);
-                }
+                client.push(&[b"message", channel, message]);
             }
-            for glob in client.globs.iter().filter(|glob| matches(glob, channel)) {
+            let globs = client.globs.iter().filter(|glob| matches(glob, channel));
+            for glob in globs.cloned().collect::<Vec<_>>() {
                 count += 1;
-                reply::push(&mut client.output, 4);
-                for part in [b"pmessage", glob.as_slice(), channel, message] {
-                    reply::text(&mut client.output, part);
-                }
+                client.push(&[b"pmessage", &glob, channel, message]);
             }
         }
         count
+    }
+}
+
+impl Client {
+    fn push(&mut self, parts: &[&[u8]]) {
+        reply::push(&mut self.output, parts.len());
+        for part in parts {
+            reply::text(&mut self.output, part);
+        }
     }
 }
 

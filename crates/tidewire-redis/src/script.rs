@@ -22,7 +22,37 @@ pub use producers::{Attempt, KeepCall, KeepItem, KeepReply, OpenCall, OpenReply}
 pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
 pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};
 
+use crate::connection::PubSub;
 use crate::resp::{Value, argument, command_head, number_argument};
+
+macro_rules! source {
+    ($($name:literal),+) => {
+        concat!($(include_str!(concat!("scripts/", $name))),+)
+    };
+}
+
+/// All scripts; `$form` is the file that says how they tell subscribers.
+macro_rules! sources {
+    ($form:literal) => {
+        &[
+            source!($form, "epoch.lua", "work_added.lua", "publish.lua"),
+            source!("epoch.lua", "fence.lua"),
+            source!("epoch.lua", "tails.lua"),
+            source!("epoch.lua", "page.lua"),
+            source!($form, "tell.lua", "epoch.lua", "renew.lua"),
+            source!($form, "tell.lua", "groups.lua", "lease.lua"),
+            source!($form, "tell.lua", "members.lua", "presence.lua"),
+            source!($form, "tell.lua", "members.lua", "roster.lua"),
+            source!($form, "tell.lua", "members.lua", "groups.lua", "sweep.lua"),
+            source!($form, "tell.lua", "members.lua", "nodes.lua"),
+            source!($form, "tell.lua", "groups.lua", "join.lua"),
+            source!($form, "tell.lua", "groups.lua", "work.lua"),
+            source!($form, "tell.lua", "groups.lua", "leave.lua"),
+            source!("epoch.lua", "open.lua"),
+            source!("epoch.lua", "keep.lua"),
+        ]
+    };
+}
 
 /// One of the scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,41 +111,26 @@ impl Script {
 
     /// Its text, as it is loaded.
     #[must_use]
-    pub fn source(self) -> &'static str {
-        SOURCES[self as usize]
+    pub fn source(self, form: PubSub) -> &'static str {
+        sources(form)[self as usize]
     }
 
     /// The name under which the server knows it: the SHA-1 of its text in hexadecimal digits.
     #[must_use]
-    pub fn hash(self) -> String {
-        sha1_smol::Sha1::from(self.source()).digest().to_string()
+    pub fn hash(self, form: PubSub) -> String {
+        let text = self.source(form);
+        sha1_smol::Sha1::from(text).digest().to_string()
     }
 }
 
-macro_rules! source {
-    ($($name:literal),+) => {
-        concat!($(include_str!(concat!("scripts/", $name))),+)
-    };
-}
-
 /// The texts of all scripts, in the order of [`Script::ALL`].
-pub const SOURCES: &[&str] = &[
-    source!("epoch.lua", "work_added.lua", "publish.lua"),
-    source!("epoch.lua", "fence.lua"),
-    source!("epoch.lua", "tails.lua"),
-    source!("epoch.lua", "page.lua"),
-    source!("epoch.lua", "renew.lua"),
-    source!("groups.lua", "lease.lua"),
-    source!("members.lua", "presence.lua"),
-    source!("members.lua", "roster.lua"),
-    source!("members.lua", "groups.lua", "sweep.lua"),
-    source!("members.lua", "nodes.lua"),
-    source!("groups.lua", "join.lua"),
-    source!("groups.lua", "work.lua"),
-    source!("groups.lua", "leave.lua"),
-    source!("epoch.lua", "open.lua"),
-    source!("epoch.lua", "keep.lua"),
-];
+#[must_use]
+pub fn sources(form: PubSub) -> &'static [&'static str] {
+    match form {
+        PubSub::Plain => sources!("plain.lua"),
+        PubSub::Sharded => sources!("sharded.lua"),
+    }
+}
 
 /// The names of the scripts, computed once.
 #[derive(Debug, Clone)]
@@ -124,8 +139,8 @@ pub struct Hashes([String; Script::ALL.len()]);
 impl Hashes {
     /// Computes them.
     #[must_use]
-    pub fn new() -> Self {
-        Self(Script::ALL.map(Script::hash))
+    pub fn new(form: PubSub) -> Self {
+        Self(Script::ALL.map(|script| script.hash(form)))
     }
 
     /// Begins `EVALSHA`; exactly `keys` keys and `arguments` arguments must follow.
@@ -139,7 +154,7 @@ impl Hashes {
 
 impl Default for Hashes {
     fn default() -> Self {
-        Self::new()
+        Self::new(PubSub::default())
     }
 }
 

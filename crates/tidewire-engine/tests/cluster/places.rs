@@ -275,6 +275,37 @@ fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
 }
 
 #[test]
+fn a_cluster_sends_publications_to_its_other_nodes_only_for_patterns() {
+    let nodes = Nodes::start();
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
+    let servers = [(); 2].map(|()| start(config(&url), Sink));
+    for server in &servers {
+        wait_until("a broker", || is_connected(server));
+    }
+    let clients = [(); 3].map(|()| connect_v1(&servers[0]));
+    let [mut by_name, mut by_pattern, mut by_both] = clients;
+    let mut publisher = connect_v1(&servers[1]);
+    subscribe(&mut by_name, json!(["h.a"]));
+    publish(&mut publisher, 1);
+    assert_eq!(by_name.next_json()["p"]["n"], 1);
+    let has_sent = || {
+        let told = ask(nodes.ports[1], "CLUSTER INFO").expect("an answer");
+        assert!(told.contains("messages_ping_sent"), "{told}");
+        told.contains("messages_publish_sent")
+    };
+    assert!(!has_sent(), "the other node has no subscriber");
+    subscribe(&mut by_pattern, json!(["h.*"]));
+    subscribe(&mut by_both, json!(["h.a", "h.>"]));
+    for number in 2..5 {
+        publish(&mut publisher, number);
+        for client in [&mut by_name, &mut by_pattern, &mut by_both] {
+            assert_eq!(client.next_json()["p"]["n"], number);
+        }
+    }
+    assert!(has_sent(), "only the plain form knows patterns");
+}
+
+#[test]
 fn a_replica_takes_the_place_of_a_dead_node_of_a_cluster() {
     let mut nodes = Nodes::start();
     let (port, bus_port) = (free_port(), free_port());

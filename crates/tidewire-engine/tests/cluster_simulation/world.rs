@@ -79,6 +79,7 @@ pub(crate) struct World<H: Handler> {
 pub(crate) fn world(seed: u64, fate: Fate) -> World<impl Handler> {
     let mut redis = Redis::new(seed, START_UNIX_MS);
     redis.set_durable(true);
+    redis.set_cluster(seed / 12 % 2 == 1);
     let nodes = (0..3).map(|node| {
         let (shards, _, link) =
             shards_with_link(config(fate != Fate::Losses), |_| Sink, seed * 3 + node)

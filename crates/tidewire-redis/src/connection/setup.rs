@@ -37,12 +37,66 @@ pub struct ServerInfo {
     pub eviction_policy: Option<String>,
 }
 
+/// The form of publish and subscribe that a server needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum PubSub {
+    /// `PUBLISH` and `SUBSCRIBE`.
+    #[default]
+    Plain,
+    /// `SPUBLISH` and `SSUBSCRIBE`, which a Redis Cluster keeps at the node that has the slot. Only those who have patterns
+    /// need the plain form too.
+    Sharded,
+}
+
+impl PubSub {
+    /// The command that sends a message to those who subscribe to a channel by its name.
+    #[must_use]
+    pub fn publish(self) -> &'static [u8] {
+        match self {
+            Self::Plain => b"PUBLISH",
+            Self::Sharded => b"SPUBLISH",
+        }
+    }
+
+    /// The command that begins to listen to channels.
+    #[must_use]
+    pub fn subscribe(self) -> &'static [u8] {
+        match self {
+            Self::Plain => b"SUBSCRIBE",
+            Self::Sharded => b"SSUBSCRIBE",
+        }
+    }
+
+    /// The command that ends it.
+    #[must_use]
+    pub fn unsubscribe(self) -> &'static [u8] {
+        match self {
+            Self::Plain => b"UNSUBSCRIBE",
+            Self::Sharded => b"SUNSUBSCRIBE",
+        }
+    }
+}
+
+impl ServerInfo {
+    /// The form of publish and subscribe that it needs.
+    #[must_use]
+    pub fn pub_sub(&self) -> PubSub {
+        match self.mode.as_str() {
+            "cluster" => PubSub::Sharded,
+            _ => PubSub::Plain,
+        }
+    }
+}
+
+/// The texts to be loaded, by what the server needs.
+pub type Scripts = fn(PubSub) -> &'static [&'static str];
+
 /// The steps that are still to be answered.
 #[derive(Debug)]
 pub(super) struct Setup {
     steps: VecDeque<Step>,
     pub(super) server: ServerInfo,
-    scripts: &'static [&'static str],
+    scripts: Scripts,
     wants_database: Option<u32>,
     is_done: bool,
 }
@@ -57,7 +111,7 @@ enum Step {
 }
 
 impl Setup {
-    pub(super) fn new(scripts: &'static [&'static str]) -> Self {
+    pub(super) fn new(scripts: Scripts) -> Self {
         Self {
             steps: VecDeque::new(),
             server: ServerInfo::default(),
@@ -187,11 +241,12 @@ impl Setup {
 
     /// Writes `SCRIPT LOAD` for each script; how many that were.
     pub(super) fn load_scripts(&mut self, out: &mut Vec<u8>) -> usize {
-        for script in self.scripts {
+        let scripts = (self.scripts)(self.server.pub_sub());
+        for script in scripts {
             command(out, &[b"SCRIPT", b"LOAD", script.as_bytes()]);
             self.steps.push_back(Step::Script);
         }
-        self.scripts.len()
+        scripts.len()
     }
 
     fn info(&mut self, text: &[u8]) {

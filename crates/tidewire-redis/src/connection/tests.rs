@@ -2,7 +2,7 @@ use super::*;
 use crate::resp::{Frames, Limits, reply};
 use std::ops::ControlFlow;
 
-const SCRIPTS: &[&str] = &["return 1"];
+const SCRIPTS: Scripts = |_| &["return 1"];
 
 fn login() -> Login {
     Login {
@@ -133,7 +133,7 @@ fn unsuitable_servers_are_refused_with_a_reason() {
 
 #[test]
 fn replies_belong_to_commands_in_order_and_pushes_to_none() {
-    let mut connection = Connection::<u32>::open(&login(), &[], 5);
+    let mut connection = Connection::<u32>::open(&login(), |_| &[], 5);
     feed(&mut connection, &hello("7.0.15", "standalone"));
     feed(
         &mut connection,

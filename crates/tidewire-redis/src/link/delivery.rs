@@ -34,17 +34,17 @@ impl Link {
         let mut items = value.items();
         let mut next = || items.next().and_then(Value::text);
         match (next(), next()) {
-            (Some(b"message"), Some(channel)) => match next() {
+            (Some(b"message" | b"smessage"), Some(channel)) => match next() {
                 Some(message) => self.handle_message(channel, message, now),
                 None => self.counters.malformed += 1,
             },
-            (Some(b"subscribe"), Some(channel)) => self.handle_subscribed(channel),
+            (Some(b"subscribe" | b"ssubscribe"), Some(channel)) => self.handle_subscribed(channel),
             (Some(b"psubscribe"), Some(glob)) => self.handle_watched(glob),
             (Some(b"pmessage"), Some(_)) => match (next(), next()) {
                 (Some(channel), Some(message)) => self.handle_matched(channel, message),
                 _ => self.counters.malformed += 1,
             },
-            // `unsubscribe`, and pushes that nobody asked for.
+            // `unsubscribe`, `sunsubscribe` (also of a slot that has moved, which the commands find), and pushes that nobody asked for.
             _ => {}
         }
     }

@@ -144,7 +144,7 @@ impl Link {
     }
 
     fn send_subscriptions(&mut self, now: Now) {
-        let deadline_ms = now.ms + self.options.command_ms;
+        let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             self.topics.to_unsubscribe.clear();
             return;
@@ -152,7 +152,7 @@ impl Link {
         for streams in self.topics.to_unsubscribe.chunks(CHANNELS_MAX) {
             connection.send_unanswered(|out| {
                 command_head(out, 1 + streams.len());
-                argument(out, b"UNSUBSCRIBE");
+                argument(out, form.unsubscribe());
                 streams.iter().for_each(|stream| argument(out, stream));
             });
         }
@@ -170,7 +170,7 @@ impl Link {
             }
             connection.send_unanswered(|out| {
                 command_head(out, 1 + streams.len());
-                argument(out, b"SUBSCRIBE");
+                argument(out, form.subscribe());
                 streams.iter().for_each(|stream| argument(out, stream));
             });
             // Confirmations are pushes; the answer to `PING` shows that they have all come.
@@ -180,10 +180,10 @@ impl Link {
 
     /// A connection for subscriptions is new.
     pub(super) fn begin_subscriptions(&mut self, now: Now) {
-        let deadline_ms = now.ms + self.options.command_ms;
+        let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         if let Some(connection) = self.slots.ready(Slot::Subscribe) {
             let inbox = &self.names.inbox;
-            connection.send_unanswered(|out| command(out, &[b"SUBSCRIBE", inbox]));
+            connection.send_unanswered(|out| command(out, &[form.subscribe(), inbox]));
             connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
         self.begin_patterns();

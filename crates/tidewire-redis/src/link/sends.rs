@@ -1,6 +1,6 @@
 //! Parcels: messages to a node, to the sessions of a user, or to everyone, at most once.
 //!
-//! A parcel is a `PUBLISH`. One that was sent and not answered is not sent again.
+//! A parcel is a message of publish and subscribe. One that was sent and not answered is not sent again.
 
 use crate::connection::ServerError;
 use crate::link::Link;
@@ -61,15 +61,16 @@ impl Link {
             };
             self.sends.bytes -= parcel.bytes();
             let deadline_ms = now.ms + self.options.command_ms;
+            let publish = self.pub_sub.publish();
             connection.send(Tag::Send(parcel.number), deadline_ms, |out| {
-                command(out, &[b"PUBLISH", &parcel.channel, &parcel.message]);
+                command(out, &[publish, &parcel.channel, &parcel.message]);
             });
         }
         self.subscribe_users(now);
     }
 
     fn subscribe_users(&mut self, now: Now) {
-        let deadline_ms = now.ms + self.options.command_ms;
+        let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             self.sends.changes.clear();
             return;
@@ -78,10 +79,9 @@ impl Link {
         let changes = std::mem::take(&mut self.sends.changes);
         for group in changes.chunk_by(|(before, _), (after, _)| before == after) {
             for channels in group.chunks(CHANNELS_MAX) {
-                let name: &[u8] = if channels[0].0 {
-                    b"SUBSCRIBE"
-                } else {
-                    b"UNSUBSCRIBE"
+                let name = match channels[0].0 {
+                    true => form.subscribe(),
+                    false => form.unsubscribe(),
                 };
                 connection.send_unanswered(|out| {
                     command_head(out, 1 + channels.len());

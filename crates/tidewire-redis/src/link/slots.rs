@@ -1,13 +1,13 @@
 //! The three connections: opened with a growing pause, given up when a reply is late, replaced together when they
 //! reach different processes.
 
-use crate::connection::{Connection, Incoming, Login, ServerError};
+use crate::connection::{Connection, Incoming, Login, Scripts, ServerError};
 use crate::link::Link;
 use crate::link::event::{Action, Event};
 use crate::link::options::{Now, Slot};
 use crate::link::state::{Phase, Tag};
 use crate::resp::{Frames, Limits, Value};
-use crate::script::SOURCES;
+use crate::script::{Hashes, sources};
 use std::ops::ControlFlow;
 
 impl Link {
@@ -21,10 +21,10 @@ impl Link {
             database: self.options.database,
             name: format!("tidewire-{}-{}", self.node, slot.name()),
         };
-        let scripts = if slot == Slot::Subscribe {
-            &[]
+        let scripts: Scripts = if slot == Slot::Subscribe {
+            |_| &[]
         } else {
-            SOURCES
+            sources
         };
         let connection = Connection::open(&login, scripts, now.ms + self.options.command_ms);
         let state = &mut self.slots.each[slot.index()];
@@ -119,6 +119,13 @@ impl Link {
         if Slot::ALL.iter().any(differs) {
             self.give_up_all("the connections reach different processes of Redis", now);
             return;
+        }
+        if let Some(connection) = self.slots.get(slot) {
+            let form = connection.server().pub_sub();
+            if form != self.pub_sub {
+                self.pub_sub = form;
+                self.hashes = Hashes::new(form);
+            }
         }
         match slot {
             Slot::Command => self.describe_server(),

@@ -1,5 +1,6 @@
 //! Plain commands.
 
+use crate::connection::PubSub;
 use crate::model::{ClientId, Redis};
 use crate::resp::reply;
 use crate::script::Script;
@@ -19,13 +20,18 @@ impl Redis {
                 reply::text(&mut out, info.as_bytes());
             }
             "PUBLISH" if arguments.len() == 3 => {
-                let count = self.push(arguments[1], arguments[2]);
+                let count = self.publish_to_all(arguments[1], arguments[2]);
+                reply::integer(&mut out, count);
+            }
+            "SPUBLISH" if arguments.len() == 3 => {
+                let count = self.publish_in_shard(arguments[1], arguments[2]);
                 reply::integer(&mut out, count);
             }
             "CONFIG" => self.config(&mut out),
             "SCRIPT" => self.load(arguments, &mut out),
             "EVALSHA" => self.evaluate(arguments, &mut out),
-            "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUNSUBSCRIBE" => {
+            "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUNSUBSCRIBE" | "SSUBSCRIBE"
+            | "SUNSUBSCRIBE" => {
                 self.subscribe(id, &name.to_ascii_lowercase(), &arguments[1..], &mut out);
             }
             "SSCAN" if arguments.len() >= 3 => {
@@ -52,7 +58,12 @@ impl Redis {
 
     fn hello(&self, out: &mut Vec<u8>) {
         reply::map(out, 3);
-        for text in ["server", "redis", "version", "7.0.15", "mode", "standalone"] {
+        let mode = if self.is_cluster {
+            "cluster"
+        } else {
+            "standalone"
+        };
+        for text in ["server", "redis", "version", "7.0.15", "mode", mode] {
             reply::text(out, text.as_bytes());
         }
     }
@@ -75,14 +86,19 @@ impl Redis {
 
     fn load(&mut self, arguments: &[&[u8]], out: &mut Vec<u8>) {
         let text = arguments.get(2).copied().unwrap_or_default();
-        match Script::ALL
+        // A script that tells nobody anything is the same in both forms.
+        let forms = [PubSub::Plain, PubSub::Sharded];
+        let all = forms
             .iter()
-            .find(|script| script.source().as_bytes() == text)
-        {
-            Some(script) => {
-                let hash = script.hash().into_bytes();
+            .flat_map(|form| Script::ALL.map(|script| (script, *form)));
+        let known = all
+            .into_iter()
+            .find(|(script, form)| script.source(*form).as_bytes() == text);
+        match known {
+            Some((script, form)) => {
+                let hash = script.hash(form).into_bytes();
                 reply::text(out, &hash);
-                self.scripts.insert(hash, *script);
+                self.scripts.insert(hash, (script, form));
             }
             None => reply::error(out, "ERR the model does not know this script"),
         }
@@ -94,10 +110,11 @@ impl Redis {
             return;
         }
         let hash = arguments.get(1).copied().unwrap_or_default();
-        let Some(script) = self.scripts.get(hash).copied() else {
+        let Some((script, form)) = self.scripts.get(hash).copied() else {
             reply::error(out, "NOSCRIPT No matching script. Please use EVAL.");
             return;
         };
+        self.pub_sub = form;
         let count = arguments
             .get(2)
             .and_then(|text| crate::layout::number(text))
@@ -116,9 +133,10 @@ impl Redis {
             return;
         };
         for name in names {
-            let set = match kind.starts_with('p') {
-                true => &mut client.globs,
-                false => &mut client.channels,
+            let set = match kind {
+                "psubscribe" | "punsubscribe" => &mut client.globs,
+                "ssubscribe" | "sunsubscribe" => &mut client.shard_channels,
+                _ => &mut client.channels,
             };
             if kind.contains("un") {
                 set.remove(*name);
@@ -128,7 +146,11 @@ impl Redis {
             reply::push(out, 3);
             reply::text(out, kind.as_bytes());
             reply::text(out, name);
-            reply::integer(out, (client.channels.len() + client.globs.len()) as i64);
+            let listening = match kind {
+                "ssubscribe" | "sunsubscribe" => client.shard_channels.len(),
+                _ => client.channels.len() + client.globs.len(),
+            };
+            reply::integer(out, listening as i64);
         }
     }
 }

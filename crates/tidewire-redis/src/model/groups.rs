@@ -212,7 +212,7 @@ impl Redis {
             let ids: Vec<_> = of_node.map(|(id, _)| *id).take(100).collect();
             self.hand_back(groups, &topic, &group, &ids);
             if !ids.is_empty() {
-                self.push(channel, b"g");
+                self.tell(channel, b"g");
             }
             if ids.len() == 100 {
                 return Some(false);
@@ -293,7 +293,7 @@ impl Redis {
         }
         self.hand_back(groups, topic, group, &back);
         if !back.is_empty() {
-            self.push(channel, b"g");
+            self.tell(channel, b"g");
         }
         self.take(groups, (topic, group), node, size(count)?, out)
     }

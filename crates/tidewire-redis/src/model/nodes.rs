@@ -32,7 +32,7 @@ impl Redis {
         let until_ms = now_ms + number(lease_ms)?;
         self.store
             .set(lease, Stored::Text(info.to_vec()), Some(until_ms));
-        self.push(channel, &[b"p", *probe].concat());
+        self.tell(channel, &[b"p", *probe].concat());
         self.store
             .put(nodes, node, Some(until_ms.to_string().as_bytes()));
         let mut ended = self.store.fields(nodes);
@@ -150,7 +150,7 @@ impl Redis {
         }
         let head = format!("u{version} {last} {seen} {} ", field.len());
         let message = [head.as_bytes(), &field, &value].concat();
-        self.push(channel, &message);
+        self.tell(channel, &message);
     }
 
     pub(super) fn roster(&mut self, keys: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {

@@ -181,7 +181,7 @@ impl Redis {
             };
             self.add_work(head.groups, topic, (least, &place), record, limits);
         }
-        self.push(stream, &[place.as_bytes(), b" ", record].concat());
+        self.tell(stream, &[place.as_bytes(), b" ", record].concat());
         if let Some(key) = id_key {
             let until_ms = self.store.unix_ms + head.id_ms;
             self.store.set(

@@ -245,7 +245,7 @@ impl Redis {
             .ok()?
             .max(present.epoch);
         let place = self.begin_epoch(key, least, greater_than).to_string();
-        self.push(key, place.as_bytes());
+        self.tell(key, place.as_bytes());
         reply::text(out, place.as_bytes());
         reply::integer(out, 1);
         Some(())

@@ -55,7 +55,7 @@ local function leave_group(groups, idle, own_key, channel, node, own)
     local ids = {}
     for i, entry in ipairs(some) do ids[i] = entry[1] end
     hand_back(groups, topic, group, ids)
-    if #ids > 0 then redis.call('PUBLISH', channel, 'g') end
+    if #ids > 0 then tell(channel, 'g') end
     if #ids == 100 then return false end
     redis.call('XGROUP', 'DELCONSUMER', stream, group, node)
     local nodes = 0

@@ -7,7 +7,7 @@
 
 -- Without memory Redis refuses the first write of a script, but not one that needs no memory, and not those behind it.
 local held = redis.call('PEXPIRE', KEYS[1], ARGV[1])
-redis.call('PUBLISH', KEYS[3], 'p' .. ARGV[2])
+tell(KEYS[3], 'p' .. ARGV[2])
 redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[1])
 local fence = redis.call('HMGET', KEYS[2], 'run', 'least')
 local time = redis.call('TIME')

@@ -40,7 +40,7 @@ local function set_member(members, users, channel, node, user, connections, data
     redis.call('PERSIST', members)
   end
   local head = table.concat({ 'u' .. version, before[1] or '0', seen, #field, field }, ' ')
-  redis.call('PUBLISH', channel, head .. value)
+  tell(channel, head .. value)
 end
 
 -- Whether a command failed because its key has another type.

@@ -61,7 +61,10 @@ for i = 1, count do
         add_work(KEYS[3], string.sub(key, #KEYS[3] + 2), ARGV[2], place, record, ARGV[11], tonumber(ARGV[12]),
           ARGV[14] == '1')
       end
-      redis.call('PUBLISH', key, place .. ' ' .. record)
+      -- As `tell` does it: a call of a function for each publication takes a tenth of its time.
+      local message = place .. ' ' .. record
+      redis.call(TELL, key, message)
+      if tells_patterns then redis.call('PUBLISH', key, message) end
       if id_key then redis.call('SET', id_key, place, 'PX', ARGV[9]) end
     end
     places[i] = place

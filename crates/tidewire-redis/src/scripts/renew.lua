@@ -12,5 +12,5 @@ local present = string.format('%.0f', epoch)
 if ARGV[3] == '' and offset == '0' then return { present .. '-0', 0 } end
 if ARGV[3] ~= '' and ARGV[3] ~= present then return { present .. '-' .. offset, 0 } end
 local place = begin_epoch(key, tonumber(ARGV[2]), math.max(epoch, tonumber(ARGV[4]))) .. '-0'
-redis.call('PUBLISH', key, place)
+tell(key, place)
 return { place, 1 }

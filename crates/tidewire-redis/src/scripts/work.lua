@@ -43,7 +43,7 @@ for i = 7 + done, #ARGV do
   if #redis.call('XPENDING', stream, group, ARGV[i], ARGV[i], '1', node) == 1 then back[#back + 1] = ARGV[i] end
 end
 hand_back(KEYS[2], topic, group, back)
-if #back > 0 then redis.call('PUBLISH', KEYS[4], 'g') end
+if #back > 0 then tell(KEYS[4], 'g') end
 
 local lost, bytes, again, fresh = 0, 0, {}, {}
 if left > 0 then

@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
+use tidewire_redis::connection::PubSub;
 use tidewire_redis::model::Redis;
 use tidewire_redis::resp::{Frames, Limits, Value, command};
 use tidewire_redis::script::{
     Fence, FenceCall, Hashes, LeaseCall, NodesCall, PageCall, PageRange, PresenceCall, PublishCall,
-    PublishItem, RenewCall, RosterCall, SOURCES, SweepCall, TailsCall,
+    PublishItem, RenewCall, RosterCall, SweepCall, TailsCall, sources,
 };
 use tidewire_redis::{Mark, NodeId, Position};
 
@@ -496,21 +497,24 @@ impl Real {
     }
 }
 
-fn compare(server: &Server, steps: &[Step]) {
+fn compare(server: &Server, steps: &[Step], form: PubSub, has_pattern: bool) {
     let mut real = Real::connect(server);
     let () = redis::cmd("FLUSHALL")
         .query(&mut server.witness())
         .expect("an empty server");
     let mut listener = Real::connect(server);
-    let channels: [&[u8]; 6] = [b"SUBSCRIBE", b"t:0", b"t:1", b"t:2", b"t:4", b"in"];
-    listener.ask(&channels);
+    let mut bytes = Vec::new();
+    let channels: [&[u8]; 6] = [form.subscribe(), b"t:0", b"t:1", b"t:2", b"t:4", b"in"];
+    command(&mut bytes, &channels);
+    if has_pattern {
+        command(&mut bytes, &[b"PSUBSCRIBE", b"t:*"]);
+    }
+    listener.exchange(&bytes);
     let mut model = Redis::new(1, 1_700_000_000_000);
     let (client, model_listener) = (model.open(), model.open());
-    let mut bytes = Vec::new();
-    command(&mut bytes, &channels);
     model.receive(model_listener, &bytes);
     // The key of topic 3 is no stream.
-    for source in SOURCES {
+    for source in sources(form) {
         bytes.clear();
         command(&mut bytes, &[b"SCRIPT", b"LOAD", source.as_bytes()]);
         real.exchange(&bytes);
@@ -524,7 +528,7 @@ fn compare(server: &Server, steps: &[Step]) {
     model.take_output(client);
 
     let (hashes, mut fence) = (
-        Hashes::new(),
+        Hashes::new(form),
         Fence {
             run_id: "run0".to_owned(),
             least_epoch: 0,
@@ -586,7 +590,9 @@ fn the_model_and_a_real_server_agree() {
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    proptest!(config, |(steps in prop::collection::vec(step(), 1..40))| {
-        compare(&server, &steps);
+    let form = || prop_oneof![Just(PubSub::Plain), Just(PubSub::Sharded)];
+    let steps = prop::collection::vec(step(), 1..40);
+    proptest!(config, |(steps in steps, form in form(), has_pattern: bool)| {
+        compare(&server, &steps, form, has_pattern);
     });
 }

@@ -102,6 +102,7 @@ impl World {
     pub(crate) fn new(seed: u64, nodes: usize, faults: Faults) -> Self {
         let mut redis = Redis::new(seed, START_MS);
         redis.set_durable(true);
+        redis.set_cluster(seed % 4 >= 2);
         let mut random = Random(seed);
         let options = LinkOptions {
             lineage: Lineage::Single,
