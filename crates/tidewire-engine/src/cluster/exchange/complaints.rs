@@ -33,13 +33,24 @@ impl Complaints {
     }
 }
 
-/// The reasons that were told since the broker answered.
-#[derive(Debug, Default)]
+/// The reasons that were told since the broker answered. Before it has answered for the first time, the lack of a reason
+/// means that the link connects.
+#[derive(Debug)]
 pub(super) struct Outage {
     told: Vec<Option<String>>,
 }
 
 impl Outage {
+    /// Before the first answer.
+    pub(super) fn of_start() -> Self {
+        Self { told: vec![None] }
+    }
+
+    /// After an answer.
+    pub(super) fn to_come() -> Self {
+        Self { told: Vec::new() }
+    }
+
     /// Whether this reason is to be told. Of one outage the first few different ones are.
     pub(super) fn is_new(&mut self, reason: Option<&str>) -> bool {
         let is_known = self.told.iter().any(|told| told.as_deref() == reason);
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_once_in_an_outage() {
-        let mut outage = Outage::default();
+        let mut outage = Outage::to_come();
         let reasons = [
             None,
             Some("refused"),
@@ -97,6 +108,13 @@ mod tests {
         assert_eq!(told, [true, true, false, false, true]);
         let many = (0..100).filter(|n| outage.is_new(Some(&n.to_string())));
         assert_eq!(many.count(), REASONS_MAX - 3);
+    }
+
+    #[test]
+    fn a_link_that_connects_for_the_first_time_is_no_outage() {
+        let mut outage = Outage::of_start();
+        let told = [None, Some("refused"), None].map(|reason| outage.is_new(reason));
+        assert_eq!(told, [false, true, false]);
     }
 
     #[test]
