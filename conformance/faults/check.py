@@ -155,8 +155,10 @@ class Cluster:
 
     def last_words(self):
         """The ends of the logs of all parts, for a run that cannot go on."""
-        ends = [(log, log.read_text(errors="replace").splitlines()[-8:]) for log in self.folder.glob("*.log")]
-        return "\n".join(line for log, lines in ends for line in (f"  {log}:", *(f"    {end}" for end in lines)))
+        words = []
+        for log in sorted(self.folder.glob("*.log")):
+            words += [f"{log}:", *log.read_text(errors="replace").splitlines()[-8:]]
+        return "\n".join(words)
 
     async def stop(self):
         for client in self.clients:

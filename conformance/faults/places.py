@@ -80,10 +80,14 @@ class Replicated:
         await client.aclose()
 
     async def is_in_step(self, client):
+        return (await self.replication(client)).get("master_link_status") == "up"
+
+    async def replication(self, client):
+        """What a node says of its replication, or nothing if it does not answer."""
         try:
-            return (await client.info("replication")).get("master_link_status") == "up"
+            return await client.info("replication")
         except (redis.exceptions.RedisError, OSError):
-            return False
+            return {}
 
     async def break_it(self, draw):
         await draw.choice([self.kill_master, self.kill_master, self.fail_over_on_request])(draw)
@@ -107,10 +111,10 @@ class Replicated:
         return await self.sentinel.master_port() == node.port
 
     async def kill_master(self, draw):
-        """Kills the master while the replica lags; the sentinel names the replica. The old master comes back as replica.
+        """Kills the master while the replica lags; the sentinel names the replica. The old master becomes its replica.
 
-        It is one from its start. Told so later, it could be the master again by then: the sentinel may replace the new
-        one as well, and would take half a minute to see that its master has become a replica.
+        The old master is a replica from its start. An order after its start could come too late: the sentinel may have
+        made it the master again, and would see only after half a minute that its master is a replica.
         """
         old, new = self.nodes[self.master], self.nodes[1 - self.master]
         await new.pause_while(asyncio.sleep(draw.uniform(0, 0.3)), old.kill)
@@ -124,16 +128,10 @@ class Replicated:
         master, replica = (self.nodes[n].client() for n in (self.master, 1 - self.master))
         async with contextlib.aclosing(master), contextlib.aclosing(replica):
             return (
-                await self.is_master(master)
+                (await self.replication(master)).get("role") == "master"
                 and await self.is_in_step(replica)
                 and await self.sentinel.knows_replica()
             )
-
-    async def is_master(self, client):
-        try:
-            return (await client.info("replication")).get("role") == "master"
-        except (redis.exceptions.RedisError, OSError):
-            return False
 
     async def kill(self):
         for program in (self.sentinel, *self.nodes):

@@ -102,7 +102,7 @@ class Redis(Program):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
 
     async def start(self, *more):
-        """Starts it. `more` are flags of this time alone."""
+        """Starts the server; `more` are flags of this start alone."""
         flags = ["--appendonly", "no"]
         if self.durability != "none":
             flags = ["--appendonly", "yes", "--appendfsync", self.durability]

@@ -57,8 +57,9 @@ pub struct Link {
     options: LinkOptions,
     node: NodeId,
     names: Names,
-    /// The form that the server at the other end needs, and the names of its scripts.
+    /// The form of publish and subscribe that the server needs.
     pub_sub: PubSub,
+    /// The names of the scripts in this form.
     hashes: Hashes,
     random: Random,
     slots: Slots,

@@ -95,7 +95,7 @@ impl Exchange {
             idle: VecDeque::new(),
             wait_ms,
             health: Health::default(),
-            outage: Outage::of_start(),
+            outage: Outage::before_first_answer(),
             told_ms: 0,
             leaves_ms: None,
             nodes: Nodes::default(),
@@ -413,7 +413,7 @@ impl Exchange {
     fn note_health(&mut self, health: Health) {
         match (self.health.is_connected, health.is_connected) {
             (false, true) => {
-                self.outage = Outage::to_come();
+                self.outage = Outage::after_answer();
                 tracing::info!(
                     version = health.version.as_deref(),
                     is_durable = health.is_durable,

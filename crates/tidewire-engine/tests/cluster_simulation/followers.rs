@@ -128,9 +128,7 @@ fn run(seed: u64, fate: Fate) {
                 }
             }
             11..13 => world.cut(),
-            13 if fate != Fate::Resets => {
-                world.restart(fate);
-            }
+            13 if fate != Fate::Resets => world.restart(fate),
             16 if fate == Fate::Losses => world.remember(),
             14 | 15 => {
                 let number = world.random.random_range(0..followers.len());

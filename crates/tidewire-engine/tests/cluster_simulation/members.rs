@@ -153,9 +153,7 @@ fn run(seed: u64, fate: Fate) {
             }
             _ if fate == Fate::Nothing => {}
             11..13 => world.cut(),
-            13 if fate != Fate::Resets => {
-                world.restart(fate);
-            }
+            13 if fate != Fate::Resets => world.restart(fate),
             16 if fate == Fate::Losses => world.remember(),
             14 | 15 => move_one(&mut world, &mut members, &mut work),
             _ => {}

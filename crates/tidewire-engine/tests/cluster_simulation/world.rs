@@ -69,7 +69,7 @@ pub(crate) struct World<H: Handler> {
     nodes: Vec<Node<H>>,
     ms: u64,
     away_until_ms: u64,
-    /// The data of some time ago.
+    /// A copy of the data from before.
     before: Option<Snapshot>,
     /// A server that has ended without a word.
     pub(crate) dead: Option<usize>,
@@ -224,24 +224,24 @@ impl<H: Handler> World<H> {
         }
     }
 
-    /// Redis ends; all connections do. With losses it comes back with all data, with those of a moment before, as after
-    /// a failover to a replica that lags, or with none.
+    /// Redis ends, and all connections with it. With [`Fate::Losses`] it comes back with all its data, with the last copy
+    /// (as after a failover to a replica that lags), or with nothing.
     pub(crate) fn restart(&mut self, fate: Fate) {
+        let before = self.before.take();
         let kept = match fate {
             Fate::Losses => self.random.random_range(0..3),
             _ => 0,
         };
         let data = match kept {
             0 => Some(self.redis.snapshot()),
-            1 => self.before.take(),
+            1 => before,
             _ => None,
         };
-        self.before = None;
         self.redis.restart(data);
         self.away_until_ms = self.ms + self.random.random_range(0..3_000);
     }
 
-    /// What a replica has that lags from now on.
+    /// Copies the data, for a later [`restart`](Self::restart).
     pub(crate) fn remember(&mut self) {
         self.before = Some(self.redis.snapshot());
     }

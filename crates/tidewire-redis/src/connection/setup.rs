@@ -43,8 +43,8 @@ pub enum PubSub {
     /// `PUBLISH` and `SUBSCRIBE`.
     #[default]
     Plain,
-    /// `SPUBLISH` and `SSUBSCRIBE`, which a Redis Cluster keeps at the node that has the slot. Only those who have patterns
-    /// need the plain form too.
+    /// `SPUBLISH` and `SSUBSCRIBE`, which a Redis Cluster does not forward to its other nodes. Patterns need the plain
+    /// form as well.
     Sharded,
 }
 
@@ -88,7 +88,7 @@ impl ServerInfo {
     }
 }
 
-/// The texts to be loaded, by what the server needs.
+/// Gives the texts of the scripts to be loaded, for the form of publish and subscribe.
 pub type Scripts = fn(PubSub) -> &'static [&'static str];
 
 /// The steps that are still to be answered.

@@ -44,7 +44,8 @@ impl Link {
                 (Some(channel), Some(message)) => self.handle_matched(channel, message),
                 _ => self.counters.malformed += 1,
             },
-            // `unsubscribe`, `sunsubscribe` (also of a slot that has moved, which the commands find), and pushes that nobody asked for.
+            // `unsubscribe`, `sunsubscribe`, and pushes that nobody asked for. A slot that has moved ends its
+            // subscriptions too; the next command reports that.
             _ => {}
         }
     }

@@ -204,8 +204,8 @@ pub enum Event {
     /// The lease of this node had ended, or Redis has lost its memory: what the node has there of its own is told again.
     /// The link does that for presence itself.
     Registering,
-    /// The lease of another node has ended, and this node has removed its presence. Only one node is notified; none
-    /// if its connection breaks before the answer.
+    /// The lease of another node has ended, and this node has removed its presence. Only one node is notified. If
+    /// its connection breaks before the answer comes, no node is.
     NodeLost(NodeId),
     /// The nodes whose lease holds, and what each [says about itself](super::Link::describe); every two seconds.
     Nodes(Vec<(NodeId, Box<[u8]>)>),

@@ -514,7 +514,7 @@ impl Link {
         group.is_rung |= has_more && *count > 0;
         // What comes back before this node has heard that it was given to others is with a member still.
         works.retain(|work| group.held.insert(work.id));
-        // Of work from before the last fence Redis may have lost who had it, and calls it new.
+        // Redis may have lost which node had the work that is older than the last fence: it calls such work new.
         let fence = self.fencing.fence.as_ref();
         let least_epoch = fence.map_or(0, |fence| fence.least_epoch);
         for work in &mut works {

@@ -1,6 +1,6 @@
 //! Parcels: messages to a node, to the sessions of a user, or to everyone, at most once.
 //!
-//! A parcel is a message of publish and subscribe. One that was sent and not answered is not sent again.
+//! A parcel is published to a channel. One that was sent and not answered is not sent again.
 
 use crate::connection::ServerError;
 use crate::link::Link;

@@ -245,7 +245,7 @@ impl Redis {
         Some(())
     }
 
-    /// Whether the list of nodes at `key` has a node, which lives or has not been taken out yet.
+    /// Whether a node is in the list of nodes at `key`. A node that has ended stays there until another one removes it.
     #[must_use]
     pub fn lists_node(&self, key: &[u8], node: NodeId) -> bool {
         let name = node.to_string();

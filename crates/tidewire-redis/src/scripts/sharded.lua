@@ -1,3 +1,3 @@
--- How subscribers are told in a Redis Cluster: without its other nodes, since all subscribers are at this one. The sharded
--- form knows no patterns; the plain one, which goes to all nodes, is used as well while somebody here has patterns.
+-- How subscribers are told in a Redis Cluster: by the sharded form, which is not forwarded to other nodes, because all
+-- subscribers are at this node. It knows no patterns: while somebody here has patterns, the plain form is used as well.
 local TELL, tells_patterns = 'SPUBLISH', redis.call('PUBSUB', 'NUMPAT') > 0

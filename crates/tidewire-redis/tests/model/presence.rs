@@ -141,7 +141,7 @@ fn run(seed: u64, faults: Faults) {
             .iter()
             .filter(|lost| **lost == names[2])
             .count();
-        // Its first call may arrive after its end.
+        // A node that Redis does not know may still come into the list: its first call may arrive after its end.
         let at_least = usize::from(is_known);
         assert!((at_least..=1).contains(&lost), "one node takes it out");
     }

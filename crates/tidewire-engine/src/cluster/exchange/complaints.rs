@@ -33,21 +33,20 @@ impl Complaints {
     }
 }
 
-/// The reasons that were told since the broker answered. Before it has answered for the first time, the lack of a reason
-/// means that the link connects.
+/// The reasons that were told since the broker answered.
 #[derive(Debug)]
 pub(super) struct Outage {
     told: Vec<Option<String>>,
 }
 
 impl Outage {
-    /// Before the first answer.
-    pub(super) fn of_start() -> Self {
+    /// At the start. The link connects for the first time, so the lack of a reason is not told.
+    pub(super) fn before_first_answer() -> Self {
         Self { told: vec![None] }
     }
 
-    /// After an answer.
-    pub(super) fn to_come() -> Self {
+    /// After an answer. Nothing of the next outage has been told.
+    pub(super) fn after_answer() -> Self {
         Self { told: Vec::new() }
     }
 
@@ -96,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_once_in_an_outage() {
-        let mut outage = Outage::to_come();
+        let mut outage = Outage::after_answer();
         let reasons = [
             None,
             Some("refused"),
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_link_that_connects_for_the_first_time_is_no_outage() {
-        let mut outage = Outage::of_start();
+        let mut outage = Outage::before_first_answer();
         let told = [None, Some("refused"), None].map(|reason| outage.is_new(reason));
         assert_eq!(told, [false, true, false]);
     }
