@@ -56,7 +56,7 @@ pub(crate) struct Exchange {
     /// Of the last operation.
     number: u64,
     publications: HashMap<u64, (Ticket, usize)>,
-    forgotten: HashMap<u64, Ticket>,
+    forgotten: HashMap<u64, (Arc<str>, Ticket)>,
     /// Producers that are opened, or whose numbers are remembered.
     producers: HashMap<u64, Ticket>,
     fillings: Fillings,
@@ -206,8 +206,8 @@ impl Exchange {
             Command::KeepProducer(name, place, ticket) => self.keep_producer(&name, place, ticket),
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();
-                self.forgotten.insert(number, ticket);
                 self.link.forget(number, &topic, now);
+                self.forgotten.insert(number, (topic, ticket));
             }
         }
     }
@@ -398,7 +398,12 @@ impl Exchange {
                 }
             }
             Event::Forgotten { number, outcome } => {
-                if let Some(ticket) = self.forgotten.remove(&number) {
+                if let Some((topic, ticket)) = self.forgotten.remove(&number) {
+                    // The message that tells all servers may come later than this answer, and whoever has it finds nothing.
+                    if let Ok(Some(head)) = outcome {
+                        let head = convert::position(head);
+                        self.broker.mirrors().stand_in_new_epoch(&topic, head);
+                    }
                     let done = outcome.map(|head| Done::Forgotten(head.is_some()));
                     ticket.settle(done.map_err(convert::refusal));
                 }

@@ -151,6 +151,14 @@ impl Mirrors {
         self.store.stand(topic, head, OwnerId::SERVER);
     }
 
+    /// The topic stands here if this begins an epoch that is not known yet.
+    pub(crate) fn stand_in_new_epoch(&mut self, topic: &Arc<str>, head: Position) {
+        let known = self.topics.get(topic).and_then(|mirror| mirror.head);
+        if known.is_some_and(|known| known.epoch < head.epoch) {
+            self.stand(topic, head);
+        }
+    }
+
     /// Appends the next publication of a topic; false if it is not the next one. `now_ms` is when it was published.
     pub(crate) fn append(
         &mut self,
