@@ -13,7 +13,7 @@ pub fn each_seed(seeds: u64, run: impl Fn(u64) + Sync) {
     if let Some(seed) = number_from("TIDEWIRE_SEED") {
         return run(seed);
     }
-    let seeds = number_from("TIDEWIRE_SEEDS").unwrap_or(seeds);
+    let seeds = number_of_seeds(seeds);
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     let work = || {
         while failed.load(Ordering::Relaxed) == u64::MAX {
@@ -36,6 +36,15 @@ pub fn each_seed(seeds: u64, run: impl Fn(u64) + Sync) {
         failed == u64::MAX,
         "a seed fails; TIDEWIRE_SEED={failed} runs it alone"
     );
+}
+
+/// The number in the variable `TIDEWIRE_SEEDS`, or `seeds`: the budget of a commit. `make long-test` runs more.
+///
+/// # Panics
+/// If the variable is no number.
+#[must_use]
+pub fn number_of_seeds(seeds: u64) -> u64 {
+    number_from("TIDEWIRE_SEEDS").unwrap_or(seeds)
 }
 
 fn number_from(name: &str) -> Option<u64> {

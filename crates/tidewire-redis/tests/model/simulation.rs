@@ -126,7 +126,7 @@ fn a_pattern_sees_every_publication_once_whatever_other_patterns_come_and_go() {
 }
 
 fn run_all(faults: Faults) {
-    each_seed(150, |seed| run(seed, faults));
+    each_seed(60, |seed| run(seed, faults));
 }
 
 #[test]

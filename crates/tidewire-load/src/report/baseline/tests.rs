@@ -6,6 +6,10 @@ use crate::report::model::{
     Latency, LatencyOrigin, LatencyOverTime, LatencyWindow, LoadFigures, Machine, Target,
 };
 use BaselineFinding::{CannotTell, Faster, Slower};
+use tidewire_testkit::seeds::number_of_seeds;
+
+/// The seeds of a commit.
+const SEEDS: u64 = 20;
 
 /// A run of one-second windows with known parameters: a rate that varies by `spread` of itself, and
 /// exponential latencies around `mean_us`.
@@ -124,7 +128,7 @@ fn counts(
     wanted: impl Fn(&str) -> BaselineFinding,
 ) -> Vec<(String, u64)> {
     let mut counts: Vec<(String, u64)> = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in 0..number_of_seeds(SEEDS) {
         for figure in compared(&before.report(2 * seed), after.report(2 * seed + 1)) {
             let says_so = u64::from(figure.finding == wanted(&figure.figure));
             match counts.iter_mut().find(|(name, _)| *name == figure.figure) {
@@ -136,14 +140,13 @@ fn counts(
     counts
 }
 
-const SEEDS: u64 = 40;
-
 #[test]
 fn equal_runs_cannot_be_told_apart_but_in_one_of_twenty() {
     let told = counts(&TRUTH, &TRUTH, |_| CannotTell);
     assert_eq!(told.len(), 6, "{told:?}");
     assert!(
-        told.iter().all(|(_, count)| *count * 20 >= SEEDS * 19),
+        told.iter()
+            .all(|(_, count)| *count * 20 >= number_of_seeds(SEEDS) * 19),
         "{told:?}"
     );
 }
@@ -168,7 +171,11 @@ fn a_tenth_slower_is_found_when_windows_differ_little() {
     );
     for (name, count) in slower.iter().chain(&faster) {
         if ["rate", "mean", "p50", "p90"].contains(&name.as_str()) {
-            assert_eq!(*count, SEEDS, "{name}: {slower:?} {faster:?}");
+            assert_eq!(
+                *count,
+                number_of_seeds(SEEDS),
+                "{name}: {slower:?} {faster:?}"
+            );
         }
     }
 }
