@@ -17,6 +17,16 @@ DEADLINE_S = 30.0
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Escapes lone surrogates in what a test has printed: the processes of a suite exchange reports in UTF-8."""
+    report: Any = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 @pytest.fixture
 def secret() -> str:
     return secrets.token_hex(32)

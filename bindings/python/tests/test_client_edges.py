@@ -258,7 +258,7 @@ def test_odd_arguments_are_errors_of_the_package(serve: Serve, name: str) -> Non
     run(main())
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 def test_odd_options_are_errors_of_the_package(odd: Any) -> None:
     for name in sorted(tidewire._native.ClientCore.option_names()):
         options: dict[str, Any] = {"wait": False, name: odd}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.cookiejar
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -17,14 +18,24 @@ import pytest
 import tidewire
 
 PAGE = (Path(__file__).parents[3] / "docs/ten-minutes.md").read_text()
-PAGES = "http://127.0.0.1:8000"
-LIVE = "ws://127.0.0.1:5006/ws"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# The ports of the page may be taken on this machine.
+PAGES_PORT, LIVE_PORT = free_port(), free_port()
+PAGES = f"http://127.0.0.1:{PAGES_PORT}"
+LIVE = f"ws://127.0.0.1:{LIVE_PORT}/ws"
 
 
 def block(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
     assert found is not None
-    return found[1]
+    return found[1].replace("8000", str(PAGES_PORT)).replace("5006", str(LIVE_PORT))
 
 
 @pytest.fixture
@@ -35,10 +46,7 @@ def chat(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     program = [sys.executable, tmp_path / "chat.py"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        line = server.stdout.readline()
-        if not line:
-            pytest.skip("another program has port 5006 or 8000")
-        assert PAGES in line
+        assert PAGES in server.stdout.readline()
         yield server
         server.kill()
 
