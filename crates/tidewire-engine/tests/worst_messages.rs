@@ -8,6 +8,7 @@ use common::hostile::{FULL, SMALL, update, worst, worst_filter};
 use common::simulated::{SimulatedClient, serve};
 use common::topics::open_topics;
 use common::{SECRET, Said, token};
+use memchr::memmem;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -171,7 +172,7 @@ impl<H: Handler> World<H> {
         while !is_done {
             self.go_on(|| {
                 received.extend(client.end.receive());
-                is_done |= received.windows(END.len()).any(|bytes| bytes == END);
+                is_done |= memmem::find(&received, END).is_some();
                 received.drain(..received.len().saturating_sub(END.len()));
             });
         }
@@ -198,7 +199,7 @@ impl<H: Handler> World<H> {
                 for ((client, heard), is_done) in each {
                     heard.extend(client.end.receive());
                     // Whoever has had too much refused is disconnected.
-                    let is_in = |words: &[u8]| heard.windows(words.len()).any(|part| part == words);
+                    let is_in = |words: &[u8]| memmem::find(heard, words).is_some();
                     *is_done |= is_in(END) || is_in(DISCONNECTED);
                     heard.drain(..heard.len().saturating_sub(DISCONNECTED.len()));
                 }
