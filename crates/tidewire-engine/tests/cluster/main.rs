@@ -7,6 +7,7 @@ mod common;
 mod proxy;
 
 mod connections;
+mod forgetting;
 mod groups;
 mod outages;
 mod places;

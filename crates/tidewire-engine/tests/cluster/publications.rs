@@ -199,25 +199,6 @@ fn a_newcomer_gets_the_last_value_and_the_history_from_any_server() {
 }
 
 #[test]
-fn whoever_forgets_a_history_finds_nothing_of_it_afterwards() {
-    let redis = RedisServer::start("");
-    let servers = cluster(&redis);
-    let handle = servers[1].handle();
-    let mut publisher = connect_v1(&servers[0]);
-    let length = || {
-        let page = handle.history("h.a", OLDEST).expect("a broker");
-        page.expect("a history").publications.len()
-    };
-    // The answer and the message to all servers come on different connections, in either order.
-    for round in 0..50 {
-        publish_and_wait(&mut publisher, "h.a", 1);
-        while length() == 0 {}
-        assert_eq!(handle.forget_history("h.a"), Ok(true), "round {round}");
-        assert_eq!(length(), 0, "round {round}");
-    }
-}
-
-#[test]
 fn an_id_is_published_once_by_whichever_server() {
     let redis = RedisServer::start("");
     let servers = cluster(&redis);
