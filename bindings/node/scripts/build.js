@@ -29,7 +29,7 @@ fs.renameSync(fresh, place);
 function runCargo() {
   const cargo = spawnSync(
     "cargo",
-    ["build", "--locked", "--quiet", "--package", "tidewire-node", ...(isRelease ? ["--release"] : [])],
+    ["build", "--locked", "--package", "tidewire-node", isRelease ? "--release" : "--quiet"],
     { cwd: root, stdio: "inherit" },
   );
   if (cargo.error) {
