@@ -36,7 +36,7 @@ export default defineConfig({
       ...reactProjects,
     ],
     // By default one core has one, and the tests wait more than they compute.
-    maxWorkers: 3,
+    maxWorkers: 2,
     maxConcurrency: 4,
     // A browser on a busy machine may be late once; the output says when a test had to be run again.
     retry: 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,8 @@ FIGURES = (
     "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|fan_out|layers)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged)::/))"
 )
+PYTHON_FIGURES = [f"tests/test_{name}.py" for name in ("bench_figures", "bench_runs", "load")]
+IGNORED = " ".join(f"--ignore={file}" for file in PYTHON_FIGURES)
 
 PROGRAM = f"TIDEWIRE_PROGRAM={BUILT}/tidewire"
 CLIENT = f"TIDEWIRE_CLIENT={BUILT}/examples/autobahn_client"
@@ -104,6 +107,13 @@ SUITES = [
         is_alone=True,
     ),
     Suite(
+        "python figures",
+        f"bindings/python/run test -n 2 --durations=10 --junitxml={shlex.quote(junit('python figures'))}"
+        f" {' '.join(PYTHON_FIGURES)}",
+        after=("native modules",),
+        is_alone=True,
+    ),
+    Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
         after=("build", "nextest"),
@@ -127,7 +137,7 @@ SUITES = [
     ),
     Suite(
         "python",
-        f"bindings/python/run test -n {THREADS} --durations=10 --junitxml={junit('python')} {{without}}",
+        f"bindings/python/run test -n {THREADS} --durations=10 --junitxml={junit('python')} {IGNORED} {{without}}",
         after=("native modules",),
         parts=(Part("redis-server", "tests of brokers over Redis", "--ignore=tests/test_broker.py"),),
     ),

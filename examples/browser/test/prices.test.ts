@@ -19,7 +19,7 @@ afterAll(async () => {
 test("the table shows all rows and changes at most once per frame", { timeout: 180_000 }, async () => {
   const page = await stage.open("prices");
   const isFull = (rows: number) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows;
-  await page.waitForFunction(isFull, SYMBOLS);
+  await page.waitForFunction(isFull, SYMBOLS, { timeout: 150_000 });
   const { frames, renders, doubled, newest } = await page.evaluate(watchTable, 2);
   expect(frames).toBeGreaterThan(0);
   expect(renders).toBeGreaterThan(0);
