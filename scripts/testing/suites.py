@@ -98,6 +98,7 @@ SUITES = [
         after=("build", "Python packages"),
         groups=BOTH,
     ),
+    Suite("runner of the suites", "cd scripts && python3 -m unittest testing.test_run", after=()),
     # The longest first.
     # They judge a generator or a server by its figures, and need the machine for themselves.
     Suite(

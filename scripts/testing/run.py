@@ -1,0 +1,155 @@
+"""A run of suites: several at once, each after those that it waits for; what came out, and the summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from . import programs, results
+from .suites import ROOT, SUITES, Part, Suite
+
+TAIL_LINES = 20
+
+
+class Run:
+    """The suites of a run: what waits, what is at work, and what came out."""
+
+    def __init__(self, suites: list[Suite], missing: list[programs.Program], jobs: int, *, is_ci: bool = False) -> None:
+        self.suites = suites
+        self.jobs = jobs
+        self.is_ci = is_ci
+        self.waiting = list(suites)
+        self.working: dict[Suite, tuple[subprocess.Popen[bytes], float]] = {}
+        self.passed: set[str] = set()
+        self.failed: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.skips: list[str] = []
+        self.missing = {program.name: program for program in missing if not program.is_carried}
+        self.carried = {program.name: program for program in missing if program.is_carried}
+        self.environment = os.environ | {"PATH": programs.path()}
+        # The suites that others wait for build and install; the others find it there.
+        self.builders = {name for suite in SUITES for name in suite.after}
+
+    def go(self) -> None:
+        """Runs everything. A suite whose predecessor failed or was skipped does not run."""
+        try:
+            while self.waiting or self.working:
+                self.start_what_can()
+                if not self.end_what_has() and self.working:
+                    time.sleep(0.1)
+        finally:
+            for process, _ in self.working.values():
+                end(process)
+
+    def start_what_can(self) -> None:
+        for suite in list(self.waiting):
+            names = {other.name for other in self.waiting} | {other.name for other in self.working}
+            if names.intersection(suite.after):
+                continue
+            lacking = [name for name in suite.needs if name in self.missing]
+            if lacking or not self.passed.issuperset(suite.after):
+                self.waiting.remove(suite)
+                if lacking:
+                    self.skip(suite.name, lacking[0])
+                else:
+                    self.failed.append(f"{suite.name}: not run")
+            elif self.has_room(suite):
+                self.waiting.remove(suite)
+                self.start(suite)
+
+    def has_room(self, suite: Suite) -> bool:
+        """True if this suite may start now: nice ones one at a time, the others up to the number of jobs."""
+        if suite.is_alone or any(other.is_alone for other in self.working):
+            return not self.working
+        alike = [other for other in self.working if other.is_nice == suite.is_nice]
+        return len(alike) < (1 if suite.is_nice else self.jobs)
+
+    def start(self, suite: Suite) -> None:
+        skipped = [part for part in suite.parts if self.lacks(part)]
+        for part in skipped:
+            self.skip(f"{suite.name}: {part.tests}", part.program)
+        command = suite.command.replace("{without}", "".join(part.without for part in skipped))
+        suite.junit.unlink(missing_ok=True)
+        nice = ["nice", "-n", "19"] if suite.is_nice else []
+        with suite.log.open("wb") as log:
+            process = subprocess.Popen(
+                [*nice, "bash", "-c", command],
+                cwd=ROOT,
+                env=self.environment | ({} if suite.name in self.builders else {"TIDEWIRE_BUILT": "1"}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.working[suite] = process, time.monotonic()
+
+    def lacks(self, part: Part) -> bool:
+        return part.program in self.missing or (part.is_of_system and part.program in self.carried)
+
+    def end_what_has(self) -> bool:
+        ended = False
+        for suite, (process, began) in list(self.working.items()):
+            seconds = time.monotonic() - began
+            if process.poll() is None and seconds < suite.limit_s:
+                continue
+            ended = True
+            is_late = process.poll() is None
+            end(process)
+            del self.working[suite]
+            self.seconds[suite.name] = seconds
+            self.report(suite, process.returncode, seconds, is_late)
+        return ended
+
+    def report(self, suite: Suite, status: int, seconds: float, is_late: bool) -> None:
+        has_passed = status == 0 and not is_late
+        lines = suite.log.read_text(errors="replace").splitlines()
+        word = "passed" if has_passed else f"did not end within {suite.limit_s} s" if is_late else f"FAILED ({status})"
+        print(f"\n=== {suite.name}: {word}, {seconds:.0f} s", flush=True)
+        for line in lines[-TAIL_LINES:] if has_passed else lines:
+            print(f"  {line}")
+        counts = results.read(suite.junit)
+        if counts:
+            print(f"  longest tests of {suite.name}:")
+            for time_s, name in counts.longest:
+                print(f"    {time_s:6.1f} s  {name}")
+            if counts.skipped:
+                self.skips.append(f"SKIPPED {suite.name}: {counts.skipped} of its tests, see {suite.log}")
+        sys.stdout.flush()
+        if has_passed:
+            self.passed.add(suite.name)
+        else:
+            self.failed.append(suite.name)
+
+    def skip(self, tests: str, program: str) -> None:
+        line = f"SKIPPED {tests}: {program} is missing; {(self.missing | self.carried)[program].advice}"
+        self.skips.append(line)
+        print(line, flush=True)
+
+    def conclude(self) -> int:
+        """Prints the summary; the exit code of the run."""
+        print("\n=== summary")
+        for name, seconds in sorted(self.seconds.items(), key=lambda item: -item[1]):
+            suite = next(suite for suite in self.suites if suite.name == name)
+            counts = results.read(suite.junit)
+            word = "FAILED" if name in self.failed else "passed"
+            print(f"  {seconds:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
+        for line in self.skips:
+            print(f"  {line}")
+        for name in self.failed:
+            print(f"  FAILED {name}")
+        print(f"suites: {len(self.passed)} passed, {len(self.failed)} failed, {len(self.skips)} skipped")
+        if self.skips and self.is_ci:
+            print("With CI=true a skip is a failure.")
+        return 1 if self.failed or (self.skips and self.is_ci) else 0
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a suite and all that it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()

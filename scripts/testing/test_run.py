@@ -1,0 +1,82 @@
+"""What a run does with suites that fail, that wait for others, and whose programs are missing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import unittest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+from testing import suites
+from testing.programs import Program, read_list
+from testing.run import Run
+from testing.suites import SUITES, Part, Suite
+
+MISSING = Program("no-such-program", ["a-package"], None, None)
+
+
+class Runs(unittest.TestCase):
+    def setUp(self) -> None:
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder = Path(stack.enter_context(TemporaryDirectory()))
+        stack.enter_context(mock.patch.object(suites, "LOGS", self.folder))
+
+    def run_of(self, *parts: Suite, is_ci: bool = False) -> tuple[int, str]:
+        """The exit code of a run in which a program is missing, and what it printed."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            run = Run(list(parts), [MISSING], 2, is_ci=is_ci)
+            run.go()
+            return run.conclude(), said.getvalue()
+
+    def test_a_suite_that_fails_fails_the_run_and_those_that_wait_for_it_do_not_run(self) -> None:
+        mark = self.folder / "mark"
+        status, said = self.run_of(
+            Suite("bad", "echo why; exit 3", after=()),
+            Suite("next", f"touch {mark}", after=("bad",)),
+            Suite("other", "echo fine", after=()),
+        )
+        self.assertEqual(status, 1)
+        self.assertFalse(mark.exists())
+        self.assertIn("=== bad: FAILED (3)", said)
+        self.assertIn("why", said)
+        self.assertIn("suites: 1 passed, 2 failed, 0 skipped", said)
+
+    def test_a_missing_program_skips_what_needs_it_and_names_the_command(self) -> None:
+        skipped = Suite("all of it", "exit 1", after=(), needs=("no-such-program",))
+        part = Part("no-such-program", "some of it", " --without-it")
+        partly = Suite("words", "echo with{without}", after=(), parts=(part,))
+        status, said = self.run_of(skipped, partly)
+        self.assertEqual(status, 0)
+        self.assertIn("SKIPPED all of it: no-such-program is missing; ", said)
+        self.assertIn("SKIPPED words: some of it: no-such-program is missing; ", said)
+        self.assertIn("with --without-it", said)
+        self.assertIn("suites: 1 passed, 0 failed, 2 skipped", said)
+        self.assertEqual(self.run_of(skipped, partly, is_ci=True)[0], 1)
+
+    def test_a_suite_that_is_alone_meets_no_other(self) -> None:
+        seen = self.folder / "seen"
+        one = f"touch {seen}.busy; sleep 0.3; rm {seen}.busy"
+        alone = f"test ! -e {seen}.busy"
+        status, said = self.run_of(Suite("alone", alone, after=(), is_alone=True), Suite("other", one, after=()))
+        self.assertEqual(status, 0, said)
+
+    def test_a_suite_that_does_not_end_is_ended(self) -> None:
+        status, said = self.run_of(Suite("endless", "sleep 60", after=(), limit_s=0))
+        self.assertEqual(status, 1)
+        self.assertIn("endless: did not end within 0 s", said)
+
+    def test_the_table_names_only_what_is_there(self) -> None:
+        names = [suite.name for suite in SUITES]
+        self.assertEqual(len(names), len(set(names)))
+        listed = {program.name for program in read_list()}
+        for suite in SUITES:
+            self.assertLessEqual(set(suite.after), set(names))
+            self.assertLessEqual({*suite.needs, *(part.program for part in suite.parts)}, listed)
+
+
+if __name__ == "__main__":
+    unittest.main()
