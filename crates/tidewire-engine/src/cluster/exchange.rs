@@ -397,17 +397,7 @@ impl Exchange {
                     self.take_read(number, outcome, now);
                 }
             }
-            Event::Forgotten { number, outcome } => {
-                if let Some((topic, ticket)) = self.forgotten.remove(&number) {
-                    // The message that tells all servers may come later than this answer, and whoever has it finds nothing.
-                    if let Ok(Some(head)) = outcome {
-                        let head = convert::position(head);
-                        self.broker.mirrors().stand_in_new_epoch(&topic, head);
-                    }
-                    let done = outcome.map(|head| Done::Forgotten(head.is_some()));
-                    ticket.settle(done.map_err(convert::refusal));
-                }
-            }
+            Event::Forgotten { number, outcome } => self.note_forgotten(number, outcome),
             Event::ProducerOpened { number, outcome } => self.note_opened(number, outcome),
             Event::ProducerKept { number, is_held } => self.note_kept(number, is_held),
             Event::Health(health) => self.note_health(health),
@@ -477,6 +467,24 @@ impl Exchange {
                 ("messages_lost", self.broker.commands.lost()),
             ],
         });
+    }
+
+    /// A history has been forgotten, or not. The message that tells all servers may come later than this answer, and whoever
+    /// has it finds nothing any more.
+    fn note_forgotten(
+        &mut self,
+        number: u64,
+        outcome: Result<Option<redis::Position>, redis::Refusal>,
+    ) {
+        let Some((topic, ticket)) = self.forgotten.remove(&number) else {
+            return;
+        };
+        if let Ok(Some(head)) = outcome {
+            let head = convert::position(head);
+            self.broker.mirrors().stand_in_new_epoch(&topic, head);
+        }
+        let done = outcome.map(|head| Done::Forgotten(head.is_some()));
+        ticket.settle(done.map_err(convert::refusal));
     }
 
     fn deliver(&mut self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8], now: Now) {
