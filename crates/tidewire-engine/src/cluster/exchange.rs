@@ -469,8 +469,8 @@ impl Exchange {
         });
     }
 
-    /// A history has been forgotten, or not. The message that tells all servers may come later than this answer, and whoever
-    /// has it finds nothing any more.
+    /// Answers a request to forget a history. The message that begins the new epoch on all servers may arrive later than
+    /// this answer, so the mirror of this server begins it here.
     fn note_forgotten(
         &mut self,
         number: u64,
