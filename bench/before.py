@@ -1,43 +1,67 @@
 #!/usr/bin/env python3
 """Compares another build of the engine with the one in target/release: a change must not make it slower.
 
-    python3 bench/before.py OLD [--rounds 10] [--seconds 2] [--only echo fan-out]
+    python3 bench/before.py OLD [--rounds 10] [--seconds 2] [--only echo fan-out] [--floor 0.98]
 
 OLD is a program `tidewire` of another commit, such as
 
     git worktree add target/before COMMIT
     cargo build --release --package tidewire-cli --manifest-path target/before/Cargo.toml
 
-Both serve in turns on the first core; the load generator of this build is on the second. A line for each kind of load:
-the median over the rounds of new against old, for the rate, the server's CPU for a message, and its memory. OLD against OLD
-shows how much the machine varies. Exit code: 1 if a rate is below 0.97 or a memory above 1.03.
+All serve in turns on the first core; the load generator of this build is on the second. A round is OLD, this build, and OLD
+once more, and the order changes from round to round. A line for each kind of load: the median over the rounds of this build
+against OLD (the mean of its two runs), for the rate, the server's CPU for a message, and its memory; then the spread: where
+the median rate of OLD against itself lies with 95 % (bootstrap over the rounds). A rate is too low if it is below the floor
+and below the spread. Exit code: 1 if a rate is too low or a memory above 1.03.
 """
 
 import argparse
+import random
+import statistics
+import tempfile
 
 from measure import bench, cpu_us, median, rate
-from servers import LIMITS, SECRET, TIDEWIRE, Server
+from servers import LIMITS, SECRET, TIDEWIRE, Server, certificate_flags
 
-FAST = ["--connections", 100]
+FAST = ["--test", "throughput", "--connections", 100]
+ECHO = ["--test", "echo", "--connections", 100, "--in-flight", 64]
+# What the server's program does, further flags of it, and flags of the load.
 LOADS = {
-    "sink": ("sink", [*FAST, "--test", "throughput"]),
-    "echo": ("echo", [*FAST, "--test", "echo", "--in-flight", 64]),
+    "sink": ("sink", [], FAST),
+    "echo": ("echo", [], ECHO),
     "fan-out": ("sink", ["--topics-open"], ["--test", "fan-out", "--connections", 1000]),
+    "storm": ("sink", [], ["--test", "connection-storm", "--connections", 5000]),
+    "tls": ("echo", ["--tls"], [*ECHO, "--insecure"]),
+    "tls-storm": ("sink", ["--tls"], ["--test", "connection-storm", "--connections", 2000, "--insecure"]),
 }
 
 
-def serve(program, app, *further):
+def serve(program, app, flags):
     command = [program, "serve", "--listen", "127.0.0.1:0", "--shards", "1", *LIMITS]
-    command += ["--ops-listen", "127.0.0.1:0", "--log-level", "error", "--app", app, *further]
+    command += ["--ops-listen", "127.0.0.1:0", "--log-level", "error", "--app", app, *flags]
     return Server(str(program), command, ["--profile", "v1", "--jwt-secret", SECRET])
 
 
-def measure(program, load, seconds):
-    app, *further = LOADS[load]
-    flags = further.pop()
-    with serve(program, app, *(further[0] if further else [])) as server:
-        result = bench(server, *flags, "--duration-s", seconds)
-        return result, server.resident_bytes()
+def measure(program, load, seconds, certificate):
+    app, flags, of_load = LOADS[load]
+    with serve(program, app, certificate if "--tls" in flags else flags) as server:
+        result = bench(server, *of_load, "--duration-s", seconds)
+        return {"rate": rate(result), "cpu": cpu_us("server")(result), "memory": server.resident_bytes()}
+
+
+def mean(one, other):
+    return (one + other) / 2 if one and other else None
+
+
+def ratio(one, other):
+    return one / other if one and other else None
+
+
+def spread(ratios):
+    """Where the median of such ratios lies with 95 %, by the bootstrap."""
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return medians[50], medians[-51]
 
 
 def main():
@@ -46,28 +70,42 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", nargs="+", choices=LOADS, default=list(LOADS))
+    parser.add_argument(
+        "--floor", type=float, default=0.98, help="the lowest rate of this build against OLD that is well"
+    )
     arguments = parser.parse_args()
-    slower = False
-    print(f"{'load':10} {'rate':>7} {'CPU':>7} {'memory':>7}   new against old, {arguments.rounds} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        raise SystemExit(1 if compare(arguments, certificate_flags(folder)) else 0)
+
+
+def compare(arguments, certificate):
+    print(
+        f"{'load':10} {'rate':>7} {'CPU':>7} {'memory':>7}   {'spread':13}   {arguments.rounds} rounds of {arguments.seconds:g} s"
+    )
+    is_slower = False
     for load in arguments.only:
-        pairs = []
+        rounds = []
         for number in range(arguments.rounds):
-            order = [arguments.old, TIDEWIRE]
-            # Who goes first changes, so that a drift of the machine meets both.
-            if number % 2:
-                order.reverse()
-            figures = {program: measure(program, load, arguments.seconds) for program in order}
-            pairs.append((figures[TIDEWIRE], figures[arguments.old]))
-        rates = median(ratio(rate(new), rate(old)) for (new, _), (old, _) in pairs)
-        cpu = median(ratio(cpu_us("server")(new), cpu_us("server")(old)) for (new, _), (old, _) in pairs)
-        memory = median(new / old for (_, new), (_, old) in pairs)
-        slower |= rates < 0.97 or memory > 1.03
-        print(f"{load:10} {rates:7.3f} {cpu:7.3f} {memory:7.3f}", flush=True)
-    raise SystemExit(1 if slower else 0)
+            runs = [("old", arguments.old), ("new", TIDEWIRE), ("again", arguments.old)]
+            # Who goes first changes, so that a drift of the machine meets all.
+            runs = runs[number % 3 :] + runs[: number % 3]
+            rounds.append({name: measure(program, load, arguments.seconds, certificate) for name, program in runs})
 
+        def against_old(figure, rounds=rounds):
+            return median(
+                ratio(runs["new"][figure], mean(runs["old"][figure], runs["again"][figure])) for runs in rounds
+            )
 
-def ratio(new, old):
-    return new / old if new and old else None
+        low, high = spread([ratio(runs["again"]["rate"], runs["old"]["rate"]) for runs in rounds])
+        rates, memory = against_old("rate"), against_old("memory")
+        is_too_low = rates < min(arguments.floor, low)
+        is_slower |= is_too_low or memory > 1.03
+        verdict = "too low" if is_too_low else ""
+        print(
+            f"{load:10} {rates:7.3f} {against_old('cpu'):7.3f} {memory:7.3f}   {low:.3f} - {high:.3f}   {verdict}",
+            flush=True,
+        )
+    return is_slower
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import python_package
 import saturation
 import typescript
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
-from servers import ROOT, Server, peers, tidewire
+from servers import ROOT, Server, certificate_flags, peers, tidewire
 
 RESULTS = ROOT / "bench/RESULTS.md"
 
@@ -125,19 +125,6 @@ def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
     empty_mb, each_kb = empty / 1e6, (max(held) - empty) / connections / 1e3
     cells = [f"{empty_mb:.1f} MB", f"12 MB: {reached(empty_mb <= 12)}", f"{each_kb:.2f} KB"]
     page.row(name, *cells, f"{target_kb} KB: {reached(each_kb <= target_kb)}")
-
-
-def certificate_flags(folder):
-    """A certificate for 127.0.0.1, as flags of the server."""
-    certificate, key = (str(pathlib.Path(folder, name)) for name in ("cert.pem", "key.pem"))
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        + ["-nodes", "-keyout", key, "-out", certificate, "-days", "30"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True,
-        capture_output=True,
-    )
-    return ["--tls-certificate", certificate, "--tls-key", key]
 
 
 def cpu_name():

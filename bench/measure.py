@@ -37,11 +37,12 @@ def rate(result):
 
 
 def cpu_us(side):
-    """A function of a result: CPU time of a side per confirmed message, in microseconds, if known."""
+    """A function of a result: CPU time of a side per confirmed message (of a storm, per connection), in microseconds, if known."""
 
     def figure(result):
         seconds = result.get("cpu", {}).get(f"{side}_s")
-        return seconds and seconds / result["messages"]["confirmed"] * 1e6
+        done = result["messages"]["confirmed"] if "messages" in result else result["connected"]
+        return seconds and seconds / done * 1e6
 
     return figure
 

@@ -95,6 +95,19 @@ def peers(mode):
     return installed(commands, "--mode", mode)
 
 
+def certificate_flags(folder):
+    """A certificate for 127.0.0.1, as flags of the server."""
+    certificate, key = (str(pathlib.Path(folder, name)) for name in ("cert.pem", "key.pem"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        + ["-nodes", "-keyout", key, "-out", certificate, "-days", "30"]
+        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )
+    return ["--tls-certificate", certificate, "--tls-key", key]
+
+
 def python(folder):
     folder = ROOT / "bench/peers" / folder
     return [folder / ".venv/bin/python", folder / "server.py"]

@@ -187,9 +187,7 @@ def node(packages: Path, name: str, source: str, *arguments: str) -> str:
 
 def run(command: list[str | Path], folder: Path) -> str:
     """The output of a program. The environment names no library of the repository."""
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NODE_PATH")
-    }
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NODE_PATH")}
     ended = subprocess.run(
         command,
         cwd=folder,

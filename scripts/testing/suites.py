@@ -98,6 +98,7 @@ SUITES = [
         after=("build", "Python packages"),
         groups=BOTH,
     ),
+    Suite("http tools", "npm ci --silent --no-audit --no-fund --prefix bench/peers/http", after=(), needs=("npm",)),
     Suite("runner of the suites", "cd scripts && python3 -m unittest testing.test_run", after=()),
     # The longest first.
     # They judge a generator or a server by its figures, and need the machine for themselves.
@@ -117,7 +118,7 @@ SUITES = [
     Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
-        after=("build", "nextest"),
+        after=("build", "nextest", "http tools"),
         parts=(
             Part(
                 "redis-server",
@@ -128,6 +129,10 @@ SUITES = [
             Part("redis-server", "tests of brokers over TLS", " - test(/::tls_/)", is_of_system=True),
             Part("php", "the example backend in PHP", " - test(/php/)"),
             Part("npm", "the example backend in Node", " - (binary(cli) & test(/backend::/))"),
+            *(
+                Part(tool, f"the comparison of lines with those of {tool}", f" - test(/the_lines_of_{tool}/)")
+                for tool in ("ab", "wrk", "hey")
+            ),
         ),
     ),
     Suite(
@@ -196,5 +201,10 @@ SUITES = [
     Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, groups=("check",)),
     # What CI runs besides.
     Suite("node 22", "bindings/node/run versions 22", after=("native modules",), groups=CI),
-    Suite("conformance", f"{PROGRAM} {CLIENT} conformance/autobahn/run --quick", groups=CI),
+    Suite(
+        "conformance",
+        f"{PROGRAM} {CLIENT} conformance/autobahn/run --quick",
+        needs=("AUTOBAHN=../shared/conformance/autobahn",),
+        groups=CI,
+    ),
 ]

@@ -57,6 +57,18 @@ class Runs(unittest.TestCase):
         self.assertIn("suites: 1 passed, 0 failed, 2 skipped", said)
         self.assertEqual(self.run_of(skipped, partly, is_ci=True)[0], 1)
 
+    def test_what_no_installation_helps_is_counted_and_excused_in_ci(self) -> None:
+        unable = Suite("unable", "echo '  SKIPPED a test: it needs two cores'", after=())
+        status, said = self.run_of(unable, is_ci=True)
+        self.assertEqual(status, 0)
+        self.assertIn("SKIPPED a test: it needs two cores (unable)", said)
+        self.assertIn("suites: 1 passed, 0 failed, 1 skipped", said)
+        nowhere = Program("no-such-program", [], None, None)
+        with mock.patch(f"{__name__}.MISSING", nowhere):
+            status, said = self.run_of(Suite("all of it", "exit 1", after=(), needs=("no-such-program",)), is_ci=True)
+        self.assertEqual(status, 0, said)
+        self.assertIn("suites: 0 passed, 0 failed, 1 skipped", said)
+
     def test_a_suite_that_is_alone_meets_no_other(self) -> None:
         seen = self.folder / "seen"
         one = f"touch {seen}.busy; sleep 0.3; rm {seen}.busy"

@@ -96,13 +96,11 @@ fn the_lines_of_autocannon_are_those_of_autocannon() {
 }
 
 #[track_caller]
-#[expect(clippy::print_stderr, reason = "it says which tool was not compared")]
 fn compare(case: &Case) -> String {
-    let Some(program) = find(case.tool) else {
-        // The output of a test is shown with --nocapture, and by CI in its log of skipped tests.
-        eprintln!("skipped: {} is not installed", case.tool);
-        return String::new();
-    };
+    let tool = case.tool;
+    let program = find(tool).unwrap_or_else(|| {
+        panic!("{tool} is missing; scripts/test installs it, or leaves this test out")
+    });
     let server = Running::start(tidewire(&["test-server", "--port", "0", "--shards", "1"]));
     let url = format!("http://{}{}", server.address(), case.path);
     let theirs = Command::new(&program)

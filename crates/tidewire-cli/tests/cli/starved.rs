@@ -351,10 +351,10 @@ fn read_line(child: &mut Child) -> String {
     line.trim_end().to_owned()
 }
 
-/// A test that this machine cannot carry out says so.
+/// A test that this machine cannot carry out says so; scripts/test counts the line.
 fn skipped(why: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED a test with a starved generator: {why}");
 }
 
 /// Two cores that this process may use.
