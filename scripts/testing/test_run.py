@@ -81,6 +81,15 @@ class Runs(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("endless: did not end within 0 s", said)
 
+    def test_a_missing_program_is_named_as_each_system_calls_it(self) -> None:
+        listed = {program.name: program for program in read_list()}
+        self.assertIn("AUTOBAHN says where it is", listed["AUTOBAHN=../shared/conformance/autobahn"].advice)
+        with mock.patch("sys.platform", "linux"):
+            self.assertEqual(listed["redis-server"].advice, "apt-get install redis-server")
+        with mock.patch("sys.platform", "darwin"):
+            self.assertEqual(listed["redis-server"].advice, "brew install redis")
+            self.assertEqual(listed["systemd-analyze"].advice, "it is not available on macOS")
+
     def test_the_table_names_only_what_is_there(self) -> None:
         names = [suite.name for suite in SUITES]
         self.assertEqual(len(names), len(set(names)))
