@@ -4,6 +4,7 @@ pub(crate) mod accounts;
 pub(crate) mod drain;
 pub(crate) mod errors;
 pub(crate) mod fair;
+pub(crate) mod lines;
 pub(crate) mod owner;
 pub(crate) mod pending_handshakes;
 pub mod rate;

@@ -36,6 +36,11 @@ pub trait OpsSource: Send + Sync + 'static {
         None
     }
 
+    /// The log lines that were left out because strangers caused too many of their kind. Default: none.
+    fn log_lines_left_out(&self) -> u64 {
+        0
+    }
+
     /// How each shard is, in the order of the shards. Default: nobody looks.
     fn shard_health(&self) -> Vec<ShardHealth> {
         Vec::new()

@@ -21,6 +21,7 @@ pub(crate) mod view;
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
 use crate::limits::drain::DrainProgress;
+use crate::limits::lines::LineKind;
 use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
@@ -356,13 +357,19 @@ impl<A: Application> Handler for EngineShard<A> {
         match closed {
             Closed::OutboxOverflow => {
                 counters.outbox_overflows.add(1);
-                tracing::info!(
-                    connection = %connection.state.key,
-                    address = connection.state.last_address(io).map(tracing::field::display),
-                    user = connection.state.user.as_deref(),
-                    queued_bytes_over = self.core.setup.config.limits.outbox_bytes_max,
-                    "a connection ends because its peer does not read what waits for it",
-                );
+                if self.core.shared.lines.permit(
+                    LineKind::OutboxOverflow,
+                    connection.state.last_address(io),
+                    io.now().unix_ms,
+                ) {
+                    tracing::info!(
+                        connection = %connection.state.key,
+                        address = connection.state.last_address(io).map(tracing::field::display),
+                        user = connection.state.user.as_deref(),
+                        queued_bytes_over = self.core.setup.config.limits.outbox_bytes_max,
+                        "a connection ends because its peer does not read what waits for it",
+                    );
+                }
             }
             Closed::Tls(_) => counters.tls_failures.add(1),
             _ => {}
@@ -485,6 +492,9 @@ impl<A: Application> Handler for EngineShard<A> {
         counters.work_peak_us.set(peaks.connection / 1_000);
         counters.owner_work_peak_us.set(peaks.owner / 1_000);
         counters.shard_work_peak_us.set(peaks.shard / 1_000);
+        if self.core.shared.lines.has_left_out() {
+            self.core.shared.lines.summarize(io.now().unix_ms);
+        }
         if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
@@ -557,11 +567,14 @@ impl<A: Application> Handler for EngineShard<A> {
             || !self.core.topics.skipped.is_empty();
         let retry = self.turned.filter(|_| waits);
         let retry = retry.map(|turned| turned + BACKLOG_RETRY);
+        let has_left_out = self.core.shared.lines.has_left_out();
+        let summary = self.turned.filter(|_| has_left_out);
         let wakes = [
             self.next_pending(self.turned),
             self.core.calls.wake_at(),
             self.next_drain_close(),
             retry,
+            summary.map(|turned| turned + SUMMARY_RETRY),
         ];
         wakes.into_iter().flatten().min()
     }
@@ -576,6 +589,9 @@ pub(crate) fn micros_of(io: &Io) -> u32 {
 /// How often a shard asks whether the others have delivered what its clients published, and whether
 /// the next second of an owner has begun.
 const BACKLOG_RETRY: Duration = Duration::from_millis(2);
+
+/// How often a shard asks whether it is time to report log lines that were left out.
+const SUMMARY_RETRY: Duration = Duration::from_secs(1);
 
 /// The interval in which the first shard removes expired entries, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;

@@ -3,7 +3,6 @@
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
 use crate::auth::key_set::KeySet;
-use crate::auth::refusals::RefusalReports;
 use crate::backend::Backend;
 use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
@@ -11,6 +10,7 @@ use crate::counters::{Counters, Snapshot};
 use crate::limits::accounts::Accounts;
 use crate::limits::drain::SPAN_MS_DEFAULT;
 use crate::limits::errors::ErrorLimit;
+use crate::limits::lines::{LineKind, LineLimits};
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
 use crate::live::Live;
@@ -48,7 +48,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
-    pub(crate) origin_reports: RefusalReports,
+    /// The limits of the log lines that strangers cause.
+    pub(crate) lines: Arc<LineLimits>,
     /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
@@ -133,7 +134,6 @@ impl Shared {
             key_set: key_set.filter(|set| set.source.is_some()).cloned(),
             identity: keys.identity,
             signatures: keys.signatures,
-            hub,
             backend: config.backend.clone().map(Backend::new).map(Arc::new),
             traces: config.traces.clone(),
             owners: Owners::new(),
@@ -144,8 +144,14 @@ impl Shared {
             sessions: AtomicUsize::new(0),
             counters,
             producers: SharedProducers::new(&config.producers),
-            hosts: HostGuard::new(config.hosts.clone(), config.option_spelling),
-            origin_reports: RefusalReports::default(),
+            hosts: HostGuard::new(
+                config.hosts.clone(),
+                config.option_spelling,
+                LineKind::HostRefused,
+                Arc::clone(&hub.lines),
+            ),
+            lines: Arc::clone(&hub.lines),
+            hub,
             reload: OnceLock::new(),
             settings: OnceLock::new(),
             draining: AtomicBool::new(false),
