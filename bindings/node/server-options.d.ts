@@ -197,6 +197,11 @@ export interface EngineOptions {
    * with. Default: signatures are not checked.
    */
   signaturePublicKey?: string | null;
+  /**
+   * Signatures remembered for 5 to 7 minutes, so that each counts once; one user or, without
+   * authentication, one address has at most a quarter. Default: 1000000.
+   */
+  signatureNoncesMax?: number | null;
   /** Reject messages without a signature. Default: false. */
   requireSignatures?: boolean | null;
   /**

@@ -144,8 +144,9 @@ pub struct Signing {
     pub key: SignatureKey,
     /// Refuse messages without one. A wrong one is refused in any case.
     pub required: bool,
-    /// Signatures remembered for 5 minutes, so that each counts once; while there are more, further signed
-    /// messages are refused. [`Signing::new`] gives 1,000,000.
+    /// Signatures remembered for 5 to 7 minutes, so that each counts once; while there are more, further signed
+    /// messages are refused with `RATE_LIMITED`. One user or, without authentication, one address has at most a quarter.
+    /// [`Signing::new`] gives 1,000,000, which is enough for 2,500 signed messages a second, and for 625 of one owner.
     pub nonces_max: usize,
 }
 

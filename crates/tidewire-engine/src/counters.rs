@@ -131,6 +131,7 @@ counters! {
     sessions_expired, Counter, "Sessions ended because their token had expired";
     tokens_refreshed, Counter, "New tokens that clients sent for their sessions";
     tokens_refused, Counter, "New tokens that clients sent for their sessions and that were refused";
+    signatures_refused, Counter, "Signed messages refused because too many signatures were remembered, of their user or address or of all";
     messages_received, Counter, "Complete messages received, of every kind";
     bytes_received, Counter, "Payload bytes of the messages received";
     messages_delivered, Counter, "Messages passed to the application";

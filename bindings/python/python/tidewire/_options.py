@@ -159,6 +159,9 @@ class ServerOptions(TypedDict, total=False):
     #: A file with the ECDSA public key, PEM (P-256), that signatures of messages are checked with.
     #: Default: signatures are not checked.
     signature_public_key: Path
+    #: Signatures remembered for 5 to 7 minutes, so that each counts once; one user or, without
+    #: authentication, one address has at most a quarter. Default: 1000000.
+    signature_nonces_max: int
     #: Reject messages without a signature. Default: False.
     require_signatures: bool
     #: permessage-deflate for clients that offer it: `shared` uses one compressor per event loop and
