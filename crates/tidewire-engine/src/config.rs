@@ -260,6 +260,12 @@ pub struct Limits {
     pub request_head_bytes_max: usize,
     /// A message, also when inflated, in bytes. Default 1 MiB.
     pub message_bytes_max: usize,
+    /// The memory of the messages of one user or, without authentication, of one address that have begun and not
+    /// ended, in bytes; beyond it the connection of the oldest ends with close code 4431. Less than 4 KiB of a message
+    /// is not counted, and one message always has room. Default 64 MiB.
+    pub unfinished_bytes_per_owner_max: usize,
+    /// The same for the whole server: whoever has the most loses its oldest. Default 512 MiB.
+    pub unfinished_bytes_max: usize,
     /// Messages that may come at once; 0 for no rate limit. Default 100,000.
     pub rate_limit_capacity: u64,
     /// Messages a second that may come in the long run. Default 10,000.
@@ -382,6 +388,8 @@ impl Default for Limits {
             handshake_timeout_ms: 10_000,
             request_head_bytes_max: 16 * 1024,
             message_bytes_max: 1024 * 1024,
+            unfinished_bytes_per_owner_max: 64 * 1024 * 1024,
+            unfinished_bytes_max: 512 * 1024 * 1024,
             rate_limit_capacity: 100_000,
             rate_limit_refill_per_s: 10_000,
             errors_max: 50,

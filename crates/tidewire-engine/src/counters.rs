@@ -138,6 +138,7 @@ counters! {
     messages_refused_rate, Counter, "Messages refused by the rate limit";
     messages_refused_size, Counter, "Messages refused because they were larger than the limit";
     messages_refused_invalid, Counter, "Messages refused because they violated the protocol";
+    messages_unfinished_evicted, Counter, "Connections ended because the unfinished messages of a user or address, or of all, took too much memory";
     messages_out_of_turn, Counter, "Messages of producers refused because an earlier one was missing or another connection had replaced theirs";
     messages_repeated, Counter, "Messages dropped because they had been passed to the application before";
     producers_opened, Counter, "Sessions that number their messages";

@@ -209,6 +209,14 @@ class ServerOptions(TypedDict, total=False):
     request_head_bytes_max: int
     #: Size of a received message, also after decompression. Default: 1048576 (1 MiB).
     message_bytes_max: int
+    #: Memory of the messages of one user or, without authentication, of one address that have begun
+    #: and not ended; past it the connection of its oldest one is closed with code 4431. Default:
+    #: 67108864 (64 MiB).
+    unfinished_bytes_per_owner_max: int
+    #: Memory of the messages that have begun and not ended, for the whole server; past it the user
+    #: or address with the most loses its oldest one, with the connection. Default: 536870912 (512
+    #: MiB).
+    unfinished_bytes_max: int
     #: Messages that a client may send in one burst; 0 for no rate limit. Default: 100000.
     rate_limit_capacity: int
     #: Messages per second that a client may send in the long run. Default: 10000.

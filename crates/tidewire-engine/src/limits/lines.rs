@@ -29,6 +29,7 @@ pub(crate) enum LineKind {
     PublicationLost,
     GroupFull,
     GroupAbandoned,
+    UnfinishedMessage,
 }
 
 /// The limits of a server.
@@ -203,7 +204,7 @@ impl Window {
 }
 
 /// The kinds in the order of [`LineKind`], with the level of their lines and the words for their summaries.
-const KINDS: [(LineKind, Level, &str); 15] = [
+const KINDS: [(LineKind, Level, &str); 16] = [
     (
         LineKind::TokenRefused,
         Level::INFO,
@@ -270,6 +271,11 @@ const KINDS: [(LineKind, Level, &str); 15] = [
         LineKind::GroupAbandoned,
         Level::WARN,
         "nobody came back to a queue group",
+    ),
+    (
+        LineKind::UnfinishedMessage,
+        Level::INFO,
+        "a connection ends because too many unfinished messages wait for their rest",
     ),
 ];
 

@@ -10,3 +10,4 @@ pub(crate) mod pending_handshakes;
 pub mod rate;
 pub(crate) mod source;
 pub(crate) mod work;
+pub(crate) mod unfinished;

@@ -63,6 +63,7 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     write_head(&mut body, name, help, "counter");
     let _ = writeln!(body, "{name} {}", hosts.refused());
     write_log(&mut body, source);
+    write_unfinished(&mut body, source);
     let health = source.shard_health();
     if !health.is_empty() {
         let name = "tidewire_shard_healthy";
@@ -81,6 +82,13 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     write_counters(&mut body, source);
     write_timings(&mut body, source);
     Response::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
+}
+
+/// The memory of messages that peers have begun and not ended.
+fn write_unfinished(body: &mut String, source: &dyn OpsSource) {
+    let help = "Memory of messages that have begun and not ended";
+    let bytes = source.unfinished_message_bytes() as f64;
+    write_gauge(body, "unfinished_message_bytes", help, "", bytes);
 }
 
 /// The log lines that nobody will read.

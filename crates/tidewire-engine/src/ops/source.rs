@@ -41,6 +41,11 @@ pub trait OpsSource: Send + Sync + 'static {
         0
     }
 
+    /// The memory of messages that have begun and not ended, in bytes. Default: nothing.
+    fn unfinished_message_bytes(&self) -> usize {
+        0
+    }
+
     /// How each shard is, in the order of the shards. Default: nobody looks.
     fn shard_health(&self) -> Vec<ShardHealth> {
         Vec::new()

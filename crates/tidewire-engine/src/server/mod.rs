@@ -350,6 +350,7 @@ pub(crate) fn assemble<A: Application>(
             .handler_mut()
             .app
             .on_start(ShardWaker(mailbox.waker()));
+        shared.unfinished.connect(index, mailbox.waker());
         shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
         let core = &mut shard.handler_mut().core;
         core.calls.connect(mailbox.waker());

@@ -45,6 +45,10 @@ impl OpsSource for Shared {
         self.lines.left_out()
     }
 
+    fn unfinished_message_bytes(&self) -> usize {
+        self.unfinished.bytes()
+    }
+
     fn shards(&self) -> Vec<Snapshot> {
         self.snapshots()
     }

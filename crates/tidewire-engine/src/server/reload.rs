@@ -351,6 +351,8 @@ plain! {
         broker: broker;
         owner_work_ms_per_s: limits.owner_work_ms_per_s;
         subscription_bytes_per_owner_max: topics.limits.subscription_bytes_per_owner_max;
+        unfinished_bytes_per_owner_max: limits.unfinished_bytes_per_owner_max;
+        unfinished_bytes_max: limits.unfinished_bytes_max;
         subscription_bytes_max: topics.limits.subscription_bytes_max;
         history_bytes_max: topics.limits.history_bytes_max;
         history_topics_max: topics.limits.history_topics_max;

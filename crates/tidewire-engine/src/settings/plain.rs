@@ -75,6 +75,8 @@ plain! {
     groups_per_topic_max: topics.limits.groups_per_topic_max;
     owner_work_ms_per_s: limits.owner_work_ms_per_s;
 }
+    unfinished_bytes_per_owner_max: limits.unfinished_bytes_per_owner_max;
+    unfinished_bytes_max: limits.unfinished_bytes_max;
 
 /// The type of a plain field.
 trait Plain {

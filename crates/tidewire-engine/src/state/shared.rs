@@ -14,6 +14,7 @@ use crate::limits::lines::{LineKind, LineLimits};
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
 use crate::live::Live;
+use crate::limits::unfinished::Unfinished;
 use crate::model::{ReloadFunction, ServerFailure, SettingsFunction, ShardHealth};
 use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
     /// Sessions of all shards.
+    /// What unfinished messages take.
+    pub(crate) unfinished: Unfinished,
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) producers: SharedProducers,
@@ -144,6 +147,12 @@ impl Shared {
             sessions: AtomicUsize::new(0),
             counters,
             producers: SharedProducers::new(&config.producers),
+            unfinished: Unfinished::new(
+                config.limits.unfinished_bytes_per_owner_max,
+                config.limits.unfinished_bytes_max,
+                config.limits.message_bytes_max,
+                config.shards,
+            ),
             hosts: HostGuard::new(
                 config.hosts.clone(),
                 config.option_spelling,
