@@ -423,6 +423,11 @@ export interface EngineOptions {
   historyTopicsMax?: number | null;
   /** Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB). */
   presenceDataBytesMax?: number | null;
+  /**
+   * Bytes of presence events per second that one user or, without authentication, one address
+   * may cause, counted for each receiver; 0 for no limit. Default: 8388608.
+   */
+  presenceBytesPerS?: number | null;
   /** Publication ids remembered to drop repeated publications. Default: 50000. */
   rememberedIdsMax?: number | null;
   /**

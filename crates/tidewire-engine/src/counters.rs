@@ -171,6 +171,7 @@ counters! {
     recoveries_complete, Counter, "Subscriptions that recovered everything that they had missed";
     recoveries_incomplete, Counter, "Subscriptions that could not recover everything that they had missed";
     presence_events, Counter, "Joins, leaves and updates sent to the subscribers of topics";
+    presence_refused, Counter, "Presence data refused because its user or address had used its part of the second";
     calls_open, Gauge, "Calls that wait for their answer, in both directions";
     calls_received, Counter, "Calls of clients passed to the application";
     calls_refused, Counter, "Calls of clients refused because too many were open or their cid was in use";

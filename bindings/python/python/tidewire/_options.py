@@ -317,6 +317,9 @@ class ServerOptions(TypedDict, total=False):
     history_topics_max: int
     #: Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB).
     presence_data_bytes_max: int
+    #: Bytes of presence events per second that one user or, without authentication, one address may
+    #: cause, counted for each receiver; 0 for no limit. Default: 8388608.
+    presence_bytes_per_s: int
     #: Publication ids remembered to drop repeated publications. Default: 50000.
     remembered_ids_max: int
     #: Publications that may wait for one lagging subscription that conflates or drops. Default:

@@ -1,6 +1,7 @@
 //! Limits and budgets: messages, errors, handshakes, work and memory.
 
 pub(crate) mod accounts;
+pub(crate) mod budget;
 pub(crate) mod drain;
 pub(crate) mod errors;
 pub(crate) mod fair;
@@ -9,5 +10,5 @@ pub(crate) mod owner;
 pub(crate) mod pending_handshakes;
 pub mod rate;
 pub(crate) mod source;
-pub(crate) mod work;
 pub(crate) mod unfinished;
+pub(crate) mod work;

@@ -8,13 +8,14 @@ use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
 use crate::counters::{Counters, Snapshot};
 use crate::limits::accounts::Accounts;
+use crate::limits::budget::OwnerBudgets;
 use crate::limits::drain::SPAN_MS_DEFAULT;
 use crate::limits::errors::ErrorLimit;
 use crate::limits::lines::{LineKind, LineLimits};
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
-use crate::live::Live;
 use crate::limits::unfinished::Unfinished;
+use crate::live::Live;
 use crate::model::{ReloadFunction, ServerFailure, SettingsFunction, ShardHealth};
 use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
@@ -44,11 +45,13 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
-    /// Sessions of all shards.
     /// What unfinished messages take.
     pub(crate) unfinished: Unfinished,
+    /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
+    /// What presence data makes the server send, of each owner.
+    pub(crate) presence_budgets: OwnerBudgets,
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
     /// The limits of the log lines that strangers cause.
@@ -144,15 +147,16 @@ impl Shared {
                 config.topics.limits.subscription_bytes_per_owner_max,
                 config.topics.limits.subscription_bytes_max,
             ),
-            sessions: AtomicUsize::new(0),
-            counters,
-            producers: SharedProducers::new(&config.producers),
             unfinished: Unfinished::new(
                 config.limits.unfinished_bytes_per_owner_max,
                 config.limits.unfinished_bytes_max,
                 config.limits.message_bytes_max,
                 config.shards,
             ),
+            sessions: AtomicUsize::new(0),
+            counters,
+            presence_budgets: OwnerBudgets::default(),
+            producers: SharedProducers::new(&config.producers),
             hosts: HostGuard::new(
                 config.hosts.clone(),
                 config.option_spelling,
