@@ -197,6 +197,11 @@ export interface EngineOptions {
    * with. Default: signatures are not checked.
    */
   signaturePublicKey?: string | null;
+  /**
+   * Signatures remembered for 5 to 7 minutes, so that each counts once; one user or, without
+   * authentication, one address has at most a quarter. Default: 1000000.
+   */
+  signatureNoncesMax?: number | null;
   /** Reject messages without a signature. Default: false. */
   requireSignatures?: boolean | null;
   /**
@@ -264,6 +269,18 @@ export interface EngineOptions {
   requestHeadBytesMax?: number | null;
   /** Size of a received message, also after decompression. Default: 1048576 (1 MiB). */
   messageBytesMax?: number | null;
+  /**
+   * Memory of the messages of one user or, without authentication, of one address that have
+   * begun and not ended; past it the connection of its oldest one is closed with code 4431.
+   * Default: 67108864 (64 MiB).
+   */
+  unfinishedBytesPerOwnerMax?: number | null;
+  /**
+   * Memory of the messages that have begun and not ended, for the whole server; past it the
+   * user or address with the most loses its oldest one, with the connection. Default: 536870912
+   * (512 MiB).
+   */
+  unfinishedBytesMax?: number | null;
   /** Messages that a client may send in one burst; 0 for no rate limit. Default: 100000. */
   rateLimitCapacity?: number | null;
   /** Messages per second that a client may send in the long run. Default: 10000. */
@@ -406,6 +423,11 @@ export interface EngineOptions {
   historyTopicsMax?: number | null;
   /** Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB). */
   presenceDataBytesMax?: number | null;
+  /**
+   * Bytes of presence events per second that one user or, without authentication, one address
+   * may cause, counted for each receiver; 0 for no limit. Default: 8388608.
+   */
+  presenceBytesPerS?: number | null;
   /** Publication ids remembered to drop repeated publications. Default: 50000. */
   rememberedIdsMax?: number | null;
   /**

@@ -138,6 +138,7 @@ const HOUSES: &[House] = &[
             "counters",
             "model",
             "live",
+            "log",
         ],
         apart: &[],
         has_root_files: true,

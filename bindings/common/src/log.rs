@@ -1,15 +1,15 @@
 //! The engine's log, for the logs of the languages.
 //!
-//! The engine logs on threads that must not wait for an interpreter. Its events go into a bounded queue of the process,
+//! The engine logs on threads that must not wait for an interpreter. Its events go into a [`LogQueue`] of the process,
 //! from which a package receives them: it waits on a thread of its own ([`take`] with a time), or it is called when a
 //! line arrives ([`listen`]).
 
 use crate::failure::{Failure, Fault};
-use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+use tidewire_engine::{HeldLog, LogQueue, dropped_words};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
@@ -38,15 +38,9 @@ struct Listener {
 /// The names of the levels, from the fewest lines to the most.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Lines that wait to be received; further ones are counted.
-pub const LINES_MAX: usize = 10_000;
-
 static LEVEL: AtomicU8 = AtomicU8::new(0);
-static LINES: Mutex<VecDeque<Line>> = Mutex::new(VecDeque::new());
+static QUEUE: LogQueue<Line> = LogQueue::new();
 static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
-static ARRIVED: Condvar = Condvar::new();
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-static IS_WOKEN: AtomicBool = AtomicBool::new(false);
 static STARTED: Once = Once::new();
 
 /// Collects what the engine logs from a level on: `off`, `error`, `warn`, `info`, `debug` or `trace`. It holds for the
@@ -89,39 +83,26 @@ pub fn leave(id: u64) {
 
 /// The lines that wait; if there are none, those that arrive within a time, or none.
 pub fn take(timeout: Duration) -> Vec<Line> {
-    let deadline = Instant::now() + timeout;
-    let mut lines = locked(&LINES);
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let is_woken = IS_WOKEN.swap(false, Ordering::AcqRel);
-        if !lines.is_empty() || left.is_zero() || is_woken {
-            let mut taken: Vec<Line> = lines.drain(..).collect();
-            let dropped = DROPPED.swap(0, Ordering::AcqRel);
-            if dropped > 0 {
-                taken.push(Line {
-                    level: Level::WARN,
-                    module: "tidewire".to_owned(),
-                    words: format!("{dropped} log lines were dropped: too many came at once"),
-                });
-            }
-            return taken;
-        }
-        let waited = ARRIVED.wait_timeout(lines, left);
-        lines = waited.unwrap_or_else(PoisonError::into_inner).0;
+    let mut taken = QUEUE.take(timeout);
+    if taken.dropped > 0 {
+        taken.lines.push(Line {
+            level: Level::WARN,
+            module: "tidewire".to_owned(),
+            words: dropped_words(taken.dropped),
+        });
     }
+    taken.lines
 }
 
 /// Ends the wait of [`take`].
 pub fn wake() {
-    let _lines = locked(&LINES);
-    IS_WOKEN.store(true, Ordering::Release);
-    ARRIVED.notify_all();
+    QUEUE.wake();
 }
 
 /// The queue, held: as long as this lives, nobody adds or receives a line. For a fork, so that no other thread holds it
 /// in the child.
 pub struct Held {
-    lines: MutexGuard<'static, VecDeque<Line>>,
+    lines: HeldLog<'static, Line>,
     _listeners: MutexGuard<'static, Vec<Listener>>,
 }
 
@@ -129,7 +110,7 @@ pub struct Held {
 #[must_use]
 pub fn hold() -> Held {
     Held {
-        lines: locked(&LINES),
+        lines: QUEUE.hold(),
         _listeners: locked(&LISTENERS),
     }
 }
@@ -177,7 +158,6 @@ fn filter() -> LevelFilter {
 
 /// Calls the newest listener that is still there.
 fn notify() {
-    ARRIVED.notify_one();
     let mut listeners = locked(&LISTENERS);
     while let Some(listener) = listeners.last() {
         if (listener.wake)() {
@@ -221,14 +201,10 @@ impl Subscriber for Collector {
             module: event.metadata().target().replace("::", "."),
             words: words.message + &words.fields,
         };
-        let mut lines = locked(&LINES);
-        if lines.len() >= LINES_MAX {
-            DROPPED.fetch_add(1, Ordering::AcqRel);
-            return;
+        let bytes = line.module.len() + line.words.len();
+        if QUEUE.push(line, bytes) {
+            notify();
         }
-        lines.push_back(line);
-        drop(lines);
-        notify();
     }
 
     fn enter(&self, _: &span::Id) {}

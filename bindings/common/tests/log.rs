@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tidewire_bindings::log::{LINES_MAX, Level, leave, listen, take};
+use tidewire_bindings::log::{Level, leave, listen, take};
+use tidewire_engine::LOG_LINES_MAX as LINES_MAX;
 
 #[test]
 fn the_newest_listener_that_is_there_is_called_for_lines_of_its_level() {

@@ -1,7 +1,10 @@
 // The engine's log, as a server's `log` receives it.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { ConfigurationError, Server } from "../index.mjs";
 import { Client, eventually, program, serve } from "./support.mjs";
@@ -105,5 +108,23 @@ test("a level that is none is refused", () => {
       (error) =>
         error instanceof ConfigurationError && /expected one of off, error, warn/.test(error.message),
     );
+  }
+});
+
+test("a log that holds up JavaScript does not hold up handshakes", async (t) => {
+  // The lines are received by a process whose JavaScript stands still.
+  const source = `
+    import { Server } from "./index.mjs";
+    const log = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    const server = await new Server({ port: 0, noAuth: true, shards: 1, log, logLevel: "warn" }).start();
+    console.log(server.url);`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
+  t.after(() => child.kill("SIGKILL"));
+  const [url] = await once(child.stdout.setEncoding("utf8"), "data");
+  await refusedPage(t, { url: url.trim() });
+  for (let count = 0; count < 50; count += 1) {
+    const client = await Client.connect(t, url.trim());
+    await client.until("server_ready");
   }
 });

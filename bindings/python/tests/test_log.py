@@ -102,3 +102,22 @@ with tidewire.Server(port=0, no_auth=True) as server:
         client.ping()
 """
     assert "Traceback" not in run(program)
+
+
+def test_handshakes_go_on_while_nobody_reads_the_standard_error() -> None:
+    program = """
+import logging, sys, tidewire
+logging.basicConfig(level="DEBUG")
+with tidewire.Server(port=0, no_auth=True, log_level="debug") as server:
+    print(server.url, flush=True)
+    sys.stdin.readline()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        # Each has two lines, which are far more than the pipe has room for.
+        for _ in range(1_000):
+            with tidewire.sync.connect(url) as client:
+                client.ping()
+        child.kill()

@@ -144,8 +144,9 @@ pub struct Signing {
     pub key: SignatureKey,
     /// Refuse messages without one. A wrong one is refused in any case.
     pub required: bool,
-    /// Signatures remembered for 5 minutes, so that each counts once; while there are more, further signed
-    /// messages are refused. [`Signing::new`] gives 1,000,000.
+    /// Signatures remembered for 5 to 7 minutes, so that each counts once; while there are more, further signed
+    /// messages are refused with `RATE_LIMITED`. One user or, without authentication, one address has at most a quarter.
+    /// [`Signing::new`] gives 1,000,000, which is enough for 2,500 signed messages a second, and for 625 of one owner.
     pub nonces_max: usize,
 }
 
@@ -259,6 +260,12 @@ pub struct Limits {
     pub request_head_bytes_max: usize,
     /// A message, also when inflated, in bytes. Default 1 MiB.
     pub message_bytes_max: usize,
+    /// The memory of the messages of one user or, without authentication, of one address that have begun and not
+    /// ended, in bytes; beyond it the connection of the oldest ends with close code 4431. Less than 4 KiB of a message
+    /// is not counted, and one message always has room. Default 64 MiB.
+    pub unfinished_bytes_per_owner_max: usize,
+    /// The same for the whole server: whoever has the most loses its oldest. Default 512 MiB.
+    pub unfinished_bytes_max: usize,
     /// Messages that may come at once; 0 for no rate limit. Default 100,000.
     pub rate_limit_capacity: u64,
     /// Messages a second that may come in the long run. Default 10,000.
@@ -381,6 +388,8 @@ impl Default for Limits {
             handshake_timeout_ms: 10_000,
             request_head_bytes_max: 16 * 1024,
             message_bytes_max: 1024 * 1024,
+            unfinished_bytes_per_owner_max: 64 * 1024 * 1024,
+            unfinished_bytes_max: 512 * 1024 * 1024,
             rate_limit_capacity: 100_000,
             rate_limit_refill_per_s: 10_000,
             errors_max: 50,

@@ -131,12 +131,14 @@ counters! {
     sessions_expired, Counter, "Sessions ended because their token had expired";
     tokens_refreshed, Counter, "New tokens that clients sent for their sessions";
     tokens_refused, Counter, "New tokens that clients sent for their sessions and that were refused";
+    signatures_refused, Counter, "Signed messages refused because too many signatures were remembered, of their user or address or of all";
     messages_received, Counter, "Complete messages received, of every kind";
     bytes_received, Counter, "Payload bytes of the messages received";
     messages_delivered, Counter, "Messages passed to the application";
     messages_refused_rate, Counter, "Messages refused by the rate limit";
     messages_refused_size, Counter, "Messages refused because they were larger than the limit";
     messages_refused_invalid, Counter, "Messages refused because they violated the protocol";
+    messages_unfinished_evicted, Counter, "Connections ended because the unfinished messages of a user or address, or of all, took too much memory";
     messages_out_of_turn, Counter, "Messages of producers refused because an earlier one was missing or another connection had replaced theirs";
     messages_repeated, Counter, "Messages dropped because they had been passed to the application before";
     producers_opened, Counter, "Sessions that number their messages";
@@ -169,6 +171,7 @@ counters! {
     recoveries_complete, Counter, "Subscriptions that recovered everything that they had missed";
     recoveries_incomplete, Counter, "Subscriptions that could not recover everything that they had missed";
     presence_events, Counter, "Joins, leaves and updates sent to the subscribers of topics";
+    presence_refused, Counter, "Presence data refused because its user or address had used its part of the second";
     calls_open, Gauge, "Calls that wait for their answer, in both directions";
     calls_received, Counter, "Calls of clients passed to the application";
     calls_refused, Counter, "Calls of clients refused because too many were open or their cid was in use";

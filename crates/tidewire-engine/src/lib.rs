@@ -44,6 +44,7 @@ mod handle;
 mod keys;
 mod limits;
 mod live;
+mod log;
 mod model;
 pub mod ops;
 pub mod queue;
@@ -71,6 +72,9 @@ pub use config::{
 };
 pub use handle::Handle;
 pub use limits::rate;
+pub use log::{
+    HeldLog, LOG_BYTES_MAX, LOG_LINES_MAX, LogLines, LogQueue, dropped_log_lines, dropped_words,
+};
 pub use model::calls::{Call, CallFailure, NewCall};
 pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,

@@ -141,6 +141,20 @@ impl MessageReader {
         self
     }
 
+    /// The memory that the received part of an unfinished message takes, in bytes; 0 if there is none.
+    #[inline]
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        let unfinished = self.assembly.as_ref();
+        let unfinished = unfinished.filter(|assembly| !assembly.delivered);
+        unfinished.map_or(0, |assembly| assembly.buffer.capacity())
+    }
+
+    /// Releases the memory of an unfinished message, when nothing more is to be read.
+    pub fn discard(&mut self) {
+        self.assembly = None;
+    }
+
     /// The next event, or `None` when the input holds no further whole one.
     ///
     /// # Errors
@@ -333,6 +347,12 @@ impl Assembly {
             self.utf8
                 .handle_piece(part)
                 .map_err(|_| ProtocolError::InvalidUtf8)?;
+        }
+        if self.buffer.capacity() - self.buffer.len() < here {
+            // By doubling, but by no more than the frame announces.
+            let announced = usize::try_from(missing).unwrap_or(usize::MAX);
+            let more = self.buffer.len().max(here).min(announced);
+            self.buffer.reserve_exact(more);
         }
         self.buffer.extend_from_slice(part);
         input.at += here;

@@ -99,6 +99,8 @@ export const CloseCode = {
   RATE_LIMITED: 4429,
   /** 4430: the connection repeatedly sent messages that were refused. */
   TOO_MANY_ERRORS: 4430,
+  /** 4431: unfinished messages of the user or address took more memory than allowed. */
+  UNFINISHED_MESSAGES: 4431,
 } as const;
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
@@ -153,6 +155,7 @@ const closes: Readonly<Record<number, number>> = {
   4408: 1,
   4429: 1,
   4430: 1,
+  4431: 1,
 };
 
 /** The first and the last code of each range after which there is no new connection. */

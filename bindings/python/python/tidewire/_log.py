@@ -60,7 +60,9 @@ def _end() -> None:
     if _thread is not None and _thread.is_alive():
         _native.log_wake()
         _thread.join(JOIN_S)
-        _emit(0)
+        if not _thread.is_alive():
+            # A thread that is still there waits for a handler that would hold this one, too.
+            _emit(0)
 
 
 def _after_fork() -> None:

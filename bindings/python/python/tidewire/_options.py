@@ -159,6 +159,9 @@ class ServerOptions(TypedDict, total=False):
     #: A file with the ECDSA public key, PEM (P-256), that signatures of messages are checked with.
     #: Default: signatures are not checked.
     signature_public_key: Path
+    #: Signatures remembered for 5 to 7 minutes, so that each counts once; one user or, without
+    #: authentication, one address has at most a quarter. Default: 1000000.
+    signature_nonces_max: int
     #: Reject messages without a signature. Default: False.
     require_signatures: bool
     #: permessage-deflate for clients that offer it: `shared` uses one compressor per event loop and
@@ -206,6 +209,14 @@ class ServerOptions(TypedDict, total=False):
     request_head_bytes_max: int
     #: Size of a received message, also after decompression. Default: 1048576 (1 MiB).
     message_bytes_max: int
+    #: Memory of the messages of one user or, without authentication, of one address that have begun
+    #: and not ended; past it the connection of its oldest one is closed with code 4431. Default:
+    #: 67108864 (64 MiB).
+    unfinished_bytes_per_owner_max: int
+    #: Memory of the messages that have begun and not ended, for the whole server; past it the user
+    #: or address with the most loses its oldest one, with the connection. Default: 536870912 (512
+    #: MiB).
+    unfinished_bytes_max: int
     #: Messages that a client may send in one burst; 0 for no rate limit. Default: 100000.
     rate_limit_capacity: int
     #: Messages per second that a client may send in the long run. Default: 10000.
@@ -306,6 +317,9 @@ class ServerOptions(TypedDict, total=False):
     history_topics_max: int
     #: Size of a subscriber's presence data, as JSON. Default: 4096 (4 KiB).
     presence_data_bytes_max: int
+    #: Bytes of presence events per second that one user or, without authentication, one address may
+    #: cause, counted for each receiver; 0 for no limit. Default: 8388608.
+    presence_bytes_per_s: int
     #: Publication ids remembered to drop repeated publications. Default: 50000.
     remembered_ids_max: int
     #: Publications that may wait for one lagging subscription that conflates or drops. Default:

@@ -1,5 +1,7 @@
 //! The log of `tidewire serve`, on standard error: lines of text, or of JSON for programs that collect logs.
 
+mod writer;
+
 use super::options;
 use crate::failure::Failure;
 use serde_json::{Map, Value};
@@ -13,6 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, Subscriber as Formatter};
 use tracing_subscriber::registry::LookupSpan;
 
+pub(super) use writer::LogThread;
+
 /// Changes what is logged.
 pub(super) struct LogLevel(Box<dyn Fn(EnvFilter) -> bool + Send + Sync>);
 
@@ -25,11 +29,13 @@ impl LogLevel {
     }
 }
 
-/// Logs to standard error what `log_level` selects, in the form of `log_format`.
-pub(super) fn to_stderr(settings: &Settings) -> Result<LogLevel, Failure> {
+/// Logs to standard error what `log_level` selects, in the form of `log_format`. A thread of its own writes, so that
+/// nobody who logs waits for the reader of standard error.
+pub(super) fn to_stderr(settings: &Settings) -> Result<(LogLevel, LogThread), Failure> {
     let filter = filter(settings)?;
+    let thread = LogThread::start()?;
     let builder = Formatter::builder()
-        .with_writer(std::io::stderr)
+        .with_writer(writer::LineWriter::default)
         .with_ansi(false);
     let level: Box<dyn Fn(EnvFilter) -> bool + Send + Sync> = if is_json(settings) {
         let builder = builder
@@ -45,7 +51,8 @@ pub(super) fn to_stderr(settings: &Settings) -> Result<LogLevel, Failure> {
         builder.init();
         Box::new(move |filter| handle.reload(filter).is_ok())
     };
-    Ok(LogLevel(level))
+    writer::log_panics();
+    Ok((LogLevel(level), thread))
 }
 
 /// Whether log lines are JSON.

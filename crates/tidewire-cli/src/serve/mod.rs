@@ -16,12 +16,13 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::stop;
 use introduction::Addresses;
+use log::LogLevel;
 use reload::Configuration;
 use signals::Signals;
 use sockets::Inheritance;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use successor::{Progress, Succession, Successor};
 use supervisor::Supervisor;
@@ -36,15 +37,24 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     if flags.check {
         return check(&settings).map(|()| 0);
     }
-    let log_level = log::to_stderr(&settings)?;
+    let (log_level, log_thread) = log::to_stderr(&settings)?;
+    let end = serve(flags, &settings, log_level);
+    match end {
+        // Its words would wait for a reader.
+        Err(failure) if !log_thread.end() => Ok(failure.exit_code),
+        end => end,
+    }
+}
+
+fn serve(flags: &ServeFlags, settings: &Settings, log_level: LogLevel) -> Result<u8, Failure> {
     let mut config = settings.config().map_err(options::failure)?;
-    for warning in warnings(&settings, &config) {
+    for warning in warnings(settings, &config) {
         tracing::warn!("{warning}");
     }
     if flags.print_config {
-        return print(&printed(&settings, &config)).map(|()| 0);
+        return print(&printed(settings, &config)).map(|()| 0);
     }
-    traces::check(&settings)?;
+    traces::check(settings)?;
     // Before anything else opens files, as the sockets are found by the numbers of their descriptors.
     let mut inheritance = Inheritance::take()?;
     let succession = Succession::new(inheritance.are_kept);
@@ -55,13 +65,13 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     // A connection is an open file, and the limit that is in force is often only 1,024.
     preflight::raise_open_files();
     preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
-    let traces = Traces::start(&settings, &mut config)?;
+    let traces = Traces::start(settings, &mut config)?;
     let ops_listen = config.ops_listen;
     let sockets = std::mem::take(&mut inheritance.sockets);
     let server =
-        start(sockets, config.clone(), &settings).map_err(|error| explain(&error, ops_listen))?;
-    let configuration = Configuration::of(&server, flags, &settings, log_level);
-    introduce(&settings, &config, &server)?;
+        start(sockets, config.clone(), settings).map_err(|error| explain(&error, ops_listen))?;
+    let configuration = Configuration::of(&server, flags, settings, log_level);
+    introduce(settings, &config, &server)?;
     inheritance.take_over();
     let mut running = Running {
         server,
@@ -181,14 +191,26 @@ impl Running {
             }
         };
         // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
-        let _ = print(&format!("{word}, sessions: {open}\n"));
+        tell(format!("{word}, sessions: {open}\n"));
         let timeout = Duration::from_millis(self.configuration.drain_timeout_ms());
         let left = match is_left_to_another {
             true => self.server.hand_over(timeout),
             false => self.server.drain(timeout),
         };
-        let _ = print(&format!("stopped, sessions left: {left}\n"));
+        tell(format!("stopped, sessions left: {left}\n"));
         Ok(0)
+    }
+}
+
+/// Prints for a parent that may be gone, or read no more: its pipe may be full. Waits a moment for it.
+fn tell(line: String) {
+    let (done, is_done) = mpsc::channel();
+    let printing = std::thread::Builder::new().spawn(move || {
+        let _ = print(&line);
+        let _ = done.send(());
+    });
+    if printing.is_ok() {
+        let _ = is_done.recv_timeout(TELL_TIME);
     }
 }
 
@@ -312,6 +334,9 @@ const OWN: [&str; 5] = [
 
 /// Connections for which there is room from the start; more make room by themselves.
 const ROOM_AT_START: usize = 65_536;
+
+/// The longest wait for the reader of standard output, at the end.
+const TELL_TIME: Duration = Duration::from_secs(1);
 
 /// The interval at which the program looks for signals.
 const POLL: Duration = Duration::from_millis(50);

@@ -9,6 +9,8 @@ mod foreign;
 mod handover;
 mod judged;
 mod load;
+#[cfg(unix)]
+mod log;
 mod mistakes;
 mod options;
 mod program;

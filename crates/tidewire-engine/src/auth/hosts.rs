@@ -4,10 +4,11 @@
 //! this machine as one of its own host: `Origin` and `Host` agree. It cannot choose what `Host`
 //! says, so a server that knows its names knows such a page.
 
-use super::refusals::{RefusalReport, RefusalReports};
+use crate::limits::lines::{LineKind, LineLimits};
 use crate::model::ConnectionKey;
 use crate::model::spelling::OptionSpelling;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which values of the `Host` header are accepted. Addresses, `localhost` and names below it are
@@ -83,7 +84,8 @@ pub(crate) struct HostGuard {
     policy: HostPolicy,
     spelling: OptionSpelling,
     refused: AtomicU64,
-    reports: RefusalReports,
+    kind: LineKind,
+    lines: Arc<LineLimits>,
 }
 
 /// The client that names a host, for the log.
@@ -96,12 +98,19 @@ pub(crate) struct HostCaller {
 }
 
 impl HostGuard {
-    pub(crate) fn new(policy: HostPolicy, spelling: OptionSpelling) -> Self {
+    /// `kind` says which listener it is, for the log.
+    pub(crate) fn new(
+        policy: HostPolicy,
+        spelling: OptionSpelling,
+        kind: LineKind,
+        lines: Arc<LineLimits>,
+    ) -> Self {
         Self {
             policy,
             spelling,
             refused: AtomicU64::new(0),
-            reports: RefusalReports::default(),
+            kind,
+            lines,
         }
     }
 
@@ -119,16 +128,14 @@ impl HostGuard {
         let name: String = without_port(host).chars().take(NAME_CHARS_MAX).collect();
         let advice = self.spelling.advice("allow_host", &name);
         let words = format!("host {name} is not allowed; {advice}");
-        let more = match self.reports.note(&name, caller.unix_ms) {
-            RefusalReport::Silence => return Err(words),
-            RefusalReport::Line => "",
-            RefusalReport::LastLine => " (further hosts have no line for up to a minute)",
-        };
-        tracing::warn!(
-            connection = caller.connection.map(tracing::field::display),
-            address = caller.address.map(tracing::field::display),
-            "{words}{more}",
-        );
+        let lines = &self.lines;
+        if lines.permit_named(self.kind, &name, caller.address, caller.unix_ms) {
+            tracing::warn!(
+                connection = caller.connection.map(tracing::field::display),
+                address = caller.address.map(tracing::field::display),
+                "{words}",
+            );
+        }
         Err(words)
     }
 
@@ -251,7 +258,8 @@ mod tests {
             unix_ms: 1,
         };
         let words = |spelling, host: &str| {
-            let guard = HostGuard::new(HostPolicy::Local, spelling);
+            let lines = Arc::default();
+            let guard = HostGuard::new(HostPolicy::Local, spelling, LineKind::HostRefused, lines);
             assert_eq!(guard.check("localhost", true, caller), Ok(()));
             let words = guard.check(host, true, caller).unwrap_err();
             assert_eq!(guard.refused(), 1);

@@ -10,7 +10,6 @@ pub(crate) mod jwks;
 mod key;
 pub(crate) mod key_set;
 pub(crate) mod network;
-pub(crate) mod refusals;
 pub mod token;
 
 use crate::auth::claims::{ClaimSet, MissingClaim, NumericDate};

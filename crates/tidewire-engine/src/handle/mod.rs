@@ -96,6 +96,13 @@ impl Handle {
         self.shared.total()
     }
 
+    /// The memory of the messages of all clients that have begun and not ended, in bytes, apart from those that are
+    /// shorter than 4 KiB so far.
+    #[must_use]
+    pub fn unfinished_message_bytes(&self) -> usize {
+        self.shared.unfinished.bytes()
+    }
+
     /// Whether the server rejects new connections because it is about to stop.
     #[must_use]
     pub fn is_draining(&self) -> bool {

@@ -24,13 +24,18 @@ impl Shares {
         }
     }
 
+    /// How much an owner holds.
+    pub(crate) fn of(&self, owner: OwnerId) -> usize {
+        self.held.get(&owner).copied().unwrap_or_default()
+    }
+
     pub(crate) fn add(&mut self, owner: OwnerId, amount: usize) {
-        let before = self.held.get(&owner).copied().unwrap_or_default();
+        let before = self.of(owner);
         self.set(owner, before, before + amount);
     }
 
     pub(crate) fn sub(&mut self, owner: OwnerId, amount: usize) {
-        let before = self.held.get(&owner).copied().unwrap_or_default();
+        let before = self.of(owner);
         self.set(owner, before, before.saturating_sub(amount));
     }
 
@@ -54,7 +59,7 @@ impl Shares {
     /// has as much.
     pub(crate) fn first_to_yield(&self, newcomer: OwnerId) -> Option<OwnerId> {
         let (most, owner) = *self.ranks.last()?;
-        let own = self.held.get(&newcomer).copied().unwrap_or_default();
+        let own = self.of(newcomer);
         Some(if own > 0 && self.rank(newcomer, own) >= most {
             newcomer
         } else {

@@ -1,11 +1,14 @@
 //! Limits and budgets: messages, errors, handshakes, work and memory.
 
 pub(crate) mod accounts;
+pub(crate) mod budget;
 pub(crate) mod drain;
 pub(crate) mod errors;
 pub(crate) mod fair;
+pub(crate) mod lines;
 pub(crate) mod owner;
 pub(crate) mod pending_handshakes;
 pub mod rate;
 pub(crate) mod source;
+pub(crate) mod unfinished;
 pub(crate) mod work;

@@ -1,13 +1,19 @@
 //! Closures of the application that are called where an answer arrives: on a shard or on the broker's thread.
 
+use crate::log::LineBudget;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 /// Calls a closure of the application. If it panics, that is logged, and the thread continues: a client can cause the
 /// answer that the closure cannot bear.
 pub(crate) fn call_back(call: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+    static LINES: LineBudget = LineBudget::new();
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(call))
+        && let Some(left_out) = LINES.admit(Instant::now())
+    {
         tracing::error!(
+            left_out,
             panic = words(&*panic),
             "a callback of the application panicked; the server continues",
         );

@@ -2,9 +2,11 @@
 
 use crate::auth::hosts::{HostCaller, HostGuard, HostPolicy};
 use crate::clock::unix_ms;
+use crate::limits::lines::{LineKind, LineLimits};
 use crate::model::spelling::OptionSpelling;
 use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The policy of hosts on this listener. What it answers is meant for machines, so that on a
 /// loopback address every request has to name this machine, not only those of pages that say where
@@ -16,9 +18,15 @@ pub(crate) struct OpsHosts {
 }
 
 impl OpsHosts {
-    pub(crate) fn new(policy: HostPolicy, spelling: OptionSpelling, address: SocketAddr) -> Self {
+    pub(crate) fn new(
+        policy: HostPolicy,
+        spelling: OptionSpelling,
+        lines: Arc<LineLimits>,
+        address: SocketAddr,
+    ) -> Self {
+        let kind = LineKind::OperationsHostRefused;
         Self {
-            guard: HostGuard::new(policy, spelling),
+            guard: HostGuard::new(policy, spelling, kind, lines),
             is_guarded: address.ip().is_loopback(),
         }
     }

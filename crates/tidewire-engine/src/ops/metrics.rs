@@ -4,6 +4,7 @@
 //! only grows.
 
 use crate::counters::{BOUNDS_NS, HistogramSnapshot, METRICS, MetricKind, Snapshot, TIMINGS};
+use crate::log::dropped_log_lines;
 use crate::model::ShardHealth;
 use crate::ops::hosts::OpsHosts;
 use crate::ops::pages::VERSION;
@@ -61,6 +62,8 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     let help = "Requests to the operations listener refused because of the host that they name";
     write_head(&mut body, name, help, "counter");
     let _ = writeln!(body, "{name} {}", hosts.refused());
+    write_log(&mut body, source);
+    write_unfinished(&mut body, source);
     let health = source.shard_health();
     if !health.is_empty() {
         let name = "tidewire_shard_healthy";
@@ -79,6 +82,27 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     write_counters(&mut body, source);
     write_timings(&mut body, source);
     Response::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
+}
+
+/// The memory of messages that peers have begun and not ended.
+fn write_unfinished(body: &mut String, source: &dyn OpsSource) {
+    let help = "Memory of messages that have begun and not ended";
+    let bytes = source.unfinished_message_bytes() as f64;
+    write_gauge(body, "unfinished_message_bytes", help, "", bytes);
+}
+
+/// The log lines that nobody will read.
+fn write_log(body: &mut String, source: &dyn OpsSource) {
+    let left_out = "Log lines left out because there were too many of their kind within a minute";
+    let dropped = "Log lines of the process dropped because the log was not read";
+    for (name, help, count) in [
+        ("left_out", left_out, source.log_lines_left_out()),
+        ("dropped", dropped, dropped_log_lines()),
+    ] {
+        let name = format!("tidewire_log_lines_{name}_total");
+        write_head(body, &name, help, "counter");
+        let _ = writeln!(body, "{name} {count}");
+    }
 }
 
 fn write_counters(body: &mut String, source: &dyn OpsSource) {

@@ -37,6 +37,7 @@ mod workers;
 pub use crate::auth::api_key::{ApiKey, ApiRights, InvalidApiKey, InvalidNamedKey, NamedApiKey};
 use crate::auth::hosts::HostPolicy;
 use crate::handle::Handle;
+use crate::limits::lines::LineLimits;
 use crate::model::spelling::OptionSpelling;
 use hosts::OpsHosts;
 use listener::Listener;
@@ -61,6 +62,9 @@ pub struct Ops {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// The hosts that are accepted, the spelling of the option in advice, and the limits of lines about others.
+type HostRules = (HostPolicy, OptionSpelling, Arc<LineLimits>);
+
 impl Ops {
     /// Listens at `address` (port 0 for a free one) and answers from `source`, without the API.
     ///
@@ -70,7 +74,11 @@ impl Ops {
     pub fn start(address: SocketAddr, source: Arc<dyn OpsSource>) -> io::Result<Self> {
         let mut sockets = bind(address, 1, OPS_BACKLOG)?;
         let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
-        let hosts = (HostPolicy::default(), OptionSpelling::default());
+        let hosts = (
+            HostPolicy::default(),
+            OptionSpelling::default(),
+            Arc::default(),
+        );
         Self::open(socket, source, None, hosts)
     }
 
@@ -82,7 +90,7 @@ impl Ops {
         socket: TcpListener,
         source: Arc<dyn OpsSource>,
         handle: Handle,
-        hosts: (HostPolicy, OptionSpelling),
+        hosts: HostRules,
     ) -> io::Result<Self> {
         let context = TaskContext::new(Arc::clone(&source), handle);
         Self::open(socket, source, Some(Arc::new(context)), hosts)
@@ -92,7 +100,7 @@ impl Ops {
         socket: TcpListener,
         source: Arc<dyn OpsSource>,
         context: Option<Arc<TaskContext>>,
-        (hosts, spelling): (HostPolicy, OptionSpelling),
+        (hosts, spelling, lines): HostRules,
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let sockets = deal(&[socket], 1)?;
@@ -103,7 +111,7 @@ impl Ops {
             mailbox_capacity: 2 * CONNECTIONS_MAX,
             ..ShardConfig::default()
         };
-        let hosts = OpsHosts::new(hosts, spelling, address);
+        let hosts = OpsHosts::new(hosts, spelling, lines, address);
         let listener = Listener::new(source, context.clone(), hosts);
         let (mut shard, mailbox) = Shard::new(&config, listener)?;
         let mut threads = Vec::new();

@@ -36,6 +36,16 @@ pub trait OpsSource: Send + Sync + 'static {
         None
     }
 
+    /// The log lines that were left out because strangers caused too many of their kind. Default: none.
+    fn log_lines_left_out(&self) -> u64 {
+        0
+    }
+
+    /// The memory of messages that have begun and not ended, in bytes. Default: nothing.
+    fn unfinished_message_bytes(&self) -> usize {
+        0
+    }
+
     /// How each shard is, in the order of the shards. Default: nobody looks.
     fn shard_health(&self) -> Vec<ShardHealth> {
         Vec::new()

@@ -11,6 +11,7 @@ mod threads;
 use self::neighbour::ThisServer;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::backend::{self, BackendError};
+use crate::clock::unix_ms;
 use crate::cluster::{Cluster, ClusterError, LinkLimits};
 use crate::config::{Config, Encryption, Protocol};
 use crate::handle::Handle;
@@ -310,6 +311,7 @@ impl Drop for Server {
         if let Some(ops) = self.ops.take() {
             ops.stop();
         }
+        self.handle.shared.lines.finish(unix_ms());
     }
 }
 
@@ -348,6 +350,7 @@ pub(crate) fn assemble<A: Application>(
             .handler_mut()
             .app
             .on_start(ShardWaker(mailbox.waker()));
+        shared.unfinished.connect(index, mailbox.waker());
         shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
         let core = &mut shard.handler_mut().core;
         core.calls.connect(mailbox.waker());
@@ -410,7 +413,11 @@ fn start_ops(handle: &Handle, socket: Option<&TcpListener>) -> Result<Option<Ops
     let shared = &handle.shared;
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
     let setup = shared.setup.get();
-    let hosts = (setup.config.hosts.clone(), setup.config.option_spelling);
+    let hosts = (
+        setup.config.hosts.clone(),
+        setup.config.option_spelling,
+        Arc::clone(&shared.lines),
+    );
     let ops = Ops::start_for(socket.try_clone()?, source, handle.clone(), hosts)?;
     Ok(Some(ops))
 }

@@ -41,6 +41,14 @@ impl OpsSource for Shared {
         self.traces.as_ref().map(|sink| sink.counts())
     }
 
+    fn log_lines_left_out(&self) -> u64 {
+        self.lines.left_out()
+    }
+
+    fn unfinished_message_bytes(&self) -> usize {
+        self.unfinished.bytes()
+    }
+
     fn shards(&self) -> Vec<Snapshot> {
         self.snapshots()
     }

@@ -320,6 +320,7 @@ plain! {
         subscribers_per_topic_max: topics.limits.subscribers_per_topic_max;
         payload_bytes_max: topics.limits.payload_bytes_max;
         backlog_bytes_max: topics.limits.backlog_bytes_max;
+        presence_bytes_per_s: topics.limits.presence_bytes_per_s;
         presence_data_bytes_max: topics.limits.presence_data_bytes_max;
         lag_publications_max: topics.limits.lag_publications_max;
         lag_bytes_max: topics.limits.lag_bytes_max;
@@ -350,6 +351,8 @@ plain! {
         shard_stall_ms: limits.shard_stall_ms;
         broker: broker;
         owner_work_ms_per_s: limits.owner_work_ms_per_s;
+        unfinished_bytes_per_owner_max: limits.unfinished_bytes_per_owner_max;
+        unfinished_bytes_max: limits.unfinished_bytes_max;
         subscription_bytes_per_owner_max: topics.limits.subscription_bytes_per_owner_max;
         subscription_bytes_max: topics.limits.subscription_bytes_max;
         history_bytes_max: topics.limits.history_bytes_max;

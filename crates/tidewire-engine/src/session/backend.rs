@@ -6,6 +6,7 @@ use crate::backend::events::{Body, read_response};
 use crate::backend::failure::Failure;
 use crate::config::Protocol;
 use crate::config::backend::BackendEvent;
+use crate::limits::lines::LineKind;
 use crate::model::calls::{Call, call_error};
 use crate::model::{CloseReason, Encoding, Message};
 use crate::session::Session;
@@ -41,11 +42,18 @@ impl Session<'_> {
             }
         }
         if failed > 0 {
-            tracing::warn!(
-                connection = %self.state.key,
-                address = self.state.peer_address(self.io).map(tracing::field::display),
-                "{failed} first subscriptions of the backend are not made: {why}",
-            );
+            let address = self.state.peer_address(self.io);
+            if self.core.shared.lines.permit(
+                LineKind::FirstSubscriptions,
+                address,
+                self.now().unix_ms,
+            ) {
+                tracing::warn!(
+                    connection = %self.state.key,
+                    address = address.map(tracing::field::display),
+                    "{failed} first subscriptions of the backend are not made: {why}",
+                );
+            }
         }
     }
 

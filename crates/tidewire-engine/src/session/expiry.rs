@@ -6,6 +6,7 @@
 
 use crate::auth::Claims;
 use crate::config::Protocol;
+use crate::limits::lines::LineKind;
 use crate::limits::work::cost;
 use crate::session::Session;
 use crate::state::jobs::Refresh;
@@ -73,13 +74,21 @@ impl Session<'_> {
     fn expire(&mut self) {
         const WORDS: &str = "the token has expired";
         self.core.counters.sessions_expired.add(1);
-        tracing::info!(
-            connection = %self.state.key,
-            address = self.state.peer_address(self.io).map(tracing::field::display),
-            user = self.state.user.as_deref(),
-            code = ErrorCode::TokenExpired.as_str(),
-            "a session ends because its token has expired",
-        );
+        let address = self.state.peer_address(self.io);
+        if self
+            .core
+            .shared
+            .lines
+            .permit(LineKind::TokenExpired, address, self.now().unix_ms)
+        {
+            tracing::info!(
+                connection = %self.state.key,
+                address = address.map(tracing::field::display),
+                user = self.state.user.as_deref(),
+                code = ErrorCode::TokenExpired.as_str(),
+                "a session ends because its token has expired",
+            );
+        }
         if self.core.setup.config.protocol == Protocol::V1 {
             let error = Reply::error(ErrorCode::TokenExpired, WORDS);
             self.say(&error);
@@ -139,14 +148,21 @@ impl Session<'_> {
         let has_tokens = self.core.setup.verifier.is_some();
         let code = if has_tokens {
             self.core.counters.tokens_refused.add(1);
-            tracing::info!(
-                connection = %self.state.key,
-                address = self.state.peer_address(self.io).map(tracing::field::display),
-                user = self.state.user.as_deref(),
-                code = ErrorCode::TokenRefused.as_str(),
-                error = &*words,
-                "another token for a session is not accepted",
-            );
+            let address = self.state.peer_address(self.io);
+            if self.core.shared.lines.permit(
+                LineKind::SessionTokenRefused,
+                address,
+                self.now().unix_ms,
+            ) {
+                tracing::info!(
+                    connection = %self.state.key,
+                    address = address.map(tracing::field::display),
+                    user = self.state.user.as_deref(),
+                    code = ErrorCode::TokenRefused.as_str(),
+                    error = &*words,
+                    "another token for a session is not accepted",
+                );
+            }
             ErrorCode::TokenRefused
         } else {
             ErrorCode::InvalidAction

@@ -2,6 +2,7 @@
 
 use crate::config::Protocol;
 use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
+use crate::limits::lines::LineKind;
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
@@ -118,13 +119,21 @@ impl Session<'_> {
         let verdict = budget.count(limit, now_ms);
         if verdict == ErrorVerdict::Exhausted {
             self.core.counters.error_budgets_exhausted.add(1);
-            tracing::info!(
-                connection = %self.state.key,
-                address = self.state.peer_address(self.io).map(tracing::field::display),
-                user = self.state.user.as_deref(),
-                code = code.as_str(),
-                "a connection is closed because too much of it had to be refused",
-            );
+            let address = self.state.peer_address(self.io);
+            if self
+                .core
+                .shared
+                .lines
+                .permit(LineKind::ErrorBudget, address, self.now().unix_ms)
+            {
+                tracing::info!(
+                    connection = %self.state.key,
+                    address = address.map(tracing::field::display),
+                    user = self.state.user.as_deref(),
+                    code = code.as_str(),
+                    "a connection is closed because too much of it had to be refused",
+                );
+            }
         }
         verdict
     }

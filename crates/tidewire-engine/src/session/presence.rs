@@ -162,7 +162,16 @@ impl Session<'_> {
         // It may have left again.
         if let Some(slot) = slot.filter(|slot| self.core.topics.is_member(*slot, self.state.key.id))
         {
-            let data = announcement.data.clone();
+            let mut data = announcement.data.clone();
+            if data.is_some()
+                && let Err(wait_s) = self.check_presence_budget()
+            {
+                // What the member said before holds.
+                data = None;
+                announcement.refused += 1;
+                announcement.retry_after_s = wait_s;
+                self.core.counters.presence_refused.add(1);
+            }
             match self.charge_presence(slot, data.as_deref()) {
                 Ok(()) => self.join_presence(&topic, data),
                 Err(words) => {
@@ -172,7 +181,46 @@ impl Session<'_> {
                 }
             }
         }
-        (announcement.topics.len() > 0).then_some(announcement)
+        if announcement.topics.len() > 0 {
+            return Some(announcement);
+        }
+        self.report_refused_presence(&announcement);
+        None
+    }
+
+    /// Tells a client, once for a request, that its presence data is not told to others.
+    fn report_refused_presence(&mut self, announcement: &Announcement) {
+        if announcement.refused == 0 {
+            return;
+        }
+        let message = format!(
+            "the presence data was refused on {} topics: more bytes for their subscribers than presence_bytes_per_s",
+            announcement.refused
+        );
+        self.reply(&Reply::Error {
+            code: ErrorCode::RateLimited,
+            message: message.into(),
+            retry_after_s: Some(announcement.retry_after_s),
+            refused: None,
+            correlation_id: None,
+        });
+    }
+
+    /// Whether the owner may make the server send more presence data now; if not, the seconds until it may.
+    fn check_presence_budget(&self) -> Result<(), u64> {
+        let per_s = self.core.setup.config.topics.limits.presence_bytes_per_s;
+        let budgets = &self.core.shared.presence_budgets;
+        budgets.check(self.state.owner, per_s, self.now().unix_ms)
+    }
+
+    /// Charges the owner for what an event costs its receivers, here and on the other shards.
+    fn charge_presence_event(&mut self, topic: &Arc<str>, data: Option<&str>) {
+        let per_s = self.core.setup.config.topics.limits.presence_bytes_per_s;
+        let present = self.core.shared.hub.present(topic, 0).connections;
+        let receivers = present.max(self.core.topics.receivers(topic));
+        let bytes = (data.map_or(0, str::len) + EVENT_BYTES) * receivers;
+        let budgets = &self.core.shared.presence_budgets;
+        budgets.spend(self.state.owner, bytes, per_s, self.now().unix_ms);
     }
 
     /// Charges a session for what it says about itself on a topic, in the place of what it said
@@ -194,9 +242,14 @@ impl Session<'_> {
             PresenceChange::Joined => SystemType::PresenceJoin,
             PresenceChange::Updated => SystemType::PresenceUpdate,
             PresenceChange::Left | PresenceChange::Unchanged => {
+                // On a topic that servers share the event comes from the broker.
+                if data.is_some() && self.core.shared.hub.shares_presence(name) {
+                    self.charge_presence_event(name, data.as_deref());
+                }
                 return self.core.meter.spend(cost::PRESENCE_EVENT / 2);
             }
         };
+        self.charge_presence_event(name, data.as_deref());
         self.core.tell_presence(
             self.now(),
             &self.presence_name(),
@@ -227,6 +280,9 @@ const PRESENCE_ANSWER_BYTES: usize = 512 * 1024;
 
 /// The size of a member in an answer besides its name and its data, in bytes.
 const MEMBER_BYTES: usize = 48;
+
+/// The size of an event besides its data, in bytes.
+const EVENT_BYTES: usize = 160;
 
 /// This many bytes of presence data count as one message.
 const BYTES_PER_MESSAGE: usize = 4096;

@@ -1,8 +1,11 @@
 //! Verification of the signatures of inbound messages (`sig`).
 
 use crate::session::Session;
+use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType};
 use tidewire_wire::format::Format;
+use tidewire_wire::secure::SignatureError;
+use tidewire_wire::session::Reply;
 
 impl Session<'_> {
     /// Whether the signature of a message is right, or none is required. A message with a wrong one
@@ -22,8 +25,21 @@ impl Session<'_> {
         let Some(signatures) = self.core.shared.signatures.as_ref().filter(|_| !is_exempt) else {
             return true;
         };
-        match signatures.check(encoding, bytes, self.now().unix_ms / 1000) {
+        match signatures.check(encoding, bytes, self.now().unix_ms / 1000, self.state.owner) {
             Ok(()) => true,
+            // It is no fault of the message, so it does not count against the error budget.
+            Err(error @ SignatureError::Full) => {
+                self.core.counters.signatures_refused.add(1);
+                self.core.counters.messages_refused_rate.add(1);
+                self.reply(&Reply::Error {
+                    code: ErrorCode::RateLimited,
+                    message: error.to_string().into(),
+                    retry_after_s: Some(FULL_RETRY_S),
+                    refused: Some(1),
+                    correlation_id: None,
+                });
+                false
+            }
             Err(error) => {
                 let words = error.to_string();
                 self.refuse(&words);
@@ -32,3 +48,6 @@ impl Session<'_> {
         }
     }
 }
+
+/// When a client may try again after too many signatures, in seconds: nonces are forgotten in groups.
+const FULL_RETRY_S: u64 = 10;

@@ -4,6 +4,7 @@
 //! monotonic clock.
 
 use crate::auth::TokenError;
+use crate::limits::lines::LineKind;
 use crate::limits::work::cost;
 use crate::session::Session;
 use crate::state::expiry::monotonic;
@@ -23,15 +24,22 @@ impl Session<'_> {
         let checked = self.verify_topic_token(topic, &token.0);
         if let Err((code, words)) = &checked {
             self.core.counters.tokens_refused.add(1);
-            tracing::info!(
-                connection = %self.state.key,
-                address = self.state.peer_address(self.io).map(tracing::field::display),
-                user = self.state.user.as_deref(),
-                topic,
-                code = code.as_str(),
-                error = &**words,
-                "a token for a topic is not accepted",
-            );
+            let address = self.state.peer_address(self.io);
+            if self.core.shared.lines.permit(
+                LineKind::TopicTokenRefused,
+                address,
+                self.now().unix_ms,
+            ) {
+                tracing::info!(
+                    connection = %self.state.key,
+                    address = address.map(tracing::field::display),
+                    user = self.state.user.as_deref(),
+                    topic,
+                    code = code.as_str(),
+                    error = &**words,
+                    "a token for a topic is not accepted",
+                );
+            }
         }
         checked
     }

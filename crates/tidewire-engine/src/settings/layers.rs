@@ -56,7 +56,11 @@ fn signing(settings: &Settings) -> Result<Option<Signing>, SettingError> {
             SignatureKey::Ecdsa(point.ok_or_else(|| settings.wrong(name, problem))?)
         }
     };
-    Ok(Some(Signing::new(key, required)))
+    let mut signing = Signing::new(key, required);
+    if let Some(nonces_max) = settings.integer("signature_nonces_max") {
+        signing.nonces_max = usize::try_from(nonces_max).unwrap_or(usize::MAX);
+    }
+    Ok(Some(signing))
 }
 
 /// The uncompressed point of a public key on P-256 in PEM, as `openssl pkey -pubout` writes it; `None`

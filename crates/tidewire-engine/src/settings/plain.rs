@@ -62,6 +62,7 @@ plain! {
     backlog_bytes_max: topics.limits.backlog_bytes_max;
     history_bytes_max: topics.limits.history_bytes_max;
     history_topics_max: topics.limits.history_topics_max;
+    presence_bytes_per_s: topics.limits.presence_bytes_per_s;
     presence_data_bytes_max: topics.limits.presence_data_bytes_max;
     remembered_ids_max: topics.limits.remembered_ids_max;
     lag_publications_max: topics.limits.lag_publications_max;
@@ -74,6 +75,8 @@ plain! {
     patterns_per_connection_max: topics.limits.patterns_per_connection_max;
     groups_per_topic_max: topics.limits.groups_per_topic_max;
     owner_work_ms_per_s: limits.owner_work_ms_per_s;
+    unfinished_bytes_per_owner_max: limits.unfinished_bytes_per_owner_max;
+    unfinished_bytes_max: limits.unfinished_bytes_max;
 }
 
 /// The type of a plain field.

@@ -116,6 +116,7 @@ const FAMILIES: &[&[&str]] = &[
         "signature_secret_file",
         "signature_public_key",
         "require_signatures",
+        "signature_nonces_max",
     ],
     &[
         "broker",

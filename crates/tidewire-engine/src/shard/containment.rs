@@ -5,6 +5,8 @@
 //! so that a panic costs nothing until there is one. Whether it was the application's is known from
 //! the mark.
 
+use crate::clock::unix_ms;
+use crate::limits::lines::LineKind;
 use crate::model::callback::words;
 use crate::session::application::{Application, Marked};
 use crate::shard::EngineShard;
@@ -78,11 +80,18 @@ impl<A: Application> EngineShard<A> {
             resume_unwind(panic);
         }
         self.core.counters.application_panics.add(1);
-        tracing::error!(
-            shard = self.core.index,
-            panic = words(&*panic),
-            "the application panicked; the connections that it was called for end with close code 1011",
-        );
+        if self
+            .core
+            .shared
+            .lines
+            .permit(LineKind::ApplicationPanic, None, unix_ms())
+        {
+            tracing::error!(
+                shard = self.core.index,
+                panic = words(&*panic),
+                "the application panicked; the connections that it was called for end with close code 1011",
+            );
+        }
     }
 
     #[cold]

@@ -5,6 +5,7 @@
 //! proxy, the header lines of the request are asked as well. Nobody else is believed.
 
 use crate::config::TrustedProxies;
+use crate::limits::lines::LineKind;
 use crate::limits::source::Source;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
@@ -92,11 +93,17 @@ impl<A: Application> EngineShard<A> {
 
     fn refuse_proxy_header(&mut self, io: &mut Io, id: ConnectionId, error: ProxyHeaderError) {
         self.core.counters.proxy_headers_refused.add(1);
-        tracing::warn!(
-            proxy = io.peer_address(id).map(tracing::field::display),
-            %error,
-            "a trusted proxy sends what is no PROXY header; the connection ends",
-        );
+        if self.core.shared.lines.permit(
+            LineKind::ProxyHeaderRefused,
+            io.peer_address(id),
+            io.now().unix_ms,
+        ) {
+            tracing::warn!(
+                proxy = io.peer_address(id).map(tracing::field::display),
+                %error,
+                "a trusted proxy sends what is no PROXY header; the connection ends",
+            );
+        }
         if io.is_tls_held(id) {
             return io.abort(id);
         }

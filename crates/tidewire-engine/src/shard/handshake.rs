@@ -1,12 +1,12 @@
 //! The opening handshake: which connections are accepted, and how the others are rejected.
 
 use crate::auth::hosts::HostCaller;
-use crate::auth::refusals::{RefusalReport, shown};
 use crate::auth::{Claims, TokenError, Verifier, find_token};
 use crate::backend::events::ConnectAnswer;
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
 use crate::config::{Config, OriginPolicy, Protocol};
+use crate::limits::lines::LineKind;
 use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
@@ -384,17 +384,18 @@ impl Core {
         let origin = shown(request.origin().unwrap_or_default());
         let advice = self.setup.config.option_spelling.advice("origin", origin);
         let words = format!("origin {origin} is not allowed; {advice}");
-        let more = match self.shared.origin_reports.note(origin, newcomer.unix_ms) {
-            RefusalReport::Silence => return words,
-            RefusalReport::Line => "",
-            RefusalReport::LastLine => " (further origins have no line for up to a minute)",
-        };
-        tracing::warn!(
-            connection = %newcomer.key,
-            address = newcomer.address.map(tracing::field::display),
-            host = request.host(),
-            "{words}{more}",
-        );
+        let Newcomer {
+            address, unix_ms, ..
+        } = *newcomer;
+        let lines = &self.shared.lines;
+        if lines.permit_named(LineKind::OriginRefused, origin, address, unix_ms) {
+            tracing::warn!(
+                connection = %newcomer.key,
+                address = address.map(tracing::field::display),
+                host = shown(request.host()),
+                "{words}",
+            );
+        }
         words
     }
 
@@ -411,13 +412,19 @@ impl Core {
         let claims = verified.map_err(|error| {
             self.counters.auth_failures.add(1);
             let code = ErrorCode::AuthFailed.as_str();
-            tracing::info!(
-                connection = %newcomer.key,
-                address = newcomer.address.map(tracing::field::display),
-                code,
-                %error,
-                "a token is not accepted",
-            );
+            if self
+                .shared
+                .lines
+                .permit(LineKind::TokenRefused, newcomer.address, newcomer.unix_ms)
+            {
+                tracing::info!(
+                    connection = %newcomer.key,
+                    address = newcomer.address.map(tracing::field::display),
+                    code,
+                    %error,
+                    "a token is not accepted",
+                );
+            }
             error.to_string()
         })?;
         let rules = self.rules_of(&claims).map_err(|error| error.to_string())?;
@@ -501,6 +508,14 @@ fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
     request.chosen_protocol(&config.subprotocols, prefix)
 }
 
+/// The part of a name that a peer chooses that is repeated to it and in the log.
+fn shown(name: &str) -> &str {
+    match name.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => &name[..end],
+        None => name,
+    }
+}
+
 /// Whether a page calls a server that is most likely meant for this machine alone, and is not
 /// expected to.
 fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
@@ -537,6 +552,9 @@ fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {
         }
     }
 }
+
+/// A scheme, a name of the longest kind, and a port.
+const SHOWN_CHARS_MAX: usize = 300;
 
 /// The longest reason in a challenge, in characters.
 const CHALLENGE_CHARS_MAX: usize = 200;

@@ -16,14 +16,18 @@ pub(crate) mod mailbox;
 mod operations;
 mod pending_handshakes;
 mod trace;
+mod unfinished;
 pub(crate) mod view;
+mod waking;
 
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
 use crate::limits::drain::DrainProgress;
+use crate::limits::lines::LineKind;
 use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
+use crate::limits::unfinished::UNCHARGED_BYTES;
 use crate::limits::work::PUBLISH_BYTES_PER_TURN;
 use crate::model::{CloseReason, ConnectionKey};
 use crate::session::Session;
@@ -40,7 +44,7 @@ use crate::topics::local::Slot;
 use crate::topics::member::MEMBER_INDEX_MAX;
 use crate::topics::outlet::Origin;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::{ProtocolError, Role};
@@ -166,7 +170,12 @@ impl<A: Application> EngineShard<A> {
         } else {
             input.consumed()
         };
+        let is_unfinished = reader.unfinished_bytes() >= UNCHARGED_BYTES
+            || inbound.session.state.unfinished.is_some();
         drop(inbound);
+        if is_unfinished {
+            self.charge_unfinished(id);
+        }
         self.suspend(io, id, progress);
         consumed
     }
@@ -312,6 +321,7 @@ impl<A: Application> Handler for EngineShard<A> {
             unannounced: None,
             close: None,
             ended: None,
+            unfinished: None,
         };
         let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
         io.set_timer(
@@ -348,6 +358,7 @@ impl<A: Application> Handler for EngineShard<A> {
         session.leave_topics();
         session.end_calls();
         session.close_producer();
+        session.release_unfinished();
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
             self.core.shared.hub.remove_user(user);
@@ -356,13 +367,7 @@ impl<A: Application> Handler for EngineShard<A> {
         match closed {
             Closed::OutboxOverflow => {
                 counters.outbox_overflows.add(1);
-                tracing::info!(
-                    connection = %connection.state.key,
-                    address = connection.state.last_address(io).map(tracing::field::display),
-                    user = connection.state.user.as_deref(),
-                    queued_bytes_over = self.core.setup.config.limits.outbox_bytes_max,
-                    "a connection ends because its peer does not read what waits for it",
-                );
+                self.core.log_overflow(io, &connection.state);
             }
             Closed::Tls(_) => counters.tls_failures.add(1),
             _ => {}
@@ -474,6 +479,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.settle_backend(io);
         self.settle_calls(io);
         self.return_from_stall(io);
+        self.end_unfinished(io);
         self.core.let_leave();
         self.core.tell_departures(wire_now(io));
         self.send_waiting_on(io);
@@ -485,6 +491,9 @@ impl<A: Application> Handler for EngineShard<A> {
         counters.work_peak_us.set(peaks.connection / 1_000);
         counters.owner_work_peak_us.set(peaks.owner / 1_000);
         counters.shard_work_peak_us.set(peaks.shard / 1_000);
+        if self.core.shared.lines.has_left_out() {
+            self.core.shared.lines.summarize(io.now().unix_ms);
+        }
         if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
@@ -539,31 +548,24 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        let has_answers =
-            self.core.operations.inbox.is_filled() || self.core.questions.inbox.is_filled();
-        let has_more = self.has_deliveries() || self.has_work || has_answers || self.is_stopping;
-        if has_more
-            || !self.core.topics.drained.is_empty()
-            || !self.core.ended_sessions.is_empty()
-            || !self.core.rights_checks.is_empty()
-            || !self.changes.is_empty()
-        {
-            return self.turned;
+        self.wake_at()
+    }
+}
+
+impl Core {
+    /// Reports a connection whose peer did not read what waited for it.
+    fn log_overflow(&self, io: &Io, state: &ConnectionState) {
+        let (address, unix_ms) = (state.last_address(io), io.now().unix_ms);
+        let lines = &self.shared.lines;
+        if lines.permit(LineKind::OutboxOverflow, address, unix_ms) {
+            tracing::info!(
+                connection = %state.key,
+                address = address.map(tracing::field::display),
+                user = state.user.as_deref(),
+                queued_bytes_over = self.setup.config.limits.outbox_bytes_max,
+                "a connection ends because its peer does not read what waits for it",
+            );
         }
-        // Another shard's backlog does not wake this one.
-        let waits = !self.backlogged.is_empty()
-            || !self.working.is_empty()
-            || !self.core.departures.is_empty()
-            || !self.core.topics.skipped.is_empty();
-        let retry = self.turned.filter(|_| waits);
-        let retry = retry.map(|turned| turned + BACKLOG_RETRY);
-        let wakes = [
-            self.next_pending(self.turned),
-            self.core.calls.wake_at(),
-            self.next_drain_close(),
-            retry,
-        ];
-        wakes.into_iter().flatten().min()
     }
 }
 
@@ -572,10 +574,6 @@ pub(crate) fn micros_of(io: &Io) -> u32 {
     let time = Instant::now().saturating_duration_since(io.instant_at(0));
     time.as_micros() as u32
 }
-
-/// How often a shard asks whether the others have delivered what its clients published, and whether
-/// the next second of an owner has begun.
-const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// The interval in which the first shard removes expired entries, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;

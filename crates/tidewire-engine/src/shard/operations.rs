@@ -1,5 +1,6 @@
 //! Operations on a shard: what the broker has answered since the last turn.
 
+use crate::limits::lines::LineKind;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::operations::Operation;
@@ -15,7 +16,13 @@ impl<A: Application> EngineShard<A> {
                 Some(Operation::Unawaited(topic)) => {
                     if let Err(refusal) = outcome {
                         self.core.counters.publications_refused.add(1);
-                        tracing::warn!(%topic, ?refusal, "the application's publication is lost");
+                        if self.core.shared.lines.permit(
+                            LineKind::PublicationLost,
+                            None,
+                            io.now().unix_ms,
+                        ) {
+                            tracing::warn!(%topic, ?refusal, "the application's publication is lost");
+                        }
                     }
                 }
                 Some(Operation::Publication(id, publication)) => {

@@ -1,5 +1,6 @@
 //! Open calls of a shard, in both directions.
 
+use crate::log::LineBudget;
 use crate::model::calls::{CallOutcome, NewCall, call_error};
 use crate::model::inbox::Inbox;
 use crate::model::{ConnectionKey, is_payload};
@@ -182,7 +183,10 @@ pub(crate) fn checked(answer: Result<String, CallError>, connection: ConnectionK
         Err(error) => return Err(error),
     };
     // The thread that answers does not know the address; a line at level `debug` has it, where the session starts.
-    tracing::error!(%connection, problem, "a call was not answered as it should be");
+    static LINES: LineBudget = LineBudget::new();
+    if let Some(left_out) = LINES.admit(Instant::now()) {
+        tracing::error!(%connection, left_out, problem, "a call was not answered as it should be");
+    }
     Err(call_error(ErrorCode::HandlerError, problem))
 }
 

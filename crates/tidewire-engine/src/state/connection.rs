@@ -3,6 +3,7 @@
 use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
 use crate::limits::rate::TokenBucket;
+use crate::limits::unfinished::Charge;
 use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::state::backend::{BackendAnswer, Question};
 use crate::state::calls::SessionCalls;
@@ -83,6 +84,8 @@ pub(crate) struct ConnectionState {
     pub(crate) close: Option<Box<(CloseCode, &'static str)>>,
     /// How the session ended, once it has.
     pub(crate) ended: Option<CloseReason>,
+    /// The charge for a message that has begun and not ended.
+    pub(crate) unfinished: Option<Box<Charge>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -375,6 +375,10 @@ impl CatchUp {
 pub(crate) struct Announcement {
     pub(crate) topics: std::vec::IntoIter<Arc<str>>,
     pub(crate) data: Option<Arc<str>>,
+    /// The topics on which its data was refused, because of what it would make the server send.
+    pub(crate) refused: u64,
+    /// When it may be said again, in seconds.
+    pub(crate) retry_after_s: u64,
 }
 
 impl Announcement {
@@ -382,6 +386,8 @@ impl Announcement {
         Self {
             topics: topics.into_iter(),
             data,
+            refused: 0,
+            retry_after_s: 0,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::topics::outlet::Origin;
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Draft, Publication, Published};
 use rand::Rng;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use tidewire_wire::envelope::{SystemType, write_presence_event};
 use tidewire_wire::format::Format;
@@ -21,6 +21,7 @@ use tidewire_wire::session::Now;
 impl Core {
     /// Puts into the place of publications that are expired what tells so.
     pub(crate) fn replace_expired(&mut self, now: Now, batch: &mut Vec<Item>) {
+        conflate_presence(batch);
         let unix_ms = now.unix_ms;
         batch.retain_mut(|item| {
             if !item.publication.is_expired(unix_ms) {
@@ -157,7 +158,8 @@ impl Core {
             return tracing::error!(%error, "presence cannot be told");
         }
         self.counters.presence_events.add(1);
-        let publication = Publication::event(Some(Arc::clone(topic)), json);
+        let (topic_of, who) = (Arc::clone(topic), Arc::clone(who));
+        let publication = Publication::presence_event(topic_of, who, event, json);
         let origin = Origin::Shard(self.index);
         self.charge_fanout(topic, bytes);
         self.shared.hub.announce(topic, publication, origin);
@@ -165,5 +167,69 @@ impl Core {
     }
 }
 
+/// Leaves of several updates about one member of a topic, with no other event about it in between, the last.
+fn conflate_presence(batch: &mut Vec<Item>) {
+    let member = |item: &Item| item.publication.member.is_some();
+    if batch.iter().filter(|item| member(item)).nth(1).is_none() {
+        return;
+    }
+    let mut updated = HashSet::new();
+    let mut kept: Vec<Item> = Vec::with_capacity(batch.len());
+    for item in batch.drain(..).rev() {
+        let subject = |user: &Arc<str>| (item.publication.topic.clone(), Arc::clone(user));
+        let is_repeated = match &item.publication.member {
+            Some(member) if member.is_update => !updated.insert(subject(&member.user)),
+            Some(member) => {
+                updated.remove(&subject(&member.user));
+                false
+            }
+            None => false,
+        };
+        if !is_repeated {
+            kept.push(item);
+        }
+    }
+    kept.reverse();
+    *batch = kept;
+}
+
 /// The cost of a message besides its payload.
 const MESSAGE_BYTES: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event about a user of a topic, named by its text.
+    fn item(topic: &str, user: &str, event: SystemType, text: &str) -> Item {
+        let json = text.as_bytes().to_vec();
+        let publication = Publication::presence_event(topic.into(), user.into(), event, json);
+        Item {
+            publication: Arc::new(publication),
+            mark: None,
+        }
+    }
+
+    #[test]
+    fn of_several_updates_about_a_member_the_last_is_sent() {
+        use SystemType::{PresenceJoin as Join, PresenceLeave as Leave, PresenceUpdate as Update};
+        let mut batch = vec![
+            item("a", "ann", Join, "0"),
+            item("a", "ann", Update, "1"),
+            item("a", "bob", Update, "2"),
+            item("b", "ann", Update, "3"),
+            item("a", "ann", Update, "4"),
+            item("a", "ann", Leave, "5"),
+            item("a", "ann", Join, "6"),
+            item("a", "ann", Update, "7"),
+            item("a", "ann", Update, "8"),
+        ];
+        conflate_presence(&mut batch);
+        let kept = batch.iter().map(|item| {
+            let bytes = item.publication.json();
+            String::from_utf8_lossy(bytes).into_owned()
+        });
+        let kept: Vec<_> = kept.collect();
+        assert_eq!(kept, ["0", "2", "3", "4", "5", "6", "8"]);
+    }
+}

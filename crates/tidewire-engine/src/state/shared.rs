@@ -3,16 +3,18 @@
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
 use crate::auth::key_set::KeySet;
-use crate::auth::refusals::RefusalReports;
 use crate::backend::Backend;
 use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
 use crate::counters::{Counters, Snapshot};
 use crate::limits::accounts::Accounts;
+use crate::limits::budget::OwnerBudgets;
 use crate::limits::drain::SPAN_MS_DEFAULT;
 use crate::limits::errors::ErrorLimit;
+use crate::limits::lines::{LineKind, LineLimits};
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
+use crate::limits::unfinished::Unfinished;
 use crate::live::Live;
 use crate::model::{ReloadFunction, ServerFailure, SettingsFunction, ShardHealth};
 use crate::state::producers::SharedProducers;
@@ -43,12 +45,17 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
+    /// What unfinished messages take.
+    pub(crate) unfinished: Unfinished,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
+    /// What presence data makes the server send, of each owner.
+    pub(crate) presence_budgets: OwnerBudgets,
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
-    pub(crate) origin_reports: RefusalReports,
+    /// The limits of the log lines that strangers cause.
+    pub(crate) lines: Arc<LineLimits>,
     /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
@@ -133,7 +140,6 @@ impl Shared {
             key_set: key_set.filter(|set| set.source.is_some()).cloned(),
             identity: keys.identity,
             signatures: keys.signatures,
-            hub,
             backend: config.backend.clone().map(Backend::new).map(Arc::new),
             traces: config.traces.clone(),
             owners: Owners::new(),
@@ -141,11 +147,24 @@ impl Shared {
                 config.topics.limits.subscription_bytes_per_owner_max,
                 config.topics.limits.subscription_bytes_max,
             ),
+            unfinished: Unfinished::new(
+                config.limits.unfinished_bytes_per_owner_max,
+                config.limits.unfinished_bytes_max,
+                config.limits.message_bytes_max,
+                config.shards,
+            ),
             sessions: AtomicUsize::new(0),
             counters,
+            presence_budgets: OwnerBudgets::default(),
             producers: SharedProducers::new(&config.producers),
-            hosts: HostGuard::new(config.hosts.clone(), config.option_spelling),
-            origin_reports: RefusalReports::default(),
+            hosts: HostGuard::new(
+                config.hosts.clone(),
+                config.option_spelling,
+                LineKind::HostRefused,
+                Arc::clone(&hub.lines),
+            ),
+            lines: Arc::clone(&hub.lines),
+            hub,
             reload: OnceLock::new(),
             settings: OnceLock::new(),
             draining: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! The verification of signatures, one for all shards.
 
 use crate::config::{SignatureKey, Signing};
+use crate::limits::owner::OwnerId;
 use std::sync::{Mutex, PoisonError};
 use tidewire_wire::format::Format;
 use tidewire_wire::secure::{
@@ -22,10 +23,11 @@ impl Signatures {
             SignatureKey::Hmac(secret) => VerifyingKey::hmac(secret)?,
             SignatureKey::Ecdsa(public_key) => VerifyingKey::ecdsa(public_key)?,
         };
+        let owner_max = (signing.nonces_max / OWNER_PART).max(1);
         Ok(Self {
             key,
             is_required: signing.required,
-            nonces: Mutex::new(NonceWindow::new(signing.nonces_max)),
+            nonces: Mutex::new(NonceWindow::new(signing.nonces_max).with_owner_max(owner_max)),
         })
     }
 
@@ -34,6 +36,7 @@ impl Signatures {
         encoding: Format,
         bytes: &[u8],
         unix_s: u64,
+        owner: OwnerId,
     ) -> Result<(), SignatureError> {
         let message = SignedMessage::find(encoding, bytes)?;
         if message.signature.is_none() && !self.is_required {
@@ -41,6 +44,9 @@ impl Signatures {
         }
         let checked = self.key.check(&message, unix_s)?;
         let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        checked.accept(&mut nonces).map(|_| ())
+        checked.accept_for(owner.0, &mut nonces).map(|_| ())
     }
 }
+
+/// One owner has at most this part of the remembered nonces.
+const OWNER_PART: usize = 4;

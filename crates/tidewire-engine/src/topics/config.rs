@@ -88,6 +88,9 @@ pub struct TopicLimits {
     /// The limit of a subscriber's presence data (`presence`), in bytes of JSON. Default 4
     /// KiB.
     pub presence_data_bytes_max: usize,
+    /// The bytes of presence events that one user or, without authentication, one address may cause in a second, counted
+    /// for each receiver; beyond it other presence data is refused. 0 for no limit. Default 8 MiB.
+    pub presence_bytes_per_s: u64,
     /// Ids remembered to drop repeated publications. Default 50,000.
     pub remembered_ids_max: usize,
     /// The limit of one lagging subscription that conflates or drops, in publications. Default
@@ -221,6 +224,7 @@ impl Default for TopicLimits {
             history_bytes_max: 256 * 1024 * 1024,
             history_topics_max: 1_000_000,
             presence_data_bytes_max: 4096,
+            presence_bytes_per_s: 8 * 1024 * 1024,
             remembered_ids_max: 50_000,
             lag_publications_max: 1_000,
             lag_bytes_max: 1024 * 1024,

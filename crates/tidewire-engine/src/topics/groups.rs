@@ -5,6 +5,7 @@ use super::group::QueueGroup;
 use super::outlet::{Delivery, Target};
 use super::publication::Publication;
 use crate::clock::unix_ms;
+use crate::limits::lines::{LineKind, LineLimits};
 use crate::live::Held;
 use crate::model::{ConnectionKey, Position};
 use crate::topics::config::TopicLimits;
@@ -99,6 +100,7 @@ pub(crate) struct GroupServer<'a> {
     /// One outlet for each shard.
     pub(crate) outlets: &'a [Outlet],
     pub(crate) random: &'a RandomNumbers,
+    pub(crate) lines: &'a LineLimits,
 }
 
 impl GroupServer<'_> {
@@ -192,7 +194,9 @@ impl TopicGroups {
             let waiting = group.queue.counts().waiting as u64;
             let stays = waiting > 0 && now_ms < since_ms.saturating_add(IDLE_MS_MAX);
             if !stays && waiting > 0 {
-                tracing::warn!(group = %group.name, waiting, "nobody came back to a queue group");
+                if server.lines.permit(LineKind::GroupAbandoned, None, now_ms) {
+                    tracing::warn!(group = %group.name, waiting, "nobody came back to a queue group");
+                }
                 server
                     .counters
                     .dropped
@@ -264,7 +268,8 @@ impl NamedGroup {
         if dropped == 0 {
             return;
         }
-        if self.untold_drops == 0 {
+        let is_first = self.untold_drops == 0;
+        if is_first && server.lines.permit(LineKind::GroupFull, None, unix_ms()) {
             let counts = self.queue.counts();
             tracing::warn!(
                 group = %self.name,

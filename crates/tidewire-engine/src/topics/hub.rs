@@ -19,6 +19,7 @@ use super::name::{check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
+use crate::limits::lines::LineLimits;
 use crate::live::Live;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
@@ -53,6 +54,8 @@ pub(crate) struct Hub {
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
     random: RandomNumbers,
+    /// The limits of the log lines that strangers cause.
+    pub(crate) lines: Arc<LineLimits>,
 }
 
 impl Hub {
@@ -80,6 +83,7 @@ impl Hub {
             has_groups: AtomicBool::new(false),
             groups: GroupCounters::default(),
             random: RandomNumbers::default(),
+            lines: Arc::default(),
         }
     }
 
@@ -282,6 +286,7 @@ impl Hub {
             counters: &self.groups,
             outlets: &self.outlets,
             random: &self.random,
+            lines: &self.lines,
         }
     }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
-use tidewire_wire::envelope::{Category, Priority, PublicationHeader};
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
 use tidewire_wire::frame;
 use tidewire_wire::frame::OpCode;
@@ -110,7 +110,17 @@ pub(crate) struct Publication {
     pub(crate) exclude: Option<ConnectionKey>,
     /// On the clock that counts from 1970.
     pub(crate) expires_unix_ms: u64,
+    /// Of a presence event: whom it is about.
+    pub(crate) member: Option<Box<MemberEvent>>,
     forms: OnceLock<Box<Forms>>,
+}
+
+/// The member that a presence event is about.
+#[derive(Debug)]
+pub(crate) struct MemberEvent {
+    pub(crate) user: Arc<str>,
+    /// It is an update: a later one takes its place.
+    pub(crate) is_update: bool,
 }
 
 #[derive(Debug)]
@@ -216,6 +226,7 @@ impl Draft<'_> {
             expires_unix_ms: self
                 .ttl_ms
                 .map_or(u64::MAX, |ttl_ms| placed.unix_ms.saturating_add(ttl_ms)),
+            member: None,
             forms: OnceLock::new(),
         }
     }
@@ -231,6 +242,7 @@ impl Publication {
             key: None,
             exclude: None,
             expires_unix_ms: u64::MAX,
+            member: None,
             forms: OnceLock::new(),
         }
     }
@@ -244,6 +256,20 @@ impl Publication {
             },
             topic,
             ..Self::verbatim(Outgoing::Binary(Arc::new([])))
+        }
+    }
+
+    /// A presence event about a user, an envelope in JSON.
+    pub(crate) fn presence_event(
+        topic: Arc<str>,
+        user: Arc<str>,
+        event: SystemType,
+        json: Vec<u8>,
+    ) -> Self {
+        let is_update = event == SystemType::PresenceUpdate;
+        Self {
+            member: Some(Box::new(MemberEvent { user, is_update })),
+            ..Self::event(Some(topic), json)
         }
     }
 
@@ -378,6 +404,7 @@ impl Publication {
             key: self.key.clone(),
             exclude: self.exclude,
             expires_unix_ms: self.expires_unix_ms,
+            member: None,
             forms: OnceLock::new(),
         }
     }

@@ -42,4 +42,5 @@ mod timings;
 mod tls;
 mod tokens;
 mod topics;
+mod unfinished;
 mod version_1;

@@ -2,9 +2,10 @@
 
 use crate::common;
 
-use common::{Client, SECRET, config, connect_v1, start, unix_s};
+use common::{Client, Opening, SECRET, config, connect_v1, start, token, unix_s};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Echo;
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::{Config, SignatureKey, Signing};
 use tidewire_wire::format::Format;
 use tidewire_wire::secure::{SignatureVersion, SignedMessage, SigningKey};
@@ -131,6 +132,46 @@ fn unsigned_messages_pass_unless_signatures_are_required() {
         client.next_json()["p"]["message"],
         "the message is not signed"
     );
+}
+
+/// Whoever signs too much is refused, and stays connected; another user is not.
+#[test]
+fn a_user_has_a_quarter_of_the_remembered_signatures() {
+    let mut signing = Signing::new(SignatureKey::Hmac(SECRET.to_vec()), true);
+    signing.nonces_max = 8;
+    let server = start(
+        Config {
+            signing: Some(signing),
+            auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
+            ..config()
+        },
+        Echo,
+    );
+    let open = |user: &str| {
+        let bearer = format!("Bearer {}", token(json!({ "sub": user })));
+        let mut client = Opening::new(server.address())
+            .header("Authorization", bearer)
+            .open();
+        assert_eq!(client.next_json()["t"], "server_ready");
+        client
+    };
+    let order = json!({ "t": "order", "p": 1 });
+    let mut nonces = 0..;
+    let mut sign = || {
+        let nonce = nonces.next().expect("enough");
+        signed(SignatureVersion::One, &order, unix_s(), nonce)
+    };
+    let (mut ann, mut bob) = (open("ann"), open("bob"));
+    for _ in 0..2 {
+        assert_eq!(ask(&mut ann, &sign())["t"], "order");
+    }
+    // Far more than the error budget forgives.
+    for _ in 0..100 {
+        let refused = ask(&mut ann, &sign());
+        assert_eq!(refused["p"]["code"], "RATE_LIMITED", "{refused}");
+    }
+    assert_eq!(ask(&mut bob, &sign())["t"], "order");
+    assert_eq!(server.handle().counters().signatures_refused, 100);
 }
 
 #[test]

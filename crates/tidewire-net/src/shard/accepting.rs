@@ -21,6 +21,28 @@ pub(super) struct Listener {
     pub(super) pending: bool,
     /// The process is out of descriptors: not before then again, on the shard's clock.
     retry_ms: u64,
+    complaints: Complaints,
+}
+
+/// Limits the lines about a lack of the system, which strangers can cause and which is there for many attempts: one
+/// in a minute, with a count of the others.
+#[derive(Debug, Default)]
+struct Complaints {
+    /// The next line may be logged then, on the shard's clock.
+    due_ms: u64,
+    left_out: u64,
+}
+
+impl Complaints {
+    /// The lines that were left out before this one, if this one may be logged.
+    fn admit(&mut self, now_ms: u64) -> Option<u64> {
+        if now_ms < self.due_ms {
+            self.left_out += 1;
+            return None;
+        }
+        self.due_ms = now_ms + COMPLAINT_INTERVAL_MS;
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 impl<H: Handler> Shard<H> {
@@ -44,6 +66,7 @@ impl<H: Handler> Shard<H> {
             tls,
             pending: true,
             retry_ms: 0,
+            complaints: Complaints::default(),
         });
         Ok(id)
     }
@@ -86,11 +109,15 @@ impl<H: Handler> Shard<H> {
                 // Most likely the process is out of descriptors.
                 Err(_) if self.handler.make_room(&mut self.io) => self.notify_closed(),
                 Err(error) => {
-                    tracing::warn!(
-                        error = io_words(&error),
-                        "no connection can be accepted; trying again"
-                    );
-                    listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
+                    let now_ms = self.io.now().monotonic_ms;
+                    listener.retry_ms = now_ms + ACCEPT_RETRY_MS;
+                    if let Some(left_out) = listener.complaints.admit(now_ms) {
+                        tracing::warn!(
+                            error = io_words(&error),
+                            left_out,
+                            "no connection can be accepted; trying again"
+                        );
+                    }
                     return;
                 }
             }
@@ -109,7 +136,10 @@ impl<H: Handler> Shard<H> {
             Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
                 Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
                 Err(error) => {
-                    tracing::error!(%error, "TLS cannot be started");
+                    let now_ms = self.io.now().monotonic_ms;
+                    if let Some(left_out) = self.listeners[index].complaints.admit(now_ms) {
+                        tracing::error!(%error, left_out, "TLS cannot be started");
+                    }
                     return;
                 }
             },
@@ -125,7 +155,13 @@ impl<H: Handler> Shard<H> {
                 self.notify_closed();
             }
             Err(error) => {
-                tracing::error!(error = io_words(&error), "a connection cannot be watched");
+                let now_ms = self.io.now().monotonic_ms;
+                let found = self.listeners.get_mut(listener.0);
+                let admitted = found.and_then(|found| found.complaints.admit(now_ms));
+                if let Some(left_out) = admitted {
+                    let error = io_words(&error);
+                    tracing::error!(error, left_out, "a connection cannot be watched");
+                }
             }
         }
     }
@@ -142,6 +178,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// Connections accepted before the others are served again.
 pub(super) const ACCEPTS_PER_TURN: usize = 64;
+
+/// The time between two lines about a lack of the system, in milliseconds.
+const COMPLAINT_INTERVAL_MS: u64 = 60_000;
 
 /// How long to wait with accepting after the process ran out of descriptors.
 const ACCEPT_RETRY_MS: u64 = 100;

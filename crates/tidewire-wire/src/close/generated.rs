@@ -42,13 +42,15 @@ impl CloseCode {
     pub const RATE_LIMITED: Self = Self(4429);
     /// 4430: the connection repeatedly sent messages that were refused.
     pub const TOO_MANY_ERRORS: Self = Self(4430);
+    /// 4431: unfinished messages of the user or address took more memory than allowed.
+    pub const UNFINISHED_MESSAGES: Self = Self(4431);
 
     /// Whose fault the end was; `None` if it was nobody's or the code is not known.
     #[must_use]
     pub const fn fault(self) -> Option<Fault> {
         match self.0 {
             1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4406 | 4408 | 4409 | 4429
-            | 4430 => Some(Fault::Peer),
+            | 4430 | 4431 => Some(Fault::Peer),
             1011 | 1012 | 1013 | 4300 => Some(Fault::Server),
             _ => None,
         }
@@ -60,7 +62,7 @@ impl CloseCode {
         match self.0 {
             1000 | 1002 | 1003 | 1007 | 1008 | 1009 | 4403 | 4406 | 4409 => Retry::No,
             1001 | 1012 | 4300 | 4310 | 4408 => Retry::Yes,
-            1011 | 1013 | 4429 | 4430 => Retry::After(Condition::Delay),
+            1011 | 1013 | 4429 | 4430 | 4431 => Retry::After(Condition::Delay),
             4401 => Retry::After(Condition::NewToken),
             1000..=2999 | 3000..=3999 | 4500..=4599 => Retry::After(Condition::Delay),
             4000..=4199 | 4300..=4399 => Retry::Yes,

@@ -1,6 +1,6 @@
 //! Remembering nonces, so that a signed message counts once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The nonces of signatures that are still fresh, at most a fixed number of them.
 ///
@@ -13,6 +13,10 @@ pub struct NonceWindow {
     groups: VecDeque<Group>,
     remembered: usize,
     nonces_max: usize,
+    /// The limit of one owner; the same as `nonces_max` if owners are not told apart.
+    owner_max: usize,
+    /// The nonces of each owner, if they are told apart.
+    owners: HashMap<u64, usize>,
     /// Groups before this one have been forgotten.
     forgotten_before: u64,
 }
@@ -21,6 +25,8 @@ pub struct NonceWindow {
 struct Group {
     number: u64,
     nonces: HashSet<[u8; 16]>,
+    /// How many are of each owner, if they are told apart.
+    owners: HashMap<u64, usize>,
 }
 
 /// The reason why a nonce is rejected.
@@ -44,8 +50,18 @@ impl NonceWindow {
             groups: VecDeque::new(),
             remembered: 0,
             nonces_max,
+            owner_max: nonces_max,
+            owners: HashMap::new(),
             forgotten_before: 0,
         }
+    }
+
+    /// The same window with at most `owner_max` nonces of one owner, for [`insert_for`](Self::insert_for). It remembers
+    /// besides how many each owner has.
+    #[must_use]
+    pub fn with_owner_max(mut self, owner_max: usize) -> Self {
+        self.owner_max = owner_max.min(self.nonces_max);
+        self
     }
 
     /// Accepts the nonce of a signature of the time `signed_at_unix_s` once. The caller has verified the signature
@@ -55,6 +71,21 @@ impl NonceWindow {
     /// [`NonceError`]. A clock that goes back makes signatures stale whose nonces have been forgotten.
     pub fn insert(
         &mut self,
+        nonce: [u8; 16],
+        signed_at_unix_s: u64,
+        now_unix_s: u64,
+    ) -> Result<(), NonceError> {
+        self.insert_for(0, nonce, signed_at_unix_s, now_unix_s)
+    }
+
+    /// [`insert`](Self::insert) for an owner, a number of the caller's choice: one that has as many nonces as it may is
+    /// refused as [`NonceError::Full`], and the others are not.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_for(
+        &mut self,
+        owner: u64,
         nonce: [u8; 16],
         signed_at_unix_s: u64,
         now_unix_s: u64,
@@ -72,7 +103,9 @@ impl NonceWindow {
         {
             return Err(NonceError::Replayed);
         }
-        if self.remembered >= self.nonces_max {
+        let is_shared = self.owner_max < self.nonces_max;
+        let own = self.owners.get(&owner).copied().unwrap_or_default();
+        if self.remembered >= self.nonces_max || is_shared && own >= self.owner_max {
             return Err(NonceError::Full);
         }
         let at = self.groups.partition_point(|group| group.number < number);
@@ -81,10 +114,19 @@ impl NonceWindow {
             .get(at)
             .is_none_or(|group| group.number != number)
         {
-            let nonces = HashSet::new();
-            self.groups.insert(at, Group { number, nonces });
+            let group = Group {
+                number,
+                nonces: HashSet::new(),
+                owners: HashMap::new(),
+            };
+            self.groups.insert(at, group);
         }
-        self.groups[at].nonces.insert(nonce);
+        let group = &mut self.groups[at];
+        group.nonces.insert(nonce);
+        if is_shared {
+            *group.owners.entry(owner).or_default() += 1;
+            *self.owners.entry(owner).or_default() += 1;
+        }
         self.remembered += 1;
         Ok(())
     }
@@ -106,6 +148,14 @@ impl NonceWindow {
             && group.number < oldest
         {
             self.remembered -= group.nonces.len();
+            for (owner, count) in &group.owners {
+                if let Some(held) = self.owners.get_mut(owner) {
+                    *held -= count;
+                    if *held == 0 {
+                        self.owners.remove(owner);
+                    }
+                }
+            }
             self.groups.pop_front();
         }
     }
@@ -189,6 +239,28 @@ mod tests {
         ] {
             assert_eq!(window.insert([1; 16], time, time), expected);
         }
+    }
+
+    #[test]
+    fn an_owner_past_its_part_is_refused_and_others_are_not() {
+        let mut window = NonceWindow::new(8).with_owner_max(2);
+        let mut nonces = (0..).map(|number: u8| [number; 16]);
+        let mut insert = |window: &mut NonceWindow, owner, now| {
+            let nonce = nonces.next().expect("enough");
+            window.insert_for(owner, nonce, now, now)
+        };
+        for owner in 1..=4 {
+            assert_eq!(insert(&mut window, owner, NOW), Ok(()));
+            assert_eq!(insert(&mut window, owner, NOW), Ok(()));
+            assert_eq!(insert(&mut window, owner, NOW), Err(NonceError::Full));
+        }
+        assert_eq!(insert(&mut window, 5, NOW), Err(NonceError::Full));
+        // None of them is forgotten while it is fresh.
+        let again = window.insert_for(5, [0; 16], NOW, NOW + SIGNATURE_AGE_S_MAX);
+        assert_eq!(again, Err(NonceError::Replayed));
+        let later = NOW + SIGNATURE_AGE_S_MAX + GROUP_S;
+        assert_eq!(insert(&mut window, 1, later), Ok(()));
+        assert_eq!((window.len(), window.owners.len()), (1, 1));
     }
 
     proptest! {

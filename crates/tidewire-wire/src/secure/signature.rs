@@ -292,7 +292,20 @@ impl CheckedSignature {
     /// # Errors
     /// [`SignatureError`]: `Replayed`, `Full` or, if the clock went back, `Stale`.
     pub fn accept(self, nonces: &mut NonceWindow) -> Result<SignatureVersion, SignatureError> {
-        let inserted = nonces.insert(self.nonce, self.signed_at_unix_s, self.now_unix_s);
+        self.accept_for(0, nonces)
+    }
+
+    /// [`accept`](Self::accept) for an owner of nonces: see [`NonceWindow::insert_for`].
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn accept_for(
+        self,
+        owner: u64,
+        nonces: &mut NonceWindow,
+    ) -> Result<SignatureVersion, SignatureError> {
+        let (signed_at, now) = (self.signed_at_unix_s, self.now_unix_s);
+        let inserted = nonces.insert_for(owner, self.nonce, signed_at, now);
         inserted
             .map(|()| self.version)
             .map_err(|error| match error {

@@ -114,6 +114,9 @@ impl Exchange {
             tracing::error!(%error, "presence cannot be told");
             return None;
         }
-        Some(Arc::new(Publication::event(Some(Arc::clone(topic)), json)))
+        let (topic, user) = (Arc::clone(topic), Arc::clone(&told.user));
+        Some(Arc::new(Publication::presence_event(
+            topic, user, kind, json,
+        )))
     }
 }
