@@ -8,7 +8,8 @@ let publisher: Publisher;
 
 beforeAll(async () => {
   stage = await startStage();
-  publisher = await publishPrices(stage.server);
+  // Some for each frame, and fewer than a busy machine can show; tools/measure.ts has the full rate.
+  publisher = await publishPrices(stage.server, 2 * SYMBOLS);
 });
 
 afterAll(async () => {
@@ -16,10 +17,10 @@ afterAll(async () => {
   await stage?.close();
 });
 
-test("the table shows all rows and changes at most once per frame", { timeout: 180_000 }, async () => {
+test("the table shows all rows and changes at most once per frame", async () => {
   const page = await stage.open("prices");
   const isFull = (rows: number) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows;
-  await page.waitForFunction(isFull, SYMBOLS, { timeout: 150_000 });
+  await page.waitForFunction(isFull, SYMBOLS, { timeout: 50_000 });
   const { frames, renders, doubled, newest } = await page.evaluate(watchTable, 2);
   expect(frames).toBeGreaterThan(0);
   expect(renders).toBeGreaterThan(0);

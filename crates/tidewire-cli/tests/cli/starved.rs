@@ -354,7 +354,10 @@ fn read_line(child: &mut Child) -> String {
 /// A test that this machine cannot carry out says so; scripts/test counts the line.
 fn skipped(why: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED a test with a starved generator: {why}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED a test with a starved generator: {why}"
+    );
 }
 
 /// Two cores that this process may use.

@@ -61,6 +61,19 @@ pub(crate) enum Conduct {
 }
 
 impl Conduct {
+    /// Whether whatever asks for an answer gets it, sooner or later.
+    pub(crate) fn answers(self) -> bool {
+        matches!(
+            self,
+            Self::Sink
+                | Self::SinkDroppingThird
+                | Self::Echo
+                | Self::EchoStalling(..)
+                | Self::EchoSlow(_)
+                | Self::PongsAsHeartbeat
+        )
+    }
+
     /// Whether a message is refused and not answered.
     pub(crate) fn refuses(self, number: u64) -> bool {
         match self {
