@@ -2,6 +2,7 @@
 
 use crate::common;
 mod description;
+mod neighbours;
 mod server;
 mod trouble;
 

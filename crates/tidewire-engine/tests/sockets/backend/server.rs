@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,6 +35,22 @@ pub(super) struct Received {
 impl Received {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).expect("a body is JSON")
+    }
+}
+
+/// Lets backends go on that wait for it.
+#[derive(Clone, Default)]
+pub(super) struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub(super) fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn pass(&self) {
+        while !self.0.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
