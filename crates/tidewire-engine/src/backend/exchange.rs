@@ -405,7 +405,7 @@ impl Exchange {
                 Ok(Some(response)) => {
                     self.record(&busy, now);
                     note_status(&mut busy.post, response.status);
-                    let outcome = outcome_of(response.status, busy.body);
+                    let outcome = outcome_of(busy.post.kind(), response.status, busy.body);
                     self.finish(busy.post, outcome, now);
                 }
                 _ => {
@@ -429,7 +429,7 @@ impl Exchange {
         self.record(&busy, now);
         let mut post = busy.post;
         note_status(&mut post, response.status);
-        let outcome = outcome_of(response.status, busy.body);
+        let outcome = outcome_of(post.kind(), response.status, busy.body);
         self.finish(post, outcome, now);
     }
 
@@ -449,10 +449,13 @@ fn note_status(post: &mut Post, status: u16) {
     }
 }
 
-fn outcome_of(status: u16, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
-    match status {
-        200..=299 => Ok(body),
-        status => Err(Failure::Status(status)),
+/// An answer that decides has status 200 and a body, or 204, which stands for an object without fields. Any other status
+/// of 2xx is what a program answers that has not decided. An array needs no answer, only one who has accepted it.
+fn outcome_of(kind: RequestKind, status: u16, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    match (kind, status) {
+        (RequestKind::Array, 200..=299) | (_, 200) => Ok(body),
+        (_, 204) => Ok(b"{}".to_vec()),
+        (_, status) => Err(Failure::Status(status)),
     }
 }
 

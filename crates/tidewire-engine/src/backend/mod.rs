@@ -66,10 +66,10 @@ pub(crate) struct Submission {
     place: Place,
 }
 
-/// The body of an answer with status 2xx, or why there is none.
+/// The body of a whole answer with status 200, which stands for one with 204 as well, or why there is none.
 pub(crate) type BackendOutcome = Result<Vec<u8>, Failure>;
 
-/// Gives back why an answer with status 2xx cannot be used, if so.
+/// Gives back why the body cannot be used, if so.
 type DoneFunction = Box<dyn FnOnce(BackendOutcome) -> Option<Failure> + Send>;
 
 /// The receiver of an event's outcome, called exactly once, on the thread of the link; events without an

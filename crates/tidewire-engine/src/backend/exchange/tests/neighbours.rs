@@ -196,3 +196,20 @@ fn arrays_wait_while_the_backend_fails_for_all() {
         sending = sent(&world.turn(100));
     }
 }
+
+#[test]
+fn a_status_of_success_without_an_answer_is_a_failure_of_an_event_and_not_of_an_array() {
+    for status in [201, 202, 203, 205, 206, 299] {
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}");
+        let mut world = World::new(|_| {});
+        let outcome = world.submit(BackendEvent::Connect);
+        world.turn(0);
+        world.open(0);
+        world.exchange.received(0, answer.as_bytes(), world.now);
+        assert_eq!(outcome.try_recv(), Ok(Err(Failure::Status(status))));
+        let _no_outcome = world.submit(BackendEvent::Message);
+        world.turn(0);
+        world.exchange.received(0, answer.as_bytes(), world.now);
+        assert_eq!(world.backend.counts.answered(BackendEvent::Message), 1);
+    }
+}
