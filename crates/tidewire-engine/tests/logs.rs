@@ -10,12 +10,15 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, Handle, HostPolicy, NewPublication, OptionSpelling, Server};
+use tidewire_engine::{
+    BackendConfig, BackendEvent, BackendUrl, Config, Handle, HostPolicy, NewPublication,
+    OptionSpelling, Server,
+};
 use tidewire_wire::close::CloseCode;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -120,6 +123,7 @@ fn what_happens_to_a_session_is_told() {
 
     assert_a_refused_page_has_one_line(&server, &listener);
     assert_refused_hosts_have_lines(&listener);
+    assert_the_backends_answers_that_are_none_have_reasons(&listener);
 
     let mut client = open();
     let begun = listener.event(Level::DEBUG, "a session starts");
@@ -170,6 +174,49 @@ fn assert_a_refused_page_has_one_line(server: &Server, listener: &Listener) {
     let origin = listener.event(Level::WARN, words);
     assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
     assert_eq!(listener.count(words), 1, "one line per minute");
+}
+
+/// Each backend has another server, because there is at most one line a second for an event.
+fn assert_the_backends_answers_that_are_none_have_reasons(listener: &Listener) {
+    for (answer, reason) in [
+        (
+            "HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}",
+            "the backend answered with status 202; an answer has status 200 with a JSON object, or 204",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "the backend's answer cannot be used: \
+             it is empty; an answer without fields is {} or has status 204",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n[",
+            "the backend's answer cannot be used: it is not a JSON object",
+        ),
+    ] {
+        let backend = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = backend.local_addr().expect("an address");
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = backend.accept().expect("the engine connects");
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).expect("a request") > 0);
+            stream.write_all(answer.as_bytes()).expect("loopback");
+        });
+        let url = BackendUrl::parse(&format!("http://{address}/")).expect("a URL");
+        let mut config = BackendConfig::new(url);
+        config.events = [BackendEvent::Connect].into_iter().collect();
+        let server = start(
+            Config {
+                backend: Some(config),
+                ..open_topics()
+            },
+            Echo,
+        );
+        assert_eq!(Opening::new(server.address()).refused().0, 503);
+        let words = format!("an event has no usable answer: {reason}");
+        let line = listener.event(Level::WARN, &words);
+        assert_eq!((&*line["event"], &*line["unlogged"]), ("connect", "0"));
+        answering.join().expect("one request");
+    }
 }
 
 /// One line per minute for each host on each listener, with who sends it.

@@ -1,6 +1,7 @@
 //! Counters of the backend's events.
 
 use crate::backend::failure::{Failure, KINDS};
+use crate::backend::kind::RequestKind;
 use crate::config::backend::BackendEvent;
 use crate::counters::{Histogram, HistogramSnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,25 +10,28 @@ use std::time::Duration;
 /// Counts since the start. Those of failures count events and not attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Answered with a status of 2xx, by event.
+    /// With a usable answer, by event.
     answered: [AtomicU64; 6],
     /// By event and kind.
     failed: [[AtomicU64; KINDS.len()]; 6],
-    /// Of each request, from its sending to its answer or the end of its time, by [`REQUESTS`]. The thread of the link
-    /// records.
-    request_durations: [Histogram; REQUESTS.len()],
+    /// Of each request, from its sending to its answer or the end of its time, by kind. The thread of the link records.
+    request_durations: [Histogram; RequestKind::ALL.len()],
     /// Requests that were sent again.
     pub(crate) retries: AtomicU64,
     /// Requests of several events.
     pub(crate) batches: AtomicU64,
     /// The time from an event to its answer, of all answered events, in microseconds.
     pub(crate) latency_us: AtomicU64,
-    /// Times that the circuit breaker opened.
-    pub(crate) breaker_openings: AtomicU64,
+    /// Times that the circuit breaker of a kind opened.
+    pub(crate) breaker_openings: [AtomicU64; RequestKind::ALL.len()],
     /// Now: whether it is open.
-    pub(crate) is_breaker_open: AtomicU64,
+    pub(crate) is_breaker_open: [AtomicU64; RequestKind::ALL.len()],
+    /// Now: requests of each kind that are under way.
+    pub(crate) under_way: [AtomicU64; RequestKind::ALL.len()],
     /// Now: connections.
     pub(crate) connections: AtomicU64,
+    /// Connections that could not be opened.
+    pub(crate) connections_failed: AtomicU64,
 }
 
 impl Counts {
@@ -39,12 +43,9 @@ impl Counts {
         self.failed[event as usize][failure.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request of one event, or of a batch, has its answer, or its time is over.
-    pub(crate) fn record_request(&self, event: Option<BackendEvent>, duration: Duration) {
-        let label = event.map_or(BATCH, BackendEvent::name);
-        if let Some(index) = REQUESTS.iter().position(|request| *request == label) {
-            self.request_durations[index].record(duration);
-        }
+    /// A request has its answer, or its time is over.
+    pub(crate) fn record_request(&self, kind: RequestKind, duration: Duration) {
+        self.request_durations[kind as usize].record(duration);
     }
 
     /// How long requests took, by what they carry.
@@ -52,7 +53,10 @@ impl Counts {
         &self,
     ) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
         let snapshots = self.request_durations.iter().map(Histogram::snapshot);
-        REQUESTS.into_iter().zip(snapshots)
+        RequestKind::ALL
+            .into_iter()
+            .map(RequestKind::name)
+            .zip(snapshots)
     }
 
     /// How many events of a kind were answered.
@@ -66,7 +70,3 @@ impl Counts {
         std::array::from_fn(|kind| failed[kind].load(Ordering::Relaxed))
     }
 }
-
-/// The content of a request: one event that is answered, or several that are not.
-const REQUESTS: [&str; 5] = ["connect", "subscribe", "publish", "request", BATCH];
-const BATCH: &str = "batch";

@@ -205,16 +205,16 @@ pub(crate) fn read_response(body: &[u8]) -> Result<Result<String, CallError>, Fa
     }
 }
 
-/// No body is an answer without fields.
-fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Failure> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(T::default());
+/// A body is one JSON object. Nothing, which a program sends that has failed, is no answer.
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    match body.trim_ascii_start().first() {
+        // Derived readers take an array for a structure.
+        Some(b'{') => serde_json::from_slice(body).map_err(invalid),
+        Some(_) => Err(invalid("it is not a JSON object")),
+        None => Err(invalid(
+            "it is empty; an answer without fields is {} or has status 204",
+        )),
     }
-    // Derived readers take an array for a structure.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(invalid("it is not a JSON object"));
-    }
-    serde_json::from_slice(body).map_err(invalid)
 }
 
 fn invalid(words: impl ToString) -> Failure {
@@ -233,9 +233,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_answer_is_one_without_fields() {
-        assert!(ConnectAnswer::read(b" \n").unwrap().refused.is_none());
-        assert_eq!(read_response(b"").unwrap(), Ok("null".to_owned()));
+    fn nothing_is_no_answer() {
+        for nothing in [&b""[..], b" \n", b"\t\r\n"] {
+            let failures = [
+                ConnectAnswer::read(nothing).err(),
+                SubscribeAnswer::read(nothing).err(),
+                PublishAnswer::read(nothing).err(),
+                read_response(nothing).err(),
+            ];
+            for failure in failures {
+                let words = failure.unwrap().to_string();
+                assert!(words.contains("it is empty"), "{words}");
+            }
+        }
+        assert!(ConnectAnswer::read(b" {} \n").unwrap().refused.is_none());
+        assert_eq!(read_response(b"{}").unwrap(), Ok("null".to_owned()));
     }
 
     #[test]

@@ -1,28 +1,23 @@
 //! The exchange with the backend without sockets: a pool of connections, each with one request at a time, retries, and
-//! the circuit breaker. Events, bytes and the time in; bytes, connections to open, outcomes and a deadline out.
+//! the circuit breakers. Events, bytes and the time in; bytes, connections to open, outcomes and a deadline out.
 
-use crate::backend::breaker::Breaker;
-use crate::backend::failure::{Failure, KINDS};
+use crate::backend::arrays::Arrays;
+use crate::backend::breakers::Breakers;
+use crate::backend::failure::Failure;
+use crate::backend::failure_log::FailureLog;
+use crate::backend::kind::RequestKind;
+use crate::backend::now::Now;
 use crate::backend::request::request;
-use crate::backend::slot::{ATTEMPTS_MAX, Busy, Post, Slot};
+use crate::backend::shares::{Seats, Shares};
+use crate::backend::slot::{Busy, Post, Slot};
+use crate::backend::waiting::Waiting;
 use crate::backend::{Backend, Submission};
-use crate::config::backend::BackendEvent;
+use crate::limits::owner::OwnerId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 use tidewire_http::response::{self, Event, Expected, stray_line_end_bytes};
 use tidewire_http::{ResponseHeads, ResponseReader};
-
-/// The time of a turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// On the monotonic clock.
-    pub(crate) ms: u64,
-    pub(crate) unix_ms: u64,
-    /// For durations that are measured.
-    pub(crate) precise: Instant,
-}
 
 /// A request of the exchange to the sockets.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +27,8 @@ pub(crate) enum Action {
     Send(usize, Vec<u8>),
 }
 
+mod outcomes;
+
 /// Every event between its submission and its outcome.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -40,23 +37,22 @@ pub(crate) struct Exchange {
     slots: Vec<Slot>,
     /// Slots without a request, the one used last at the end.
     idle: Vec<usize>,
-    /// Events that wait for a connection.
-    waiting: VecDeque<Post>,
-    /// Events without an answer that wait for a batch.
-    notices: VecDeque<Submission>,
-    /// The next batch, until it is sent. One is on its way at a time, so that events keep their order.
-    batch: Option<Post>,
-    is_batch_sent: bool,
-    breaker: Breaker,
+    shares: Shares,
+    /// Events that wait for a seat.
+    waiting: Waiting,
+    /// Requests with a seat, which are sent over the next connection that is there.
+    ready: VecDeque<Post>,
+    arrays: Arrays,
+    breakers: Breakers,
     actions: VecDeque<Action>,
     heads: ResponseHeads,
     /// A connection has failed since the last turn.
     is_unsettled: bool,
+    /// No connection is opened before.
+    open_after_ms: u64,
     /// When the link ends at the latest, once the server stops.
     stop_by_ms: Option<u64>,
-    /// When a failure was logged last, and how many were not since.
-    logged_ms: Option<u64>,
-    unlogged: u64,
+    log: FailureLog,
 }
 
 impl Exchange {
@@ -67,20 +63,20 @@ impl Exchange {
         };
         Self {
             host: backend.config.url.host_value(),
-            backend,
             slots: Vec::new(),
             idle: Vec::new(),
-            waiting: VecDeque::new(),
-            notices: VecDeque::new(),
-            batch: None,
-            is_batch_sent: false,
-            breaker: Breaker::default(),
+            shares: Shares::new(&backend.config),
+            waiting: Waiting::default(),
+            ready: VecDeque::new(),
+            arrays: Arrays::default(),
+            breakers: Breakers::new(&backend.config),
             actions: VecDeque::new(),
             heads: ResponseHeads::new(limits),
             is_unsettled: false,
+            open_after_ms: 0,
             stop_by_ms: None,
-            logged_ms: None,
-            unlogged: 0,
+            log: FailureLog::default(),
+            backend,
         }
     }
 
@@ -95,17 +91,18 @@ impl Exchange {
         let stop_by_ms = *self.stop_by_ms.get_or_insert(now.ms + patience_ms);
         for submission in self.backend.inbox.take(usize::MAX) {
             if !submission.event.is_answered() {
-                self.notices.push_back(submission);
+                self.arrays.push(submission);
             }
         }
-        self.waiting.clear();
+        drop(self.waiting.take_all());
+        self.ready.retain(Post::is_array);
         for slot in 0..self.slots.len() {
-            if matches!(&self.slots[slot], Slot::Busy(busy) if busy.post.batch.is_none()) {
+            if matches!(&self.slots[slot], Slot::Busy(busy) if !busy.post.is_array()) {
                 self.release(slot);
             }
         }
-        let has_more = !self.notices.is_empty() || self.batch.is_some() || self.is_batch_sent;
-        if has_more && now.ms < stop_by_ms && !self.breaker.is_open() {
+        let is_open = self.breakers.is_open(RequestKind::Array);
+        if self.arrays.has_more() && now.ms < stop_by_ms && !is_open {
             return false;
         }
         self.stop();
@@ -118,12 +115,10 @@ impl Exchange {
             Slot::Busy(busy) => Some(busy.post),
             _ => None,
         });
-        let posts = posts.chain(self.batch.take());
-        let unsent = posts
-            .flat_map(|post| post.events)
-            .chain(self.notices.drain(..));
+        let posts = posts.chain(self.ready.drain(..));
+        let unsent = posts.flat_map(|post| post.events);
         let mut count = 0;
-        for submission in unsent {
+        for submission in unsent.chain(self.arrays.take_all()) {
             count += 1;
             self.backend
                 .counts
@@ -135,7 +130,6 @@ impl Exchange {
                 "the server stops before the backend has got {count} events",
             );
         }
-        self.is_batch_sent = false;
         self.idle.clear();
         self.actions.clear();
     }
@@ -156,15 +150,14 @@ impl Exchange {
             Slot::Opening { due_ms } | Slot::Idle { due_ms } => Some(*due_ms),
             Slot::Busy(busy) => Some(busy.post.due_ms),
         });
-        let waiting = self.waiting.front().map(|post| post.due_ms);
-        let batch = self.batch.as_ref().filter(|batch| !batch.is_admitted);
-        let batch = batch.map(|batch| {
-            let probe_ms = self.breaker.probe_at_ms().unwrap_or_default();
-            batch.not_before_ms.max(probe_ms)
-        });
+        let ready = self.ready.iter().map(|post| post.due_ms);
+        let opening = (!self.ready.is_empty()).then_some(self.open_after_ms);
+        let opening = opening.filter(|after_ms| *after_ms > 0);
         slots
-            .chain(waiting)
-            .chain(batch)
+            .chain(ready)
+            .chain(opening)
+            .chain(self.waiting.due_ms())
+            .chain(self.arrays.due_ms(&self.breakers))
             .chain(self.stop_by_ms)
             .min()
     }
@@ -172,35 +165,50 @@ impl Exchange {
     /// Takes what was submitted, ends what is too late, and sends what can be sent.
     pub(crate) fn turn(&mut self, now: Now) {
         self.is_unsettled = false;
+        if self.open_after_ms <= now.ms {
+            self.open_after_ms = 0;
+        }
         for submission in self.backend.inbox.take(EVENTS_PER_TURN) {
             self.accept(submission, now);
         }
         self.expire(now);
-        self.form_batch(now);
+        self.seat(now);
         self.assign(now);
+        self.show();
+    }
+
+    /// Shows the present state in the metrics.
+    fn show(&self) {
         let counts = &self.backend.counts;
-        let is_open = u64::from(self.breaker.is_open());
-        counts.is_breaker_open.store(is_open, Ordering::Relaxed);
-        let slots = self.slots.iter();
-        let open = slots.filter(|slot| matches!(slot, Slot::Idle { .. } | Slot::Busy(_)));
-        let open = open.count() as u64;
-        counts.connections.store(open, Ordering::Relaxed);
+        let mut under_way = [0; RequestKind::ALL.len()];
+        let mut connections = 0;
+        for slot in &self.slots {
+            connections += u64::from(matches!(slot, Slot::Idle { .. } | Slot::Busy(_)));
+            if let Slot::Busy(busy) = slot {
+                under_way[busy.post.kind() as usize] += 1;
+            }
+        }
+        counts.connections.store(connections, Ordering::Relaxed);
+        for kind in RequestKind::ALL {
+            let place = kind as usize;
+            let is_open = u64::from(self.breakers.is_open(kind));
+            counts.is_breaker_open[place].store(is_open, Ordering::Relaxed);
+            counts.under_way[place].store(under_way[place], Ordering::Relaxed);
+        }
     }
 
     fn accept(&mut self, submission: Submission, now: Now) {
+        let (kind, owner) = (RequestKind::of(submission.event), submission.owner());
+        self.breakers.note(kind, owner, now.ms);
         if !submission.event.is_answered() {
-            return self.notices.push_back(submission);
+            return self.arrays.push(submission);
         }
-        match self.breaker.admit(now.ms) {
-            Ok(()) => self.waiting.push_back(Post {
-                events: vec![submission],
-                batch: None,
-                due_ms: now.ms.saturating_add(self.backend.config.timeout_ms),
-                started: now.precise,
-                attempts: 0,
-                is_admitted: true,
-                not_before_ms: 0,
-            }),
+        match self.breakers.admit(kind, owner, now.ms) {
+            Ok(()) => {
+                let due_ms = now.ms.saturating_add(self.backend.config.timeout_ms);
+                let post = Post::single(submission, now.precise, due_ms);
+                self.waiting.push(post);
+            }
             Err(reason) => self.end(submission, Err(Failure::Open(reason)), now),
         }
     }
@@ -220,82 +228,73 @@ impl Exchange {
                 _ => {}
             }
         }
-        while self
-            .waiting
-            .front()
-            .is_some_and(|post| post.due_ms <= now.ms)
-        {
-            let Some(post) = self.waiting.pop_front() else {
-                return;
-            };
+        let mut late = self.waiting.take_late(now.ms);
+        if self.ready.iter().any(|post| post.due_ms <= now.ms) {
+            let ready = std::mem::take(&mut self.ready).into_iter();
+            let (overdue, ready): (Vec<_>, _) = ready.partition(|post| post.due_ms <= now.ms);
+            self.ready = ready.into();
+            late.extend(overdue);
+        }
+        for post in late {
             let reason = "no connection was free in time".to_owned();
             self.end_post(post, &Failure::NotConnected(reason), now);
         }
     }
 
-    /// Makes the next batch of events without an answer, if there is none.
-    fn form_batch(&mut self, now: Now) {
-        if self.is_batch_sent {
+    /// Gives seats to what waits, as far as there are some.
+    fn seat(&mut self, now: Now) {
+        let array = self.arrays.take(&mut self.breakers, now);
+        if array.is_none() && self.waiting.is_empty() {
             return;
         }
-        if self.batch.is_none() && !self.notices.is_empty() {
-            let mut body = vec![b'['];
-            let mut events = Vec::new();
-            while let Some(next) = self.notices.front() {
-                let is_full = body.len() + next.body.len() > EVENT_BATCH_BYTES
-                    || events.len() >= BATCH_EVENTS;
-                if is_full && !events.is_empty() {
-                    break;
-                }
-                if !events.is_empty() {
-                    body.push(b',');
-                }
-                body.extend_from_slice(&next.body);
-                events.extend(self.notices.pop_front());
+        let slots = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Busy(busy) => Some(&busy.post),
+            _ => None,
+        });
+        let mut seats = Seats::of(
+            self.shares,
+            slots.chain(&self.ready).filter_map(Post::seated),
+        );
+        if let Some(mut array) = array {
+            // Arrays are everybody's.
+            array.seat = seats.take(RequestKind::Array, OwnerId::SERVER, || true, || true);
+            match array.seat {
+                Some(_) => self.ready.push_back(array),
+                None => self.arrays.wait_for_seat(array),
             }
-            body.push(b']');
-            self.batch = Some(Post {
-                events,
-                batch: Some(body),
-                due_ms: u64::MAX,
-                started: now.precise,
-                attempts: 0,
-                is_admitted: false,
-                not_before_ms: 0,
-            });
         }
-        if let Some(batch) = &mut self.batch
-            && !batch.is_admitted
-            && batch.not_before_ms <= now.ms
-        {
-            batch.is_admitted = self.breaker.admit(now.ms).is_ok();
+        let breakers = &self.breakers;
+        let mut seat = |kind, owner| {
+            let is_only = || breakers.is_only(owner, now.ms);
+            let is_only_of = || breakers.is_only_of(kind, owner, now.ms);
+            seats.take(kind, owner, is_only, is_only_of)
+        };
+        while let Some(post) = self.waiting.take(&mut seat) {
+            self.ready.push_back(post);
         }
     }
 
-    /// Sends what waits over the connections that are free, and opens others for the rest.
+    /// Sends what has a seat over the connections that are free, and opens others for the rest.
     fn assign(&mut self, now: Now) {
         while let Some(slot) = self.idle.pop() {
-            let post = match self.batch.take_if(|batch| batch.is_admitted) {
-                Some(mut batch) => {
-                    self.is_batch_sent = true;
-                    batch.due_ms = now.ms.saturating_add(self.backend.config.timeout_ms);
-                    Some(batch)
-                }
-                None => self.waiting.pop_front(),
-            };
-            let Some(post) = post else {
+            let Some(mut post) = self.ready.pop_front() else {
                 self.idle.push(slot);
                 return;
             };
+            if post.is_array() {
+                post.due_ms = now.ms.saturating_add(self.backend.config.timeout_ms);
+            }
             self.send(slot, post, now);
         }
-        let has_batch = self.batch.as_ref().is_some_and(|batch| batch.is_admitted);
-        let wanted = self.waiting.len() + usize::from(has_batch);
+        if self.open_after_ms > now.ms {
+            return;
+        }
         let count = |is: fn(&Slot) -> bool| self.slots.iter().filter(|slot| is(slot)).count();
         let opening = count(|slot| matches!(slot, Slot::Opening { .. }));
         let used = count(|slot| !matches!(slot, Slot::Free));
         let room = self.backend.config.connections_max.saturating_sub(used);
-        for _ in 0..wanted.saturating_sub(opening).min(room) {
+        let wanted = self.ready.len().saturating_sub(opening);
+        for _ in 0..wanted.min(room) {
             self.open(now);
         }
     }
@@ -336,6 +335,9 @@ impl Exchange {
     }
 
     pub(crate) fn connected(&mut self, slot: usize, now: Now) {
+        if self.breakers.reach.succeed() {
+            tracing::info!(backend = %self.backend.config.url, "the backend can be reached again");
+        }
         self.idle_now(slot, now);
     }
 
@@ -398,15 +400,12 @@ impl Exchange {
         };
         match std::mem::replace(place, Slot::Free) {
             Slot::Free | Slot::Idle { .. } => {}
-            Slot::Opening { .. } => {
-                self.is_unsettled = true;
-                self.note_failure(&Failure::NotConnected(reason.to_owned()), now);
-            }
+            Slot::Opening { .. } => self.not_opened(reason, now),
             Slot::Busy(mut busy) => match busy.reader.finish(is_clean) {
                 Ok(Some(response)) => {
                     self.record(&busy, now);
                     note_status(&mut busy.post, response.status);
-                    let outcome = outcome_of(response.status, busy.body);
+                    let outcome = outcome_of(busy.post.kind(), response.status, busy.body);
                     self.finish(busy.post, outcome, now);
                 }
                 _ => {
@@ -430,7 +429,7 @@ impl Exchange {
         self.record(&busy, now);
         let mut post = busy.post;
         note_status(&mut post, response.status);
-        let outcome = outcome_of(response.status, busy.body);
+        let outcome = outcome_of(post.kind(), response.status, busy.body);
         self.finish(post, outcome, now);
     }
 
@@ -442,126 +441,6 @@ impl Exchange {
             self.finish(busy.post, Err(failure), now);
         }
     }
-
-    /// Records how long a request took. One whose connection ends without an answer is no measure of the backend.
-    fn record(&self, busy: &Busy, now: Now) {
-        let event = busy.post.batch.is_none().then(|| busy.post.event());
-        let duration = now.precise.saturating_duration_since(busy.sent);
-        self.backend.counts.record_request(event, duration);
-    }
-
-    fn end_or_repeat(&mut self, mut post: Post, has_begun: bool, failure: Failure, now: Now) {
-        let is_single = post.batch.is_none();
-        if is_single && !has_begun && post.is_repeatable() && now.ms < post.due_ms {
-            self.backend.counts.retries.fetch_add(1, Ordering::Relaxed);
-            post.is_admitted = true;
-            self.waiting.push_front(post);
-            self.is_unsettled = true;
-            return;
-        }
-        self.finish(post, Err(failure), now);
-    }
-
-    /// A request has its outcome.
-    fn finish(&mut self, mut post: Post, outcome: Result<Vec<u8>, Failure>, now: Now) {
-        let is_rejected = matches!(&outcome, Err(Failure::Status(status)) if *status < 500);
-        if outcome.is_ok() || is_rejected {
-            if self.breaker.succeed() {
-                tracing::info!(backend = %self.backend.config.url, "the backend answers again");
-            }
-        } else if let Err(failure) = &outcome {
-            self.note_failure(failure, now);
-        }
-        let is_batch = post.batch.is_some();
-        self.is_batch_sent &= !is_batch;
-        match outcome {
-            Ok(body) if is_batch => {
-                drop(body);
-                self.backend.counts.batches.fetch_add(1, Ordering::Relaxed);
-                for submission in post.events {
-                    self.backend.counts.answer(submission.event);
-                }
-            }
-            Ok(body) => {
-                let latency = now.precise.saturating_duration_since(post.started);
-                let counts = &self.backend.counts;
-                let latency_us = latency.as_micros() as u64;
-                counts.latency_us.fetch_add(latency_us, Ordering::Relaxed);
-                if let Some(submission) = post.events.pop() {
-                    self.end(submission, Ok(body), now);
-                }
-            }
-            Err(_) if is_batch && !is_rejected && post.attempts < ATTEMPTS_MAX => {
-                self.backend.counts.retries.fetch_add(1, Ordering::Relaxed);
-                post.is_admitted = false;
-                post.not_before_ms = now.ms + (RETRY_MS << post.attempts);
-                self.batch = Some(post);
-            }
-            Err(failure) => self.end_post(post, &failure, now),
-        }
-    }
-
-    /// The backend has failed: the circuit breaker counts it. Once it is open, nothing waits any longer.
-    fn note_failure(&mut self, failure: &Failure, now: Now) {
-        let reason = failure.to_string();
-        if !self.breaker.fail(&reason, now.ms) {
-            return;
-        }
-        let counts = &self.backend.counts;
-        counts.breaker_openings.fetch_add(1, Ordering::Relaxed);
-        if let Some(batch) = &mut self.batch {
-            batch.is_admitted = false;
-        }
-        for post in std::mem::take(&mut self.waiting) {
-            self.end_post(post, &Failure::Open(reason.clone()), now);
-        }
-    }
-
-    fn end_post(&mut self, post: Post, failure: &Failure, now: Now) {
-        for submission in post.events {
-            self.end(submission, Err(failure.clone()), now);
-        }
-    }
-
-    fn end(&mut self, mut submission: Submission, outcome: Result<Vec<u8>, Failure>, now: Now) {
-        let event = submission.event;
-        let failed = outcome.as_ref().err().cloned();
-        submission.span.iter_mut().for_each(|span| span.stop());
-        let failure = failed.or(submission.done.tell(outcome));
-        if let Some(span) = submission.span {
-            match &failure {
-                None => span.end(),
-                Some(Failure::Status(status)) => span.fail(status.to_string()),
-                Some(failure) => span.fail(KINDS[failure.index()]),
-            }
-        }
-        match failure {
-            None => self.backend.counts.answer(event),
-            Some(failure) => {
-                self.backend.counts.fail(event, &failure);
-                self.log(event, &failure, now);
-            }
-        }
-    }
-
-    /// Logs a failure, at most once in a second.
-    fn log(&mut self, event: BackendEvent, failure: &Failure, now: Now) {
-        let last_ms = self
-            .logged_ms
-            .filter(|last| now.ms < last + LOG_INTERVAL_MS);
-        if last_ms.is_some() {
-            self.unlogged += 1;
-            return;
-        }
-        self.logged_ms = Some(now.ms);
-        let unlogged = std::mem::take(&mut self.unlogged);
-        tracing::warn!(
-            backend = %self.backend.config.url,
-            event = event.name(),
-            unlogged,
-            "an event has no answer: {failure}",
-        );
-    }
 }
 
 fn note_status(post: &mut Post, status: u16) {
@@ -570,10 +449,13 @@ fn note_status(post: &mut Post, status: u16) {
     }
 }
 
-fn outcome_of(status: u16, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
-    match status {
-        200..=299 => Ok(body),
-        status => Err(Failure::Status(status)),
+/// An answer that decides has status 200 and a body, or 204, which stands for an object without fields. Any other status
+/// of 2xx is what a program answers that has not decided. An array needs no answer, only one who has accepted it.
+fn outcome_of(kind: RequestKind, status: u16, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    match (kind, status) {
+        (RequestKind::Array, 200..=299) | (_, 200) => Ok(body),
+        (_, 204) => Ok(b"{}".to_vec()),
+        (_, status) => Err(Failure::Status(status)),
     }
 }
 
@@ -583,18 +465,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Events taken in one turn.
 const EVENTS_PER_TURN: usize = 4_096;
 
-/// Bytes and events of one batch; a single event may have more bytes.
-const EVENT_BATCH_BYTES: usize = 256 * 1024;
-const BATCH_EVENTS: usize = 500;
-
-/// Half of the time before a batch is sent again, in milliseconds.
-const RETRY_MS: u64 = 50;
-
 /// How long a server that stops waits for the last batches, in milliseconds, at most.
 const STOP_MS: u64 = 1_000;
-
-/// A failure is logged at most once in this many milliseconds.
-const LOG_INTERVAL_MS: u64 = 1_000;
 
 #[cfg(test)]
 mod tests;

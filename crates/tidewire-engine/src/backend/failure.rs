@@ -21,8 +21,8 @@ pub(crate) enum Failure {
     /// The connection ended before the whole answer.
     #[error("the connection ended before the whole answer: {0}")]
     Cut(String),
-    /// A status other than 2xx.
-    #[error("the backend answered with status {0}")]
+    /// Another status than 200 or 204; for an array, than 2xx.
+    #[error("the backend answered with status {}", status_words(*.0))]
     Status(u16),
     /// The answer is no HTTP, no JSON, or has the wrong shape.
     #[error("the backend's answer cannot be used: {0}")]
@@ -80,6 +80,13 @@ impl Failure {
             }
             _ => "the backend cannot be reached",
         }
+    }
+}
+
+fn status_words(status: u16) -> String {
+    match status {
+        200..=299 => format!("{status}; an answer has status 200 with a JSON object, or 204"),
+        _ => status.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The link's event loop: the sockets of the exchange.
 
-use crate::backend::exchange::{Action, Exchange, Now};
+use crate::backend::exchange::{Action, Exchange};
+use crate::backend::now::Now;
 use crate::backend::resolve::{Found, Route};
 use std::io;
 use std::time::Instant;

@@ -4,15 +4,24 @@
 //! kept-alive connection and calls what the shard has left with it when the answer is there, or why there is none.
 //! The [`exchange`] is everything but the sockets.
 
+mod arrays;
 mod breaker;
+mod breakers;
 pub(crate) mod counts;
 pub(crate) mod events;
 pub(crate) mod exchange;
 pub(crate) mod failure;
+mod failure_log;
+pub(crate) mod kind;
 mod link;
+mod now;
+mod reach;
 mod request;
 pub(crate) mod resolve;
+mod seen;
+mod shares;
 mod slot;
+mod waiting;
 
 use self::counts::Counts;
 use self::exchange::Exchange;
@@ -52,15 +61,15 @@ pub(crate) struct Submission {
     /// One JSON object.
     pub(crate) body: Vec<u8>,
     pub(crate) done: Done,
-    /// Of the call; its context goes along. Events of a batch have none.
+    /// Of the call; its context goes along. Events of an array have none.
     pub(crate) span: Option<Box<OpenSpan>>,
-    _place: Place,
+    place: Place,
 }
 
-/// The body of an answer with status 2xx, or why there is none.
+/// The body of a whole answer with status 200, which stands for one with 204 as well, or why there is none.
 pub(crate) type BackendOutcome = Result<Vec<u8>, Failure>;
 
-/// Gives back why an answer with status 2xx cannot be used, if so.
+/// Gives back why the body cannot be used, if so.
 type DoneFunction = Box<dyn FnOnce(BackendOutcome) -> Option<Failure> + Send>;
 
 /// The receiver of an event's outcome, called exactly once, on the thread of the link; events without an
@@ -153,7 +162,7 @@ impl Backend {
             body,
             done: Done(done),
             span,
-            _place: place,
+            place,
         });
         Ok(())
     }
@@ -219,6 +228,12 @@ pub(crate) fn check(config: &BackendConfig) -> Result<(), TlsError> {
         tls::server_name(&config.url.host)?;
     }
     Ok(())
+}
+
+impl Submission {
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.place.owner
+    }
 }
 
 impl Load {

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::failure::KINDS;
+use crate::backend::kind::RequestKind;
 use crate::config::backend::BackendEvent;
 use crate::ops::metrics::{write_head, write_histogram, write_plain};
 use std::fmt::Write as _;
@@ -18,13 +19,13 @@ pub(crate) fn metrics(backend: &Backend) -> String {
         load(&counts.retries),
         load(&counts.batches),
         load(&counts.latency_us) / 1e6,
-        load(&counts.breaker_openings),
-        load(&counts.is_breaker_open),
+        load(&counts.connections_failed),
         load(&counts.connections),
         answered as f64,
         others as f64,
     ];
     write_plain(&mut body, &PLAIN, values);
+    write_kinds(&mut body, backend);
     write_durations(&mut body, backend);
     body
 }
@@ -48,6 +49,37 @@ fn write_events(body: &mut String, backend: &Backend) {
     }
 }
 
+/// What there is of each kind of requests.
+fn write_kinds(body: &mut String, backend: &Backend) {
+    let counts = &backend.counts;
+    for (name, kind, help, values) in [
+        (
+            "tidewire_backend_breaker_openings_total",
+            "counter",
+            "Times that the circuit breaker of a kind of requests opened",
+            &counts.breaker_openings,
+        ),
+        (
+            "tidewire_backend_breaker_open",
+            "gauge",
+            "Whether the circuit breaker of a kind of requests is open now",
+            &counts.is_breaker_open,
+        ),
+        (
+            "tidewire_backend_requests",
+            "gauge",
+            "Requests to the backend that are under way now",
+            &counts.under_way,
+        ),
+    ] {
+        write_head(body, name, help, kind);
+        for (request, value) in RequestKind::ALL.into_iter().zip(values) {
+            let (label, value) = (request.name(), value.load(Ordering::Relaxed));
+            let _ = writeln!(body, "{name}{{event=\"{label}\"}} {value}");
+        }
+    }
+}
+
 /// How long requests took, by what they carry.
 fn write_durations(body: &mut String, backend: &Backend) {
     let name = "tidewire_backend_request_duration_seconds";
@@ -59,7 +91,7 @@ fn write_durations(body: &mut String, backend: &Backend) {
 }
 
 /// Name, kind and description of what has no labels.
-const PLAIN: [(&str, &str, &str); 8] = [
+const PLAIN: [(&str, &str, &str); 7] = [
     (
         "tidewire_backend_retries_total",
         "counter",
@@ -76,14 +108,9 @@ const PLAIN: [(&str, &str, &str); 8] = [
         "Time until the answer, of all answered events together",
     ),
     (
-        "tidewire_backend_breaker_openings_total",
+        "tidewire_backend_connection_failures_total",
         "counter",
-        "Times that the circuit breaker opened",
-    ),
-    (
-        "tidewire_backend_breaker_open",
-        "gauge",
-        "Whether the circuit breaker is open now",
+        "Connections to the backend that could not be opened",
     ),
     (
         "tidewire_backend_connections",

@@ -1,7 +1,9 @@
 //! Events to a backend over real sockets: what it decides, and what happens when it fails.
 
 use crate::common;
+mod answers;
 mod description;
+mod neighbours;
 mod server;
 mod trouble;
 
@@ -72,7 +74,7 @@ fn a_request_is_answered_by_the_backend() {
         Value::String(_) => answer(json!({ "error": {"code": "NO_SUM", "message": "a text"} })),
         Value::Bool(_) => Behaviour::Chunks(r#"{"payload":[1,2]}"#.to_owned()),
         Value::Number(_) => Behaviour::UntilClose(r#"{"payload":3}"#.to_owned()),
-        _ => Behaviour::Last(String::new()),
+        _ => Behaviour::Last("{}".to_owned()),
     });
     let server = server_for(&backend, &[BackendEvent::Request]);
     let mut client = connect_v1(&server);

@@ -1,10 +1,13 @@
 //! Tests of the exchange in simulated time: no sockets, and a clock that the test moves.
 
 use super::*;
-use crate::config::backend::{BackendConfig, BackendEvents, BackendUrl};
+use crate::config::backend::{BackendConfig, BackendEvent, BackendEvents, BackendUrl};
 use crate::limits::owner::OwnerId;
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+mod neighbours;
 
 struct World {
     exchange: Exchange,
@@ -38,6 +41,12 @@ impl World {
     }
 
     fn submit(&self, event: BackendEvent) -> Outcomes {
+        let owner = OwnerId(self.submitted.get());
+        self.submitted.set(owner.0 + 1);
+        self.submit_of(owner, event)
+    }
+
+    fn submit_of(&self, owner: OwnerId, event: BackendEvent) -> Outcomes {
         let (sender, outcomes) = channel();
         let done = event.is_answered().then(|| {
             let done = move |outcome| {
@@ -46,8 +55,6 @@ impl World {
             };
             Box::new(done) as _
         });
-        let owner = OwnerId(self.submitted.get());
-        self.submitted.set(owner.0 + 1);
         let submitted = self
             .backend
             .submit(event, owner, b"{}".to_vec(), done, None);
@@ -71,6 +78,19 @@ impl World {
         self.exchange.closed(slot, "refused", false, self.now);
         self.turn(0)
     }
+}
+
+/// The bodies that are sent.
+fn sent(actions: &[Action]) -> Vec<(usize, String)> {
+    let actions = actions.iter().filter_map(|action| match action {
+        Action::Send(slot, bytes) => {
+            let text = String::from_utf8(bytes.clone()).expect("UTF-8");
+            let (_, body) = text.split_once("\r\n\r\n").expect("a head");
+            Some((*slot, body.to_owned()))
+        }
+        _ => None,
+    });
+    actions.collect()
 }
 
 fn is_sent(actions: &[Action], slot: usize) -> bool {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,6 +19,10 @@ pub(super) enum Behaviour {
     UntilClose(String),
     /// Writes these bytes and closes the connection.
     Raw(Vec<u8>),
+    /// Writes these bytes and keeps the connection.
+    Keep(Vec<u8>),
+    /// Writes these bytes and resets the connection.
+    Reset(Vec<u8>),
     /// Never answers.
     Silence,
 }
@@ -34,6 +39,22 @@ pub(super) struct Received {
 impl Received {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).expect("a body is JSON")
+    }
+}
+
+/// Lets backends go on that wait for it.
+#[derive(Clone, Default)]
+pub(super) struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub(super) fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn pass(&self) {
+        while !self.0.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -79,6 +100,11 @@ impl TestBackend {
                 let (all, decide) = (Arc::clone(&all), Arc::clone(&decide));
                 // A silent answer ends with the engine's patience, or with this.
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+                // Answers are written in pieces.
+                let _ = stream.set_nodelay(true);
+                let Ok(socket) = stream.try_clone() else {
+                    return;
+                };
                 let stream: Box<dyn Socket> = match &tls {
                     None => Box::new(stream),
                     Some(tls) => {
@@ -86,7 +112,7 @@ impl TestBackend {
                         Box::new(rustls::StreamOwned::new(session.expect("TLS"), stream))
                     }
                 };
-                std::thread::spawn(move || serve(stream, connection, &all, &*decide));
+                std::thread::spawn(move || serve(stream, &socket, connection, &all, &*decide));
             }
         });
         Self { address, received }
@@ -107,7 +133,13 @@ impl TestBackend {
     }
 }
 
-fn serve(stream: Box<dyn Socket>, connection: usize, all: &Mutex<Vec<Received>>, decide: &Decide) {
+fn serve(
+    stream: Box<dyn Socket>,
+    socket: &TcpStream,
+    connection: usize,
+    all: &Mutex<Vec<Received>>,
+    decide: &Decide,
+) {
     let mut reader = BufReader::new(stream);
     while let Some((signature, body)) = request(&mut reader) {
         let json = serde_json::from_str(&body).unwrap_or(Value::Null);
@@ -150,6 +182,12 @@ fn serve(stream: Box<dyn Socket>, connection: usize, all: &Mutex<Vec<Received>>,
             }
             Behaviour::Raw(bytes) => {
                 let _ = stream.write_all(&bytes);
+                return;
+            }
+            Behaviour::Keep(bytes) => stream.write_all(&bytes),
+            Behaviour::Reset(bytes) => {
+                let _ = stream.write_all(&bytes);
+                let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
                 return;
             }
             Behaviour::Silence => {

@@ -3,40 +3,22 @@
 use super::common::http::Http;
 use super::common::topics::subscribe;
 use super::common::{Opening, certified, connect_v1, start, wait_until};
-use super::server::{Behaviour, TestBackend};
+use super::server::{Behaviour, Gate, TestBackend};
 use super::{answer, ask, assert_fails, backend_at, publication, server_for, with};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_engine::apps::{Echo, Sink};
 use tidewire_engine::{BackendConfig, BackendEvent, BackendUrl, Server};
 use tidewire_net::tls;
 
-/// Lets backends go on that wait for it.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn pass(&self) {
-        while !self.0.load(Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
-fn patient(backend: &TestBackend, events: &[BackendEvent]) -> BackendConfig {
+pub(super) fn patient(backend: &TestBackend, events: &[BackendEvent]) -> BackendConfig {
     let mut config = backend_at(backend.address, events);
     config.timeout_ms = 60_000;
     config
 }
 
-fn metrics(server: &Server) -> String {
+pub(super) fn metrics(server: &Server) -> String {
     let address = server.ops_address().expect("an operations listener");
     Http::connect(address).ask("GET", "/metrics", "", "").body
 }
@@ -209,7 +191,8 @@ fn metrics_count_answers_and_nonsense() {
         r#"tidewire_backend_events_total{event="request"} 1"#,
         r#"tidewire_backend_failures_total{event="request",kind="invalid"} 2"#,
         r#"tidewire_backend_failures_total{event="connect",kind="invalid"} 0"#,
-        "tidewire_backend_breaker_open 0",
+        r#"tidewire_backend_breaker_open{event="request"} 0"#,
+        r#"tidewire_backend_requests{event="request"} 0"#,
         "tidewire_backend_connections 1",
         "tidewire_backend_in_flight 0",
     ];
