@@ -195,6 +195,27 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
+    /// [`Self::of_msgpack`] that checks the whole message on the way: it has a meaning in JSON.
+    ///
+    /// # Errors
+    /// No map, or one that has none.
+    pub(crate) fn of_checked_msgpack(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
+        let mut reader = Reader::new(bytes);
+        let Item::Map(pairs) = reader.item()? else {
+            return Err(EnvelopeError::NotAnObject);
+        };
+        let mut values = Self::default();
+        for _ in 0..pairs {
+            let name = reader.checked_key()?;
+            let value = reader.checked_value(1)?;
+            if let Some(field) = name.and_then(Field::of) {
+                values.keep(field, value);
+            }
+        }
+        reader.finish()?;
+        Ok(values)
+    }
+
     /// Keeps a value; returns false if the field has one already.
     #[inline]
     pub(crate) fn keep(&mut self, field: Field, value: &'a [u8]) -> bool {

@@ -44,16 +44,6 @@ pub(crate) fn msgpack_to_json_within(
     result
 }
 
-/// Checks that bytes are one MessagePack value that [`msgpack_to_json`] takes, without the text.
-///
-/// # Errors
-/// As [`msgpack_to_json`].
-pub(crate) fn check_msgpack(bytes: &[u8]) -> Result<(), FormatError> {
-    let mut reader = Reader::new(bytes);
-    check_item(&mut reader, 0)?;
-    reader.finish()
-}
-
 /// One MessagePack value; of an array and a map only the number of elements or pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Item<'a> {
@@ -145,6 +135,25 @@ impl<'a> Reader<'a> {
         let all = self.rest;
         self.skip(depth)?;
         Ok(&all[..all.len() - self.rest.len()])
+    }
+
+    /// The same for a value that [`msgpack_to_json`] takes, without the text.
+    pub(crate) fn checked_value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
+        let all = self.rest;
+        check_item(self, depth)?;
+        Ok(&all[..all.len() - self.rest.len()])
+    }
+
+    /// Passes the key of a pair, as [`msgpack_to_json`] takes it; its text, unless it is a number.
+    pub(crate) fn checked_key(&mut self) -> Result<Option<&'a [u8]>, FormatError> {
+        match self.item()? {
+            Item::Str(text) => {
+                utf8(text)?;
+                Ok(Some(text))
+            }
+            Item::Unsigned(_) | Item::Signed(_) => Ok(None),
+            _ => Err(WRONG_KEY),
+        }
     }
 
     /// Goes to the value under `name` in a map whose `pairs` pairs come next; false if there is none.
@@ -256,6 +265,11 @@ impl Converter<'_> {
 }
 
 fn check_item(reader: &mut Reader<'_>, depth: usize) -> Result<(), FormatError> {
+    // What dense values are made of.
+    if let [0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff, rest @ ..] = reader.rest {
+        reader.rest = rest;
+        return Ok(());
+    }
     match reader.item()? {
         Item::Str(text) => {
             utf8(text)?;
@@ -272,13 +286,7 @@ fn check_item(reader: &mut Reader<'_>, depth: usize) -> Result<(), FormatError> 
         Item::Map(count) => {
             check_depth(depth)?;
             for _ in 0..count {
-                match reader.item()? {
-                    Item::Str(text) => {
-                        utf8(text)?;
-                    }
-                    Item::Unsigned(_) | Item::Signed(_) => {}
-                    _ => return Err(WRONG_KEY),
-                }
+                reader.checked_key()?;
                 check_item(reader, depth + 1)?;
             }
         }

@@ -5,7 +5,7 @@ use crate::codes::ErrorCode;
 use crate::envelope::field::{Field, Values};
 use crate::envelope::raw::Raw;
 use crate::envelope::{EnvelopeError, classify_msgpack, strip_category};
-use crate::format::{Format, check_msgpack, msgpack_to_json};
+use crate::format::{Format, msgpack_to_json};
 use crate::json::strict::Cursor;
 use crate::json::text::{Short, text as json_text, unescape};
 use crate::json::{JsonError, digits};
@@ -109,10 +109,7 @@ impl<'a> Head<'a> {
     pub(super) fn read(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let values = match encoding {
             Format::Json => json_values(bytes)?,
-            Format::MessagePack => {
-                check_msgpack(bytes)?;
-                Values::of_msgpack(bytes)?
-            }
+            Format::MessagePack => Values::of_checked_msgpack(bytes)?,
         };
         let mut correlation_id = None;
         for field in Field::ALL {
@@ -282,5 +279,64 @@ fn has_shape(field: Field, value: Raw<'_>) -> bool {
         | Field::Delivery
         | Field::Number => value.unsigned().is_some(),
         Field::Redelivered => value.flag().is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::{parse_json, parse_msgpack};
+    use crate::format::json_to_msgpack;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_head_has_the_payload_where_it_stands() {
+        let text = br#"WSE{"cid":"c\u0031","p":{"a":[1]},"t":"ping","p":2}"#;
+        let head = Head::read(Format::Json, text).unwrap();
+        assert_eq!(head.correlation_id.as_deref(), Some("c1"));
+        assert_eq!(head.payload.to_json(20).as_deref(), Some(r#"{"a":[1]}"#));
+        assert!(
+            Head::read(Format::Json, br#"{"t":"a"}"#)
+                .unwrap()
+                .payload
+                .is_null()
+        );
+        let wrong = Head::read(Format::Json, br#"{"t":"a","seq":-1}"#);
+        assert_eq!(wrong.unwrap_err(), EnvelopeError::InvalidField("seq"));
+        let keys = Head::read(Format::MessagePack, b"\x82\xa1t\xa1a\xc0\xc0");
+        assert_eq!(keys.unwrap_err(), EnvelopeError::Malformed);
+        let after = Head::read(Format::MessagePack, b"\x81\xa1t\xa1a\xc0");
+        assert_eq!(after.unwrap_err(), EnvelopeError::Malformed);
+    }
+
+    proptest! {
+        /// What a server reads in place, a client reads as a tree, and the other way round.
+        #[test]
+        fn both_readings_take_the_same(
+            field in "p|cid|seq|id|v|rd|x", value in "[\\[\\]{}:,\"\\\\0-9eE.+u truefalsn-]{0,16}",
+        ) {
+            let text = format!("{{\"t\":\"a\",\"{field}\":{value}}}");
+            let in_place = Head::read(Format::Json, text.as_bytes()).is_ok();
+            let as_tree = parse_json(text.as_bytes()).is_ok();
+            // What is no field of the envelope, a client does not look into.
+            prop_assert!(in_place == as_tree || (field == "x" && as_tree), "{}", text);
+            let mut packed = Vec::new();
+            if in_place && json_to_msgpack(text.as_bytes(), &mut packed).is_ok() {
+                prop_assert!(Head::read(Format::MessagePack, &packed).is_ok(), "{}", text);
+                prop_assert!(parse_msgpack(&packed).is_ok(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn both_readings_of_messagepack_take_the_same(
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), 0x80u8..0xa3, Just(0xa1), Just(b'a')], 0..24,
+            ),
+        ) {
+            let mut packed = b"\x82\xa1t\xa1a\xa1p".to_vec();
+            packed.extend(bytes);
+            let in_place = Head::read(Format::MessagePack, &packed).is_ok();
+            prop_assert_eq!(in_place, parse_msgpack(&packed).is_ok());
+        }
     }
 }
