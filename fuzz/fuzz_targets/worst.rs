@@ -1,4 +1,4 @@
-//! Messages of the search for the most expensive ones, varied by the fuzzer: whatever a message is, its reader takes no more
+//! Messages of the search for the most expensive ones, varied by the fuzzer: whatever a message is, its reader needs no more
 //! memory than a small multiple of its bytes, and reads it alike in both formats.
 #![no_main]
 

@@ -299,6 +299,7 @@ const HOUSES: &[House] = &[
         rooms: &[
             "vectors",
             "websocket",
+            "search",
             "topics",
             "options",
             "redis",

@@ -90,6 +90,29 @@ pub fn world() -> World<impl Handler> {
     world
 }
 
+/// A short history, and subscribers who have to carry what others publish and read who is present.
+pub fn small_world() -> World<impl Handler> {
+    let mut world = empty_world(config());
+    let text = "a".repeat(1_000);
+    for number in 0..50 {
+        world.keep("kept.long", &json!({"text": text, "n": number}));
+    }
+    for number in 0..3 {
+        let client = world.open_as(&format!("other-{number}"));
+        let topics = ["present.0", "present.1", "lobby", "orders.eu", ">"];
+        client.send(&update(
+            json!({"topics": topics, "presence": {"n": number}}),
+        ));
+        world.others.push(client);
+    }
+    for _ in 0..10 {
+        world.go_on(|| ());
+    }
+    // What is made once is not the cost of the first message.
+    drop(world.play(&json!({"t": "ping"})));
+    world
+}
+
 impl<H: Handler> World<H> {
     pub fn keep(&self, topic: &str, payload: &Value) {
         let publication = NewPublication::new("entry", payload.to_string());
