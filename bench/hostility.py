@@ -260,6 +260,10 @@ well-behaved connections, whose undisturbed maximum was 11 ms, and the memory.
 | `queue_groups` | 60 s (the backend's publications) | 966 MB |
 | `presence_updates` | half of the subscribers cut off | 4.9 GB sent |
 | `conflating`, `resumed_conflating`, `nested_messages`, `long_recoveries` | 0.1 to 1.1 s | |
+| `trees` (20 connections) | 3.2 to 14.5 s | 654 MB |
+| `tree_flood`, `recovery_objects` | 353 ms, 159 ms | 307 MB, 60 MB |
+| `inflation_bombs`, `metrics_batches` | 95 ms, 66 ms | |
+| `lagging_conflators` | 60 to 182 ms | |
 | `slow_pattern_readers` | | 1.7 GB |
 | `stuck_shard` | publishing never answered | |
 | `silent_handshakes` | 1.9 s for new clients, with TLS 3.7 s | |

@@ -386,8 +386,8 @@ fn hello(
 /// Possible answers of an engine.
 fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
     let reply = match kind {
-        RequestKind::ConfigUpdate(payload) => Reply::ConfigResponse {
-            payload,
+        RequestKind::ConfigUpdate => Reply::ConfigResponse {
+            payload: serde_json::json!({"ping_interval": 25_000}),
             correlation_id,
         },
         RequestKind::HealthCheck => {

@@ -300,6 +300,7 @@ const HOUSES: &[House] = &[
         rooms: &[
             "vectors",
             "websocket",
+            "search",
             "topics",
             "options",
             "redis",

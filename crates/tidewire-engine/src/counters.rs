@@ -193,6 +193,7 @@ counters! {
     broker_pauses, Counter, "Pauses of reading because the broker had not answered yet";
     queue_full_pauses, Counter, "Pauses of reading because the application was not ready";
     jobs_deferred, Counter, "Messages whose remaining work waited for the next turn";
+    work_us, Counter, "Measured work of messages and of the jobs that they requested, in microseconds";
     work_peak_us, Gauge, "Largest measured work of one connection in one turn of a shard, in microseconds, summed over the shards";
     owner_work_peak_us, Gauge, "Largest measured work of all connections of one user or address in one turn of a shard, in microseconds, summed over the shards";
     shard_work_peak_us, Gauge, "Largest measured work of all connections of a shard in one turn, in microseconds, summed over the shards";

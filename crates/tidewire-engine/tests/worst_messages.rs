@@ -4,21 +4,19 @@
 
 mod common;
 
+use common::Said;
 use common::hostile::{FULL, SMALL, update, worst, worst_filter};
-use common::simulated::{SimulatedClient, serve};
-use common::topics::open_topics;
-use common::{SECRET, Said, token};
+use common::simulated::SimulatedClient;
+use common::world::{DISCONNECTED, END, World, config, empty_world, small_world, world};
 use memchr::memmem;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
-use tidewire_engine::apps::Sink;
-use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule};
+use tidewire_engine::TopicRule;
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::Driver;
+use tidewire_testkit::search::{Candidate, Filling, Shape};
 use tidewire_wire::envelope::SystemType;
+use tidewire_wire::frame::OpCode;
 
 /// Counts the bytes that are allocated.
 #[global_allocator]
@@ -27,8 +25,9 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 /// The tests of this file share what is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The work of one connection in a turn (docs/engine.md), and one step more: a filter is compiled in one.
-const WORK_US_MAX: u64 = 4_000 + 6_000;
+/// The work of one connection in a turn (docs/engine.md), and one step more: a filter is compiled in one, and a message of
+/// 1 MiB is read in one, at 12 ns for a byte of MessagePack.
+const WORK_US_MAX: u64 = 4_000 + 12_600;
 /// The work of all connections of a user in a turn, and of all of a shard, each with one step more.
 const USER_WORK_US_MAX: u64 = 8_000 + 6_000;
 const SHARD_WORK_US_MAX: u64 = 12_000 + 6_000;
@@ -40,6 +39,10 @@ const KEPT_BYTES_MAX: usize = (16 + 2) << 20;
 /// Besides, while it is worked on: the message in its several forms, and the answers that wait to be written.
 const PEAK_BYTES_MAX: usize = KEPT_BYTES_MAX + (8 << 20);
 
+/// Of a message of 1 MiB that is passed over: itself at the client, in the network and at the server, inflated, and the
+/// connection.
+const PASSED_BYTES_MAX: usize = 6 << 20;
+
 /// What a user may have the server keep, and all of them, in the test of many connections; and the buffers of each
 /// connection.
 const USER_BYTES_MAX: usize = 4 << 20;
@@ -48,139 +51,14 @@ const BUFFER_BYTES_MAX: usize = 2 << 20;
 /// Of all histories in that test.
 const HISTORY_BYTES_MAX: usize = 4 << 20;
 
-const TOPICS_MAX: usize = 1_000;
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-fn config() -> Config {
-    let mut config = Config {
-        shards: 1,
-        auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
-        ..open_topics()
-    };
-    config.topics.access_claim = Some("access".to_owned());
-    let history = HistoryLimits {
-        publications_max: 1_000,
-        bytes_max: 16 << 20,
-        age_max_ms: 0,
-    };
-    config.topics.rules = vec![
-        TopicRule {
-            history: Some(history),
-            last_value: true,
-            presence: true,
-            ..TopicRule::new("kept.>")
-        },
-        TopicRule {
-            presence: true,
-            ..TopicRule::new("present.>")
-        },
-    ];
-    config
+/// What the tests of many connections do with a world.
+trait Crowded {
+    fn play_together(&mut self, users: &[String], message: &Value) -> Vec<SimulatedClient>;
 }
 
-/// A server with a long history, many present users, and subscribers with costly filters, and the network around it.
-struct World<H: Handler> {
-    driver: Driver<H>,
-    handle: Handle,
-    others: Vec<SimulatedClient>,
-    now_ms: u64,
-}
-
-fn empty_world(config: Config) -> World<impl Handler> {
-    let (driver, handle) = serve(config, |_| Sink);
-    World {
-        driver,
-        handle,
-        others: Vec::new(),
-        now_ms: 0,
-    }
-}
-
-fn world() -> World<impl Handler> {
-    let mut world = empty_world(config());
-    let text = "a".repeat(4_000);
-    for number in 0..1_000 {
-        world.keep("kept.long", &json!({"text": text, "n": number}));
-    }
-    for topic in 0..TOPICS_MAX {
-        world.keep(&format!("kept.{topic}"), &json!({"n": 0}));
-    }
-    for number in 0..20 {
-        let client = world.open();
-        let topics: Vec<String> = (0..10).map(|topic| format!("present.{topic}")).collect();
-        let data = json!({"says": "x".repeat(4_000)});
-        client.send(&update(json!({"topics": topics, "presence": data})));
-        let mut filter = worst_filter();
-        filter["n"] = json!({"$ne": number});
-        client.send(&update(json!({"topics": ["public"], "filter": filter})));
-        world.others.push(client);
-    }
-    while world.handle.counters().subscriptions < 20 * 11 {
-        world.go_on(|| ());
-    }
-    world.go_on(|| ());
-    world
-}
-
-impl<H: Handler> World<H> {
-    fn keep(&self, topic: &str, payload: &Value) {
-        let publication = NewPublication::new("entry", payload.to_string());
-        self.handle.publish(topic, &publication).expect("room");
-    }
-
-    /// A connection of the one user.
-    fn open(&mut self) -> SimulatedClient {
-        self.open_as("user-1")
-    }
-
-    fn open_as(&mut self, user: &str) -> SimulatedClient {
-        let number = self.others.len() as u8 + 1;
-        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 40_000);
-        let bearer = format!("Bearer {}", token(json!({"sub": user})));
-        let end = self.driver.network().connect_from(0, address);
-        SimulatedClient::open(end, &[("Authorization", &bearer)])
-    }
-
-    /// A millisecond goes by, in which everyone reads what has come, turn by turn.
-    fn go_on(&mut self, mut read: impl FnMut()) {
-        self.now_ms += 1;
-        assert!(self.now_ms < 600_000, "in vain");
-        let now_ms = self.now_ms;
-        while self
-            .driver
-            .next_due_ms()
-            .is_some_and(|due_ms| due_ms <= now_ms)
-        {
-            self.driver.step();
-            for other in &self.others {
-                drop(other.end.receive());
-            }
-            read();
-        }
-        self.driver.run_until(self.now_ms);
-    }
-
-    /// Sends a message on a connection of its own and reads what comes, until the server has done all of it: it answers
-    /// the question behind it.
-    fn play(&mut self, message: &Value) -> SimulatedClient {
-        let mut client = self.open();
-        self.go_on(|| ());
-        drop(client.receive());
-        client.send(message);
-        client.send(&json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}));
-        let (mut is_done, mut received) = (false, Vec::new());
-        while !is_done {
-            self.go_on(|| {
-                received.extend(client.end.receive());
-                is_done |= memmem::find(&received, END).is_some();
-                received.drain(..received.len().saturating_sub(END.len()));
-            });
-        }
-        client
-    }
-}
-
-impl<H: Handler> World<H> {
+impl<H: Handler> Crowded for World<H> {
     /// Some users send the same message at the same time, each on a connection of its own; the connections, when all
     /// of them have been answered.
     fn play_together(&mut self, users: &[String], message: &Value) -> Vec<SimulatedClient> {
@@ -209,12 +87,6 @@ impl<H: Handler> World<H> {
     }
 }
 
-/// In the error before the close of a connection with too many errors.
-const DISCONNECTED: &[u8] = b"CIRCUIT_BREAKER_OPEN";
-
-/// In the answer to the question at the end.
-const END: &[u8] = br#""cid":"end""#;
-
 #[test]
 fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
     let _alone = ALONE.lock();
@@ -223,30 +95,88 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
             let text = message.to_string();
             assert!(text.len() <= MESSAGE_BYTES_MAX, "not a legal message");
             let shown: String = text.chars().take(120).collect();
-            drop(text);
-            let mut world = world();
-            let before = ALLOCATED.current_usage();
-            ALLOCATED.reset_peak_usage();
-            let client = world.play(&message);
-            let peak = ALLOCATED.peak_usage().saturating_sub(before);
-            world.go_on(|| ());
-            let kept = ALLOCATED.current_usage().saturating_sub(before);
-            let counters = world.handle.counters();
-            assert!(
-                counters.work_peak_us <= WORK_US_MAX,
-                "{} us for {shown}",
-                counters.work_peak_us
-            );
-            assert!(
-                counters.delivery_peak_us <= DELIVERY_US_MAX,
-                "{} us delivered for {shown}",
-                counters.delivery_peak_us
-            );
-            assert!(kept <= KEPT_BYTES_MAX, "{kept} bytes kept for {shown}");
-            assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes at once for {shown}");
-            drop(client);
+            assert_stays_within_budgets(world(), OpCode::Text, text.into_bytes(), &shown);
         }
     }
+}
+
+/// What the search has found (`worst_search`), as large as the protocol allows.
+#[test]
+fn the_messages_that_were_found_stay_within_the_budget_of_a_turn() {
+    let _alone = ALONE.lock();
+    let found: Vec<Candidate> = serde_json::from_str(FOUND).expect("candidates");
+    for candidate in found {
+        let (opcode, bytes) = candidate.encode(FULL.bytes);
+        let shown = serde_json::to_string(&candidate).expect("JSON");
+        assert_stays_within_budgets(small_world(), opcode, bytes, &shown);
+    }
+}
+
+/// Half a million objects in 3.6 KB are passed over in place: they need no more memory than their bytes.
+#[test]
+fn a_request_never_becomes_a_tree() {
+    let _alone = ALONE.lock();
+    let forms = [(true, true), (true, false), (false, true), (false, false)];
+    for system in SystemType::ALL {
+        let is_example = system == SystemType::ConfigUpdate;
+        for (is_packed, is_compressed) in forms.into_iter().take(if is_example { 4 } else { 1 }) {
+            let objects = Filling {
+                shape: Shape::Objects,
+                depth: 56,
+                width: 1,
+                count: 1_000_000,
+            };
+            let candidate = Candidate {
+                fillings: vec![("a".to_owned(), objects)],
+                is_packed,
+                is_compressed,
+                ..Candidate::bare(system.as_str())
+            };
+            let (opcode, bytes) = candidate.encode(FULL.bytes);
+            let mut world = empty_world(config());
+            let before = ALLOCATED.current_usage();
+            ALLOCATED.reset_peak_usage();
+            drop(world.play_frame(opcode, &bytes));
+            let peak = ALLOCATED.peak_usage().saturating_sub(before);
+            let bytes_max = match system {
+                // Their payload becomes JSON text, in a buffer that doubles.
+                SystemType::PublishRequest | SystemType::CallRequest | SystemType::CallResponse => {
+                    3 * PASSED_BYTES_MAX
+                }
+                _ => PASSED_BYTES_MAX,
+            };
+            assert!(peak <= bytes_max, "{peak} bytes for {candidate:?}");
+        }
+    }
+}
+
+fn assert_stays_within_budgets<H: Handler>(
+    mut world: World<H>,
+    opcode: OpCode,
+    message: Vec<u8>,
+    shown: &str,
+) {
+    let before = ALLOCATED.current_usage();
+    ALLOCATED.reset_peak_usage();
+    let client = world.play_frame(opcode, &message);
+    drop(message);
+    let peak = ALLOCATED.peak_usage().saturating_sub(before);
+    world.go_on(|| ());
+    let kept = ALLOCATED.current_usage().saturating_sub(before);
+    let counters = world.handle.counters();
+    assert!(
+        counters.work_peak_us <= WORK_US_MAX,
+        "{} us for {shown}",
+        counters.work_peak_us
+    );
+    assert!(
+        counters.delivery_peak_us <= DELIVERY_US_MAX,
+        "{} us delivered for {shown}",
+        counters.delivery_peak_us
+    );
+    assert!(kept <= KEPT_BYTES_MAX, "{kept} bytes kept for {shown}");
+    assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes at once for {shown}");
+    drop(client);
 }
 
 /// The budgets of a user and of a shard hold for many connections at once, in work and in memory.
@@ -450,3 +380,6 @@ fn the_fuzzers_start_from_the_same_messages() {
     let known = std::fs::read_to_string(path).expect("protocol/hostile.json");
     assert!(known == page, "run it once with WRITE_HOSTILE=1");
 }
+
+/// Written by `worst_search`.
+const FOUND: &str = include_str!("../../../protocol/worst.json");

@@ -2,6 +2,7 @@
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
+//! - [`search`]: a search for the most expensive message of each type.
 //! - [`seeds`]: the seeds of a simulation.
 //! - [`options`]: each option of a server with an example.
 //! - [`shard`]: a server on a thread of its own.
@@ -15,6 +16,7 @@ pub mod options;
 #[cfg(unix)]
 pub mod redis;
 pub mod schema;
+pub mod search;
 pub mod seeds;
 pub mod shard;
 pub mod topics;

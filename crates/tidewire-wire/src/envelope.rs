@@ -6,6 +6,7 @@ mod outline;
 pub(crate) mod peek;
 mod priority;
 mod publication;
+pub(crate) mod raw;
 mod read;
 mod write;
 
@@ -21,7 +22,7 @@ pub use publication::{
     PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
 };
 pub(crate) use publication::{pack_event, write_event};
-pub use read::{Envelope, parse_json, parse_json_head, parse_msgpack};
+pub use read::{Envelope, PAYLOAD_TREE_BYTES_MAX, parse_json, parse_json_head, parse_msgpack};
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;
 
@@ -78,6 +79,9 @@ pub enum EnvelopeError {
     /// Nested deeper than [`NESTING_MAX`](crate::format::NESTING_MAX).
     #[error("the message is nested too deep")]
     TooDeep,
+    /// The payload would take more than [`PAYLOAD_TREE_BYTES_MAX`] of memory as a tree of values.
+    #[error("the payload has too many values")]
+    TooLarge,
 }
 
 impl From<JsonError> for EnvelopeError {
@@ -86,6 +90,7 @@ impl From<JsonError> for EnvelopeError {
             JsonError::NotAnObject => Self::NotAnObject,
             JsonError::Malformed => Self::Malformed,
             JsonError::TooDeep => Self::TooDeep,
+            JsonError::TooLarge => Self::TooLarge,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - `fields`: the members of an object and the elements of an array, without their content.
 //! - `strict`: a walk that validates the whole text.
 //! - [`Cursor`]: a walk that trusts the text and reads values, for filters.
+//! - `tree`: a whole value in memory, below a limit.
 //! - `text`: unescaping and escaping of strings.
 
 mod cursor;
@@ -12,9 +13,22 @@ mod number;
 pub(crate) mod scan;
 pub(crate) mod strict;
 pub(crate) mod text;
+mod tree;
 
 pub use cursor::{Cursor, Found};
 pub use number::Number;
+pub use tree::parse_tree;
+
+/// The number that decimal digits alone say, if it is below 2^64.
+pub(crate) fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
 
 /// The reason why a text is not the expected JSON: the fault of its author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +42,9 @@ pub enum JsonError {
     /// Nested deeper than [`NESTING_MAX`].
     #[error("nested deeper than {NESTING_MAX}")]
     TooDeep,
+    /// As a tree of values it would take more memory than the limit.
+    #[error("a tree of too many values")]
+    TooLarge,
 }
 
 /// The maximum nesting of arrays and objects in a JSON or MessagePack message.

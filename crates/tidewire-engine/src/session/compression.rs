@@ -72,6 +72,8 @@ impl Session<'_> {
                 return None;
             }
             Err(error) => {
+                // How far it came is not known; a stream can go wrong at its very end.
+                self.charge_inflated(limit.min(bytes.len().saturating_mul(INFLATION_MAX)));
                 self.refuse(&error.to_string());
                 return None;
             }
@@ -106,3 +108,6 @@ impl Session<'_> {
         }
     }
 }
+
+/// Deflate makes at most this many bytes of one (RFC 1951: 258 bytes for two bits), and a few more.
+const INFLATION_MAX: usize = 1032;

@@ -43,12 +43,11 @@ impl<A: Application> Inbound<'_, A> {
         if std::mem::take(&mut self.session.core.backlog_is_full) {
             return Some(JobProgress::Backlog);
         }
+        // A message is read as it would have been without the wait, whatever its owner has done in this second.
+        let is_read = self.session.state.jobs.is_message_next();
+        let owner = self.session.state.owner;
         if std::mem::take(&mut self.session.core.work_waits)
-            || self
-                .session
-                .core
-                .meter
-                .waits_for_second(self.session.state.owner)
+            || (!is_read && self.session.core.meter.waits_for_second(owner))
         {
             return Some(JobProgress::Later);
         }
@@ -74,11 +73,15 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Does some of a job; what is left of it.
     fn step(&mut self, job: Job) -> Option<Job> {
-        if !self.session.state.is_open() && !matches!(job, Job::Batch(_)) {
+        if !self.session.state.is_open() && !matches!(job, Job::Batch(_) | Job::Message(_)) {
             // It is on its way out of its topics, and gets no answer.
             return None;
         }
         match job {
+            Job::Message(message) => {
+                self.receive_held(&message);
+                None
+            }
             Job::Batch(batch) => self.step_batch(batch).map(Job::Batch),
             Job::Subscription(job) => {
                 let rest = self.session.step_subscription(job);

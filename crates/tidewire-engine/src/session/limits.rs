@@ -6,8 +6,11 @@ use crate::limits::lines::LineKind;
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
+use crate::state::jobs::{HeldForm, HeldMessage, Job};
+use memchr::memmem;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
@@ -98,6 +101,33 @@ impl Session<'_> {
         }
     }
 
+    /// Whether a message that may need much work may have it in this turn.
+    pub(crate) fn has_work_left(&self) -> bool {
+        let meter = &self.core.meter;
+        !meter.is_spent() && meter.may_work(self.state.owner)
+    }
+
+    /// Keeps a message for the next turn. Nothing more is read from the connection until then.
+    pub(crate) fn hold(&mut self, form: HeldForm, bytes: &[u8]) {
+        let bytes = bytes.to_vec();
+        self.state
+            .jobs
+            .push(Job::Message(HeldMessage { form, bytes }));
+    }
+
+    /// Charges the search for the type of a long message, unless it comes first, as in every message of our clients.
+    #[cold]
+    pub(crate) fn charge_search(&mut self, format: Format, bytes: &[u8]) {
+        let head = &bytes[..bytes.len().min(TYPE_PLACE_BYTES)];
+        let name: &[u8] = match format {
+            Format::Json => b"\"t\"",
+            Format::MessagePack => b"\xa1t",
+        };
+        if memmem::find(head, name).is_none() {
+            self.core.meter.spend(cost::read(format, bytes.len(), true));
+        }
+    }
+
     /// The inflated size of a message counts as well, so that compression is no way around the limit.
     pub(crate) fn charge_inflated(&mut self, bytes: usize) {
         self.core.meter.spend(cost::inflated(bytes));
@@ -158,6 +188,9 @@ impl Session<'_> {
         )));
     }
 }
+
+/// Where the type is, in the messages that put it first.
+const TYPE_PLACE_BYTES: usize = 16;
 
 /// This many bytes that a compressed message inflates to count as one message.
 const INFLATED_BYTES_PER_TOKEN: usize = 4096;

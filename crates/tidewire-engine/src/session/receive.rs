@@ -5,10 +5,12 @@
 //! version 1 is dispatched as soon as it is admitted.
 
 use crate::config::{Encryption, Protocol};
+use crate::limits::work::LONG_MESSAGE_BYTES;
 use crate::model::{Encoding, Message};
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::core::emptied;
+use crate::state::jobs::{HeldForm, HeldMessage};
 use tidewire_wire::envelope::{Kind, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, Framing, identify};
 use tidewire_wire::frame::ProtocolError;
@@ -27,19 +29,54 @@ impl<A: Application> Inbound<'_, A> {
         self.tally.received += 1;
         self.tally.received_bytes += bytes.len() as u64;
         if self.session.admit() {
-            self.receive_admitted(encoding, bytes);
+            if needs_much(encoding, bytes) {
+                self.receive_heavy(encoding, bytes);
+            } else {
+                self.receive_admitted(encoding, bytes);
+            }
         } else if self.session.state.layers.is_some() {
             self.session.pass_over(encoding, bytes);
         }
     }
 
-    /// Receives a message of permessage-deflate. A refused one is inflated too if the next one may
-    /// refer to it.
+    /// Receives a message that may need much work: now, if its owner has work left in this turn, or else as a job.
+    #[cold]
+    fn receive_heavy(&mut self, encoding: Encoding, bytes: &[u8]) {
+        if self.session.has_work_left() {
+            self.receive_admitted(encoding, bytes);
+        } else {
+            self.session.hold(HeldForm::Plain(encoding), bytes);
+        }
+    }
+
+    /// Receives a message that was held back before.
+    pub(crate) fn receive_held(&mut self, message: &HeldMessage) {
+        match message.form {
+            HeldForm::Plain(encoding) => self.receive_admitted(encoding, &message.bytes),
+            HeldForm::Deflated { is_text } => {
+                let bytes = &message.bytes;
+                self.receive_compressed(Compressed { is_text, bytes }, true);
+            }
+        }
+    }
+
     #[inline(never)]
     fn receive_deflated(&mut self, message: Compressed<'_>) {
         self.tally.received += 1;
         self.tally.received_bytes += message.bytes.len() as u64;
         let is_admitted = self.session.admit();
+        if is_admitted && !self.session.has_work_left() {
+            let is_text = message.is_text;
+            return self
+                .session
+                .hold(HeldForm::Deflated { is_text }, message.bytes);
+        }
+        self.receive_compressed(message, is_admitted);
+    }
+
+    /// Inflates a message of permessage-deflate. A refused one is inflated too if the next one may
+    /// refer to it.
+    fn receive_compressed(&mut self, message: Compressed<'_>, is_admitted: bool) {
         let mut inflated = std::mem::take(&mut self.session.core.inflated);
         match self
             .session
@@ -126,6 +163,9 @@ impl<A: Application> Inbound<'_, A> {
             Ok(kind) => kind,
             Err(error) => return self.session.refuse(&error.to_string()),
         };
+        if bytes.len() >= LONG_MESSAGE_BYTES && kind == Kind::Application {
+            self.session.charge_search(format, bytes);
+        }
         let is_signed = self.session.core.shared.signatures.is_some();
         if is_signed && !self.session.verify(format, bytes, kind) {
             return;
@@ -147,4 +187,14 @@ impl<A: Application> Inbound<'_, A> {
             self.dispatch_message(Message { encoding, bytes });
         }
     }
+}
+
+/// Whether the bytes of a message do not say that it needs little work: it is long, or it is in a layer.
+#[inline]
+fn needs_much(encoding: Encoding, bytes: &[u8]) -> bool {
+    let is_layered = || {
+        let framing = identify(bytes);
+        matches!(framing, Framing::Encrypted | Framing::Zlib { .. })
+    };
+    bytes.len() >= LONG_MESSAGE_BYTES || (encoding == Encoding::Binary && is_layered())
 }

@@ -1,6 +1,7 @@
 //! Dispatch of the protocol's own messages to the part of the session that handles them.
 
 use crate::config::backend::BackendEvent;
+use crate::limits::work::{LONG_MESSAGE_BYTES, cost};
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::session::server_requests::answer;
@@ -16,6 +17,12 @@ impl<A: Application> Inbound<'_, A> {
     pub(crate) fn dispatch_system(&mut self, system: SystemType, format: Format, bytes: &[u8]) {
         let session = &mut self.session;
         session.core.counters.system_messages_received.add(1);
+        let is_publication = system == SystemType::PublishRequest;
+        let is_light = is_publication || matches!(system, SystemType::Ping | SystemType::Pong);
+        if !is_light || bytes.len() >= LONG_MESSAGE_BYTES {
+            let cost = cost::read(format, bytes.len(), is_publication);
+            session.core.meter.spend(cost);
+        }
         let profile = &session.core.setup.profile;
         match session
             .state
@@ -73,6 +80,7 @@ impl<A: Application> Inbound<'_, A> {
             correlation_id,
         } = request;
         let session = &mut self.session;
+        session.core.meter.spend(cost::MESSAGE);
         match kind {
             RequestKind::Subscription(subscription) => {
                 session.handle_subscription(subscription, correlation_id);
@@ -95,6 +103,7 @@ impl<A: Application> Inbound<'_, A> {
                 session.handle_presence_request(request, correlation_id);
             }
             kind => {
+                session.core.meter.spend(cost::ANSWER);
                 let reply = answer(&session.core.shared, kind, correlation_id);
                 session.reply(&reply);
             }

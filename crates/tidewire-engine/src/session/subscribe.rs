@@ -96,8 +96,10 @@ impl Session<'_> {
         let Some(document) = job.filter.take() else {
             return Ok(());
         };
-        let filter = Filter::compile(&document).map_err(|error| {
-            self.core.meter.spend(cost::FILTER_REFUSED);
+        let bytes = document.len() as u64;
+        let filter = Filter::compile_text(&document).map_err(|error| {
+            let cost = cost::FILTER_REFUSED + bytes * cost::FILTER_SOURCE_BYTE;
+            self.core.meter.spend(cost);
             error.to_string()
         })?;
         self.core.meter.spend(filter.compile_cost());

@@ -421,6 +421,7 @@ impl<A: Application> EngineShard<A> {
                     bytes_max: limits.bytes_max.min(room.saturating_sub(others)),
                     ..limits
                 };
+                budget.spend(cost::LAG);
                 let dropped = lossy.push(Arc::clone(&item.publication), limits);
                 topics.lagging_bytes = others + lossy.bytes();
                 session.core.counters.publications_dropped.add(dropped);
@@ -437,6 +438,9 @@ impl<A: Application> EngineShard<A> {
         if !session.state.is_open() {
             return;
         }
+        if session.core.topics.drained_work >= DRAINED_WORK_PER_TURN {
+            return session.core.topics.drained.push(id);
+        }
         let Some(mut topics) = session.state.topics.take() else {
             return;
         };
@@ -449,14 +453,15 @@ impl<A: Application> EngineShard<A> {
                 topics.lagging.pop_front();
                 continue;
             };
-            budget.spend(cost::SEND);
+            budget.spend(cost::LAG);
             match next {
                 Next::Gap(gap) => {
+                    budget.spend(cost::ANSWER);
                     session.core.counters.gaps_reported.add(1);
                     session.reply(&Reply::PublicationGap(gap));
                 }
                 Next::Publication(publication) => {
-                    budget.spend(cost::bytes(publication.cost()));
+                    budget.spend(cost::SEND + cost::written(publication.cost()));
                     session.deliver(&publication);
                 }
             }
@@ -466,14 +471,22 @@ impl<A: Application> EngineShard<A> {
                 break;
             }
         }
+        session.core.topics.drained_work += budget.spent;
         session.state.topics = Some(topics);
     }
 
     /// Goes on with those that had more waiting than a turn had time for.
     pub(crate) fn send_waiting_on(&mut self, io: &mut Io) {
-        for id in std::mem::take(&mut self.core.topics.drained) {
+        self.core.topics.drained_work = 0;
+        let mut ids = std::mem::take(&mut self.core.topics.drained).into_iter();
+        while self.core.topics.drained_work < DRAINED_WORK_PER_TURN
+            && let Some(id) = ids.next()
+        {
             self.send_waiting(io, id);
         }
+        // Those that had no part of this turn come before those that need another.
+        let unfinished = std::mem::take(&mut self.core.topics.drained);
+        self.core.topics.drained = ids.chain(unfinished).collect();
     }
 }
 
@@ -506,6 +519,9 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     }
     io.is_blocked(id)
 }
+
+/// The work of a turn for all connections that had not taken what they were sent: 8 ms, and one connection's part.
+const DRAINED_WORK_PER_TURN: u64 = 2 * CONNECTION_WORK_PER_TURN;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;

@@ -459,6 +459,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.contained_all(|app| app.on_turn());
         self.check_rights(io);
         self.make_changes(io);
+        self.core.meter.start_jobs();
         self.work_on(io);
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
@@ -488,6 +489,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.changes.start_turn();
         let counters = &self.core.counters;
         let peaks = self.core.meter.peaks();
+        counters.work_us.set(self.core.meter.total() / 1_000);
         counters.work_peak_us.set(peaks.connection / 1_000);
         counters.owner_work_peak_us.set(peaks.owner / 1_000);
         counters.shard_work_peak_us.set(peaks.shard / 1_000);

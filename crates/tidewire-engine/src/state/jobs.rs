@@ -1,13 +1,12 @@
 //! Unfinished jobs of a connection.
 
-use crate::model::Position;
+use crate::model::{Encoding, Position};
 use crate::state::topics::Wanted;
 use crate::topics::broker::Refusal;
 use crate::topics::history::Page;
 use crate::topics::name::{Kind, is_pattern};
 use crate::topics::publication::Publication;
 use crate::trace::OpenSpan;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +29,8 @@ pub(crate) struct Jobs(
 
 #[derive(Debug)]
 pub(crate) enum Job {
+    /// A message that needs much work, in a turn that has had enough.
+    Message(HeldMessage),
     /// The messages of a `batch`.
     Batch(BatchJob),
     /// A `subscription_update`.
@@ -87,6 +88,22 @@ pub(crate) struct SnapshotsJob {
     pub(crate) correlation_id: Option<String>,
 }
 
+/// A message that was admitted, and not looked at.
+#[derive(Debug)]
+pub(crate) struct HeldMessage {
+    pub(crate) form: HeldForm,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HeldForm {
+    Plain(Encoding),
+    /// Compressed by permessage-deflate.
+    Deflated {
+        is_text: bool,
+    },
+}
+
 /// The messages of a batch that have not been handled.
 #[derive(Debug)]
 pub(crate) struct BatchJob {
@@ -133,6 +150,12 @@ impl Jobs {
     /// Puts the rest of a job back below those that its last step has started.
     pub(crate) fn insert(&mut self, place: usize, rest: Job) {
         self.0.get_or_insert_default().insert(place, rest);
+    }
+
+    /// Whether a message that was held back comes next.
+    pub(crate) fn is_message_next(&self) -> bool {
+        let jobs = self.0.as_ref();
+        jobs.is_some_and(|jobs| matches!(jobs.last(), Some(Job::Message(_))))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -216,9 +239,9 @@ pub(crate) struct SubscriptionJob {
     pub(crate) tokens: HashMap<String, Token>,
     /// Of the topics that are allowed by a token: when they end, if they do.
     pub(crate) by_token: HashMap<String, Option<u64>>,
-    /// The document of a filter that is not compiled yet: only who may have one of the topics gets
+    /// The document of a filter, as text, that is not compiled yet: only who may have one of the topics gets
     /// so far.
-    pub(crate) filter: Option<Value>,
+    pub(crate) filter: Option<String>,
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
     pub(crate) answer: SubscriptionAnswer,
@@ -284,7 +307,7 @@ impl SubscriptionJob {
             wanted: Wanted {
                 filter: None,
                 overload: request.overload,
-                presence: request.presence.map(|data| data.to_string().into()),
+                presence: request.presence.map(Into::into),
                 since: None,
                 replay: request.replay,
             },

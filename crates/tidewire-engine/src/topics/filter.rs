@@ -11,7 +11,7 @@ use compile::Program;
 pub use compile::{FilterProblem, InvalidFilter};
 use serde_json::Value;
 use std::fmt;
-use tidewire_wire::json::Found;
+use tidewire_wire::json::{Found, JsonError, parse_tree};
 
 /// Which publications a subscription wants, by what is in their payload.
 ///
@@ -94,6 +94,22 @@ impl Filter {
         Ok(Self { source, program })
     }
 
+    /// Checks and compiles a document that is JSON text, in memory that is bounded by the largest document: a text that
+    /// says more values is refused before they are made.
+    ///
+    /// # Errors
+    /// As [`Self::compile`]; a text that is no JSON is not an object.
+    pub(crate) fn compile_text(text: &str) -> Result<Self, InvalidFilter> {
+        let document = parse_tree(text.as_bytes(), TREE_BYTES_MAX);
+        Self::compile(&document.map_err(|error| InvalidFilter {
+            path: String::new(),
+            problem: match error {
+                JsonError::TooLarge => FilterProblem::TooLong,
+                _ => FilterProblem::NotAnObject,
+            },
+        })?)
+    }
+
     /// The document as JSON text, the same for equal documents, whatever the order of their
     /// members. Two filters with the same text take the same publications.
     pub fn source(&self) -> &str {
@@ -137,6 +153,9 @@ impl fmt::Debug for Filter {
         formatter.debug_tuple("Filter").field(&self.source).finish()
     }
 }
+
+/// The memory of a document while it is compiled: 64 KiB of the smallest objects take 6 MiB.
+const TREE_BYTES_MAX: usize = 8 << 20;
 
 /// The fields of a filter that has no more of them need no allocation.
 const SLOTS_INLINE: usize = 8;

@@ -43,6 +43,8 @@ pub(crate) struct LocalTopics {
     pub(crate) unsettled_bytes: usize,
     /// Connections that have taken what they had been sent, and have more waiting.
     pub(crate) drained: Vec<ConnectionId>,
+    /// The work of this turn for such connections.
+    pub(crate) drained_work: u64,
     /// The patterns that match a topic, as long as the patterns stay the same.
     found: HashMap<Arc<str>, Box<[Slot]>>,
     /// Of all of them, at most.

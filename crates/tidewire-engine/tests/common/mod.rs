@@ -8,6 +8,7 @@ pub mod hostile;
 pub mod http;
 pub mod simulated;
 pub mod topics;
+pub mod world;
 
 use serde_json::{Value, json};
 use std::io::Write;

@@ -1,6 +1,7 @@
 //! The fields of an envelope: one table of their names, for every reader.
 
 use super::{EnvelopeError, strip_category};
+use crate::format::{Item, Reader};
 use crate::json::fields::Fields;
 use crate::json::text::{Short, unescape};
 
@@ -44,6 +45,26 @@ pub(crate) enum Field {
 impl Field {
     /// How many fields there are. Each has a place of its own below it: `field as usize`.
     pub(crate) const COUNT: usize = Self::Number as usize + 1;
+
+    /// All fields.
+    pub(crate) const ALL: [Self; Self::COUNT] = [
+        Self::Type,
+        Self::Payload,
+        Self::Category,
+        Self::Id,
+        Self::CorrelationId,
+        Self::Topic,
+        Self::Epoch,
+        Self::Offset,
+        Self::Time,
+        Self::Sequence,
+        Self::Version,
+        Self::Priority,
+        Self::Signature,
+        Self::Delivery,
+        Self::Redelivered,
+        Self::Number,
+    ];
 
     /// The field with this name, without escapes.
     #[inline]
@@ -150,6 +171,48 @@ impl<'a> Values<'a> {
             values.keep(field, value);
             Ok::<_, EnvelopeError>(())
         })?;
+        Ok(values)
+    }
+
+    /// The fields of the envelope in MessagePack, without the prefix `M:`.
+    ///
+    /// # Errors
+    /// No map, or one that is broken.
+    pub(crate) fn of_msgpack(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
+        let mut reader = Reader::new(bytes);
+        let Item::Map(pairs) = reader.item()? else {
+            return Err(EnvelopeError::NotAnObject);
+        };
+        let mut values = Self::default();
+        for _ in 0..pairs {
+            let name = reader.item()?;
+            let value = reader.value(1)?;
+            let Item::Str(name) = name else { continue };
+            if let Some(field) = Field::of(name) {
+                values.keep(field, value);
+            }
+        }
+        Ok(values)
+    }
+
+    /// [`Self::of_msgpack`] that checks the whole message on the way: it has a meaning in JSON.
+    ///
+    /// # Errors
+    /// No map, or one that has none.
+    pub(crate) fn of_checked_msgpack(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
+        let mut reader = Reader::new(bytes);
+        let Item::Map(pairs) = reader.item()? else {
+            return Err(EnvelopeError::NotAnObject);
+        };
+        let mut values = Self::default();
+        for _ in 0..pairs {
+            let name = reader.checked_key()?;
+            let value = reader.checked_value(1)?;
+            if let Some(field) = name.and_then(Field::of) {
+                values.keep(field, value);
+            }
+        }
+        reader.finish()?;
         Ok(values)
     }
 

@@ -40,7 +40,7 @@ impl<'a> Outline<'a> {
     pub fn find(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let found = match encoding {
             Format::Json => Values::of_json(bytes)?,
-            Format::MessagePack => find_msgpack(bytes)?,
+            Format::MessagePack => Values::of_msgpack(bytes)?,
         };
         let wrong = |field: Field| EnvelopeError::InvalidField(field.name());
         let text = |field| match found.get(field) {
@@ -67,23 +67,6 @@ impl<'a> Outline<'a> {
             redelivered: matches!(found.get(Field::Redelivered), Some(b"true" | b"\xc3")),
         })
     }
-}
-
-fn find_msgpack(bytes: &[u8]) -> Result<Values<'_>, EnvelopeError> {
-    let mut reader = Reader::new(bytes);
-    let Item::Map(pairs) = reader.item()? else {
-        return Err(EnvelopeError::NotAnObject);
-    };
-    let mut found = Values::default();
-    for _ in 0..pairs {
-        let name = reader.item()?;
-        let value = reader.value(1)?;
-        let Item::Str(name) = name else { continue };
-        if let Some(field) = Field::of(name) {
-            found.keep(field, value);
-        }
-    }
-    Ok(found)
 }
 
 /// A text; `None` for null.

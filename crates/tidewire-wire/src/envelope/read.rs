@@ -1,9 +1,13 @@
-//! Reading a whole envelope. Off the hot path: system messages, and applications that ask for it.
+//! Reading a whole envelope with its payload as a tree: for a client, of its server. A server reads what its peers send
+//! in place, with [`Raw`](super::raw::Raw).
 
 use super::field::{Field, Values};
+use super::raw::Raw;
 use super::{Category, EnvelopeError, classify_msgpack, strip_category};
 use crate::format::msgpack_to_json;
+use crate::json::parse_tree;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// A message with all its fields.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -46,11 +50,12 @@ pub struct Envelope {
 /// the first counts; unknown ones are passed over.
 ///
 /// # Errors
-/// As [`classify_json`](super::classify_json), and a field of a wrong type. A field that is null counts
-/// as missing.
+/// As [`classify_json`](super::classify_json), a field of a wrong type, and [`EnvelopeError::TooLarge`]. A field that is
+/// null counts as missing.
 pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
     let (mut envelope, payload) = parse_json_head(text)?;
-    envelope.payload = payload.map(value).transpose()?.unwrap_or_default();
+    let payload = payload.map(|payload| parse_tree(payload, PAYLOAD_TREE_BYTES_MAX));
+    envelope.payload = payload.transpose()?.unwrap_or_default();
     Ok(envelope)
 }
 
@@ -63,10 +68,8 @@ pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), Envelop
     let (category, _) = strip_category(text);
     let values = Values::of_json(text)?;
     let t = values.get(Field::Type).ok_or(EnvelopeError::NoType)?;
-    let t = match value(t)? {
-        Value::String(t) if !t.is_empty() => t,
-        _ => return Err(EnvelopeError::InvalidType),
-    };
+    let t = Raw::json(t).text().filter(|t| !t.is_empty());
+    let t = t.ok_or(EnvelopeError::InvalidType)?.into_owned();
     let c = text_field(&values, Field::Category)?.and_then(|c| Category::parse(&c));
     let envelope = Envelope {
         category: c.or(category),
@@ -101,33 +104,34 @@ pub fn parse_msgpack(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
     parse_json(&text)
 }
 
-fn value(text: &[u8]) -> Result<Value, EnvelopeError> {
-    serde_json::from_slice(text).map_err(|_| EnvelopeError::Malformed)
-}
+/// The memory that the payload of an envelope may take as a tree of values. A message of 1 MiB with nothing but presence
+/// takes half of it.
+pub const PAYLOAD_TREE_BYTES_MAX: usize = 64 << 20;
 
 fn text_field(values: &Values<'_>, field: Field) -> Result<Option<String>, EnvelopeError> {
-    match values.get(field).map(value).transpose()? {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(EnvelopeError::InvalidField(field.name())),
-    }
+    let text = |value: Raw<'_>| value.text().map(Cow::into_owned);
+    read_field(values, field, text)
 }
 
 fn number_field(values: &Values<'_>, field: Field) -> Result<Option<u64>, EnvelopeError> {
-    match values.get(field).map(value).transpose()? {
-        None | Some(Value::Null) => Ok(None),
-        Some(number) => number
-            .as_u64()
-            .map(Some)
-            .ok_or(EnvelopeError::InvalidField(field.name())),
-    }
+    read_field(values, field, Raw::unsigned)
 }
 
 fn flag_field(values: &Values<'_>, field: Field) -> Result<Option<bool>, EnvelopeError> {
-    match values.get(field).map(value).transpose()? {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Bool(flag)) => Ok(Some(flag)),
-        Some(_) => Err(EnvelopeError::InvalidField(field.name())),
+    read_field(values, field, Raw::flag)
+}
+
+fn read_field<'a, T>(
+    values: &Values<'a>,
+    field: Field,
+    read: impl FnOnce(Raw<'a>) -> Option<T>,
+) -> Result<Option<T>, EnvelopeError> {
+    match values.get(field).map(Raw::json) {
+        None => Ok(None),
+        Some(value) if value.is_null() => Ok(None),
+        Some(value) => read(value)
+            .map(Some)
+            .ok_or(EnvelopeError::InvalidField(field.name())),
     }
 }
 

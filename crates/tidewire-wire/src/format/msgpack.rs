@@ -17,9 +17,27 @@ use serde_json::Value;
 /// [`FormatError::TrailingBytes`], and [`FormatError::Malformed`] for text that is not UTF-8, keys
 /// that are neither text nor integers, and other extensions.
 pub fn msgpack_to_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    msgpack_to_json_within(bytes, out, usize::MAX)
+}
+
+/// The same for a text of about `bytes_max` bytes at most: no value begins beyond.
+///
+/// # Errors
+/// Also [`FormatError::TooLarge`].
+pub(crate) fn msgpack_to_json_within(
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+) -> Result<(), FormatError> {
     let start = out.len();
-    let mut reader = Reader::new(bytes);
-    let result = value_to_json(&mut reader, 0, out).and_then(|()| reader.finish());
+    let mut converter = Converter {
+        reader: Reader::new(bytes),
+        bytes_max,
+        end: start.saturating_add(bytes_max),
+    };
+    let result = converter
+        .value(0, out)
+        .and_then(|()| converter.reader.finish());
     if result.is_err() {
         out.truncate(start);
     }
@@ -119,6 +137,25 @@ impl<'a> Reader<'a> {
         Ok(&all[..all.len() - self.rest.len()])
     }
 
+    /// The same for a value that [`msgpack_to_json`] takes, without the text.
+    pub(crate) fn checked_value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
+        let all = self.rest;
+        check_item(self, depth)?;
+        Ok(&all[..all.len() - self.rest.len()])
+    }
+
+    /// Passes the key of a pair, as [`msgpack_to_json`] takes it; its text, unless it is a number.
+    pub(crate) fn checked_key(&mut self) -> Result<Option<&'a [u8]>, FormatError> {
+        match self.item()? {
+            Item::Str(text) => {
+                utf8(text)?;
+                Ok(Some(text))
+            }
+            Item::Unsigned(_) | Item::Signed(_) => Ok(None),
+            _ => Err(WRONG_KEY),
+        }
+    }
+
     /// Goes to the value under `name` in a map whose `pairs` pairs come next; false if there is none.
     pub(crate) fn seek(&mut self, pairs: u32, name: &[u8]) -> Result<bool, FormatError> {
         self.seek_any(pairs, &[name])
@@ -172,46 +209,88 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn value_to_json(
-    reader: &mut Reader<'_>,
-    depth: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
+/// Converts to JSON.
+struct Converter<'a> {
+    reader: Reader<'a>,
+    bytes_max: usize,
+    /// The length of the output at which no value may begin.
+    end: usize,
+}
+
+impl Converter<'_> {
+    fn value(&mut self, depth: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        if out.len() > self.end {
+            return Err(FormatError::TooLarge {
+                bytes_max: self.bytes_max,
+            });
+        }
+        match self.reader.item()? {
+            Item::Nil => out.extend_from_slice(b"null"),
+            Item::Bool(true) => out.extend_from_slice(b"true"),
+            Item::Bool(false) => out.extend_from_slice(b"false"),
+            Item::Unsigned(number) => push_integer(number, out),
+            Item::Signed(number) => push_integer(number, out),
+            Item::Float32(number) => push_float(Value::from(number), out),
+            Item::Float64(number) => push_float(Value::from(number), out),
+            Item::Str(text) => write_string(utf8(text)?, out),
+            Item::Bin(bytes) => write_base64(bytes, out),
+            Item::Ext(kind, bytes) => write_timestamp(kind, bytes, out)?,
+            Item::Array(count) => {
+                check_depth(depth)?;
+                out.push(b'[');
+                for index in 0..count {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    self.value(depth + 1, out)?;
+                }
+                out.push(b']');
+            }
+            Item::Map(count) => {
+                check_depth(depth)?;
+                out.push(b'{');
+                for index in 0..count {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    key_to_json(&mut self.reader, out)?;
+                    out.push(b':');
+                    self.value(depth + 1, out)?;
+                }
+                out.push(b'}');
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_item(reader: &mut Reader<'_>, depth: usize) -> Result<(), FormatError> {
+    // What dense values are made of.
+    if let [0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff, rest @ ..] = reader.rest {
+        reader.rest = rest;
+        return Ok(());
+    }
     match reader.item()? {
-        Item::Nil => out.extend_from_slice(b"null"),
-        Item::Bool(true) => out.extend_from_slice(b"true"),
-        Item::Bool(false) => out.extend_from_slice(b"false"),
-        Item::Unsigned(number) => push_integer(number, out),
-        Item::Signed(number) => push_integer(number, out),
-        Item::Float32(number) => push_float(Value::from(number), out),
-        Item::Float64(number) => push_float(Value::from(number), out),
-        Item::Str(text) => write_string(utf8(text)?, out),
-        Item::Bin(bytes) => write_base64(bytes, out),
-        Item::Ext(kind, bytes) => write_extension(kind, bytes, out)?,
+        Item::Str(text) => {
+            utf8(text)?;
+        }
+        Item::Ext(kind, bytes) => {
+            timestamp_ms(kind, bytes)?;
+        }
         Item::Array(count) => {
             check_depth(depth)?;
-            out.push(b'[');
-            for index in 0..count {
-                if index > 0 {
-                    out.push(b',');
-                }
-                value_to_json(reader, depth + 1, out)?;
+            for _ in 0..count {
+                check_item(reader, depth + 1)?;
             }
-            out.push(b']');
         }
         Item::Map(count) => {
             check_depth(depth)?;
-            out.push(b'{');
-            for index in 0..count {
-                if index > 0 {
-                    out.push(b',');
-                }
-                key_to_json(reader, out)?;
-                out.push(b':');
-                value_to_json(reader, depth + 1, out)?;
+            for _ in 0..count {
+                reader.checked_key()?;
+                check_item(reader, depth + 1)?;
             }
-            out.push(b'}');
         }
+        _ => {}
     }
     Ok(())
 }
@@ -229,16 +308,15 @@ fn key_to_json(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), FormatE
             push_integer(number, out);
             out.push(b'"');
         }
-        _ => {
-            return Err(FormatError::Malformed(
-                "a map key is neither text nor an integer",
-            ));
-        }
+        _ => return Err(WRONG_KEY),
     }
     Ok(())
 }
 
-fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+const WRONG_KEY: FormatError = FormatError::Malformed("a map key is neither text nor an integer");
+
+/// Appends bytes as a base64 string.
+pub(crate) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     out.extend_from_slice(
         base64::engine::general_purpose::STANDARD
@@ -248,8 +326,21 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Appends a timestamp extension as a string.
+pub(crate) fn write_timestamp(
+    kind: i8,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    let unix_ms = timestamp_ms(kind, bytes)?;
+    out.push(b'"');
+    write_rfc3339_ms(unix_ms, out);
+    out.push(b'"');
+    Ok(())
+}
+
 /// The three layouts of the timestamp extension; whole seconds before 1970 have no form of ours.
-fn write_extension(kind: i8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+fn timestamp_ms(kind: i8, bytes: &[u8]) -> Result<u64, FormatError> {
     let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| (n << 8) | u64::from(*b));
     let (seconds, nanoseconds) = match (kind, bytes.len()) {
         (-1, 4) => (number(bytes), 0),
@@ -266,13 +357,9 @@ fn write_extension(kind: i8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Form
             "a MessagePack timestamp out of range",
         ));
     }
-    out.push(b'"');
-    let unix_ms = seconds
+    Ok(seconds
         .saturating_mul(1000)
-        .saturating_add(nanoseconds / 1_000_000);
-    write_rfc3339_ms(unix_ms, out);
-    out.push(b'"');
-    Ok(())
+        .saturating_add(nanoseconds / 1_000_000))
 }
 
 pub(super) fn check_depth(depth: usize) -> Result<(), FormatError> {

@@ -105,6 +105,13 @@ impl Packer<'_> {
         let end = value_end(self.text, self.at, 0).map_err(|_| NOT_JSON)?;
         let token = &self.text[self.at..end];
         self.at = end;
+        // What dense payloads are made of needs no parser.
+        match token {
+            b"true" | b"false" => return self.marker(0xc2 + u8::from(token == b"true")),
+            b"null" => return self.marker(0xc0),
+            [digit @ b'0'..=b'9'] => return self.marker(digit - b'0'),
+            _ => {}
+        }
         let value = serde_json::from_slice(token).map_err(|_| NOT_JSON)?;
         written(match value {
             Value::Bool(flag) => rmp::encode::write_bool(self.out, flag).is_ok(),
@@ -121,6 +128,12 @@ impl Packer<'_> {
             }
             _ => rmp::encode::write_nil(self.out).is_ok(),
         })
+    }
+
+    /// Writes a value of one byte.
+    fn marker(&mut self, byte: u8) -> Result<(), FormatError> {
+        self.out.push(byte);
+        Ok(())
     }
 
     /// Passes `byte` if it comes next.

@@ -67,6 +67,38 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The elements of one array, one after another.
+pub(crate) struct Elements<'a> {
+    text: &'a [u8],
+    at: usize,
+    first: bool,
+}
+
+impl<'a> Elements<'a> {
+    /// Starts at the array that `text` begins with, white space aside.
+    pub(crate) fn open(text: &'a [u8]) -> Result<Self, JsonError> {
+        let at = skip_space(text, 0);
+        if text.get(at) != Some(&b'[') {
+            return Err(JsonError::Malformed);
+        }
+        Ok(Self {
+            text,
+            at: at + 1,
+            first: true,
+        })
+    }
+
+    /// The bytes of the next element; `None` after the last, when only white space may follow.
+    pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
+        let Some(start) = next_element(self.text, self.at, b']', self.first)? else {
+            return Ok(None);
+        };
+        self.first = false;
+        self.at = value_end(self.text, start, 1)?;
+        Ok(Some(&self.text[start..self.at]))
+    }
+}
+
 /// Calls `each` with the bytes of every element of the array `text`.
 ///
 /// Fails with `Malformed` if it is no array, and with whatever `each` fails.
@@ -74,16 +106,9 @@ pub(crate) fn elements<'a, E: From<JsonError>>(
     text: &'a [u8],
     mut each: impl FnMut(&'a [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut at = skip_space(text, 0);
-    if text.get(at) != Some(&b'[') {
-        return Err(JsonError::Malformed.into());
-    }
-    at += 1;
-    let mut first = true;
-    while let Some(start) = next_element(text, at, b']', first)? {
-        first = false;
-        at = value_end(text, start, 1)?;
-        each(&text[start..at])?;
+    let mut elements = Elements::open(text)?;
+    while let Some(element) = elements.next()? {
+        each(element)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! What is passed here reads as JSON everywhere in this project: each string has a meaning in UTF-8, each
 //! number is finite, and nothing is nested too deep. The text must be valid UTF-8 already.
 
-use super::scan::plain_bytes;
+use super::scan::{plain_bytes, string_end};
 use super::text::{Short, unescape};
 use super::{JsonError, NESTING_MAX};
 
@@ -17,6 +17,28 @@ pub(crate) fn check_value(text: &str, levels_around: usize) -> Result<(), JsonEr
     cursor.depth = levels_around;
     cursor.value()?;
     cursor.finish()
+}
+
+/// Appends valid JSON without its white space; `None` if it is longer than `bytes_max`, and part of it is written then.
+pub(crate) fn write_compact(text: &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
+    let end = out.len() + bytes_max;
+    let mut rest = text;
+    while let Some(&byte) = rest.first() {
+        let bytes = match byte {
+            b'"' => string_end(rest, 1).ok()?,
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                rest = &rest[1..];
+                continue;
+            }
+            _ => 1,
+        };
+        if out.len() + bytes > end {
+            return None;
+        }
+        out.extend_from_slice(&rest[..bytes]);
+        rest = &rest[bytes..];
+    }
+    Some(())
 }
 
 /// A place in a text, with the levels that are open around it.

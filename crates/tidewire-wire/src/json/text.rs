@@ -14,6 +14,15 @@ pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     simdutf8::basic::from_utf8(raw).ok().map(Cow::Borrowed)
 }
 
+/// The content `raw` of a JSON string without its escapes; `None` if it is not Unicode.
+pub(crate) fn name(raw: &[u8]) -> Option<Cow<'_, str>> {
+    if !raw.contains(&b'\\') {
+        return simdutf8::basic::from_utf8(raw).ok().map(Cow::Borrowed);
+    }
+    let quoted = [b"\"", raw, b"\""].concat();
+    serde_json::from_slice(&quoted).ok().map(Cow::Owned)
+}
+
 /// Whether the escaped string content `raw` says `plain`.
 pub(crate) fn string_is(raw: &[u8], plain: &str) -> Result<bool, JsonError> {
     if !raw.contains(&b'\\') {

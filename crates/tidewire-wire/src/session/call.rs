@@ -6,8 +6,8 @@ use super::publish::{KEY_BYTES_MAX, TYPE_BYTES_MAX};
 use super::walk::{Unusable, as_json, bounded, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
+use crate::envelope::raw::Raw;
 use crate::format::Format;
-use serde_json::Value;
 use std::borrow::Cow;
 
 /// A call.
@@ -135,10 +135,10 @@ fn parse_error(value: &[u8]) -> Result<CallError, Objection> {
         ErrorCode::InvalidMessage,
         "error has no code that is a text",
     );
-    let fields: Value = serde_json::from_slice(value).map_err(|_| objection)?;
-    let code = fields["code"].as_str().filter(|code| !code.is_empty());
+    let [code, message] = Raw::json(value).pick(["code", "message"]);
+    let code = code.text().filter(|code| !code.is_empty());
     Ok(CallError {
-        code: code.ok_or(objection)?.to_owned(),
-        message: fields["message"].as_str().unwrap_or_default().to_owned(),
+        code: code.ok_or(objection)?.into_owned(),
+        message: message.text().unwrap_or_default().into_owned(),
     })
 }

@@ -4,6 +4,7 @@ use super::Object;
 use super::objection::Objection;
 use crate::codes::ErrorCode;
 use crate::envelope::EnvelopeError;
+use crate::envelope::raw::Raw;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -71,16 +72,22 @@ pub struct HelloIdentity {
 
 impl KeyOffer {
     /// The offer in the payload of a `client_hello`; `None` if it has no key.
-    pub(super) fn read(payload: &Value) -> Result<Option<Self>, Objection> {
+    pub(super) fn read(payload: Raw<'_>) -> Result<Option<Self>, Objection> {
         let refused = |words| (ErrorCode::KeyExchangeFailed, words);
-        let Some(public_key) = present(payload, "encryption_public_key") else {
+        let [public_key, version] = payload.pick(["encryption_public_key", "encryption_version"]);
+        if public_key.is_null() {
             return Ok(None);
-        };
-        let public_key = point(public_key).ok_or(refused(
+        }
+        let public_key = public_key.text().and_then(|text| point(&text));
+        let public_key = public_key.ok_or(refused(
             "encryption_public_key is not an uncompressed P-256 point in base64",
         ))?;
-        let version =
-            version(payload).ok_or(refused("encryption_version is not a number from 1 on"))?;
+        let version = if version.is_null() {
+            Some(EncryptionVersion::One)
+        } else {
+            version.unsigned().and_then(EncryptionVersion::agreed)
+        };
+        let version = version.ok_or(refused("encryption_version is not a number from 1 on"))?;
         Ok(Some(Self {
             public_key,
             version,
@@ -102,14 +109,22 @@ impl HelloEncryption {
         let identity = present(payload, "identity_public_key")
             .map(|public_key| {
                 Ok::<_, EnvelopeError>(HelloIdentity {
-                    public_key: point(public_key).ok_or(wrong("identity_public_key"))?,
-                    signature: bytes(&payload["identity_signature"])
+                    public_key: public_key
+                        .as_str()
+                        .and_then(point)
+                        .ok_or(wrong("identity_public_key"))?,
+                    signature: payload["identity_signature"]
+                        .as_str()
+                        .and_then(bytes)
                         .ok_or(wrong("identity_signature"))?,
                 })
             })
             .transpose()?;
         Ok(Some(Self {
-            public_key: point(public_key).ok_or(wrong("encryption_public_key"))?,
+            public_key: public_key
+                .as_str()
+                .and_then(point)
+                .ok_or(wrong("encryption_public_key"))?,
             version: version(payload).ok_or(wrong("encryption_version"))?,
             identity,
         }))
@@ -143,15 +158,15 @@ fn version(payload: &Value) -> Option<EncryptionVersion> {
     }
 }
 
-fn point(value: &Value) -> Option<[u8; PUBLIC_KEY_BYTES]> {
-    bytes(value).filter(|point: &[u8; PUBLIC_KEY_BYTES]| point[0] == UNCOMPRESSED)
+fn point(text: &str) -> Option<[u8; PUBLIC_KEY_BYTES]> {
+    bytes(text).filter(|point: &[u8; PUBLIC_KEY_BYTES]| point[0] == UNCOMPRESSED)
 }
 
-fn bytes<const N: usize>(value: &Value) -> Option<[u8; N]> {
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     // The decoder asks for room in whole groups of three.
     let mut room = [0; PUBLIC_KEY_BYTES + 3];
-    let length = BASE64.decode_slice(value.as_str()?, &mut room).ok()?;
+    let length = BASE64.decode_slice(text, &mut room).ok()?;
     bytes.copy_from_slice(room.get(..length).filter(|read| read.len() == N)?);
     Some(bytes)
 }

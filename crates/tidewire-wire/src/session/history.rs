@@ -4,10 +4,11 @@ use super::Object;
 use super::objection::{Objection, parse_number};
 use super::walk::{as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
+use crate::envelope::raw::Raw;
 use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};
 use crate::format::Format;
 use crate::json::fields::elements;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// The requested part of the history of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,34 +81,31 @@ impl HistoryQuery {
 }
 
 /// Reads the payload of a `history_request`.
-pub(super) fn parse_query(fields: &Map<String, Value>) -> Result<HistoryQuery, Objection> {
+pub(super) fn parse_query(payload: Raw<'_>) -> Result<HistoryQuery, Objection> {
     let wrong = |words| (ErrorCode::InvalidSubscription, words);
-    let topic = match fields.get("topic") {
-        Some(Value::String(topic)) if !topic.is_empty() => topic.clone(),
-        _ => return Err(wrong("topic is not a name")),
-    };
-    let since = match fields.get("since") {
-        None | Some(Value::Null) => None,
-        Some(since) => {
-            let epoch = since.get("epoch").and_then(Value::as_str);
-            let offset = since.get("offset").and_then(Value::as_u64);
-            let (Some(epoch), Some(offset)) = (epoch, offset) else {
-                return Err(wrong("since has no epoch and offset"));
-            };
-            let epoch = epoch.to_owned();
-            Some(HistoryPosition { epoch, offset })
-        }
+    let [topic, since, limit, order] = payload.pick(["topic", "since", "limit", "order"]);
+    let topic = topic.text().filter(|topic| !topic.is_empty());
+    let topic = topic.ok_or(wrong("topic is not a name"))?.into_owned();
+    let since = if since.is_null() {
+        None
+    } else {
+        let (epoch, offset) =
+            parse_position(since).ok_or(wrong("since has no epoch and offset"))?;
+        Some(HistoryPosition {
+            epoch: epoch.into_owned(),
+            offset,
+        })
     };
     let words = "limit is not a number from 1 to 1000";
-    let limit = parse_number(fields.get("limit"), words)?.unwrap_or(HISTORY_LIMIT);
+    let limit = parse_number(limit, words)?.unwrap_or(HISTORY_LIMIT);
     if !(1..=HISTORY_LIMIT_MAX).contains(&limit) {
         return Err(wrong(words));
     }
-    let newest_first = match fields.get("order") {
-        None | Some(Value::Null) => false,
-        Some(order) if order == OLDEST => false,
-        Some(order) if order == NEWEST => true,
-        Some(_) => return Err(wrong("order is oldest or newest")),
+    let newest_first = match order.text().as_deref() {
+        None if order.is_null() => false,
+        Some(OLDEST) => false,
+        Some(NEWEST) => true,
+        _ => return Err(wrong("order is oldest or newest")),
     };
     Ok(HistoryQuery {
         topic,
@@ -115,6 +113,12 @@ pub(super) fn parse_query(fields: &Map<String, Value>) -> Result<HistoryQuery, O
         limit,
         newest_first,
     })
+}
+
+/// The epoch and the offset of a position in a history.
+pub(super) fn parse_position(position: Raw<'_>) -> Option<(Cow<'_, str>, u64)> {
+    let [epoch, offset] = position.pick(["epoch", "offset"]);
+    epoch.text().zip(offset.unsigned())
 }
 
 /// Appends the payload of a `history_response`.
@@ -182,7 +186,7 @@ pub(super) fn read_page(
         page.publications.push(publication.to_vec());
         Ok(())
     })?;
-    Ok((page, correlation_id.map(std::borrow::Cow::into_owned)))
+    Ok((page, correlation_id.map(Cow::into_owned)))
 }
 
 /// The default limit of publications in an answer.

@@ -45,17 +45,17 @@ pub use request::{
 };
 pub use server::{PRODUCER_ID_BYTES_MAX, ServerProfile, ServerSession, SystemEvent};
 pub use subscription::{
-    Action, Overload, QUEUE_GROUP_BYTES_MAX, RecoveryPosition, Subscription,
-    TOKENS_PER_REQUEST_MAX, TOPICS_PER_REQUEST_MAX,
+    Action, FILTER_BYTES_MAX, Overload, PRESENCE_BYTES_MAX, QUEUE_GROUP_BYTES_MAX,
+    RecoveryPosition, Subscription, TOKENS_PER_REQUEST_MAX, TOPICS_PER_REQUEST_MAX,
 };
 pub use token::{TOKEN_BYTES_MAX, Token};
 pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;
+use crate::envelope::raw::Raw;
 use crate::format::{Format, json_to_msgpack};
 use crate::frame::OpCode;
 use object::Object;
-use serde_json::Value;
 
 /// The version of the protocol that this crate speaks.
 pub const PROTOCOL_VERSION: u8 = 1;
@@ -98,20 +98,43 @@ pub struct Features {
 impl Features {
     /// These features without those that `peer`, an object of booleans, sets to false. A feature that
     /// the peer does not mention stays.
-    #[must_use]
-    pub fn negotiate(self, peer: &Value) -> Self {
-        let allowed = |name: &str| peer.get(name) != Some(&Value::Bool(false));
+    fn negotiate(self, peer: Raw<'_>) -> Self {
+        let picked = peer.pick([
+            "compression",
+            "encryption",
+            "batching",
+            "priority_queue",
+            "circuit_breaker",
+            "recovery",
+            "topics",
+            "presence",
+            "calls",
+            "history",
+        ]);
+        let allowed = picked.map(|value| value.flag() != Some(false));
+        let [
+            compression,
+            encryption,
+            batching,
+            priority_queue,
+            circuit_breaker,
+            recovery,
+            topics,
+            presence,
+            calls,
+            history,
+        ] = allowed;
         Self {
-            compression: self.compression && allowed("compression"),
-            encryption: self.encryption && allowed("encryption"),
-            batching: self.batching && allowed("batching"),
-            priority_queue: self.priority_queue && allowed("priority_queue"),
-            circuit_breaker: self.circuit_breaker && allowed("circuit_breaker"),
-            recovery: self.recovery && allowed("recovery"),
-            topics: self.topics && allowed("topics"),
-            presence: self.presence && allowed("presence"),
-            calls: self.calls && allowed("calls"),
-            history: self.history && allowed("history"),
+            compression: self.compression && compression,
+            encryption: self.encryption && encryption,
+            batching: self.batching && batching,
+            priority_queue: self.priority_queue && priority_queue,
+            circuit_breaker: self.circuit_breaker && circuit_breaker,
+            recovery: self.recovery && recovery,
+            topics: self.topics && topics,
+            presence: self.presence && presence,
+            calls: self.calls && calls,
+            history: self.history && history,
         }
     }
 

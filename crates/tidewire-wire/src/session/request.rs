@@ -7,7 +7,7 @@ use super::subscription::{Subscription, TOPICS_PER_REQUEST_MAX, parse_subscripti
 use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
-use serde_json::{Map, Value};
+use crate::envelope::raw::Raw;
 
 /// A request, which the engine answers with a reply that carries the same `correlation_id`.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +21,8 @@ pub struct Request {
 /// A requested action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestKind {
-    /// `config_update` with its payload.
-    ConfigUpdate(Value),
+    /// `config_update`. Its payload has no meaning to this server and is not kept.
+    ConfigUpdate,
     /// `health_check`.
     HealthCheck,
     /// `metrics_request`.
@@ -77,23 +77,23 @@ pub struct Sync {
     pub last_sequence: Option<u64>,
 }
 
-/// Reads a request's payload. Fields that may be missing may also be null.
-pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, Objection> {
-    let fields = match payload {
-        Value::Object(fields) => fields,
-        Value::Null => Map::new(),
-        _ => return Err((ErrorCode::InvalidMessage, "the payload is not an object")),
-    };
+/// Reads a request's payload where it stands. Fields that may be missing may also be null.
+pub(super) fn parse(system: SystemType, payload: Raw<'_>) -> Result<RequestKind, Objection> {
+    if !(payload.is_object() || payload.is_null()) {
+        return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
+    }
     match system {
-        SystemType::ConfigUpdate => Ok(RequestKind::ConfigUpdate(Value::Object(fields))),
+        SystemType::ConfigUpdate => Ok(RequestKind::ConfigUpdate),
         SystemType::HealthCheck => Ok(RequestKind::HealthCheck),
         SystemType::MetricsRequest => Ok(RequestKind::MetricsRequest),
-        SystemType::SubscriptionUpdate => parse_subscription(fields).map(RequestKind::Subscription),
-        SystemType::SyncRequest => parse_sync(&fields).map(RequestKind::Sync),
-        SystemType::PresenceRequest => parse_presence(&fields).map(RequestKind::Presence),
-        SystemType::HistoryRequest => parse_query(&fields).map(RequestKind::History),
-        SystemType::PublicationAck => parse_deliveries(&fields).map(RequestKind::Acknowledge),
-        SystemType::AuthRefresh => parse_token(fields).map(RequestKind::AuthRefresh),
+        SystemType::SubscriptionUpdate => {
+            parse_subscription(payload).map(RequestKind::Subscription)
+        }
+        SystemType::SyncRequest => parse_sync(payload).map(RequestKind::Sync),
+        SystemType::PresenceRequest => parse_presence(payload).map(RequestKind::Presence),
+        SystemType::HistoryRequest => parse_query(payload).map(RequestKind::History),
+        SystemType::PublicationAck => parse_deliveries(payload).map(RequestKind::Acknowledge),
+        SystemType::AuthRefresh => parse_token(payload).map(RequestKind::AuthRefresh),
         _ => Err((
             ErrorCode::InvalidMessage,
             "this type is not a client's to send",
@@ -101,52 +101,58 @@ pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, O
     }
 }
 
-fn parse_sync(fields: &Map<String, Value>) -> Result<Sync, Objection> {
-    let last_sequence = parse_number(fields.get("last_sequence"), "last_sequence is not a number")?;
+fn parse_sync(payload: Raw<'_>) -> Result<Sync, Objection> {
+    let names = ["topics", "include_snapshots", "last_sequence"];
+    let [topics, include_snapshots, last_sequence] = payload.pick(names);
     let words = "include_snapshots is neither true nor false";
     Ok(Sync {
-        topics: parse_topics(fields.get("topics"), TOPICS_PER_REQUEST_MAX)?,
-        include_snapshots: parse_flag(fields.get("include_snapshots"), words)?,
-        last_sequence,
+        last_sequence: parse_number(last_sequence, "last_sequence is not a number")?,
+        topics: parse_topics(topics, TOPICS_PER_REQUEST_MAX)?,
+        include_snapshots: parse_flag(include_snapshots, words)?,
     })
 }
 
-fn parse_presence(fields: &Map<String, Value>) -> Result<PresenceQuery, Objection> {
-    let topics = parse_topics(fields.get("topics"), TOPICS_PER_PRESENCE_REQUEST_MAX)?;
+fn parse_presence(payload: Raw<'_>) -> Result<PresenceQuery, Objection> {
+    let [topics, counts_only, limit] = payload.pick(["topics", "counts_only", "limit"]);
+    let topics = parse_topics(topics, TOPICS_PER_PRESENCE_REQUEST_MAX)?;
     if topics.is_empty() {
         return Err((ErrorCode::InvalidSubscription, "topics is empty"));
     }
     let words = "counts_only is neither true nor false";
     Ok(PresenceQuery {
         topics,
-        counts_only: parse_flag(fields.get("counts_only"), words)?,
-        limit: parse_number(fields.get("limit"), "limit is not a number")?,
+        counts_only: parse_flag(counts_only, words)?,
+        limit: parse_number(limit, "limit is not a number")?,
     })
 }
 
-fn parse_deliveries(fields: &Map<String, Value>) -> Result<Vec<u64>, Objection> {
+fn parse_deliveries(payload: Raw<'_>) -> Result<Vec<u64>, Objection> {
     let wrong = (
         ErrorCode::InvalidMessage,
         "deliveries is not an array of 1 to 1000 numbers",
     );
-    let deliveries = fields.get("deliveries").and_then(Value::as_array);
-    let deliveries = deliveries
-        .filter(|deliveries| (1..=DELIVERIES_PER_ACK_MAX).contains(&deliveries.len()))
-        .ok_or(wrong)?;
-    let numbers = deliveries.iter().map(|number| number.as_u64().ok_or(wrong));
-    numbers.collect()
+    let [deliveries] = payload.pick(["deliveries"]);
+    let mut numbers = Vec::new();
+    for number in deliveries.elements().ok_or(wrong)? {
+        if numbers.len() == DELIVERIES_PER_ACK_MAX {
+            return Err(wrong);
+        }
+        numbers.push(number.unsigned().ok_or(wrong)?);
+    }
+    if numbers.is_empty() {
+        return Err(wrong);
+    }
+    Ok(numbers)
 }
 
-fn parse_token(mut fields: Map<String, Value>) -> Result<Token, Objection> {
-    match fields.remove("token") {
-        Some(Value::String(token)) if (1..=TOKEN_BYTES_MAX).contains(&token.len()) => {
-            Ok(Token(token))
-        }
-        _ => Err((
-            ErrorCode::InvalidMessage,
-            "token is not a text of 1 to 8192 bytes",
-        )),
-    }
+fn parse_token(payload: Raw<'_>) -> Result<Token, Objection> {
+    let [token] = payload.pick(["token"]);
+    let token = token.text();
+    let token = token.filter(|token| (1..=TOKEN_BYTES_MAX).contains(&token.len()));
+    token.map(|token| Token(token.into_owned())).ok_or((
+        ErrorCode::InvalidMessage,
+        "token is not a text of 1 to 8192 bytes",
+    ))
 }
 
 /// Topics that one `presence_request` may name.

@@ -6,17 +6,16 @@ use super::objection::Objection;
 use super::payload::{Context, pack_pong};
 use super::reply::Reply;
 use super::request::{self, Request};
+use super::walk::Head;
 use super::{Features, HelloProducer, KeyOffer, Now, PROTOCOL_VERSION, ProducerAttempt, Refusal};
 use super::{batch, call};
 use super::{op_code, write_message};
 use crate::codes::ErrorCode;
-use crate::envelope::{
-    Category, Envelope, EnvelopeError, EnvelopeHeader, SystemType, parse_json, parse_msgpack,
-};
+use crate::envelope::raw::Raw;
+use crate::envelope::{Category, EnvelopeError, EnvelopeHeader, SystemType};
 use crate::format::{Format, FormatError};
 use crate::frame::OpCode;
 use crate::uuid::Uuid;
-use serde_json::Value;
 
 /// The profile that all sessions of one server share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,8 +214,8 @@ impl ServerSession {
                     Err(unusable) => SystemEvent::Reply(Refusal::from(unusable).into()),
                 }
             }
-            _ => match parse(encoding, bytes) {
-                Ok(envelope) => self.handle_envelope(profile, system, envelope),
+            _ => match Head::read(encoding, bytes) {
+                Ok(head) => self.handle_head(profile, system, head),
                 Err(error) => invalid(&error),
             },
         }
@@ -302,15 +301,18 @@ impl ServerSession {
         Ok(op_code)
     }
 
-    fn handle_envelope(
+    fn handle_head(
         &mut self,
         profile: &ServerProfile,
         system: SystemType,
-        envelope: Envelope,
+        head: Head<'_>,
     ) -> SystemEvent {
-        let correlation_id = envelope.correlation_id;
+        let Head {
+            correlation_id,
+            payload,
+        } = head;
         let refused = if system == SystemType::ClientHello {
-            match self.handle_hello(profile, &envelope.payload) {
+            match self.handle_hello(profile, payload) {
                 Ok((Some(offer), producer)) => {
                     return SystemEvent::KeyExchange {
                         offer: Box::new(offer),
@@ -327,7 +329,7 @@ impl ServerSession {
                 Err(refusal) => refusal,
             }
         } else if system == SystemType::KeyUpdate {
-            match key_update_request(&envelope.payload) {
+            match key_update_request(payload) {
                 Some(request) => return SystemEvent::KeyUpdate { request },
                 None => (
                     ErrorCode::InvalidMessage,
@@ -335,7 +337,7 @@ impl ServerSession {
                 ),
             }
         } else {
-            match request::parse(system, envelope.payload) {
+            match request::parse(system, payload) {
                 Ok(kind) => {
                     return SystemEvent::Request(Request {
                         kind,
@@ -361,7 +363,7 @@ impl ServerSession {
     fn handle_hello(
         &mut self,
         profile: &ServerProfile,
-        payload: &Value,
+        payload: Raw<'_>,
     ) -> Result<(Option<KeyOffer>, Option<HelloProducer>), Objection> {
         if self.established {
             return Ok((None, None));
@@ -369,18 +371,17 @@ impl ServerSession {
         if !(payload.is_object() || payload.is_null()) {
             return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
         }
-        let version = match payload.get("protocol_version") {
-            None | Some(Value::Null) => u64::from(self.protocol_version),
-            Some(version) => version.as_u64().filter(|version| *version > 0).ok_or((
+        let [version, asked, producer] = payload.pick(["protocol_version", "features", "producer"]);
+        let version = if version.is_null() {
+            u64::from(self.protocol_version)
+        } else {
+            version.unsigned().filter(|version| *version > 0).ok_or((
                 ErrorCode::InvalidMessage,
                 "protocol_version is not a number from 1 on",
-            ))?,
+            ))?
         };
-        let mut features = match payload.get("features") {
-            Some(features) => profile.features.negotiate(features),
-            None => profile.features,
-        };
-        let producer = hello_producer(&payload["producer"])?;
+        let mut features = profile.features.negotiate(asked);
+        let producer = hello_producer(producer)?;
         let offer = if features.encryption {
             KeyOffer::read(payload)?
         } else {
@@ -388,9 +389,9 @@ impl ServerSession {
         };
         features.encryption = offer.is_some();
         self.features = features;
-        let asked = |name: &str| payload["features"][name] == Value::Bool(true);
-        self.takes_batches = features.batching && asked("batching");
-        self.takes_calls = features.calls && asked("calls");
+        let [batching, calls] = asked.pick(["batching", "calls"]);
+        self.takes_batches = features.batching && batching.flag() == Some(true);
+        self.takes_calls = features.calls && calls.flag() == Some(true);
         self.protocol_version =
             u8::try_from(version).map_or(PROTOCOL_VERSION, |v| v.min(PROTOCOL_VERSION));
         self.established = true;
@@ -399,37 +400,38 @@ impl ServerSession {
 }
 
 /// The `producer` of a `client_hello`.
-fn hello_producer(producer: &Value) -> Result<Option<HelloProducer>, Objection> {
+fn hello_producer(producer: Raw<'_>) -> Result<Option<HelloProducer>, Objection> {
     if producer.is_null() {
         return Ok(None);
     }
-    let id = producer["id"].as_str();
+    let [id, instance, attempt] = producer.pick(["id", "instance", "attempt"]);
+    let id = id.text();
     let id = id.filter(|id| (1..=PRODUCER_ID_BYTES_MAX).contains(&id.len()));
     let id = id.ok_or((
         ErrorCode::InvalidMessage,
         "producer has no id of 1 to 64 bytes of text",
     ))?;
     Ok(Some(HelloProducer {
-        id: id.to_owned(),
-        attempt: producer_attempt(&producer["instance"], &producer["attempt"])?,
+        id: id.into_owned(),
+        attempt: producer_attempt(instance, attempt)?,
     }))
 }
 
 fn producer_attempt(
-    instance: &Value,
-    attempt: &Value,
+    instance: Raw<'_>,
+    attempt: Raw<'_>,
 ) -> Result<Option<ProducerAttempt>, Objection> {
     if instance.is_null() && attempt.is_null() {
         return Ok(None);
     }
-    let instance = instance.as_str().filter(|text| {
+    let instance = instance.text().filter(|text| {
         text.len() == 16
             && text
                 .bytes()
                 .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     });
-    let instance = instance.and_then(|text| u64::from_str_radix(text, 16).ok());
-    let number = attempt.as_u64().filter(|number| *number < 1 << 53);
+    let instance = instance.and_then(|text| u64::from_str_radix(&text, 16).ok());
+    let number = attempt.unsigned().filter(|number| *number < 1 << 53);
     match (instance, number) {
         (Some(instance), Some(number)) => Ok(Some(ProducerAttempt { instance, number })),
         _ => Err((
@@ -440,18 +442,12 @@ fn producer_attempt(
 }
 
 /// Whether a `key_update` asks for another; `None` if its form is unknown.
-pub(super) fn key_update_request(payload: &Value) -> Option<bool> {
-    match payload.get("request") {
-        None | Some(Value::Null) => Some(false),
-        Some(request) => request.as_bool(),
+fn key_update_request(payload: Raw<'_>) -> Option<bool> {
+    let [request] = payload.pick(["request"]);
+    if request.is_null() {
+        return Some(false);
     }
-}
-
-fn parse(encoding: Format, bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
-    match encoding {
-        Format::Json => parse_json(bytes),
-        Format::MessagePack => parse_msgpack(bytes),
-    }
+    request.flag()
 }
 
 fn invalid(error: &EnvelopeError) -> SystemEvent {

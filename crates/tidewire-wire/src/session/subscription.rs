@@ -1,9 +1,12 @@
 //! `subscription_update` as a client sends it.
 
+use super::history::parse_position;
 use super::objection::{Objection, parse_flag, parse_number};
 use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
-use serde_json::{Map, Value};
+use crate::envelope::raw::Raw;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Topics to have or to have no longer.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,18 +15,18 @@ pub struct Subscription {
     pub action: Action,
     /// The topics: 1 to [`TOPICS_PER_REQUEST_MAX`], none of them empty.
     pub topics: Vec<String>,
-    /// The data that other subscribers receive about this one.
-    pub presence: Option<Value>,
+    /// The data that other subscribers receive about this one: a JSON object as text, without white space.
+    pub presence: Option<String>,
     /// Whether missed messages are wanted.
     pub recover: bool,
-    /// From where on.
+    /// From where on, for topics of this request.
     pub recovery: Vec<RecoveryPosition>,
     /// How many of the newest publications of each topic's history a new subscriber wants.
     pub replay: u64,
     /// The group of which each message goes to one member only.
     pub queue_group: Option<String>,
-    /// Which publications are wanted: a filter document, an object, not looked into.
-    pub filter: Option<Value>,
+    /// Which publications are wanted: a filter document, a JSON object as text without white space, not looked into.
+    pub filter: Option<String>,
     /// The treatment of publications that the client does not read in time; the server's choice if it is
     /// missing.
     pub overload: Option<Overload>,
@@ -101,136 +104,167 @@ pub struct RecoveryPosition {
     pub offset: u64,
 }
 
-pub(super) fn parse_subscription(
-    mut fields: Map<String, Value>,
-) -> Result<Subscription, Objection> {
-    let action = fields.get("action").and_then(Value::as_str);
-    let action = action.and_then(Action::parse).ok_or((
+pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objection> {
+    let wrong = |words| (ErrorCode::InvalidSubscription, words);
+    let [action, topics, presence, filter, queue_group, overload] = payload.pick([
+        "action",
+        "topics",
+        "presence",
+        "filter",
+        "queue_group",
+        "overload",
+    ]);
+    let [window, acknowledge, recover, recovery, tokens, replay] = payload.pick([
+        "window",
+        "acknowledge",
+        "recover",
+        "recovery",
+        "tokens",
+        "replay",
+    ]);
+    let action = action.text().and_then(|action| Action::parse(&action));
+    let action = action.ok_or((
         ErrorCode::InvalidAction,
         "action is subscribe or unsubscribe",
     ))?;
-    let topics = parse_topics(fields.get("topics"), TOPICS_PER_REQUEST_MAX)?;
+    let topics = parse_topics(topics, TOPICS_PER_REQUEST_MAX)?;
     if topics.is_empty() {
-        return Err((ErrorCode::InvalidSubscription, "topics is empty"));
+        return Err(wrong("topics is empty"));
     }
-    let wrong = |words| (ErrorCode::InvalidSubscription, words);
-    let presence = parse_object(fields.remove("presence"), "presence is not an object")?;
-    let filter = parse_object(fields.remove("filter"), "filter is not an object")?;
-    let queue_group = match fields.remove("queue_group") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(group)) if (1..=QUEUE_GROUP_BYTES_MAX).contains(&group.len()) => {
-            Some(group)
-        }
-        Some(_) => return Err(wrong("queue_group is not a name of 1 to 255 bytes")),
-    };
-    let overload = match fields.get("overload") {
-        None | Some(Value::Null) => None,
-        Some(policy) => {
-            let policy = policy.as_str().and_then(Overload::parse);
-            Some(policy.ok_or(wrong("overload is disconnect, conflate or drop_oldest"))?)
-        }
-    };
-    let window = parse_number(fields.get("window"), "window is not a number")?;
+    let presence = parse_object(presence, "presence is not an object")?;
+    let presence = presence.map(|data| {
+        let words = "presence is longer than 1 MiB";
+        data.to_json(PRESENCE_BYTES_MAX).ok_or(wrong(words))
+    });
+    let filter = parse_object(filter, "filter is not an object")?;
+    let filter = filter.map(|document| {
+        let words = "the filter: more than 384 KiB of text";
+        document.to_json(FILTER_BYTES_MAX).ok_or(wrong(words))
+    });
+    let window = parse_number(window, "window is not a number")?;
     if window == Some(0) {
         return Err(wrong("window is 0"));
     }
     let words = "acknowledge is neither true nor false";
-    let acknowledge = parse_flag(fields.get("acknowledge"), words)?;
-    let recover = parse_flag(fields.get("recover"), "recover is neither true nor false")?;
-    let recovery = parse_recovery(fields.remove("recovery"))?;
-    let tokens = parse_tokens(fields.remove("tokens"))?;
-    let replay = parse_number(fields.get("replay"), "replay is not a number")?;
+    let acknowledge = parse_flag(acknowledge, words)?;
+    let recovery = parse_recovery(recovery, &topics)?;
+    let replay = parse_number(replay, "replay is not a number")?;
     Ok(Subscription {
         action,
         topics,
-        presence,
-        recover,
+        presence: presence.transpose()?,
+        recover: parse_flag(recover, "recover is neither true nor false")?,
         recovery,
         replay: replay.unwrap_or_default(),
-        queue_group,
-        filter,
-        overload,
+        queue_group: parse_group(queue_group)?,
+        filter: filter.transpose()?,
+        overload: parse_overload(overload)?,
         acknowledge,
         window,
-        tokens,
+        tokens: parse_tokens(tokens)?,
     })
 }
 
-fn parse_tokens(value: Option<Value>) -> Result<Vec<(String, Token)>, Objection> {
+fn parse_group(value: Raw<'_>) -> Result<Option<String>, Objection> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let group = value.text();
+    let group = group.filter(|group| (1..=QUEUE_GROUP_BYTES_MAX).contains(&group.len()));
+    group.map(|group| Some(group.into_owned())).ok_or((
+        ErrorCode::InvalidSubscription,
+        "queue_group is not a name of 1 to 255 bytes",
+    ))
+}
+
+fn parse_overload(value: Raw<'_>) -> Result<Option<Overload>, Objection> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let policy = value.text().and_then(|policy| Overload::parse(&policy));
+    policy.map(Some).ok_or((
+        ErrorCode::InvalidSubscription,
+        "overload is disconnect, conflate or drop_oldest",
+    ))
+}
+
+fn parse_tokens(value: Raw<'_>) -> Result<Vec<(String, Token)>, Objection> {
     let wrong = |words| (ErrorCode::InvalidSubscription, words);
-    let fields = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(fields)) => fields,
-        Some(_) => return Err(wrong("tokens is not an object")),
-    };
-    if fields.len() > TOKENS_PER_REQUEST_MAX {
-        return Err(wrong("too many tokens in one message"));
+    if !(value.is_null() || value.is_object()) {
+        return Err(wrong("tokens is not an object"));
     }
-    let tokens = fields.into_iter().map(|(topic, token)| match token {
-        Value::String(token) if (1..=TOKEN_BYTES_MAX).contains(&token.len()) => {
-            Ok((topic, Token(token)))
+    let mut tokens = BTreeMap::new();
+    for (topic, token) in value.members() {
+        let token = token.text();
+        let token = token.filter(|token| (1..=TOKEN_BYTES_MAX).contains(&token.len()));
+        let token = token.ok_or(wrong("a token is not a text of 1 to 8192 bytes"))?;
+        tokens.insert(topic.into_owned(), Token(token.into_owned()));
+        if tokens.len() > TOKENS_PER_REQUEST_MAX {
+            return Err(wrong("too many tokens in one message"));
         }
-        _ => Err(wrong("a token is not a text of 1 to 8192 bytes")),
-    });
-    tokens.collect()
+    }
+    Ok(tokens.into_iter().collect())
 }
 
-fn parse_object(value: Option<Value>, words: &'static str) -> Result<Option<Value>, Objection> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(object @ Value::Object(_)) => Ok(Some(object)),
-        Some(_) => Err((ErrorCode::InvalidSubscription, words)),
+fn parse_object<'a>(value: Raw<'a>, words: &'static str) -> Result<Option<Raw<'a>>, Objection> {
+    if value.is_null() || value.is_object() {
+        Ok(Some(value).filter(|value| value.is_object()))
+    } else {
+        Err((ErrorCode::InvalidSubscription, words))
     }
 }
 
-pub(super) fn parse_topics(
-    value: Option<&Value>,
-    topics_max: usize,
-) -> Result<Vec<String>, Objection> {
-    let values = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(values)) => values,
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "topics is not an array")),
-    };
-    if values.len() > topics_max {
-        return Err((
-            ErrorCode::InvalidSubscription,
-            "too many topics in one message",
-        ));
+pub(super) fn parse_topics(value: Raw<'_>, topics_max: usize) -> Result<Vec<String>, Objection> {
+    let wrong = |words| (ErrorCode::InvalidSubscription, words);
+    if value.is_null() {
+        return Ok(Vec::new());
     }
-    let names = values.iter().map(|value| match value.as_str() {
-        Some(name) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err((ErrorCode::InvalidSubscription, "a topic is not a name")),
-    });
-    names.collect()
-}
-
-fn parse_recovery(value: Option<Value>) -> Result<Vec<RecoveryPosition>, Objection> {
-    let fields = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(fields)) => fields,
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "recovery is not an object")),
-    };
-    let positions = fields.into_iter().map(|(topic, position)| {
-        let epoch = position
-            .get("epoch")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
-        let offset = position.get("offset").and_then(Value::as_u64);
-        match (epoch, offset) {
-            (Some(epoch), Some(offset)) => Ok(RecoveryPosition {
-                topic,
-                epoch,
-                offset,
-            }),
-            _ => Err((
-                ErrorCode::InvalidSubscription,
-                "a recovery has no epoch and offset",
-            )),
+    let mut topics = Vec::new();
+    let values = value.elements();
+    for name in values.ok_or(wrong("topics is not an array"))? {
+        if topics.len() == topics_max {
+            return Err(wrong("too many topics in one message"));
         }
-    });
-    positions.collect()
+        let name = name.text().filter(|name| !name.is_empty());
+        topics.push(name.ok_or(wrong("a topic is not a name"))?.into_owned());
+    }
+    Ok(topics)
 }
+
+/// The positions of the topics of the request, by topic; those of other topics have no meaning and are not kept.
+fn parse_recovery(value: Raw<'_>, topics: &[String]) -> Result<Vec<RecoveryPosition>, Objection> {
+    let wrong = |words| (ErrorCode::InvalidSubscription, words);
+    if !(value.is_null() || value.is_object()) {
+        return Err(wrong("recovery is not an object"));
+    }
+    let mut positions: BTreeMap<&str, Option<(Cow<'_, str>, u64)>> = BTreeMap::new();
+    for (topic, position) in value.members() {
+        if positions.is_empty() {
+            positions.extend(topics.iter().map(|topic| (topic.as_str(), None)));
+        }
+        let position =
+            parse_position(position).ok_or(wrong("a recovery has no epoch and offset"))?;
+        if let Some(place) = positions.get_mut(&*topic) {
+            *place = Some(position);
+        }
+    }
+    let positions = positions.into_iter().filter_map(|(topic, position)| {
+        let (epoch, offset) = position?;
+        Some(RecoveryPosition {
+            topic: topic.to_owned(),
+            epoch: epoch.into_owned(),
+            offset,
+        })
+    });
+    Ok(positions.collect())
+}
+
+/// The longest text of a filter, without white space: a server may allow less. It is six times what the document of a
+/// filter may have, because an escape is six bytes.
+pub const FILTER_BYTES_MAX: usize = 6 * 64 * 1024;
+
+/// The longest data about a subscriber as JSON text: a server may allow less.
+pub const PRESENCE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The longest name of a queue group, in bytes.
 pub const QUEUE_GROUP_BYTES_MAX: usize = 255;

@@ -2,12 +2,13 @@
 
 use super::objection::Objection;
 use crate::codes::ErrorCode;
-use crate::envelope::field::Field;
+use crate::envelope::field::{Field, Values};
+use crate::envelope::raw::Raw;
 use crate::envelope::{EnvelopeError, classify_msgpack, strip_category};
 use crate::format::{Format, msgpack_to_json};
-use crate::json::JsonError;
 use crate::json::strict::Cursor;
 use crate::json::text::{Short, text as json_text, unescape};
+use crate::json::{JsonError, digits};
 use std::borrow::Cow;
 
 /// Why a request is refused: an `error` to be sent, which carries the request's correlation id.
@@ -94,6 +95,62 @@ pub(super) fn as_json<'a>(
     }
 }
 
+/// What a request is answered with, and its payload where it stands in the message.
+#[derive(Debug)]
+pub(super) struct Head<'a> {
+    /// `cid`.
+    pub(super) correlation_id: Option<String>,
+    /// `p` or `payload`.
+    pub(super) payload: Raw<'a>,
+}
+
+impl<'a> Head<'a> {
+    /// Checks a whole message and finds its payload. Of fields that come twice the first counts.
+    pub(super) fn read(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
+        let values = match encoding {
+            Format::Json => json_values(bytes)?,
+            Format::MessagePack => Values::of_checked_msgpack(bytes)?,
+        };
+        let mut correlation_id = None;
+        for field in Field::ALL {
+            let Some(value) = values.get(field).map(|value| Raw::new(encoding, value)) else {
+                continue;
+            };
+            if field != Field::Payload && !value.is_null() && !has_shape(field, value) {
+                return Err(EnvelopeError::InvalidField(field.name()));
+            }
+            if field == Field::CorrelationId {
+                correlation_id = value.text().map(Cow::into_owned);
+            }
+        }
+        let payload = values.get(Field::Payload);
+        Ok(Self {
+            correlation_id,
+            payload: payload.map_or(Raw::NULL, |payload| Raw::new(encoding, payload)),
+        })
+    }
+}
+
+/// The fields of a message in JSON text, all of which is checked.
+fn json_values(text: &[u8]) -> Result<Values<'_>, EnvelopeError> {
+    let (_, object) = strip_category(text);
+    let mut cursor = Cursor::new(object);
+    if !cursor.enter_object()? {
+        return Err(EnvelopeError::NotAnObject);
+    }
+    let mut values = Values::default();
+    let mut first = true;
+    while let Some(raw) = cursor.name(&mut first)? {
+        let known = plain(raw, Field::of);
+        let value = cursor.value()?;
+        if let Some(field) = known {
+            values.keep(field, value);
+        }
+    }
+    cursor.finish()?;
+    Ok(values)
+}
+
 /// Walks through the whole message, which must be valid, and gives `field` each field of the payload that
 /// is not null: its name, and the bytes of its value. The message's correlation id comes back.
 ///
@@ -128,7 +185,9 @@ pub(super) fn walk<'a>(
         if value == b"null" {
             continue;
         }
-        check_shape(known, value)?;
+        if !has_shape(known, Raw::json(value)) {
+            return Err(EnvelopeError::InvalidField(known.name()).into());
+        }
         if known == Field::CorrelationId {
             correlation_id = json_text(value);
         }
@@ -203,8 +262,8 @@ fn plain<T>(raw: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 /// That a field has a value of its type.
-fn check_shape(field: Field, value: &[u8]) -> Result<(), EnvelopeError> {
-    let holds = match field {
+fn has_shape(field: Field, value: Raw<'_>) -> bool {
+    match field {
         Field::Type | Field::Payload => true,
         Field::Category
         | Field::Id
@@ -212,29 +271,72 @@ fn check_shape(field: Field, value: &[u8]) -> Result<(), EnvelopeError> {
         | Field::Topic
         | Field::Epoch
         | Field::Time
-        | Field::Signature => value.starts_with(b"\""),
+        | Field::Signature => value.is_text(),
         Field::Offset
         | Field::Sequence
         | Field::Version
         | Field::Priority
         | Field::Delivery
-        | Field::Number => digits(value).is_some(),
-        Field::Redelivered => matches!(value, b"true" | b"false"),
-    };
-    if holds {
-        Ok(())
-    } else {
-        Err(EnvelopeError::InvalidField(field.name()))
+        | Field::Number => value.unsigned().is_some(),
+        Field::Redelivered => value.flag().is_some(),
     }
 }
 
-/// The number that decimal digits alone say. The cursor has refused zeros in front.
-fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::{parse_json, parse_msgpack};
+    use crate::format::json_to_msgpack;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_head_has_the_payload_where_it_stands() {
+        let text = br#"WSE{"cid":"c\u0031","p":{"a":[1]},"t":"ping","p":2}"#;
+        let head = Head::read(Format::Json, text).unwrap();
+        assert_eq!(head.correlation_id.as_deref(), Some("c1"));
+        assert_eq!(head.payload.to_json(20).as_deref(), Some(r#"{"a":[1]}"#));
+        assert!(
+            Head::read(Format::Json, br#"{"t":"a"}"#)
+                .unwrap()
+                .payload
+                .is_null()
+        );
+        let wrong = Head::read(Format::Json, br#"{"t":"a","seq":-1}"#);
+        assert_eq!(wrong.unwrap_err(), EnvelopeError::InvalidField("seq"));
+        let keys = Head::read(Format::MessagePack, b"\x82\xa1t\xa1a\xc0\xc0");
+        assert_eq!(keys.unwrap_err(), EnvelopeError::Malformed);
+        let after = Head::read(Format::MessagePack, b"\x81\xa1t\xa1a\xc0");
+        assert_eq!(after.unwrap_err(), EnvelopeError::Malformed);
     }
-    text.iter().try_fold(0u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
+
+    proptest! {
+        /// What a server reads in place, a client reads as a tree, and the other way round.
+        #[test]
+        fn both_readings_take_the_same(
+            field in "p|cid|seq|id|v|rd|x", value in "[\\[\\]{}:,\"\\\\0-9eE.+u truefalsn-]{0,16}",
+        ) {
+            let text = format!("{{\"t\":\"a\",\"{field}\":{value}}}");
+            let in_place = Head::read(Format::Json, text.as_bytes()).is_ok();
+            let as_tree = parse_json(text.as_bytes()).is_ok();
+            // What is no field of the envelope, a client does not look into.
+            prop_assert!(in_place == as_tree || (field == "x" && as_tree), "{}", text);
+            let mut packed = Vec::new();
+            if in_place && json_to_msgpack(text.as_bytes(), &mut packed).is_ok() {
+                prop_assert!(Head::read(Format::MessagePack, &packed).is_ok(), "{}", text);
+                prop_assert!(parse_msgpack(&packed).is_ok(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn both_readings_of_messagepack_take_the_same(
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), 0x80u8..0xa3, Just(0xa1), Just(b'a')], 0..24,
+            ),
+        ) {
+            let mut packed = b"\x82\xa1t\xa1a\xa1p".to_vec();
+            packed.extend(bytes);
+            let in_place = Head::read(Format::MessagePack, &packed).is_ok();
+            prop_assert_eq!(in_place, parse_msgpack(&packed).is_ok());
+        }
+    }
 }

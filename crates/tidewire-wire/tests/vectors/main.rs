@@ -91,6 +91,7 @@ fn reason(error: &EnvelopeError) -> &'static str {
         EnvelopeError::InvalidType => "invalid_type",
         EnvelopeError::InvalidField(_) => "invalid_field",
         EnvelopeError::Malformed => "malformed",
+        EnvelopeError::TooLarge => "too_large",
         EnvelopeError::TooDeep => "too_deep",
     }
 }

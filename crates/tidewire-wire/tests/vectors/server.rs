@@ -217,22 +217,27 @@ pub(crate) fn id(text: &str) -> Uuid {
     Uuid::parse(text).expect("a UUID")
 }
 
+/// The value that a text says, if there is one.
+fn tree(text: Option<&str>) -> Option<Value> {
+    text.map(|text| serde_json::from_str(text).expect("JSON"))
+}
+
 fn describe(request: Request) -> Value {
     let mut described = match request.kind {
         RequestKind::HealthCheck => json!({"kind": "health_check"}),
         RequestKind::MetricsRequest => json!({"kind": "metrics_request"}),
-        RequestKind::ConfigUpdate(payload) => json!({"kind": "config_update", "payload": payload}),
+        RequestKind::ConfigUpdate => json!({"kind": "config_update"}),
         RequestKind::Subscription(subscription) => {
             let position = |position: &tidewire_wire::session::RecoveryPosition| json!({"topic": position.topic, "epoch": position.epoch, "offset": position.offset});
             let mut described = json!({
                 "kind": "subscription",
                 "action": subscription.action.as_str(),
                 "topics": subscription.topics,
-                "presence": subscription.presence,
+                "presence": tree(subscription.presence.as_deref()),
                 "recover": subscription.recover,
                 "recovery": subscription.recovery.iter().map(position).collect::<Vec<_>>(),
                 "queue_group": subscription.queue_group,
-                "filter": subscription.filter,
+                "filter": tree(subscription.filter.as_deref()),
                 "overload": subscription.overload.map(Overload::as_str),
                 "acknowledge": subscription.acknowledge,
                 "window": subscription.window,

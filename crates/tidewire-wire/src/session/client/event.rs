@@ -1,7 +1,6 @@
 //! Events of a client's session.
 
 use super::super::call::Either;
-use super::super::server::key_update_request;
 use super::super::{
     Action, Call, CallResult, GapRange, GapReason, HelloEncryption, HistoryPage, PresenceMember,
     ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
@@ -339,6 +338,14 @@ fn read_presence(topic: &str, fields: &Value) -> Result<TopicPresence, EnvelopeE
         truncated: fields["truncated"] == Value::Bool(true),
         members,
     })
+}
+
+/// Whether a `key_update` asks for another; `None` if its form is unknown.
+fn key_update_request(payload: &Value) -> Option<bool> {
+    match payload.get("request") {
+        None | Some(Value::Null) => Some(false),
+        Some(request) => request.as_bool(),
+    }
 }
 
 fn read_gap(payload: &Value) -> Result<PublicationGap, EnvelopeError> {
