@@ -175,8 +175,12 @@ export interface EngineOptions {
   trustedProxy?: string | string[] | null;
   /** The header line that trusted proxies write. Default: "x-forwarded-for". */
   forwardedHeader?: "x-forwarded-for" | "forwarded" | null;
-  /** Whether clients can encrypt their messages, or must. Default: "off". */
-  encryption?: "off" | "optional" | "required" | null;
+  /**
+   * Whether clients can encrypt their messages, or must; `required` accepts version 1 too,
+   * which does not detect repeated, dropped or reordered messages, `required-v2` refuses it.
+   * Default: "off".
+   */
+  encryption?: "off" | "optional" | "required" | "required-v2" | null;
   /**
    * A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
    * recognize this server. Default: none.

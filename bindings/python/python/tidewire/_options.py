@@ -145,8 +145,10 @@ class ServerOptions(TypedDict, total=False):
     trusted_proxy: str | Sequence[str]
     #: The header line that trusted proxies write. Default: "x-forwarded-for".
     forwarded_header: Literal["x-forwarded-for", "forwarded"]
-    #: Whether clients can encrypt their messages, or must. Default: "off".
-    encryption: Literal["off", "optional", "required"]
+    #: Whether clients can encrypt their messages, or must; `required` accepts version 1 too, which
+    #: does not detect repeated, dropped or reordered messages, `required-v2` refuses it. Default:
+    #: "off".
+    encryption: Literal["off", "optional", "required", "required-v2"]
     #: A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
     #: recognize this server. Default: none.
     identity_key: Path
