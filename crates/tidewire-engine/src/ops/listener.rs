@@ -70,7 +70,11 @@ impl Listener {
         match parse(data) {
             Ok(None) => None,
             Ok(Some(mut request)) => {
-                request.peer = io.peer_address(id);
+                let peer = io.peer_address(id);
+                match &self.context {
+                    Some(context) => context.note_peer(&mut request, peer),
+                    None => request.peer = peer,
+                }
                 Some(self.begin(io, id, &request, data))
             }
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Layers between a connection's messages and its frames: compression and encryption.
 
-use crate::config::{Config, Deflate, Encryption};
+use crate::config::{Config, Deflate};
 use tidewire_wire::deflate::{
     Accepted, Compressor, Decompressor, DeflateParameters, WINDOW_BITS_MAX,
 };

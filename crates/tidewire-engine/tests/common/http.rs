@@ -15,6 +15,7 @@ pub struct Http {
 pub struct Answer {
     pub status: u16,
     pub headers: HashMap<String, String>,
+    pub set_cookies: Vec<String>,
     pub body: String,
 }
 
@@ -47,11 +48,15 @@ impl Http {
             .parse()
             .expect("a status");
         let mut headers = HashMap::new();
+        let mut set_cookies = Vec::new();
         loop {
             let line = self.line();
             let Some((name, value)) = line.split_once(": ") else {
                 break;
             };
+            if name.eq_ignore_ascii_case("set-cookie") {
+                set_cookies.push(value.to_owned());
+            }
             headers.insert(name.to_ascii_lowercase(), value.to_owned());
         }
         let length = headers
@@ -62,6 +67,7 @@ impl Http {
         Answer {
             status,
             headers,
+            set_cookies,
             body: String::from_utf8(body).expect("UTF-8"),
         }
     }
