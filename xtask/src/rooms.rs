@@ -233,9 +233,9 @@ const HOUSES: &[House] = &[
         rooms: &[
             "simulation",
             "shard",
+            "heartbeat",
             "mailbox",
             "alarm",
-            "heartbeat",
             "handler",
             "io",
             "socket",
