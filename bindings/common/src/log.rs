@@ -36,6 +36,9 @@ struct Listener {
 }
 
 /// The names of the levels, from the fewest lines to the most.
+/// A hundred years.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Lines that wait to be received; further ones are counted.
@@ -89,7 +92,8 @@ pub fn leave(id: u64) {
 
 /// The lines that wait; if there are none, those that arrive within a time, or none.
 pub fn take(timeout: Duration) -> Vec<Line> {
-    let deadline = Instant::now() + timeout;
+    let now = Instant::now();
+    let deadline = now.checked_add(timeout).unwrap_or(now + FAR);
     let mut lines = locked(&LINES);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
