@@ -50,7 +50,8 @@ fn restrict_one(path: &Path) {
 #[cfg(not(unix))]
 fn restrict_one(_: &Path) {}
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use crate::config::Queue;
     use crate::queue::open;
