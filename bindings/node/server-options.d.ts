@@ -332,6 +332,12 @@ export interface EngineOptions {
    */
   topicsOpen?: boolean | null;
   /**
+   * Names of topics may have characters that change the direction of writing (U+202A to U+202E,
+   * U+2066 to U+2069), by which one name can look like another; for those who have such topics.
+   * Default: false.
+   */
+  topicBidiControls?: boolean | null;
+  /**
    * Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
    * with `{sub}` for the user's name. Default: none.
    */

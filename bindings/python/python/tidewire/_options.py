@@ -253,6 +253,10 @@ class ServerOptions(TypedDict, total=False):
     #: Clients may subscribe to every topic, publish to it and see who is present; for trials.
     #: Default: False.
     topics_open: bool
+    #: Names of topics may have characters that change the direction of writing (U+202A to U+202E,
+    #: U+2066 to U+2069), by which one name can look like another; for those who have such topics.
+    #: Default: False.
+    topic_bidi_controls: bool
     #: Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
     #: with `{sub}` for the user's name. Default: none.
     client_subscribe_allow: str | Sequence[str]

@@ -118,8 +118,8 @@ fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
     let rules = task.query.replacen("/dashboard", DEVICE_PATH, 1);
     let device = format!("{DEVICE_COOKIE}={device}; {rules}; Max-Age={DEVICE_TIME_S}");
     let cookie = format!("{COOKIE}={token}; {}", task.query);
-    let answer = Response::json(200, "{}\n").with("Set-Cookie", device);
-    Ok(answer.with("Set-Cookie", cookie))
+    let answer = Response::json(200, "{}\n").with("Set-Cookie", cookie);
+    Ok(answer.with("Set-Cookie", device))
 }
 
 /// `POST /dashboard/logout`: the token is worth nothing any more.

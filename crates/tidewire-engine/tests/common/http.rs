@@ -57,7 +57,9 @@ impl Http {
             if name.eq_ignore_ascii_case("set-cookie") {
                 set_cookies.push(value.to_owned());
             }
-            headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            // Of several lines the first one.
+            let name = name.to_ascii_lowercase();
+            headers.entry(name).or_insert_with(|| value.to_owned());
         }
         let length = headers
             .get("content-length")
