@@ -28,9 +28,10 @@ class WebSocket:
         if address.is_tls:
             self.socket = TLS.wrap_socket(self.socket)
         key = base64.b64encode(os.urandom(16)).decode()
+        authorization = f"Authorization: Bearer {address.token}\r\n" if address.token else ""
         self.socket.sendall(
             f"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n{authorization}\r\n".encode()
         )
         self.buffer = b""
         while b"\r\n\r\n" not in self.buffer:
@@ -69,15 +70,15 @@ class WebSocket:
 
 
 class Address(tuple):
-    """Where a server listens, and whether with TLS."""
+    """Where a server listens, whether with TLS, and the token that its clients show, if they need one."""
 
-    def __new__(cls, host, port, is_tls=False):
+    def __new__(cls, host, port, is_tls=False, token=None):
         address = super().__new__(cls, (host, port))
-        address.is_tls = is_tls
+        address.is_tls, address.token = is_tls, token
         return address
 
     def __reduce__(self):
-        return Address, (*self, self.is_tls)
+        return Address, (*self, self.is_tls, self.token)
 
 
 def frame(payload, opcode=1):

@@ -7,11 +7,13 @@
 
 Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
 server of its own: two seconds undisturbed, then the attack, which ends by itself after some seconds. The figure is the
-longest wait of one of the six for an answer. The page also shows the same figure without an attack, how long a new client
-waits for the answer to its opening handshake (one comes every 100 ms), and the largest memory of the server.
+longest wait of one of the six for an answer. The page also shows the same figure without an attack, the longest wait at an
+idle server at the same moment (the control), which is what the machine itself causes, how long a new client waits for the
+answer to its opening handshake (one comes every 100 ms), and the largest memory of the server.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -25,6 +27,7 @@ import tempfile
 import time
 
 from attacks import ATTACKS, Address, WebSocket, frame, on_shard
+from attacks_around import AROUND
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -39,15 +42,24 @@ OPENING_MS_MAX = 100.0
 class Server:
     """A server with default limits, two shards, and rights of an ordinary user."""
 
-    def __init__(self, program, attack, tls):
+    def __init__(self, program, attack, tls, around):
         command = example(attack) or self.options(program, tls)
+        without = around.get("without", [])
+        command = [word for word in command if word not in without]
+        command += [*getattr(attack, "options", []), *around.get("options", [])]
         self.process = subprocess.Popen(
-            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=around.get("stderr", subprocess.DEVNULL),
+            text=True,
         )
         for line in self.process.stdout:
             found = re.search(r"127\.0\.0\.1:(\d+)", line)
             if found:
-                self.address = Address("127.0.0.1", int(found[1]), bool(tls))
+                make_token = getattr(attack, "token", None)
+                shown = make_token and make_token("honest")
+                around.get("started", lambda: None)()
+                self.address = Address("127.0.0.1", int(found[1]), bool(tls), shown)
                 return
         raise SystemExit(f"{command[0]} does not start")
 
@@ -131,6 +143,15 @@ def new_client(address, longest):
         time.sleep(0.1)
 
 
+def idle_control():
+    """No attack: the server beside the attacked one."""
+
+
+def newest(results):
+    """The longest wait since it was asked last, in milliseconds."""
+    return results.get(timeout=ANSWER_S_MAX)[1] * 1000
+
+
 def longest_wait(results, seconds):
     """The longest wait in the next so many seconds, in milliseconds."""
     worst, ends_at = 0.0, time.monotonic() + seconds
@@ -144,33 +165,51 @@ def longest_wait(results, seconds):
 
 
 def run(program, attack, tls):
-    """One run: the longest wait without and with the attack, that of new clients during it, and the memory."""
-    server = Server(program, attack, tls)
+    """One run, with what the attack needs around the server."""
+    with getattr(attack, "around", contextlib.nullcontext)() as around:
+        return run_with(program, attack, tls, around or {})
+
+
+def run_with(program, attack, tls, around):
+    """The longest wait without and with the attack, that at an idle server and that of new clients during it, and the
+    memory."""
+    server = Server(program, attack, tls, around)
+    idle = Server(program, idle_control, tls, {})
     results, stop = multiprocessing.Queue(), multiprocessing.Event()
     watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop, attack), daemon=True)
+    beside = multiprocessing.Queue()
+    control = multiprocessing.Process(target=witness, args=(idle.address, beside, stop, idle_control), daemon=True)
     watcher.start()
+    control.start()
     attacker, new_clients, opening = None, None, multiprocessing.Value("d", 0.0)
     try:
         longest_wait(results, 0.5)
         quiet = longest_wait(results, QUIET_S)
+        newest(beside)
         # Whoever comes to a held shard waits for it.
         if not example(attack):
             new_clients = multiprocessing.Process(target=new_client, args=(server.address, opening), daemon=True)
             new_clients.start()
         attacker = multiprocessing.Process(target=attack, args=(server.address,), daemon=True)
         attacker.start()
-        worst = 0.0
+        worst, controlled = 0.0, 0.0
         while attacker.is_alive():
             worst = max(worst, longest_wait(results, 0.5))
+            controlled = max(controlled, newest(beside))
         # What the attack has left behind counts as well.
         worst = max(worst, longest_wait(results, 1.0))
-        return quiet, worst, opening.value, server.memory_mb()
+        controlled = max(controlled, newest(beside))
+        if attacker.exitcode != 0:
+            # Its own honest clients were cut off, or it could not attack.
+            worst = float("inf")
+        return quiet, worst, controlled, opening.value, server.memory_mb()
     finally:
-        for process in (attacker, new_clients, watcher):
+        for process in (attacker, new_clients, watcher, control):
             if process is not None:
                 process.kill()
                 process.join()
         server.stop()
+        idle.stop()
 
 
 def shown(values):
@@ -188,7 +227,7 @@ def main():
     programs = [("ours", TARGET / "release" / "tidewire")]
     if arguments.before:
         programs.insert(0, ("before", arguments.before))
-    attacks = [a for a in ATTACKS if not arguments.only or a.__name__ in arguments.only]
+    attacks = [a for a in [*ATTACKS, *AROUND] if not arguments.only or a.__name__ in arguments.only]
     if arguments.tls:
         # The server of an example has no TLS.
         attacks = [a for a in attacks if not example(a)]
@@ -206,8 +245,8 @@ def measured(attacks, programs, runs, tls):
     lines = [
         f"Medians of {runs} runs.",
         "",
-        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | new client | memory" for n, _ in programs) + " |",
-        "|---|" + "---|" * 4 * len(programs),
+        " | ".join(["| attack", *(f"{n}: {FIGURES}" for n, _ in programs)]) + " |",
+        "|---|" + "---|" * 5 * len(programs),
     ]
     print(*lines, sep="\n", flush=True)
     failed = []
@@ -218,8 +257,9 @@ def measured(attacks, programs, runs, tls):
                 rows[name].append(run(program, attack, tls))
         cells = []
         for name, _ in programs:
-            quiet, worst, opening, memory = ([row[i] for row in rows[name]] for i in range(4))
-            cells += [f"{shown(quiet)} ms", f"{shown(worst)} ms", f"{shown(opening)} ms", f"{shown(memory)} MB"]
+            quiet, worst, control, opening, memory = ([row[i] for row in rows[name]] for i in range(5))
+            cells += [f"{shown(values)} ms" for values in (quiet, worst, control, opening)]
+            cells.append(f"{shown(memory)} MB")
             is_slow = statistics.median(worst) > DELAY_MS_MAX or statistics.median(opening) > OPENING_MS_MAX
             if name == "ours" and is_slow:
                 failed.append(attack.__name__)
@@ -238,12 +278,14 @@ def certificate(folder):
     return ["--tls-certificate", chain, "--tls-key", key]
 
 
+FIGURES = "undisturbed | attacked | control | new client | memory"
 TITLES = {False: "## Without TLS", True: "## Over TLS"}
 HEAD = f"""# Hostile clients
 
 The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident
 memory of the server; by `make hostility`. The limit is {DELAY_MS_MAX:.0f} ms, and for the opening handshake of a new client, one
-every 100 ms, {OPENING_MS_MAX:.0f} ms. Attacker, observers and server share two cores: the operating system causes part of each wait.
+every 100 ms, {OPENING_MS_MAX:.0f} ms; *inf* is a client that was refused or cut off. The control is the same wait at an idle
+server beside the attacked one. Attacker, observers and server share two cores: the operating system causes part of each wait.
 """
 FOOT = """## Before the limits
 

@@ -175,8 +175,12 @@ export interface EngineOptions {
   trustedProxy?: string | string[] | null;
   /** The header line that trusted proxies write. Default: "x-forwarded-for". */
   forwardedHeader?: "x-forwarded-for" | "forwarded" | null;
-  /** Whether clients can encrypt their messages, or must. Default: "off". */
-  encryption?: "off" | "optional" | "required" | null;
+  /**
+   * Whether clients can encrypt their messages, or must; `required` accepts version 1 too,
+   * which does not detect repeated, dropped or reordered messages, `required-v2` refuses it.
+   * Default: "off".
+   */
+  encryption?: "off" | "optional" | "required" | "required-v2" | null;
   /**
    * A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
    * recognize this server. Default: none.
@@ -344,6 +348,12 @@ export interface EngineOptions {
    * Default: false.
    */
   topicsOpen?: boolean | null;
+  /**
+   * Names of topics may have characters that change the direction of writing (U+202A to U+202E,
+   * U+2066 to U+2069), by which one name can look like another; for those who have such topics.
+   * Default: false.
+   */
+  topicBidiControls?: boolean | null;
   /**
    * Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
    * with `{sub}` for the user's name. Default: none.

@@ -22,13 +22,19 @@ fuzz_target!(|data: &[u8]| {
     let system = SystemType::ALL[usize::from(*kind) % SystemType::ALL.len()];
     let mut candidate = Candidate::bare(system.as_str());
     for step in steps.chunks(2).take(16) {
-        let seed = step.iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+        let seed = step
+            .iter()
+            .fold(0, |seed, byte| seed << 8 | u64::from(*byte));
         candidate = candidate.varied(&GRAMMAR, system, &mut Random::new(seed));
     }
     let text = candidate.text(BYTES_MAX).into_bytes();
     let mut packed = Vec::new();
     json_to_msgpack(&text, &mut packed).expect("JSON that is not too deep");
-    let system = if candidate.batch > 0 { SystemType::Batch } else { system };
+    let system = if candidate.batch > 0 {
+        SystemType::Batch
+    } else {
+        system
+    };
     let events = [(Format::Json, &text), (Format::MessagePack, &packed)].map(|(format, bytes)| {
         let before = ALLOCATED.current_usage();
         ALLOCATED.reset_peak_usage();
@@ -39,7 +45,11 @@ fuzz_target!(|data: &[u8]| {
             drop(PublishRequest::parse(format, bytes, &mut scratch));
         }
         let peak = ALLOCATED.peak_usage().saturating_sub(before);
-        assert!(peak <= TIMES_MAX * bytes.len() + FIXED_BYTES, "{peak} bytes for {}", bytes.len());
+        assert!(
+            peak <= TIMES_MAX * bytes.len() + FIXED_BYTES,
+            "{peak} bytes for {}",
+            bytes.len()
+        );
         event
     });
     if candidate.batch == 0 {

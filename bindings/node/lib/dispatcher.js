@@ -5,6 +5,7 @@
 // reading from the sockets when its queue is full.
 
 const { performance } = require("node:perf_hooks");
+const { isCalledByHandler } = require("./callers.js");
 
 /** Calls handlers, message by message, as far as the limits allow. */
 class Dispatcher {
@@ -18,9 +19,14 @@ class Dispatcher {
   onRoom = () => {};
   /** Handlers that wait for something. */
   running = 0;
+  /** Those of them that wait for the end of the server. */
+  ending = 0;
   /** Messages that wait for an earlier one of their connection. */
   waiting = 0;
   #isPaused = false;
+  /** Whether a handler is being called, and whether it has ended the server. */
+  #isCalling = false;
+  #hasEnded = false;
 
   constructor(handlers, limits) {
     this.#handlers = handlers;
@@ -78,13 +84,18 @@ class Dispatcher {
       return started;
     }
     let result;
+    this.#hasEnded = false;
+    this.#isCalling = true;
     try {
       result = handler.call(message);
     } catch (error) {
       this.#handlers.failed(handler, message, error);
       return this.#look(handler, started);
+    } finally {
+      this.#isCalling = false;
     }
     if (typeof result === "object" && result !== null && typeof result.then === "function") {
+      if (this.#hasEnded) this.ending += 1;
       this.#follow(handler, message, result);
     } else {
       this.#handlers.done(handler, message, result);
@@ -121,10 +132,35 @@ class Dispatcher {
       const late = () => end(() => this.#handlers.timedOut(handler, message, handlerTimeoutMs));
       timer = setTimeout(late, handlerTimeoutMs);
     }
-    promise.then(
+    this._awaitHandler(
+      promise,
       (result) => end(() => this.#handlers.done(handler, message, result)),
       (error) => end(() => this.#handlers.failed(handler, message, error)),
     );
+  }
+
+  /** Awaits a handler. `callers.js` finds this function in the stacks of what a handler calls. */
+  async _awaitHandler(promise, done, failed) {
+    let result;
+    try {
+      result = await promise;
+    } catch (error) {
+      failed(error);
+      return;
+    }
+    done(result);
+  }
+
+  /** Somebody ends the server. If it is a handler, nobody waits for its end any more. */
+  noteEnd() {
+    // A handler that has not returned yet may turn out to be one that nobody has to wait for.
+    if (this.#isCalling) this.#hasEnded = true;
+    else if (isCalledByHandler()) this.ending += 1;
+  }
+
+  /** Whether every handler that runs waits for the end of the server. */
+  get isIdle() {
+    return this.running <= this.ending;
   }
 
   /** Handles the messages of a connection that have waited, up to the first that has to wait again. */

@@ -201,10 +201,14 @@ async function watchedLoad(url, options, watch) {
 
 const snakeCase = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
+const NAME_LENGTH_MAX = 64;
+
 /** Errors of options say their names as they are written here. */
 function camelCased(error) {
   if (error?.code === "INVALID_ARGUMENT") {
-    error.message = error.message.replace(/[a-z]+(?:_[a-z]+)+/g, (name) => {
+    // One run of letters is looked at once: a message may contain a URL of any length.
+    error.message = error.message.replace(/[a-z_]+/g, (name) => {
+      if (name.length > NAME_LENGTH_MAX) return name;
       const camel = name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
       return KNOWN.has(camel) ? camel : name;
     });

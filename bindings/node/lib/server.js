@@ -28,6 +28,8 @@ const MEMORY_BUSY_MS = 250;
 /** After so long the rest of the program has a turn. */
 const SLICE_MS = 2;
 const TIMER_MAX_MS = 2_147_483_647;
+/** How long one look for what is left to receive takes at a stop. */
+const SETTLE_MS = 5;
 
 const FINISHED = Symbol("finished");
 
@@ -160,6 +162,7 @@ class Server {
 
   async #end(action) {
     if (this.state === "new") return 0;
+    this.#dispatcher.noteEnd();
     this.#ending ??= this.#endNow(action);
     return await this.#ending;
   }
@@ -170,7 +173,6 @@ class Server {
     // The engine's threads may have called before they ended, or not.
     this.#wake();
     if (!this.#isManual) {
-      await within(this.#finished.promise, this.#limits.stopTimeoutMs);
       await this.#settle();
     }
     clearInterval(this.#keepAlive);
@@ -179,12 +181,19 @@ class Server {
     return left;
   }
 
-  /** Waits for the handlers that run. */
+  /** Waits until everything was received and for the handlers that run, but not for those that wait for this. */
   async #settle() {
     const until = performance.now() + this.#limits.stopTimeoutMs;
-    while (this.#dispatcher.running > 0 && performance.now() < until) await pause(2);
-    if (this.#dispatcher.running > 0) {
-      this.#log("warn", `the server has stopped: ${this.#dispatcher.running} handlers have not ended`);
+    const dispatcher = this.#dispatcher;
+    const isOver = () => dispatcher.isIdle && (this.#isFinished || dispatcher.isPaused);
+    while (!isOver() && performance.now() < until) {
+      // What was not received yet is received within a moment.
+      if (this.#isFinished || dispatcher.isPaused) await pause(2);
+      else await within(this.#finished.promise, SETTLE_MS);
+    }
+    if (!dispatcher.isIdle) {
+      const late = dispatcher.running - dispatcher.ending;
+      this.#log("warn", `the server has stopped: ${late} handlers have not ended`);
     }
   }
 

@@ -54,6 +54,14 @@ test("a load of WebSocket", async (t) => {
   assert.equal(result.succeeded, 300);
 });
 
+test("a URL of any length is refused at once", async () => {
+  // Ten thousand million steps per look at each letter would take hours.
+  const letters = "a".repeat(2_000_000);
+  for (const url of [letters, `http://${letters}.example/`, `ftp://a/${letters}`]) {
+    await assert.rejects(soon(load(url, { requests: 1 })), InvalidArgumentError);
+  }
+});
+
 test("a signal ends a load early, with what was measured", async (t) => {
   const { url } = await service(t);
   const controller = new AbortController();

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 import tidewire, {
   AddressError,
   CallError,
@@ -15,6 +16,15 @@ import tidewire, {
   WrongTypeError,
 } from "../index.mjs";
 import { Client, eventually, serve, soon } from "./support.mjs";
+
+/** A promise and the function that resolves it. */
+function deferred() {
+  let resolve;
+  const promise = new Promise((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
 
 test("a handler echoes", async (t) => {
   const server = await serve(t, { protocol: "raw" }, (server) => {
@@ -390,6 +400,69 @@ test("arguments are checked", async (t) => {
   server.on("a", () => {});
   assert.throws(() => server.on("a", () => {}), InvalidArgumentError);
   assert.throws(() => server.batches(), TidewireError);
+});
+
+test("a handler that waits for the end of the server is not waited for", async (t) => {
+  const ways = {
+    atOnce: (server) => server.stop(),
+    later: async (server) => {
+      await pause(5);
+      const close = async () => {
+        await server.stop();
+      };
+      await Promise.all([close(), pause(1)]);
+    },
+    chained: (server) => pause(5).then(() => server.stop()),
+    drained: async (server) => void (await server.drain(0)),
+  };
+  for (const [name, end] of Object.entries(ways)) {
+    for (const limits of [{}, { handlersMax: 1 }]) {
+      const log = [];
+      const options = { stopTimeoutMs: 3_600_000, log: (...line) => log.push(line), ...limits };
+      const over = deferred();
+      const server = await serve(t, options, (server) => {
+        server.on("end", async () => {
+          await end(server);
+          over.resolve();
+        });
+        server.on("disconnect", () => {});
+      });
+      const client = await Client.connect(t, server.url);
+      client.say("end");
+      await soon(over.promise);
+      assert.equal(server.state, "stopped", name);
+      assert.deepEqual(
+        log.filter(([level]) => level !== "info"),
+        [],
+        name,
+      );
+    }
+  }
+});
+
+test("a stop in a handler waits for the other handlers", async (t) => {
+  const release = deferred();
+  const events = [];
+  const over = deferred();
+  const server = await serve(t, { stopTimeoutMs: 3_600_000 }, (server) => {
+    server.on("slow", async () => {
+      events.push("began");
+      await release.promise;
+      events.push("slow");
+    });
+    server.on("end", async () => {
+      setTimeout(release.resolve, 20);
+      await server.stop();
+      events.push("stopped");
+      over.resolve();
+    });
+  });
+  const [first, second] = [await Client.connect(t, server.url), await Client.connect(t, server.url)];
+  first.say("slow");
+  await eventually(() => events.length === 1);
+  second.say("end");
+  await soon(over.promise);
+  assert.deepEqual(events, ["began", "slow", "stopped"]);
 });
 
 test("a drain tells the clients and ends the server", async (t) => {

@@ -70,6 +70,15 @@ def token_threads() -> int:
     return names.count("tidewire-token")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
+def test_only_its_owner_reads_the_files_of_a_queue(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    with tidewire.sync.connect("ws://127.0.0.1:9/ws", offline_queue=path, wait=False) as client:
+        client.send_later(1, type="count")
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(["queue.db", "queue.db-wal", "queue.db-lock"], "0o600")
+
+
 def test_the_lock_of_a_queue_outlives_another_library_that_opens_the_file(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     program = """

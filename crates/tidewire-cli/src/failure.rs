@@ -2,6 +2,7 @@
 
 use std::fmt;
 use tidewire_load::report::model::EXIT_USAGE;
+use tidewire_load::report::printable::printable_line;
 
 /// The reason for which a command ended, for the user.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ fn one_line(text: &str) -> String {
         }
         line.push_str(part);
     }
-    without_error_numbers(line)
+    without_error_numbers(printable_line(&line).into_owned())
 }
 
 /// Removes the error number that the standard library appends: `Permission denied (os error 13)`.
@@ -84,6 +85,7 @@ mod tests {
             "missing: --a; tip: b"
         );
         assert_eq!(Failure::run("plain").to_string(), "plain");
+        assert_eq!(Failure::run("a\u{1b}c").to_string(), "a\\u{1b}c");
     }
 
     #[test]

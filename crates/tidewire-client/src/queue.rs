@@ -8,6 +8,8 @@ pub(crate) mod job;
 #[cfg(feature = "offline-queue")]
 mod lock;
 mod memory;
+#[cfg(feature = "offline-queue")]
+mod private;
 mod receipts;
 #[cfg(feature = "offline-queue")]
 mod sqlite;

@@ -1,6 +1,6 @@
 //! The clocks of the engine: a shard has its own, other threads ask the operating system.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire_net::Io;
 use tidewire_wire::session::Now;
 
@@ -10,6 +10,15 @@ pub(crate) fn unix_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |unix| unix.as_millis() as u64)
 }
+
+/// The moment after so long, or one that never comes where there is no such moment.
+pub(crate) fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now + FAR)
+}
+
+/// A hundred years.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The time in nanoseconds since 1970, which spans have.
 pub(crate) fn unix_ns() -> u64 {

@@ -133,8 +133,19 @@ pub enum Encryption {
     Off,
     /// Those whose `client_hello` has a key do.
     Optional,
-    /// Anything but a `client_hello` with a key is refused with `ENCRYPTION_REQUIRED` and close code 1008.
+    /// Anything but a `client_hello` with a key is refused with `ENCRYPTION_REQUIRED` and close code 1008. Both versions
+    /// are accepted; version 1 does not detect messages that somebody repeats, drops or reorders.
     Required,
+    /// The same, and a key for version 1 is refused too.
+    RequiredV2,
+}
+
+impl Encryption {
+    /// Whether a session without encryption is refused.
+    #[must_use]
+    pub fn is_required(self) -> bool {
+        matches!(self, Self::Required | Self::RequiredV2)
+    }
 }
 
 /// How signatures are checked: pings, hellos, key updates and `batch` itself need none, what is in a batch does.

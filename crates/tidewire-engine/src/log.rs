@@ -4,6 +4,7 @@
 //! who logs may write. [`LogQueue::push`] takes a lock for a moment and never waits for a reader; a line that finds no
 //! room is dropped and counted.
 
+use crate::clock::after;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -109,7 +110,7 @@ impl<T> LogQueue<T> {
 
     /// The lines that wait. If there are none, those that arrive within a time, or none after [`wake`](Self::wake).
     pub fn take(&self, timeout: Duration) -> LogLines<T> {
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let mut waiting = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -153,10 +153,11 @@ pub struct ShardWaker(pub(crate) Waker);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ShardHealth {
-    /// It waits for something to do, or has not been in one turn of its loop for too long.
+    /// It waits for something to do and wakes when it is asked to, or has not been in one turn of its loop for too long.
     Healthy,
     /// It has been in one turn of its loop for longer than
-    /// [`shard_stall_ms`](crate::Limits::shard_stall_ms): the application blocks it, most likely.
+    /// [`shard_stall_ms`](crate::Limits::shard_stall_ms): the application blocks it, most likely. Or it has not woken
+    /// for so long after an earlier look at its health: its thread is stopped, or gets no processor.
     Stuck {
         /// For how long, in milliseconds.
         turn_ms: u64,
@@ -292,10 +293,14 @@ impl Position {
 impl ShardHealth {
     pub(crate) fn of(heartbeat: &Heartbeat, stall_ms: u64) -> Self {
         match heartbeat.pulse() {
-            Pulse::InTurn(long) if long > Duration::from_millis(stall_ms) => Self::Stuck {
-                turn_ms: long.as_millis() as u64,
-            },
-            Pulse::Waiting | Pulse::InTurn(_) => Self::Healthy,
+            Pulse::InTurn(long) | Pulse::Unresponsive(long)
+                if long > Duration::from_millis(stall_ms) =>
+            {
+                Self::Stuck {
+                    turn_ms: long.as_millis() as u64,
+                }
+            }
+            Pulse::Waiting | Pulse::InTurn(_) | Pulse::Unresponsive(_) => Self::Healthy,
             Pulse::Ended => Self::Ended,
         }
     }

@@ -52,7 +52,7 @@ impl<H: Handler> Shard<H> {
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         let (mailbox, inbox) = mailbox(waker, config.mailbox_capacity);
         let io = Io::new(poll.registry().try_clone()?, config);
-        let heartbeat = Heartbeat::new(io.instant_at(0));
+        let heartbeat = Heartbeat::new(io.instant_at(0), mailbox.waker());
         let shard = Self {
             handler,
             io,

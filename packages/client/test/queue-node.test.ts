@@ -1,7 +1,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -157,6 +157,30 @@ describe.each(nodes)("queue in a file: %s", { timeout: 60_000 }, (node) => {
     await two.kill();
     const sql = ["PRAGMA user_version", "SELECT value FROM meta WHERE name = 'epoch'"];
     expect(await shared.call("sql", path, sql)).toEqual([[{ user_version: 2 }], [{ value: "10" }]]);
+  });
+
+  test("only the owner of the file may read it and what is beside it", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "tidewire-private-"));
+    const path = join(folder, "queue.db");
+    const modes = async () => {
+      const names = (await readdir(folder)).sort();
+      return Promise.all(
+        names.map(async (name) => [name, ((await stat(join(folder, name))).mode & 0o777).toString(8)]),
+      );
+    };
+    const expected = [
+      ["queue.db", "600"],
+      ["queue.db-wal", "600"],
+    ];
+    for (let round = 0; round < 2; round += 1) {
+      const one = new Program(node);
+      await one.call("open", path);
+      expect(await modes()).toEqual(expected);
+      await one.kill();
+      // As an older version has left them.
+      for (const [name] of await modes()) await chmod(join(folder, name!), 0o644);
+    }
+    await rm(folder, { recursive: true });
   });
 
   test("a file of a later version is refused", async () => {

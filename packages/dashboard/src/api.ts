@@ -1,5 +1,6 @@
 /** The HTTP API below `/dashboard/api/`, with the cookie of the login. */
 
+import { printable } from "./printable.js";
 export class ApiError extends Error {
   readonly status: number;
 
@@ -58,7 +59,7 @@ async function send<T>(method: string, path: string, body?: string): Promise<T> 
   } catch {
     // The answer of a proxy, as it is.
   }
-  throw new ApiError(answer.status, message);
+  throw new ApiError(answer.status, printable(message));
 }
 
 export type Right = "read" | "publish" | "admin";

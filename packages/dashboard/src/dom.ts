@@ -1,4 +1,9 @@
-/** Elements without a framework. Text is always set as text, so that nothing of a peer becomes markup. */
+/**
+ * Elements without a framework. Text is always set as text, so that nothing of a peer becomes markup, and what cannot be
+ * seen is escaped.
+ */
+
+import { printable } from "./printable.js";
 
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 type Child = Node | string | number;
@@ -15,7 +20,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false) element.setAttribute(name, value);
   }
-  element.append(...children.map((child) => (typeof child === "number" ? String(child) : child)));
+  element.append(...children.map((child) => (child instanceof Node ? child : printable(String(child)))));
   return element;
 }
 

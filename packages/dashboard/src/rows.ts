@@ -1,6 +1,7 @@
 /** A list of any length, of which only the visible rows are elements. Scrolling moves these; it makes no new ones. */
 
 import { h } from "./dom.js";
+import { printable } from "./printable.js";
 
 export interface Rows<T> {
   readonly root: HTMLElement;
@@ -68,7 +69,7 @@ export function rows<T>({ titles, cells, key, open, onEnd }: RowsOptions<T>): Ro
     }
     if (shown.get(row) !== item) {
       shown.set(row, item);
-      for (const [at, text] of cells(item).entries()) row.children[at]!.textContent = text;
+      for (const [at, text] of cells(item).entries()) row.children[at]!.textContent = printable(text);
       row.title = row.children[0]!.textContent ?? "";
     }
     if (key(item) === chosen) row.setAttribute("aria-current", "true");

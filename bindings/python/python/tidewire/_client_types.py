@@ -99,7 +99,7 @@ class ClientOptions(TypedDict, total=False):
     #: Send no faster than the server accepts. Default: True.
     rate_limit: bool
     #: The SQLite file for messages that must arrive, or `:memory:`. One client at a time uses a
-    #: file. Default: no queue.
+    #: file; only its owner may read it. Default: no queue.
     offline_queue: Path
     #: Messages in the queue. Default: 100000.
     queue_messages_max: int

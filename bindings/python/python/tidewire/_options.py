@@ -145,8 +145,10 @@ class ServerOptions(TypedDict, total=False):
     trusted_proxy: str | Sequence[str]
     #: The header line that trusted proxies write. Default: "x-forwarded-for".
     forwarded_header: Literal["x-forwarded-for", "forwarded"]
-    #: Whether clients can encrypt their messages, or must. Default: "off".
-    encryption: Literal["off", "optional", "required"]
+    #: Whether clients can encrypt their messages, or must; `required` accepts version 1 too, which
+    #: does not detect repeated, dropped or reordered messages, `required-v2` refuses it. Default:
+    #: "off".
+    encryption: Literal["off", "optional", "required", "required-v2"]
     #: A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
     #: recognize this server. Default: none.
     identity_key: Path
@@ -262,6 +264,10 @@ class ServerOptions(TypedDict, total=False):
     #: Clients may subscribe to every topic, publish to it and see who is present; for trials.
     #: Default: False.
     topics_open: bool
+    #: Names of topics may have characters that change the direction of writing (U+202A to U+202E,
+    #: U+2066 to U+2069), by which one name can look like another; for those who have such topics.
+    #: Default: False.
+    topic_bidi_controls: bool
     #: Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
     #: with `{sub}` for the user's name. Default: none.
     client_subscribe_allow: str | Sequence[str]

@@ -11,12 +11,11 @@ pub(crate) use flags::{BenchFlags, ProfileFlag};
 use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::live::{self, RunKind};
-use crate::output::{print, table_width};
+use crate::output::{print, print_error, print_json, table_width};
 use crate::sources::Ranks;
 use crate::stop;
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
-use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tidewire_load::plan::bench::TestKind;
@@ -62,7 +61,7 @@ fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result
     for number in 1..=repeats {
         if repeats > 1 && !is_quiet {
             // A closed standard error must not end the run.
-            let _ = writeln!(std::io::stderr(), "run {number} of {repeats}");
+            print_error(&format!("run {number} of {repeats}\n"));
         }
         let mut progress = live::for_stderr(is_quiet, &options.target.url, RunKind::Tests);
         let report = tidewire_load::run(options, &mut *progress, stop)?;
@@ -92,9 +91,8 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
         tables.push_str(&format!("Partial  {reason}\n"));
     }
     let printed = if output.json {
-        // A closed standard error must not prevent the report.
-        let _ = std::io::stderr().write_all(tables.as_bytes());
-        print(&report.to_json())
+        print_error(&tables);
+        print_json(&report.to_json())
     } else {
         print(&tables)
     };
@@ -103,7 +101,7 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
         Ok(saved) => {
             let line = format!("report: {} (also .json and .md)\n", saved.html.display());
             if output.json {
-                let _ = std::io::stderr().write_all(line.as_bytes());
+                print_error(&line);
                 printed
             } else {
                 printed.and_then(|()| print(&line))
@@ -111,7 +109,7 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
         }
         Err(error) if output.json => Err(Failure::run(format!("cannot save the report: {error}"))),
         Err(error) => {
-            print(&report.to_json())?;
+            print_json(&report.to_json())?;
             Err(Failure::run(format!(
                 "cannot save the report, which is printed above: {error}"
             )))

@@ -9,6 +9,7 @@ use ratatui::widgets::{Sparkline, Widget};
 use std::time::Duration;
 use tidewire_load::RunLive;
 use tidewire_load::report::number;
+use tidewire_load::report::printable::printable_line;
 
 /// The current figures of a run, and those of the previous seconds.
 #[derive(Debug, Default)]
@@ -49,14 +50,14 @@ impl Board {
     pub(crate) fn new(target: &str, kind: RunKind) -> Self {
         Self {
             kind,
-            target: plain(target),
+            target: printable_line(target).into_owned(),
             ..Self::default()
         }
     }
 
     /// Starts a phase of the run.
     pub(crate) fn start(&mut self, phase: &str, expected: Option<Duration>) {
-        self.phase = plain(phase);
+        self.phase = printable_line(phase).into_owned();
         self.expected = expected;
         self.seconds.clear();
         self.live = RunLive::default();
@@ -243,13 +244,6 @@ impl Row {
             .style(Style::new().fg(self.color))
             .render(course, buffer);
     }
-}
-
-/// Text without control characters, which could move a terminal's cursor.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 const SECONDS_MAX: usize = 300;

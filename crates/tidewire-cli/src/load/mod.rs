@@ -9,10 +9,9 @@ pub(crate) use foreign::translate;
 use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::live::{self, RunKind};
-use crate::output::{print, table_width};
+use crate::output::{print, print_error, print_json, table_width};
 use crate::stop;
 use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
-use std::io::Write;
 use tidewire_load::options::load::{LoadOptions, TlsOptions};
 use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
@@ -171,7 +170,7 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
         tables.push_str(&format!("Partial  {reason}\n"));
     }
     if flags.output.json {
-        print(&report.to_json())?;
+        print_json(&report.to_json())?;
     } else if let Some(tool) = flags.output.lines_of {
         let asked = foreign::Asked {
             requests: flags.plan.requests,
@@ -188,11 +187,9 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
     };
     let saved = save_all(report, out)
         .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
-    // A closed standard error is no reason to fail.
-    let _ = writeln!(
-        std::io::stderr(),
-        "report: {} (also .json and .md)",
+    print_error(&format!(
+        "report: {} (also .json and .md)\n",
         saved.html.display()
-    );
+    ));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Samples: the statistics of a server at one moment.
 
 use serde_json::{Map, Value};
+use tidewire_load::report::printable::printable_line;
 
 /// One answer of `/stats`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -182,12 +183,9 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// Text from another machine, without control characters for the terminal.
+/// Text from another machine, without characters that change the terminal or cannot be seen.
 fn text(value: &Value) -> String {
-    let text = value.as_str().unwrap_or_default();
-    text.chars()
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
+    printable_line(value.as_str().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

@@ -27,6 +27,38 @@ fn one_report_is_shown_and_rendered() {
 }
 
 #[test]
+fn what_a_file_says_changes_nothing_of_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["first.json", "second.json"].map(|name| {
+        let path = write(folder.path(), name, 1_000_000);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let evil = "\u{1b}]0;a\u{7}\u{9b}2J\u{202e}b\r\n\u{8}";
+        for place in ["/tool/name", "/tool/version", "/tool/language", "/target/url", "/results/0/test"] {
+            *report.pointer_mut(place).unwrap() = evil.into();
+        }
+        report["partial"] = true.into();
+        report["partial_reason"] = evil.into();
+        report["results"][0]["notes"] = serde_json::json!([evil]);
+        report["preflight"] = serde_json::json!([{"name": evil, "value": evil, "wanted": evil, "ok": false, "hint": evil}]);
+        fs::write(&path, report.to_string()).unwrap();
+        path
+    });
+    let not_json = folder.path().join("a\u{1b}b.json");
+    fs::write(&not_json, "{").unwrap();
+    for arguments in [
+        &["report", &files[0]][..],
+        &["report", &files[0], &files[1]],
+        &["report", not_json.to_str().unwrap()],
+    ] {
+        let said = run(arguments);
+        let text = format!("{}{}", said.stdout, said.stderr);
+        let is_bad = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+        assert!(!text.is_empty() && !text.contains(is_bad), "{text:?}");
+    }
+}
+
+#[test]
 fn two_reports_stand_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let before = write(folder.path(), "before.json", 1_000_000);

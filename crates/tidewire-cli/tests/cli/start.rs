@@ -187,6 +187,33 @@ fn everybody_beyond_this_machine_is_warned_of() {
 }
 
 #[test]
+fn a_key_of_a_file_that_cannot_be_used_spoils_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jwks.json");
+    let arguments = [
+        "serve",
+        "--jwt-jwks-file",
+        file.to_str().unwrap(),
+        "--jwt-audience",
+        "a",
+    ];
+    let short = r#"{"kty":"oct","k":"AAAA","kid":"old"}"#;
+    let good = r#"{"kty":"oct","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}"#;
+    fs::write(&file, format!("{{\"keys\":[{short},{{}},7]}}")).unwrap();
+    let said = run(&[&arguments[..], &["--check"]].concat());
+    let problem = "no key that checks tokens: key 1 (\"old\") is a secret of less than 32 bytes";
+    assert!(said.code != 0 && said.stderr.contains(problem), "{said:?}");
+
+    fs::write(&file, format!("{{\"keys\":[{short},{{}},{good}]}}")).unwrap();
+    let mut command = tidewire(&arguments);
+    command.args(["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let log = Running::start(command).end();
+    let words = "a key of the set in a file is left out: key ";
+    let lines: Vec<_> = log.lines().filter(|line| line.contains(words)).collect();
+    assert!(lines.len() == 2 && lines[0].contains("(\"old\")"), "{log}");
+}
+
+#[test]
 fn keys_of_a_login_service_without_an_audience_are_warned_of() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jwks.json");

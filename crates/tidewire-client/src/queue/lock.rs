@@ -4,8 +4,8 @@
 //! file, such as another copy of SQLite that was looking into it. So the client also holds a lock of its own, by
 //! `flock`, on a file beside it: that one is lost when this is dropped, and never before.
 
-use super::StoreError;
-use std::fs::{File, OpenOptions, TryLockError};
+use super::{StoreError, private};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// Held as long as this lives.
@@ -17,12 +17,13 @@ impl FileLock {
     pub(super) fn acquire(path: &Path) -> Result<Self, StoreError> {
         let path = lock_path(path);
         let failed = |error| StoreError::Failed(format!("{}: {error}", path.display()));
-        let file = OpenOptions::new()
+        let file = private::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&path)
             .map_err(failed)?;
+        private::restrict(&path);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use()),

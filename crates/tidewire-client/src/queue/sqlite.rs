@@ -11,7 +11,7 @@ mod log;
 mod schema;
 
 use super::lock::{FileLock, in_use};
-use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
+use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry, private};
 use crate::clock::steady_unix_ms;
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
@@ -339,7 +339,9 @@ fn limit_ages(transaction: &Connection, config: &Queue) -> Result<(), StoreError
 
 /// Opens the file for this client alone.
 fn connect(path: &Path) -> Result<Connection, StoreError> {
+    private::create(path);
     let connection = Connection::open(path).map_err(failed)?;
+    private::restrict(path);
     let settings = [
         // Programs of others find the file locked, too, and cannot change it in between.
         ("locking_mode", "EXCLUSIVE"),

@@ -1,7 +1,8 @@
 //! JSON Web Key Sets (RFC 7517) as text: which of their keys check tokens, each with the one algorithm it is for.
 //!
-//! The type of a key and its own `alg` decide about the algorithm, never a token. Keys of other uses and of types that
-//! are not known are passed over, as RFC 7517, section 5, wants it.
+//! The type of a key and its own `alg` decide about the algorithm, never a token. Keys of other uses, of types that are
+//! not known, without a member that their type needs, or out of the supported ranges are ignored (RFC 7517, section 5):
+//! none of them spoils the others. Those that are for tokens are reported.
 
 use crate::auth::key::{ED25519_PUBLIC_BYTES, KeyMaterial, P256_PUBLIC_BYTES, VerifyingKey};
 use base64::Engine as _;
@@ -15,18 +16,18 @@ use zeroize::Zeroizing;
 /// The source of a set of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A file of this machine: it may hold secrets, and a key that cannot be used is a mistake.
+    /// A file of this machine: it may hold secrets.
     File,
-    /// A server: its keys are public, and one that cannot be used does not spoil the others.
+    /// A server: its keys are public.
     Url,
 }
 
 /// The keys of a set that check tokens.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReadKeys {
-    /// At least one.
+    /// At least one of a set that was read.
     pub(crate) keys: Vec<VerifyingKey>,
-    /// The faults of other keys, which are left out. Only of [`Place::Url`].
+    /// The faults of keys for tokens that are ignored, at most three.
     pub(crate) problems: Vec<String>,
 }
 
@@ -61,11 +62,8 @@ pub(crate) fn read(text: &[u8], place: Place) -> Result<ReadKeys, String> {
             Err(problem) => problems.push(format!("{name} {problem}")),
         }
     }
-    if place == Place::File && !problems.is_empty() {
-        return Err(problems.swap_remove(0));
-    }
     if keys.is_empty() {
-        let reason = problems.pop();
+        let reason = problems.into_iter().next();
         let reason = reason.map_or_else(String::new, |problem| format!(": {problem}"));
         return Err(format!("no key that checks tokens{reason}"));
     }
@@ -341,15 +339,21 @@ mod tests {
             (json!(7), "kty"),
         ] {
             let good = json!({"kty": "OKP", "crv": "Ed25519", "x": x32});
-            let error = read_all(json!([key, good]), Place::File).unwrap_err();
-            assert!(error.contains(words), "{error}");
-            let read = read_all(json!([key, good]), Place::Url).unwrap();
-            assert_eq!((read.keys.len(), read.problems.len()), (1, 1), "{key}");
-            assert!(
-                read_all(json!([key]), Place::Url)
-                    .unwrap_err()
-                    .contains("no key that checks tokens")
-            );
+            for place in [Place::File, Place::Url] {
+                let read = read_all(json!([key, good]), place).unwrap();
+                assert_eq!((read.keys.len(), read.problems.len()), (1, 1), "{key}");
+                let error = read_all(json!([key]), place).unwrap_err();
+                assert!(
+                    error.starts_with("no key that checks tokens: key 1"),
+                    "{error}"
+                );
+                if place == Place::File {
+                    assert!(
+                        error.contains(words) && read.problems[0].contains(words),
+                        "{error}"
+                    );
+                }
+            }
         }
     }
 

@@ -35,7 +35,21 @@ impl KeySetSource {
     /// # Errors
     /// [`AuthConfigError::KeySet`].
     pub fn check(&self) -> Result<(), AuthConfigError> {
-        KeySet::new(self).map(drop)
+        self.load().map(drop)
+    }
+}
+
+impl KeySetSource {
+    /// The keys of a text, or none yet of a URL.
+    fn load(&self) -> Result<ReadKeys, AuthConfigError> {
+        match self {
+            Self::Text(text) => jwks::read(text, Place::File).map_err(AuthConfigError::KeySet),
+            Self::Url(source) if !source.url.is_tls && !source.url.is_loopback() => {
+                let problem = format!("{}: {NOT_SAFE}", source.url);
+                Err(AuthConfigError::KeySet(problem))
+            }
+            Self::Url(_) => Ok(ReadKeys::default()),
+        }
     }
 }
 
@@ -96,20 +110,15 @@ pub(crate) enum Wish {
 }
 
 impl KeySet {
-    /// The keys of a text, or none yet of a URL.
+    /// The keys of a text, or none yet of a URL. Logs the keys of a text that are ignored.
     pub(crate) fn new(source: &KeySetSource) -> Result<Self, AuthConfigError> {
-        let (source, keys) = match source {
-            KeySetSource::Text(text) => {
-                let read = jwks::read(text, Place::File).map_err(AuthConfigError::KeySet)?;
-                (None, read.keys)
-            }
-            KeySetSource::Url(source) => {
-                let url = &source.url;
-                if !url.is_tls && !url.is_loopback() {
-                    return Err(AuthConfigError::KeySet(format!("{url}: {NOT_SAFE}")));
-                }
-                (Some((**source).clone()), Vec::new())
-            }
+        let ReadKeys { keys, problems } = source.load()?;
+        for problem in problems {
+            tracing::warn!("a key of the set in a file is left out: {problem}");
+        }
+        let source = match source {
+            KeySetSource::Text(_) => None,
+            KeySetSource::Url(source) => Some((**source).clone()),
         };
         Ok(Self {
             is_loaded: AtomicBool::new(source.is_none()),

@@ -24,6 +24,7 @@ impl Handle {
     /// [`ManageError`]; nothing was changed.
     pub fn subscribe(&self, connection: ConnectionKey, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
+        self.shared.hub.check_new_name(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
         Ok(self.change_one(connection, what)?)
     }
@@ -57,6 +58,7 @@ impl Handle {
     /// [`ManageError`]; the sessions of some shards may have been changed.
     pub fn subscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
+        self.shared.hub.check_new_name(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
         self.change_user(user, &what, None)?;
         Ok(self.tell(&Control::Subscribe {

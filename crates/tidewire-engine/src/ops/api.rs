@@ -126,9 +126,7 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
     let shown = request
         .key
         .ok_or_else(|| ApiError::new(401, "no_key", NO_KEY))?;
-    let known = context
-        .find_key(|key| key.key.is(shown))
-        .ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
+    let known = context.key_of_request(shown, request.peer)?;
     plan_for(request, request.path, &known)
 }
 

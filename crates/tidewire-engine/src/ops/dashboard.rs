@@ -9,6 +9,7 @@ use crate::auth::api_key::{ApiRight, NamedApiKey};
 use crate::ops::api;
 use crate::ops::api::check_right;
 use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::logins::DEVICE_TIME_S;
 use crate::ops::request::{Body, Request, Response};
 use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext, body_of};
 use serde::Deserialize;
@@ -49,7 +50,9 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         "/logout" => log_out,
         FEED => {
             check_right(&user(request, context)?, ApiRight::Read)?;
-            return Ok(Plan::Feed(token(request).unwrap_or_default().to_owned()));
+            let cookies = cookies(request);
+            let token = cookie(cookies, COOKIE).unwrap_or_default();
+            return Ok(Plan::Feed(token.to_owned()));
         }
         "/session" => return session(request, context),
         _ if path.starts_with(api::PREFIX) => {
@@ -68,7 +71,7 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         answer: TaskAnswer::Now(answer),
         who: String::new(),
         peer: request.peer,
-        name: token(request).unwrap_or_default().to_owned(),
+        name: cookies(request).to_owned(),
         query: cookie_rules(request).to_owned(),
         body: Vec::new(),
     };
@@ -94,31 +97,36 @@ fn page(path: &str) -> Option<Response> {
 fn log_in(context: &TaskContext, task: &Task) -> ApiResult {
     let LoggingIn { key } = body_of(task)?;
     let now = Instant::now();
-    let Some(known) = context.find_key(|known| known.key.is(key.as_bytes())) else {
-        if context.logins.may_warn(now) {
-            tracing::warn!(
-                address = task.peer.map(tracing::field::display),
-                "a login to the dashboard with a wrong key; at most one line a minute",
-            );
-        }
-        return Err(ApiError::new(
-            401,
-            "wrong_key",
-            "this is not a key of the API",
-        ));
-    };
+    let device = cookie(&task.name, DEVICE_COOKIE);
+    let device = device.filter(|device| context.logins.has_device(device, now));
     let address = task.peer.map(tracing::field::display);
+    let known = context
+        .key_of_login(&key, device, task.peer)
+        .inspect_err(|error| {
+            if context.logins.may_warn(now) {
+                let status = error.status;
+                tracing::warn!(address, status, "{WRONG_LOGIN}");
+            }
+        })?;
     tracing::info!(who = known.name, address, what = "log_in");
     // Whoever logs in again has one login, which a logout ends.
-    context.logins.remove(&task.name);
+    context
+        .logins
+        .remove(cookie(&task.name, COOKIE).unwrap_or_default());
     let token = context.logins.add(&known, now);
+    let device = context.logins.add_device(device, now);
+    let rules = task.query.replacen("/dashboard", DEVICE_PATH, 1);
+    let device = format!("{DEVICE_COOKIE}={device}; {rules}; Max-Age={DEVICE_TIME_S}");
     let cookie = format!("{COOKIE}={token}; {}", task.query);
-    Ok(Response::json(200, "{}\n").with("Set-Cookie", cookie))
+    let answer = Response::json(200, "{}\n").with("Set-Cookie", cookie);
+    Ok(answer.with("Set-Cookie", device))
 }
 
 /// `POST /dashboard/logout`: the token is worth nothing any more.
 fn log_out(context: &TaskContext, task: &Task) -> ApiResult {
-    context.logins.remove(&task.name);
+    context
+        .logins
+        .remove(cookie(&task.name, COOKIE).unwrap_or_default());
     let cookie = format!("{COOKIE}=; {}; Max-Age=0", task.query);
     Ok(Response::json(200, "{}\n").with("Set-Cookie", cookie))
 }
@@ -138,7 +146,7 @@ fn session(request: &Request<'_>, context: &TaskContext) -> Result<Plan, ApiErro
 
 /// The key with which the browser has logged in, if it is still one of the API's.
 fn user(request: &Request<'_>, context: &TaskContext) -> Result<NamedApiKey, ApiError> {
-    token(request)
+    cookie(cookies(request), COOKIE)
         .and_then(|token| context.known_login(token, Instant::now()))
         .ok_or_else(|| ApiError::new(401, "not_logged_in", "log in at /dashboard"))
 }
@@ -166,13 +174,17 @@ fn cookie_rules(request: &Request<'_>) -> &'static str {
     }
 }
 
-/// The token of the cookie.
-fn token<'a>(request: &Request<'a>) -> Option<&'a str> {
-    let cookies = std::str::from_utf8(request.cookie?).ok()?;
+/// The cookies of a request, none if they are no text.
+fn cookies<'a>(request: &Request<'a>) -> &'a str {
+    std::str::from_utf8(request.cookie.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The value of a cookie.
+fn cookie<'a>(cookies: &'a str, wanted: &str) -> Option<&'a str> {
     let mut pairs = cookies
         .split(';')
         .filter_map(|pair| pair.trim().split_once('='));
-    pairs.find_map(|(name, value)| (name == COOKIE).then_some(value))
+    pairs.find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
 /// The WebSocket, below the dashboard's path.
@@ -182,6 +194,11 @@ const FEED: &str = "/ws";
 const PATH: &str = "/dashboard";
 
 const COOKIE: &str = "tidewire_dashboard";
+
+/// A browser that has logged in before keeps this one, and shows it with a login only.
+const DEVICE_COOKIE: &str = "tidewire_dashboard_device";
+
+const DEVICE_PATH: &str = "/dashboard/login";
 
 /// A browser forgets it when it is closed.
 const COOKIE_RULES: &str = "Path=/dashboard; HttpOnly; SameSite=Strict";
@@ -197,6 +214,8 @@ const STYLE: &str = include_str!("dashboard/app.css");
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const WRONG_LOGIN: &str = "a login to the dashboard with a wrong key, or after too many of them; at most one line a minute";
 
 const UNKNOWN: &str = "there is nothing at this path; the dashboard is at /dashboard";
 

@@ -5,6 +5,7 @@ use crate::model::calls::CallFailure;
 use crate::ops::request::Response;
 use crate::topics::error::{BrokerUnavailable, ManageError, PublishError};
 use serde_json::json;
+use std::time::Duration;
 
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) struct ApiError {
     message: String,
     /// Methods that the path takes, with status 405.
     pub(crate) allow: Option<String>,
+    /// When to try again, in seconds, with status 429.
+    retry_after_s: u64,
 }
 
 /// The result of a task.
@@ -26,6 +29,15 @@ impl ApiError {
             code,
             message: message.into(),
             allow: None,
+            retry_after_s: 0,
+        }
+    }
+
+    /// Too many wrong keys have come from there.
+    pub(crate) fn too_many_guesses(wait: Duration) -> Self {
+        Self {
+            retry_after_s: wait.as_secs() + 1,
+            ..Self::new(429, "too_many_tries", TOO_MANY_TRIES)
         }
     }
 
@@ -69,6 +81,7 @@ impl ApiError {
         match (self.status, &self.allow) {
             (401, _) => response.with("WWW-Authenticate", "Bearer"),
             (405, Some(allow)) => response.with("Allow", allow.clone()),
+            (429, _) => response.with("Retry-After", self.retry_after_s.to_string()),
             (503, _) => response.with("Retry-After", "1"),
             _ => response,
         }
@@ -136,3 +149,5 @@ impl From<ManageError> for ApiError {
 
 /// The longest body, in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+const TOO_MANY_TRIES: &str = "too many wrong keys have come from this address; this key was not looked at: try again after Retry-After seconds";

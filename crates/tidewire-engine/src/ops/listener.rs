@@ -11,7 +11,7 @@ use crate::ops::workers::{Job, ListenerMail, Workers};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
 /// Answers requests.
@@ -27,6 +27,8 @@ pub(crate) struct Listener {
     feed: Feed,
     /// Another process has the socket; who is connected is to connect anew.
     is_leaving: bool,
+    /// When the shards are looked at next. A shard that waits is woken by it, and a later look knows whether it lives.
+    beat_due: Option<Instant>,
 }
 
 /// How far a request is.
@@ -59,6 +61,7 @@ impl Listener {
             places: Places::default(),
             feed: Feed::default(),
             is_leaving: false,
+            beat_due: None,
         }
     }
 
@@ -70,7 +73,11 @@ impl Listener {
         match parse(data) {
             Ok(None) => None,
             Ok(Some(mut request)) => {
-                request.peer = io.peer_address(id);
+                let peer = io.peer_address(id);
+                match &self.context {
+                    Some(context) => context.note_peer(&mut request, peer),
+                    None => request.peer = peer,
+                }
                 Some(self.begin(io, id, &request, data))
             }
             Err(error) => {
@@ -289,6 +296,11 @@ impl Handler for Listener {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
+        let now = io.turn_started();
+        if self.beat_due.is_none_or(|due| due <= now) {
+            self.beat_due = Some(now + BEAT_INTERVAL);
+            self.source.shard_health();
+        }
         let (Some(context), Some(workers)) = (&self.context, &self.workers) else {
             return;
         };
@@ -298,7 +310,7 @@ impl Handler for Listener {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        self.feed.deadline()
+        self.feed.deadline().into_iter().chain(self.beat_due).min()
     }
 }
 
@@ -336,6 +348,9 @@ const ANSWER_TIMEOUT_MS: u64 = 30_000;
 
 /// The limit of bytes that wait for a peer that asks and does not read; beyond it the connection ends.
 const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The time between two looks at the shards.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

@@ -1,4 +1,4 @@
-//! Logins to the dashboard: random tokens, and the keys that they stand for.
+//! Logins to the dashboard: random tokens, and the keys that they stand for; browsers that have logged in before.
 
 use crate::auth::api_key::NamedApiKey;
 use rand::rngs::StdRng;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
     logins: Mutex<Vec<Login>>,
+    /// Browsers that have logged in, and until when that counts. The oldest come first.
+    devices: Mutex<Vec<(String, Instant)>>,
     /// How often a login was ended.
     ends: AtomicU64,
     /// When a login with a wrong key was logged last.
@@ -57,6 +59,27 @@ impl Logins {
         found
     }
 
+    /// Whether a browser with this token has logged in before.
+    pub(crate) fn has_device(&self, token: &str, now: Instant) -> bool {
+        let devices = self.devices();
+        let is_it = |(device, until): &(String, Instant)| is_same(device, token) && *until > now;
+        devices
+            .iter()
+            .fold(false, |found, device| found | is_it(device))
+    }
+
+    /// The token of a browser that has logged in, new or `known`.
+    pub(crate) fn add_device(&self, known: Option<&str>, now: Instant) -> String {
+        let token = known.map_or_else(new_token, str::to_owned);
+        let mut devices = self.devices();
+        devices.retain(|(device, until)| *device != token && *until > now);
+        if devices.len() >= DEVICES_MAX {
+            devices.remove(0);
+        }
+        devices.push((token.clone(), now + Duration::from_secs(DEVICE_TIME_S)));
+        token
+    }
+
     /// Whether a login with a wrong key is to be logged: its sender chooses how often it comes.
     pub(crate) fn may_warn(&self, now: Instant) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,6 +99,10 @@ impl Logins {
     /// How often a login was ended before its time was over. Another number says that one may have been.
     pub(crate) fn ends(&self) -> u64 {
         self.ends.load(Ordering::Relaxed)
+    }
+
+    fn devices(&self) -> MutexGuard<'_, Vec<(String, Instant)>> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Login>> {
@@ -105,6 +132,12 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Logins that last at the same time.
 const LOGINS_MAX: usize = 64;
 
+/// Browsers that are remembered.
+const DEVICES_MAX: usize = 64;
+
+/// How long a browser is remembered, in seconds: 30 days.
+pub(crate) const DEVICE_TIME_S: u64 = 30 * 24 * 60 * 60;
+
 /// How long a login lasts.
 const LOGIN_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -131,5 +164,20 @@ mod tests {
         assert!(logins.may_warn(now + WARN_EVERY));
         logins.remove(&others[0]);
         assert_eq!(logins.find(&others[0], now), None);
+    }
+
+    #[test]
+    fn browsers_are_remembered() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let device = logins.add_device(None, now);
+        assert!(logins.has_device(&device, now) && !logins.has_device("", now));
+        assert_eq!(logins.add_device(Some(&device), now), device);
+        assert_eq!(logins.devices().len(), 1);
+        let later = now + Duration::from_secs(DEVICE_TIME_S);
+        assert!(!logins.has_device(&device, later));
+        for _ in 0..DEVICES_MAX {
+            logins.add_device(None, now);
+        }
+        assert!(!logins.has_device(&device, now) && logins.devices().len() == DEVICES_MAX);
     }
 }

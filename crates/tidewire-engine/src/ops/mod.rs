@@ -20,6 +20,7 @@ pub(crate) mod backend;
 mod dashboard;
 mod error;
 mod feed;
+mod guesses;
 mod hosts;
 pub(crate) mod keys;
 mod listener;

@@ -1,7 +1,9 @@
 //! Heads of HTTP requests and responses, without input or output.
 
+use crate::config::TrustedProxies;
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use tidewire_wire::forwarded::ForwardedHeader;
 use tidewire_wire::handshake::server::reason_phrase;
 
 /// The head of a request.
@@ -19,7 +21,9 @@ pub(crate) struct Request<'a> {
     /// The origin of the page that sends it (RFC 6454), if it names one.
     pub(crate) origin: Option<&'a [u8]>,
     pub(crate) cookie: Option<&'a [u8]>,
-    /// The sender's address; not from the request.
+    /// The values of `X-Forwarded-For` and of `Forwarded`, in their order.
+    pub(crate) forwarded: [Vec<&'a [u8]>; 2],
+    /// The sender's address, or that of the client that a trusted proxy names.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) body: Body,
     /// Whether the sender waits for a word before it sends the body (RFC 9110, section 10.1.1).
@@ -55,6 +59,25 @@ pub(crate) struct Response {
     pub(crate) content_type: &'static str,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Cow<'static, str>,
+}
+
+impl Request<'_> {
+    /// Notes who has sent the request: `peer`, or the client for whom it has sent it if it is a trusted proxy.
+    pub(crate) fn set_peer(&mut self, peer: Option<SocketAddr>, proxies: &TrustedProxies) {
+        let is_trusted = |address| proxies.is_trusted(address);
+        let Some(proxy) = peer.filter(|peer| is_trusted(peer.ip())) else {
+            self.peer = peer;
+            return;
+        };
+        let lines = match proxies.header {
+            ForwardedHeader::XForwardedFor => &self.forwarded[0],
+            ForwardedHeader::Forwarded => &self.forwarded[1],
+        };
+        // A value that is no text is one that is no address.
+        let lines = lines.iter();
+        let lines = lines.map(|value| std::str::from_utf8(value).unwrap_or_default());
+        self.peer = Some(proxies.header.client(lines, proxy, is_trusted));
+    }
 }
 
 impl RequestError {
@@ -161,6 +184,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
         key: headers.key,
         origin: headers.origin,
         cookie: headers.cookie,
+        forwarded: headers.forwarded,
         peer: None,
         body: match headers.is_coded {
             true => Body::Coded,
@@ -183,6 +207,7 @@ struct Headers<'a> {
     key: Option<&'a [u8]>,
     origin: Option<&'a [u8]>,
     cookie: Option<&'a [u8]>,
+    forwarded: [Vec<&'a [u8]>; 2],
 }
 
 impl<'a> Headers<'a> {
@@ -212,6 +237,10 @@ impl<'a> Headers<'a> {
                 headers.origin = Some(value);
             } else if is("cookie") {
                 headers.cookie = Some(value);
+            } else if is("x-forwarded-for") {
+                headers.forwarded[0].push(value);
+            } else if is("forwarded") {
+                headers.forwarded[1].push(value);
             } else if is("x-api-key") {
                 headers.key = Some(value);
             } else if is("authorization") && headers.key.is_none() {
@@ -301,6 +330,7 @@ mod tests {
             key: None,
             origin: None,
             cookie: None,
+            forwarded: Default::default(),
             peer: None,
             body: Body::Bytes(0),
             expects_continue: false,

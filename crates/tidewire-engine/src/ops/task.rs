@@ -2,18 +2,20 @@
 
 use crate::auth::api_key::NamedApiKey;
 use crate::handle::Handle;
+use crate::limits::source::Source;
 use crate::model::ConnectionKey;
 use crate::model::queries::{ConnectionInfo, TopicInfo};
 use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::guesses::{Guesses, Party};
 use crate::ops::logins::Logins;
-use crate::ops::request::{Response, percent_decoded};
+use crate::ops::request::{Request, Response, percent_decoded};
 use crate::ops::source::OpsSource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A request that was read whole and that may be answered.
@@ -50,6 +52,7 @@ pub(crate) struct TaskContext {
     /// Requests to clients without an answer so far.
     pub(crate) requests: Arc<AtomicUsize>,
     busiest: Mutex<Option<Busiest>>,
+    guesses: Mutex<Guesses>,
 }
 
 /// The busiest topics, as they were asked for last.
@@ -68,6 +71,7 @@ impl TaskContext {
             logins: Logins::default(),
             requests: Arc::default(),
             busiest: Mutex::new(None),
+            guesses: Mutex::default(),
         }
     }
 
@@ -92,6 +96,61 @@ impl TaskContext {
             |found, key| if is_it(key) { Some(key) } else { found },
         )
         .cloned()
+    }
+
+    /// Notes who has sent a request, with the proxies that are trusted now.
+    pub(crate) fn note_peer(&self, request: &mut Request<'_>, peer: Option<SocketAddr>) {
+        let setup = self.handle.shared.setup.get();
+        request.set_peer(peer, &setup.config.proxies);
+    }
+
+    /// The key that a sender shows to log in, from an address or a browser that logged in before.
+    ///
+    /// # Errors
+    /// It is wrong, or too many wrong ones have come.
+    pub(crate) fn key_of_login(
+        &self,
+        shown: &str,
+        device: Option<&str>,
+        peer: Option<SocketAddr>,
+    ) -> Result<NamedApiKey, ApiError> {
+        let party = match device {
+            Some(device) => Party::Device(device.to_owned()),
+            None => Party::Source(source_of(peer)),
+        };
+        self.guess(&party, shown.as_bytes())
+    }
+
+    /// The key that a sender shows with a request to the API.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn key_of_request(
+        &self,
+        shown: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> Result<NamedApiKey, ApiError> {
+        let source = source_of(peer);
+        if self.guesses().is_friend(source, Instant::now()) {
+            return self.find_key(|key| key.key.is(shown)).ok_or_else(wrong_key);
+        }
+        let known = self.guess(&Party::Source(source), shown)?;
+        self.guesses().befriend(source, Instant::now());
+        Ok(known)
+    }
+
+    fn guess(&self, party: &Party, shown: &[u8]) -> Result<NamedApiKey, ApiError> {
+        let now = Instant::now();
+        let bucket = self.guesses().take(party, now);
+        let bucket = bucket.map_err(ApiError::too_many_guesses)?;
+        let known = self.find_key(|key| key.key.is(shown));
+        let known = known.ok_or_else(wrong_key)?;
+        self.guesses().give_back(&bucket, now);
+        Ok(known)
+    }
+
+    fn guesses(&self) -> MutexGuard<'_, Guesses> {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key of a login that has not ended, if it is still one of the API's.
@@ -136,6 +195,14 @@ impl fmt::Debug for TaskContext {
             .debug_struct("TaskContext")
             .finish_non_exhaustive()
     }
+}
+
+fn source_of(peer: Option<SocketAddr>) -> Source {
+    peer.map_or(Source::Unknown, |peer| Source::of(peer.ip()))
+}
+
+fn wrong_key() -> ApiError {
+    ApiError::new(401, "wrong_key", "this is not a key of the API")
 }
 
 /// Topics that `/stats` names.

@@ -11,7 +11,7 @@ mod threads;
 use self::neighbour::ThisServer;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::backend::{self, BackendError};
-use crate::clock::unix_ms;
+use crate::clock::{after, unix_ms};
 use crate::cluster::{Cluster, ClusterError, LinkLimits};
 use crate::config::{Config, Encryption, Protocol};
 use crate::handle::Handle;
@@ -269,7 +269,7 @@ impl Server {
 
     /// [`drain`](Self::drain) that ends when `is_wanted` returns false, too. It is asked every few milliseconds.
     pub fn drain_while(self, timeout: Duration, is_wanted: impl Fn() -> bool) -> usize {
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let span_ms = span_ms(timeout);
         let shared = &self.handle.shared;
         shared.drain_span_ms.store(span_ms, Ordering::Release);

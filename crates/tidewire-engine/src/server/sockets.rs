@@ -1,6 +1,7 @@
 //! Listening sockets: those that a server opens, those that it is given, and their hand-over to another process.
 
 use super::{Server, StartError};
+use crate::clock::after;
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::ops::OPS_BACKLOG;
@@ -43,7 +44,7 @@ impl Server {
     /// finished; then every session receives its time to reconnect, as by [`drain`](Self::drain). Returns how many
     /// sessions were left after `timeout`.
     pub fn hand_over(mut self, timeout: Duration) -> usize {
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         self.sockets = ListeningSockets::default();
         if let Some(ops) = &self.ops {
             ops.stop_listening();

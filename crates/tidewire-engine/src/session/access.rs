@@ -21,6 +21,7 @@ impl Context<'_> {
     /// [`ManageError`]; nothing was changed.
     pub fn subscribe(&mut self, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
+        self.session.core.shared.hub.check_new_name(topic)?;
         self.session
             .subscribe_for(&topic.into())
             .map_err(ManageError::Limit)
@@ -127,6 +128,9 @@ impl Session<'_> {
     pub(crate) fn subscribe_for(&mut self, topic: &Arc<str>) -> Result<(), &'static str> {
         if !self.state.can_subscribe() {
             return Err("the session has ended or is not encrypted yet");
+        }
+        if self.core.shared.hub.check_new_name(topic).is_err() {
+            return Err("the topic name changes the direction of writing");
         }
         if self.core.shared.hub.is_shared(topic) {
             let job = SubscriptionJob::granted(topic);

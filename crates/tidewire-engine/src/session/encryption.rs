@@ -25,21 +25,20 @@ impl Session<'_> {
             Encryption::Off => false,
             // Version 1 lets a client speak before it has the server's key.
             Encryption::Optional => version == Some(EncryptionVersion::Two),
-            Encryption::Required => version.is_some() || !is_hello(encoding, bytes),
+            Encryption::Required | Encryption::RequiredV2 => {
+                version.is_some() || !is_hello(encoding, bytes)
+            }
         };
         if must_be_encrypted {
             self.core.counters.messages_refused_invalid.add(1);
-            self.require_encryption();
+            self.require_encryption(NEEDS_KEY);
         }
         !must_be_encrypted
     }
 
     /// Says that only encrypted messages are taken, and closes.
-    pub(crate) fn require_encryption(&mut self) {
-        let error = Reply::error(
-            ErrorCode::EncryptionRequired,
-            "this connection takes encrypted messages only",
-        );
+    pub(crate) fn require_encryption(&mut self, reason: &'static str) {
+        let error = Reply::error(ErrorCode::EncryptionRequired, reason);
         self.reply(&error);
         self.start_close(CloseCode::POLICY_VIOLATION, "encryption is required");
     }
@@ -144,6 +143,12 @@ impl Session<'_> {
         }
     }
 
+    /// Whether a key is for a version that this server accepts.
+    pub(crate) fn is_new_enough(&self, offer: &KeyOffer) -> bool {
+        self.core.setup.config.encryption != Encryption::RequiredV2
+            || offer.version == EncryptionVersion::Two
+    }
+
     /// Answers the first hello with a key: everything after the answer is encrypted. Returns the
     /// session that waited for that to be announced to the application.
     pub(crate) fn exchange_keys(
@@ -153,6 +158,10 @@ impl Session<'_> {
         producer: Option<ProducerState>,
     ) -> Option<Box<Unannounced>> {
         if !self.state.is_open() {
+            return None;
+        }
+        if !self.is_new_enough(offer) {
+            self.require_encryption(NEEDS_VERSION_2);
             return None;
         }
         let (cipher, hello) = match self.core.agree(offer, &self.state.session) {
@@ -220,5 +229,9 @@ fn is_hello(encoding: Encoding, bytes: &[u8]) -> bool {
     };
     kind == Ok(Kind::System(SystemType::ClientHello))
 }
+
+pub(crate) const NEEDS_KEY: &str = "this connection takes encrypted messages only";
+
+const NEEDS_VERSION_2: &str = "this server takes encryption of version 2 only";
 
 const NOT_AUTHENTIC: &str = "an encrypted message is not authentic";

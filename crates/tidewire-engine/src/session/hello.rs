@@ -1,8 +1,8 @@
 //! `client_hello` and its answer `server_hello`: keys of an encrypted connection and the producer.
 
-use crate::config::Encryption;
 use crate::session::Session;
 use crate::session::application::Application;
+use crate::session::encryption::NEEDS_KEY;
 use crate::session::inbound::Inbound;
 use crate::state::operations::Greeting;
 use tidewire_wire::session::{ProducerState, Reply};
@@ -41,9 +41,12 @@ impl<A: Application> Inbound<'_, A> {
 impl Session<'_> {
     /// Whether a hello is answered and does not end the session for lack of a key.
     pub(crate) fn may_greet(&mut self, greeting: &Greeting) -> bool {
-        let has_key = greeting.offer.is_some() || self.state.encryption().is_some();
-        let needs_key = self.core.setup.config.encryption == Encryption::Required;
-        self.state.is_open() && (has_key || !needs_key)
+        let needs_key = self.core.setup.config.encryption.is_required();
+        let may = match &greeting.offer {
+            Some(offer) => self.is_new_enough(offer),
+            None => self.state.encryption().is_some() || !needs_key,
+        };
+        self.state.is_open() && may
     }
 
     /// The answer to a hello without a key, or to one after the first.
@@ -53,8 +56,8 @@ impl Session<'_> {
         producer: Option<ProducerState>,
     ) {
         let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
-        if encryption.is_none() && self.core.setup.config.encryption == Encryption::Required {
-            return self.require_encryption();
+        if encryption.is_none() && self.core.setup.config.encryption.is_required() {
+            return self.require_encryption(NEEDS_KEY);
         }
         let producer = producer.or_else(|| self.known_producer());
         let hello = Reply::Hello {

@@ -1,6 +1,5 @@
 //! A session together with the application.
 
-use crate::config::Encryption;
 use crate::config::backend::BackendEvent;
 use crate::counters::Counters;
 use crate::model::{Message, Peer};
@@ -48,7 +47,7 @@ impl<A: Application> Inbound<'_, A> {
     /// once it is.
     pub(crate) fn announce_when_encrypted(&mut self, peer: Peer) {
         let config = &self.session.core.setup.config;
-        if config.encryption != Encryption::Required {
+        if !config.encryption.is_required() {
             return self.announce(&peer);
         }
         let timeout_ms = config.limits.handshake_timeout_ms;

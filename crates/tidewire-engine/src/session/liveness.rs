@@ -4,6 +4,7 @@
 use crate::config::Protocol;
 use crate::model::CloseReason;
 use crate::session::Session;
+use crate::session::encryption::NEEDS_KEY;
 use crate::state::connection::{Phase, Unannounced};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{self, OpCode};
@@ -36,7 +37,7 @@ impl Session<'_> {
                 let now_ms = self.now().monotonic_ms;
                 let waits_in_vain = |session: &Unannounced| now_ms >= session.until_ms;
                 if self.state.unannounced.as_deref().is_some_and(waits_in_vain) {
-                    return self.require_encryption();
+                    return self.require_encryption(NEEDS_KEY);
                 }
                 if self.check_expiry() {
                     return;

@@ -141,7 +141,9 @@ impl Session<'_> {
     /// Whether a client may have a topic or pattern; if not, the answer says why.
     fn check_subscription(&mut self, topic: &str, job: &mut SubscriptionJob) -> Option<Kind> {
         let answer = &mut job.answer;
-        let kind = match check_topic_or_pattern(topic) {
+        let hub = &self.core.shared.hub;
+        let checked = check_topic_or_pattern(topic);
+        let kind = match checked.and_then(|kind| hub.check_new_name(topic).map(|()| kind)) {
             Ok(kind) => kind,
             Err(error) => {
                 answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error);

@@ -16,12 +16,12 @@ pub(super) fn set(settings: &Settings, config: &mut Config) -> Result<(), Settin
     config.encryption = match settings.text("encryption").as_deref() {
         Some("optional") => Encryption::Optional,
         Some("required") => Encryption::Required,
+        Some("required-v2") => Encryption::RequiredV2,
         _ => Encryption::Off,
     };
     config.identity_key = settings.text("identity_key").map(Into::into);
     if config.identity_key.is_some() && config.encryption == Encryption::Off {
-        let problem =
-            "the key is of use with encryption only: set `encryption` to optional or required";
+        let problem = "the key is of use with encryption only: set `encryption` to optional, required or required-v2";
         return Err(settings.wrong("identity_key", problem));
     }
     config.signing = signing(settings)?;

@@ -452,7 +452,7 @@ fn key_sets() {
     let file = folder.path().join("jwks.json");
     std::fs::write(&file, r#"{"keys":[{"kty":"oct","k":"AAAA"}]}"#).unwrap();
     let error = config(json!({ "jwt_jwks_file": file })).unwrap_err();
-    let words = "jwt_jwks_file: the key set: key 1 is a secret of less than 32 bytes";
+    let words = "jwt_jwks_file: the key set: no key that checks tokens: key 1 is a secret of less than 32 bytes";
     assert!(error.contains(words), "{error}");
 }
 

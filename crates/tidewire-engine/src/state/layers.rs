@@ -1,6 +1,6 @@
 //! Layers between a connection's messages and its frames: compression and encryption.
 
-use crate::config::{Config, Deflate, Encryption};
+use crate::config::{Config, Deflate};
 use tidewire_wire::deflate::{
     Accepted, Compressor, Decompressor, DeflateParameters, WINDOW_BITS_MAX,
 };
@@ -125,7 +125,7 @@ impl SharedDeflate {
 /// extension. A server that requires encryption declines it: browsers would compress ciphertext
 /// (PROTOCOL.md, section 9.2 (7)).
 pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
-    if config.encryption == Encryption::Required {
+    if config.encryption.is_required() {
         return None;
     }
     let keeps_context = match config.compression.deflate {

@@ -15,7 +15,7 @@ use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, KeptTopic, Page, Recovery};
-use super::name::{check_topic, is_pattern};
+use super::name::{InvalidTopic, check_direction, check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
@@ -109,6 +109,14 @@ impl Hub {
             && (is_pattern(topic) || self.rules.get().of(topic).scope == Scope::Cluster)
     }
 
+    /// Checks that a topic of this name may be made.
+    pub(crate) fn check_new_name(&self, name: &str) -> Result<(), InvalidTopic> {
+        check_direction(name).or_else(|error| match self.limits.get().bidi_names {
+            true => Ok(()),
+            false => Err(error),
+        })
+    }
+
     /// Publishes to a topic.
     pub(crate) fn publish(
         &self,
@@ -119,6 +127,7 @@ impl Hub {
         tickets: Tickets<'_>,
     ) -> Result<BrokerAnswer<Published>, PublishError> {
         check_topic(topic)?;
+        self.check_new_name(topic)?;
         self.check(draft, origin)?;
         let rules = self.rules.get();
         let rule = rules.of(topic);

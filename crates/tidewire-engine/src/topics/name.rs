@@ -3,7 +3,8 @@
 //! A name is 1 to [`TOPIC_BYTES_MAX`] bytes of UTF-8: up to [`SEGMENTS_MAX`] segments with a `.`
 //! between them, none of them empty, without control characters, white space, `*` or `>`. A pattern
 //! is the same, except that a segment may be `*`, which stands for any one segment, and that the
-//! last one may be `>`, which stands for one segment or more.
+//! last one may be `>`, which stands for one segment or more. A new name has no characters that change the direction of
+//! writing either, unless the operator allows them: [`check_direction`].
 //!
 //! [`matches`], [`covers`] and [`overlaps`] take checked text, allocate nothing and are linear.
 //! With text that was not checked they give some answer, but never panic.
@@ -81,6 +82,20 @@ pub(crate) fn check_topic(name: &str) -> Result<(), InvalidTopic> {
 /// Checks a text that may be the name of one topic or a pattern, and says which it is.
 pub(crate) fn check_topic_or_pattern(name: &str) -> Result<Kind, InvalidTopic> {
     check(name, true)
+}
+
+/// Checks that a name or pattern has no character that changes the direction of writing (U+202A to U+202E, U+2066 to
+/// U+2069): two names could look the same, or one as another.
+pub(crate) fn check_direction(name: &str) -> Result<(), InvalidTopic> {
+    // All of them begin with this byte, and few names have it.
+    if !name.as_bytes().contains(&0xe2) {
+        return Ok(());
+    }
+    let is_control = |(_, character): &(usize, char)| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match name.char_indices().find(is_control) {
+        Some((at, character)) => Err(InvalidTopic::Character { character, at }),
+        None => Ok(()),
+    }
 }
 
 /// Whether a segment of this name is a wildcard.
@@ -246,6 +261,19 @@ mod tests {
             ("a.b*", InvalidTopic::Wildcard { at: 3 }),
         ] {
             assert_eq!(check_topic(bad), Err(why), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn characters_that_change_the_direction_of_writing() {
+        for character in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            let name = format!("a.{character}b");
+            let expected = InvalidTopic::Character { character, at: 2 };
+            assert_eq!(check_direction(&name), Err(expected));
+            assert_eq!(check_topic(&name), Ok(()));
+        }
+        for good in ["a.b", "€", "a.‐", "a\u{2029}", "a\u{206a}", "שלום.مرحبا"] {
+            assert_eq!(check_direction(good), Ok(()), "{good}");
         }
     }
 

@@ -178,3 +178,35 @@ impl Origin {
         matches!(self, Self::Shard(own) if own as usize == shard)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_net::{Handler, Io, Shard, ShardConfig};
+
+    struct Idle;
+
+    impl Handler for Idle {
+        type Mail = ();
+
+        fn handle_data(&mut self, _: &mut Io, _: ConnectionId, data: &mut [u8]) -> usize {
+            data.len()
+        }
+
+        fn handle_close(&mut self, _: &mut Io, _: ConnectionId, _: tidewire_net::Closed) {}
+
+        fn handle_mail(&mut self, _: &mut Io, (): ()) {}
+    }
+
+    #[test]
+    fn a_shard_that_was_stopped_while_it_waited_is_stuck() {
+        let (shard, mailbox) = Shard::new(&ShardConfig::default(), Idle).unwrap();
+        let outlet = Outlet::default();
+        outlet.connect(mailbox.waker(), shard.heartbeat());
+        assert_eq!(outlet.health(1), ShardHealth::Healthy);
+        while outlet.health(1) == ShardHealth::Healthy {
+            std::thread::yield_now();
+        }
+        assert!(outlet.detach_if_stuck(0, 1) && outlet.reattach());
+    }
+}

@@ -15,6 +15,7 @@ pub struct Http {
 pub struct Answer {
     pub status: u16,
     pub headers: HashMap<String, String>,
+    pub set_cookies: Vec<String>,
     pub body: String,
 }
 
@@ -47,12 +48,18 @@ impl Http {
             .parse()
             .expect("a status");
         let mut headers = HashMap::new();
+        let mut set_cookies = Vec::new();
         loop {
             let line = self.line();
             let Some((name, value)) = line.split_once(": ") else {
                 break;
             };
-            headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            if name.eq_ignore_ascii_case("set-cookie") {
+                set_cookies.push(value.to_owned());
+            }
+            // Of several lines the first one.
+            let name = name.to_ascii_lowercase();
+            headers.entry(name).or_insert_with(|| value.to_owned());
         }
         let length = headers
             .get("content-length")
@@ -62,6 +69,7 @@ impl Http {
         Answer {
             status,
             headers,
+            set_cookies,
             body: String::from_utf8(body).expect("UTF-8"),
         }
     }

@@ -416,6 +416,19 @@ fn of_short_lived_tokens_is_warned_at_half_their_time() {
     assert_warned(&mut client, 20, 30);
 }
 
+/// Numbers that every reader has exactly (PROTOCOL.md, section 5.2 (3)).
+#[test]
+fn the_times_of_a_token_that_never_expires_are_lowered() {
+    let mut world = guarded();
+    let mut client = world.connect(&until(60));
+    let never = token(json!({"exp": u64::MAX}));
+    let answer = &world.ask(&mut client, &refresh(&never))[0];
+    assert_eq!(answer["t"], "auth_refresh_response");
+    for field in ["expires_in_ms", "ends_in_ms"] {
+        assert_eq!(answer["p"][field], (1_u64 << 53) - 1, "{field}");
+    }
+}
+
 #[test]
 fn a_token_that_never_expires_is_no_overflow() {
     let config = AuthConfig {

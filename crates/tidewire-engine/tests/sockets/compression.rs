@@ -126,6 +126,7 @@ fn a_server_that_requires_encryption_declines() {
         let config = Config {
             encryption: match &*setting {
                 "required" => Encryption::Required,
+                "required-v2" => Encryption::RequiredV2,
                 "optional" => Encryption::Optional,
                 other => panic!("{name}: {other}"),
             },

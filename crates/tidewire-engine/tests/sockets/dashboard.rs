@@ -102,6 +102,75 @@ fn a_cookie_lasts_from_login_to_logout() {
     assert_eq!(answer.status, 401);
 }
 
+/// The answer to a login through a proxy that names the client, with these cookies.
+fn log_in_from(server: &Server, client: &str, cookies: &str, key: &str) -> Answer {
+    let lines =
+        format!("Origin: http://localhost\r\nCookie: {cookies}\r\nX-Forwarded-For: {client}\r\n");
+    http(server).ask("POST", "/dashboard/login", &lines, key)
+}
+
+#[test]
+fn wrong_keys_are_slow_and_keep_no_operator_out() {
+    const WRONG: &str = r#"{"key":"0123456789abcdeF"}"#;
+    let mut config = config_with_api();
+    config.proxies.networks = vec!["127.0.0.1".parse().unwrap()];
+    let server = start(config, Sink);
+    let known = log_in_from(&server, "192.0.2.1", "", KEY);
+    let device = known.set_cookies.iter().find_map(|cookie| {
+        let (device, rules) = cookie.split_once("; ")?;
+        rules
+            .starts_with("Path=/dashboard/login; HttpOnly; SameSite=Strict; Max-Age=")
+            .then_some(device)
+    });
+    let device = device.expect("a token of the browser");
+    let refusals: Vec<_> = (0..20)
+        .map(|_| log_in_from(&server, "192.0.2.1", "", WRONG))
+        .collect();
+    let compared = refusals.iter().filter(|answer| answer.status == 401);
+    // The bucket may refill while a busy machine sends 20 requests.
+    assert!((10..20).contains(&compared.count()), "{refusals:?}");
+    let last = refusals.last().unwrap();
+    assert_eq!(refusal(last), (429, "too_many_tries".to_owned()));
+    assert!(
+        matches!(&*last.headers["retry-after"], "1" | "2"),
+        "{last:?}"
+    );
+    // Another address, and a browser of this one that has logged in before.
+    assert_eq!(log_in_from(&server, "192.0.2.2", "", KEY).status, 200);
+    assert_eq!(log_in_from(&server, "192.0.2.1", device, KEY).status, 200);
+    let invented = "tidewire_dashboard_device=0123";
+    wait_until("an empty bucket", || {
+        log_in_from(&server, "192.0.2.1", invented, WRONG).status == 429
+    });
+    // All addresses of an IPv6 network of 64 bits are one.
+    let of_network = (1..20).map(|last| {
+        let client = format!("2001:db8::{last}");
+        log_in_from(&server, &client, "", WRONG).status
+    });
+    assert!(of_network.filter(|status| *status == 429).count() > 0);
+}
+
+#[test]
+fn wrong_keys_of_the_api_are_slow_too() {
+    let mut config = config_with_api();
+    config.proxies.networks = vec!["127.0.0.1".parse().unwrap()];
+    let server = start(config, Sink);
+    let ask = |client: &str, key: &str| {
+        let lines = format!("Authorization: Bearer {key}\r\nX-Forwarded-For: {client}\r\n");
+        http(&server).ask("GET", "/api/v1/stats", &lines, "").status
+    };
+    let (right, wrong) = ("0123456789abcdef", "0123456789abcdeF");
+    assert_eq!(ask("192.0.2.2", right), 200);
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        let statuses: Vec<_> = (0..20).map(|_| ask(client, wrong)).collect();
+        // Who has shown a right key is not kept out by others of the same address.
+        let is_stranger = client == "192.0.2.1";
+        assert_eq!(statuses.contains(&429), is_stranger, "{statuses:?}");
+        let status = ask(client, right);
+        assert!(status == 200 || is_stranger, "{status}");
+    }
+}
+
 #[test]
 fn a_page_of_another_origin_changes_nothing() {
     let server = server();

@@ -1,6 +1,7 @@
 //! Encrypted sessions, as clients of both versions meet them.
 
 use crate::common;
+mod version_2;
 
 use common::{Client, Opening, Said, assert_settled, config, connect_v1, start, wait_until};
 use serde_json::{Value, json};

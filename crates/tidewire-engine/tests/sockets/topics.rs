@@ -9,10 +9,48 @@ use std::sync::mpsc;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::{
-    AccessRules, Application, Config, ConnectionKey, Context, ManageError, Message, NewPublication,
-    Outgoing, Peer, PublishError, Rules,
+    AccessRules, Application, Config, ConnectionKey, ConnectionQuery, Context, ManageError,
+    Message, NewPublication, Outgoing, Peer, PublishError, Rules,
 };
 use tidewire_wire::close::CloseCode;
+
+/// By such a name one topic could look like another.
+#[test]
+fn names_that_change_the_direction_of_writing_need_an_option() {
+    let name = "users.\u{202e}nimda";
+    for is_allowed in [false, true] {
+        let mut config = open_topics();
+        config.topics.limits.bidi_names = is_allowed;
+        let server = start(config, Sink);
+        let mut client = connect_v1(&server);
+        let subscription = json!({"t": "subscription_update", "cid": "1", "p": {"action": "subscribe", "topics": [name, "plain"]}});
+        let answer = client.ask(&subscription);
+        let expected = if is_allowed {
+            json!([name, "plain"])
+        } else {
+            json!(["plain"])
+        };
+        assert_eq!(answer["p"]["success_topics"], expected);
+        if !is_allowed {
+            assert_eq!(answer["p"]["failures"][0]["code"], "INVALID_SUBSCRIPTION");
+            assert_eq!(client.next_json()["t"], "error");
+        }
+        let publication = json!({"t": "publish_request", "cid": "2", "p": {"topic": name, "type": "x", "payload": 1}});
+        let answer = client.ask(&publication);
+        assert_eq!(answer["t"] == "error", !is_allowed, "{answer}");
+        let published = server
+            .handle()
+            .publish(name, &NewPublication::new("x", "1"));
+        assert_eq!(published.is_ok(), is_allowed);
+        let query = ConnectionQuery {
+            limit: 1,
+            ..ConnectionQuery::default()
+        };
+        let listed = server.handle().list_connections(&query).unwrap();
+        let key = listed.items[0].connection;
+        assert_eq!(server.handle().subscribe(key, name).is_ok(), is_allowed);
+    }
+}
 
 #[test]
 fn what_is_published_reaches_every_subscriber_in_one_order() {

@@ -9,6 +9,7 @@ mod overview;
 mod plan;
 
 use super::model::{LatencyOrigin, Report, TestResult, Verdict};
+use super::printable::printable;
 use super::{html, markdown, table, terminal};
 use crate::report::number;
 
@@ -153,7 +154,7 @@ impl Comparison {
         out.push_str(&terminal::rows(&self.header(), &self.text(), TEXT_COLUMNS));
         out.push_str(self.explanation());
         out.push('\n');
-        out
+        printable(&out).into_owned()
     }
 
     /// As a self-contained HTML page.

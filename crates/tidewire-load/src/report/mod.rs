@@ -9,6 +9,7 @@ pub mod html;
 pub mod markdown;
 pub mod model;
 pub mod number;
+pub mod printable;
 
 pub(crate) mod buckets;
 mod chart;

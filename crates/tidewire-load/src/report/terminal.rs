@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
 
 use super::load_tables;
 use super::model::Report;
+use super::printable::{printable, printable_line};
 use super::summary;
 use super::table::Section;
 
@@ -16,6 +17,10 @@ pub fn render(report: &Report) -> String {
 /// The same with tables of at most this number of characters per line: a wider table is cut into
 /// several, each of which begins with the first column.
 pub fn render_within(report: &Report, width: Option<usize>) -> String {
+    printable(&unchecked(report, width)).into_owned()
+}
+
+fn unchecked(report: &Report, width: Option<usize>) -> String {
     let headline = summary::headline(report);
     let mut out = String::new();
     line(&mut out, &format!("Server   {}", summary::server(report)));
@@ -148,10 +153,14 @@ fn table<T: AsRef<str>>(
             table.set_content_arrangement(ContentArrangement::Disabled);
         }
     }
-    table.set_header(columns.iter().map(|&column| plain(header[column].as_ref())));
+    table.set_header(
+        columns
+            .iter()
+            .map(|&column| printable_line(header[column].as_ref()).into_owned()),
+    );
     for row in rows {
         let cells = columns.iter().filter_map(|&column| row.get(column));
-        table.add_row(cells.map(|cell| plain(cell)));
+        table.add_row(cells.map(|cell| printable_line(cell).into_owned()));
     }
     for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
         if *column >= text_columns {
@@ -167,7 +176,7 @@ fn table<T: AsRef<str>>(
 }
 
 fn line(out: &mut String, text: &str) {
-    out.push_str(&plain(text));
+    out.push_str(&printable_line(text));
     out.push('\n');
 }
 
@@ -190,13 +199,6 @@ fn wrapped(out: &mut String, label: &str, text: &str, width: Option<usize>) {
         is_empty = false;
     }
     line(out, &row);
-}
-
-/// Text without control characters, which could move a terminal's cursor or change its colours.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

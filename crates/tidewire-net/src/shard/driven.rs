@@ -53,6 +53,7 @@ impl<H: Handler> Shard<H> {
             return;
         }
         self.turn();
+        self.heartbeat.end_turn();
         if self.io.stopping {
             self.driven.closing = true;
             self.driven.arrived.clear();

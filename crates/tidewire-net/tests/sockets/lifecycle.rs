@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tidewire_net::{Closed, Connect, Mailbox, MailboxError, Shard, ShardConfig};
+use tidewire_net::{
+    Closed, Connect, ConnectionId, Handler, Io, Mailbox, MailboxError, Pulse, Shard, ShardConfig,
+};
 
 fn timer(seen: Seen) -> Option<(tidewire_net::ConnectionId, u64)> {
     if let Seen::Timer(id, at_ms) = seen {
@@ -520,4 +522,43 @@ fn stop_lets_what_is_queued_leave() {
     });
     server.stop();
     common::assert_same(&reader.join().unwrap(), &pattern(12 << 20));
+}
+
+struct Stops;
+
+impl Handler for Stops {
+    type Mail = ();
+
+    fn handle_data(&mut self, _: &mut Io, _: ConnectionId, data: &mut [u8]) -> usize {
+        data.len()
+    }
+
+    fn handle_close(&mut self, _: &mut Io, _: ConnectionId, _: Closed) {}
+
+    fn handle_mail(&mut self, io: &mut Io, (): ()) {
+        io.stop();
+    }
+}
+
+fn wait_for(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_shard_that_does_not_wake_is_seen_and_so_is_its_return() {
+    // A thread that is stopped in the kernel's wait is one that does not run.
+    let (shard, mailbox) = Shard::new(&ShardConfig::default(), Stops).unwrap();
+    let heartbeat = shard.heartbeat();
+    assert_eq!(heartbeat.pulse(), Pulse::Waiting);
+    wait_for(|| matches!(heartbeat.pulse(), Pulse::Unresponsive(long) if long.as_millis() > 5));
+    let thread = std::thread::spawn(move || shard.run().map(drop));
+    // It answers each look, however often somebody looks.
+    for _ in 0..1_000 {
+        wait_for(|| heartbeat.pulse() == Pulse::Waiting);
+    }
+    mailbox.send(()).unwrap();
+    thread.join().unwrap().unwrap();
+    assert_eq!(heartbeat.pulse(), Pulse::Ended);
 }

@@ -6,7 +6,7 @@
 import type { MessageQueue, QueuedOptions, QueuedPublishOptions, QueueOptions } from "../queue.js";
 import { MemoryStorage } from "./memory.js";
 import { Queue } from "./queue.js";
-import { type Sqlite, SqliteStorage } from "./sqlite.js";
+import { type Files, type Sqlite, SqliteStorage } from "./sqlite.js";
 
 export type { MessageQueue, QueuedOptions, QueuedPublishOptions, QueueOptions };
 
@@ -23,7 +23,8 @@ export function queue({ path, name: _, ...limits }: QueueOptions = {}): MessageQ
     if (path === undefined) return { storage: memory };
     // A bundler for browsers finds nothing to resolve here.
     const sqlite = process.getBuiltinModule?.("node:sqlite") as Sqlite | undefined;
-    if (sqlite) return { storage: new SqliteStorage(sqlite, path) };
+    const files = process.getBuiltinModule?.("node:fs") as Files | undefined;
+    if (sqlite) return { storage: new SqliteStorage(sqlite, path, files) };
     const inMemoryBecause = `Node ${process.version} has no node:sqlite; use 22.13 or newer`;
     return { storage: memory, inMemoryBecause };
   });

@@ -23,6 +23,14 @@ export interface Sqlite {
   DatabaseSync: new (path: string) => Database;
 }
 
+/** What is used of `node:fs`. */
+export interface Files {
+  openSync(path: string, flags: "wx", mode: number): number;
+  closeSync(file: number): void;
+  statSync(path: string, options: { throwIfNoEntry: false }): { mode: number } | undefined;
+  chmodSync(path: string, mode: number): void;
+}
+
 interface Database {
   exec(sql: string): void;
   prepare(sql: string): Statement;
@@ -53,17 +61,21 @@ export class SqliteStorage implements Storage {
   depth: Depth = { messages: 0, bytes: 0 };
   readonly #sqlite: Sqlite;
   readonly #path: string;
+  readonly #files: Files | undefined;
   readonly #statements = new Map<string, Statement>();
   #database: Database | undefined;
 
-  constructor(sqlite: Sqlite, path: string) {
+  constructor(sqlite: Sqlite, path: string, files?: Files) {
     this.#sqlite = sqlite;
     this.#path = path;
+    this.#files = files;
   }
 
   async open(producer: string): Promise<Meta> {
     if (!this.#database) {
+      this.#create();
       this.#database = new this.#sqlite.DatabaseSync(this.#path);
+      this.#restrict();
       try {
         this.#prepareFile(producer);
       } catch (error) {
@@ -142,6 +154,33 @@ export class SqliteStorage implements Storage {
     this.#statements.clear();
     this.#database?.close();
     this.#database = undefined;
+  }
+
+  /**
+   * Makes the file with mode 0600 if it is not there; SQLite gives the files beside it the same mode. A file that is
+   * there is never opened: to close it would take the locks that another part of the process has on it.
+   */
+  #create(): void {
+    if (!this.#files || this.#path === ":memory:") return;
+    try {
+      this.#files.closeSync(this.#files.openSync(this.#path, "wx", 0o600));
+    } catch {
+      // It is there, or SQLite says what is wrong.
+    }
+  }
+
+  /** Takes the files from everybody but their owner: an older version made them for all to read. */
+  #restrict(): void {
+    for (const path of [this.#path, `${this.#path}-wal`, `${this.#path}-shm`]) {
+      const mode = this.#files?.statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
+      if (mode & 0o077) {
+        try {
+          this.#files?.chmodSync(path, mode & 0o700);
+        } catch {
+          // It belongs to somebody else, who decides who reads it.
+        }
+      }
+    }
   }
 
   #prepareFile(producer: string): void {

@@ -1,5 +1,6 @@
 import { postWithPayload } from "../api.js";
 import { h } from "../dom.js";
+import { printable } from "../printable.js";
 import { needing } from "../rights.js";
 import type { View } from "../view.js";
 
@@ -109,7 +110,7 @@ function form(
     try {
       const answer = await send();
       result.className = "";
-      result.textContent = JSON.stringify(answer, null, 1);
+      result.textContent = printable(JSON.stringify(answer, null, 1));
     } catch (error) {
       result.className = "bad";
       result.textContent = (error as Error).message;

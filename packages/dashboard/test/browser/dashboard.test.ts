@@ -38,6 +38,29 @@ test("a wrong key is refused, and the right one sets a cookie that scripts canno
   await page.close();
 });
 
+test("what cannot be seen of a name is escaped", async () => {
+  const server = dashboard.url("/login");
+  const login = await fetch(server, {
+    method: "POST",
+    headers: { origin: `http://${dashboard.engine.opsAddress}` },
+    body: JSON.stringify({ key: KEY }),
+  });
+  const cookie = login.headers.getSetCookie()[0]!.split(";")[0]!;
+  const published = await fetch(dashboard.url("/api/v1/publish"), {
+    method: "POST",
+    headers: { cookie, origin: `http://${dashboard.engine.opsAddress}` },
+    body: JSON.stringify({ topic: "kept.a\u200bb", type: "x", payload: {} }),
+  });
+  expect(published.status).toBe(200);
+  const page = await dashboard.fresh();
+  await page.getByLabel("Key of the HTTP API").fill(KEY);
+  await page.keyboard.press("Enter");
+  await page.getByText("Busiest topics").waitFor();
+  await page.goto(dashboard.url("#/topics"));
+  await page.getByText("kept.a\\u{200b}b").first().waitFor();
+  await page.close();
+});
+
 test("only pages of the dashboard's own origin can change something", async () => {
   const login = (headers: Record<string, string>) =>
     fetch(dashboard.url("/login"), { method: "POST", headers, body: JSON.stringify({ key: KEY }) });
