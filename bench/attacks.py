@@ -1,6 +1,7 @@
 """Attacks of hostile clients: the messages that each of them sends. hostility.py measures what they do to others."""
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -276,14 +277,16 @@ def resumed_conflating(address):
             return
 
 
+def nested():
+    """A batch of 1 MiB of small system messages."""
+    topics = [f"t.{n}" for n in range(1000)]
+    leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
+    return batch([*[{"t": "ping"}] * 900, *[subscribe(topics), leave] * 40])
+
+
 def nested_messages(address):
     """1 MiB of nested small system messages."""
-    pings = [{"t": "ping"}] * 1000
-    topics = [f"t.{n}" for n in range(1000)]
-    update = subscribe(topics)
-    leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
-    client = WebSocket(address)
-    flood(client, (batch([*pings[:900], *[update, leave] * 40]) for _ in range(1000)))
+    flood(WebSocket(address), itertools.repeat(nested(), 1000))
 
 
 def tree():
@@ -334,6 +337,18 @@ def tree_flood(address):
     nested = (b"\x91" * 57 + b"\xc0") * 17_900
     packed = b"M:\x82\xa1t\xadconfig_update\xa1p\x81\xa1a\xdd" + struct.pack(">I", 17_900) + nested
     flood_from_four(address, [frame(packed, opcode=2)])
+
+
+def text_trees(address):
+    """Four connections with 1 MB of nested JSON, again and again."""
+    one = b'{"":' * 57 + b"{}" + b"}" * 57
+    message = b'{"t":"config_update","p":{"a":[' + b",".join([one] * (1_000_000 // (len(one) + 1))) + b"]}}"
+    flood_from_four(address, [frame(message)])
+
+
+def nested_flood(address):
+    """Four connections with 1 MiB of nested small system messages, again and again."""
+    flood_from_four(address, [frame(json.dumps(nested()).encode())])
 
 
 def recovery_objects(address):
@@ -459,6 +474,8 @@ ATTACKS = [
     nested_messages,
     trees,
     tree_flood,
+    text_trees,
+    nested_flood,
     recovery_objects,
     inflation_bombs,
     metrics_batches,

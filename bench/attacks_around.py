@@ -1,5 +1,5 @@
 """Attacks on what a server has around it and in common: its backend, its log, its memory of nonces and of unfinished
-messages, and messages that are small to send and large to read. hostility.py measures what they do to others."""
+messages. hostility.py measures what they do to others."""
 
 import base64
 import contextlib
@@ -13,9 +13,8 @@ import select
 import struct
 import threading
 import time
-import zlib
 
-from attacks import ATTACK_S, Address, WebSocket, batch, frame, publish, subscribe
+from attacks import ATTACK_S, Address, WebSocket, frame, subscribe
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 # The peer of the other address of this machine: another owner at a server without tokens.
@@ -35,129 +34,6 @@ def token(user):
     claims = {"sub": user, "exp": int(time.time()) + 3600}
     text = part(b'{"alg":"HS256"}') + b"." + part(json.dumps(claims).encode())
     return (text + b"." + part(hmac.digest(SECRET, text, "sha256"))).decode()
-
-
-def binary(client, payload):
-    client.socket.sendall(frame(payload, opcode=2))
-
-
-def flood_frames(clients, frames, seconds=ATTACK_S):
-    """Sends whole frames from each of some connections until the time is over, and reads what comes."""
-    ends_at = time.monotonic() + seconds
-    clients = list(clients)
-    for data in frames:
-        for client in list(clients):
-            if time.monotonic() > ends_at or not clients:
-                return
-            try:
-                client.socket.sendall(data)
-                client.take()
-            except OSError:
-                clients.remove(client)
-
-
-def repeated(data, pause_s=0.0):
-    while True:
-        yield data
-        time.sleep(pause_s)
-
-
-# Messages that are small to send and large to read.
-
-MAPS = 8900
-LEVELS = 58
-
-
-def nested_msgpack(maps=MAPS):
-    """A system message whose payload is a list of maps in maps: `{"t":"config_update","p":{"a":[...]}}`."""
-    one = b"\x81\xa0" * (LEVELS - 1) + b"\x80"
-    head = b"M:\x82\xa1t\xad" + b"config_update" + b"\xa1p\x81\xa1a"
-    return head + b"\xdc" + struct.pack("!H", maps) + one * maps
-
-
-def nested_json():
-    one = '{"":' * (LEVELS - 1) + "{}" + "}" * (LEVELS - 1)
-    maps = 1_000_000 // (len(one) + 1)
-    return ('{"t":"config_update","p":{"a":[' + ",".join([one] * maps) + "]}}").encode()
-
-
-def zipped(data):
-    return b"C:" + zlib.compress(data, 9)
-
-
-def nested_system(address):
-    """A system message of 3.6 KB (zlib of MessagePack: 8,900 maps nested 58 deep) every 0.5 s."""
-    flood_frames([WebSocket(address)], repeated(frame(zipped(nested_msgpack()), opcode=2), 0.5))
-
-
-def nested_system_many(address):
-    """The same message from each of 20 connections."""
-    clients = [WebSocket(address) for _ in range(20)]
-    flood_frames(clients, repeated(frame(zipped(nested_msgpack()), opcode=2), 0.5))
-
-
-def nested_plain(address):
-    """The same as 1 MB of MessagePack without compression."""
-    flood_frames([WebSocket(address)], repeated(frame(nested_msgpack(), opcode=2), 0.5))
-
-
-def nested_text(address):
-    """The same as 1 MB of JSON."""
-    flood_frames([WebSocket(address)], repeated(frame(nested_json()), 0.5))
-
-
-# Four connections that flood.
-
-
-def four_recoveries(address):
-    """Four connections that send subscriptions with 1,000 recovery positions each."""
-    recovery = {f"kept.{n}": {"epoch": "0badcafe", "offset": 1} for n in range(1000)}
-    message = json.dumps(subscribe(["kept.0"], recover=True, recovery=recovery)).encode()
-    flood_frames([WebSocket(address) for _ in range(4)], repeated(frame(message)))
-
-
-def four_bombs(address):
-    """Four connections that send zlib bombs that inflate beyond the limit of a message."""
-    bomb = zipped(b'{"t":"x","p":"' + b" " * (64 << 20) + b'"}')
-    flood_frames([WebSocket(address) for _ in range(4)], repeated(frame(bomb, opcode=2)))
-
-
-def four_metrics(address):
-    """Four connections that send batches of 1,000 `metrics_request`."""
-    message = json.dumps(batch([{"t": "metrics_request"}] * 1000)).encode()
-    flood_frames([WebSocket(address) for _ in range(4)], repeated(frame(message)))
-
-
-def four_conflators(address):
-    """Four connections with 10,000 conflating subscriptions each that read now and then."""
-    readers = [WebSocket(address) for _ in range(4)]
-    for reader in readers:
-        for start in range(0, 10_000, 1000):
-            reader.send(subscribe([f"lossy.{n}" for n in range(start, start + 1000)], overload="conflate"))
-        reader.take()
-    publisher = WebSocket(address)
-    ends_at = time.monotonic() + ATTACK_S
-    payload = {"text": "x" * 1000}
-    while time.monotonic() < ends_at:
-        try:
-            for n in range(10_000):
-                publisher.send(publish(f"lossy.{n}", payload))
-            publisher.take()
-            for reader in readers:
-                reader.take()
-        except OSError:
-            return
-
-
-def four_nested(address):
-    """Four connections that send 1 MiB of nested small system messages."""
-    topics = [f"t.{n}" for n in range(1000)]
-    leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
-    messages = [*[{"t": "ping"}] * 900, *[subscribe(topics), leave] * 40]
-    flood_frames([WebSocket(address) for _ in range(4)], repeated(frame(json.dumps(batch(messages)).encode())))
-
-
-# What all share.
 
 
 def presence_floods(address):
@@ -373,15 +249,6 @@ refused_handshakes.token = token
 
 
 AROUND = [
-    nested_system,
-    nested_system_many,
-    nested_plain,
-    nested_text,
-    four_recoveries,
-    four_bombs,
-    four_metrics,
-    four_conflators,
-    four_nested,
     presence_floods,
     unfinished_messages,
     nonces,

@@ -28,6 +28,7 @@ import time
 
 from attacks import ATTACKS, Address, WebSocket, frame, on_shard
 from attacks_around import AROUND
+from servers import certificate_flags
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -232,7 +233,7 @@ def main():
         # The server of an example has no TLS.
         attacks = [a for a in attacks if not example(a)]
     with tempfile.TemporaryDirectory() as folder:
-        lines, failed = measured(attacks, programs, arguments.runs, certificate(folder) if arguments.tls else [])
+        lines, failed = measured(attacks, programs, arguments.runs, certificate_flags(folder) if arguments.tls else [])
     if arguments.write:
         write_section(pathlib.Path(arguments.write), TITLES[arguments.tls], lines)
     if failed:
@@ -267,15 +268,6 @@ def measured(attacks, programs, runs, tls):
         lines.append(f"| {does} (`{attack.__name__}`) | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     return lines, failed
-
-
-def certificate(folder):
-    """The options of a server with a certificate of its own."""
-    chain, key = pathlib.Path(folder, "chain.pem"), pathlib.Path(folder, "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(chain)]
-    subprocess.run(command, check=True, capture_output=True)
-    return ["--tls-certificate", chain, "--tls-key", key]
 
 
 FIGURES = "undisturbed | attacked | control | new client | memory"
