@@ -398,7 +398,7 @@ pub(super) mod tests {
             assert!(text.contains(words), "no {words:?} in {text}");
         }
         assert!(
-            text.contains("orders.eu?[2J"),
+            text.contains("orders.eu\\u{1b}[2J"),
             "letters that steer the terminal: {text:?}"
         );
         assert!(!text.contains('\u{1b}'));

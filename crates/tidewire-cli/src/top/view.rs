@@ -194,7 +194,7 @@ mod tests {
         for words in [
             "tidewire 1.2.3 at URL",
             "12.3k open",
-            "orders.eu?[2J",
+            "orders.eu\\u{1b}[2J",
             "SLOW CONNECTION",
             "0-17",
             "10.0.0.1:5006",

@@ -143,6 +143,11 @@ impl Running {
 
     /// Ends the program; what it wrote to standard error.
     pub(crate) fn end(mut self) -> String {
+        // Whoever is killed writes no line that waits.
+        if self.child.try_wait().unwrap().is_none() {
+            self.signal("TERM");
+            self.wait();
+        }
         self.stderr()
     }
 

@@ -114,8 +114,8 @@ fn write_counters(body: &mut String, source: &dyn OpsSource) {
         };
         // Prometheus has seconds, and a value for each shard.
         let micros = metric.name.strip_suffix("_us");
-        let (name, suffix) = micros.map_or((metric.name, suffix), |name| (name, "_seconds"));
-        let name = format!("tidewire_{name}{suffix}");
+        let (name, unit) = micros.map_or((metric.name, ""), |name| (name, "_seconds"));
+        let name = format!("tidewire_{name}{unit}{suffix}");
         let help = metric.help.split(", in microseconds").next();
         write_head(body, &name, help.unwrap_or_default(), kind);
         for (shard, values) in shards.iter().enumerate() {

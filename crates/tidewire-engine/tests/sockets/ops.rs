@@ -71,12 +71,12 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         } else {
             ""
         };
-        let (name, suffix) = match metric.name.strip_suffix("_us") {
+        let (name, unit) = match metric.name.strip_suffix("_us") {
             Some(name) => (name, "_seconds"),
-            None => (metric.name, suffix),
+            None => (metric.name, ""),
         };
         for shard in 0..2 {
-            let sample = format!("tidewire_{name}{suffix}{{shard=\"{shard}\"}}");
+            let sample = format!("tidewire_{name}{unit}{suffix}{{shard=\"{shard}\"}}");
             assert!(samples.contains_key(&sample), "{sample}");
         }
     }

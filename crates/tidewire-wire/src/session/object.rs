@@ -22,11 +22,10 @@ impl<'a> Object<'a> {
         write_string(text, self.name(name));
     }
 
-    /// A number of the protocol; one beyond [`WHOLE_MAX`] is written as that.
     pub(super) fn number(&mut self, name: &str, number: u64) {
         let mut buffer = itoa::Buffer::new();
         self.name(name)
-            .extend_from_slice(buffer.format(number.min(WHOLE_MAX)).as_bytes());
+            .extend_from_slice(buffer.format(number).as_bytes());
     }
 
     pub(super) fn optional_number(&mut self, name: &str, number: Option<u64>) {
@@ -61,7 +60,7 @@ impl<'a> Object<'a> {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(buffer.format((*number).min(WHOLE_MAX)).as_bytes());
+            out.extend_from_slice(buffer.format(*number).as_bytes());
         }
         out.push(b']');
     }
@@ -92,25 +91,5 @@ impl<'a> Object<'a> {
             self.out.push(b',');
         }
         self.empty = false;
-    }
-}
-
-/// The largest integer that every reader has exactly (PROTOCOL.md, section 5.2 (3)): 2^53 - 1.
-const WHOLE_MAX: u64 = (1 << 53) - 1;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_that_not_every_reader_has_exactly_is_lowered() {
-        let mut out = Vec::new();
-        let mut object = Object::open(&mut out);
-        object.number("a", u64::MAX);
-        object.optional_number("b", Some(WHOLE_MAX + 1));
-        object.numbers("c", &[7, u64::MAX]);
-        object.close();
-        let expected = r#"{"a":9007199254740991,"b":9007199254740991,"c":[7,9007199254740991]}"#;
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

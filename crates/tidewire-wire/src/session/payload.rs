@@ -283,12 +283,16 @@ pub(super) fn write_reconnect(after_ms: u64, reason: &str, out: &mut Vec<u8>) {
     object.close();
 }
 
-/// The payload of `auth_expiry_warning` and of `auth_refresh_response`.
+/// The payload of `auth_expiry_warning` and of `auth_refresh_response`. A time beyond [`WHOLE_MAX`] is written as that: a
+/// token chooses it.
 pub(super) fn write_expiry(expires_in_ms: u64, ends_in_ms: Option<u64>, out: &mut Vec<u8>) {
     let mut object = Object::open(out);
-    object.number("expires_in_ms", expires_in_ms);
+    object.number("expires_in_ms", expires_in_ms.min(WHOLE_MAX));
     if let Some(ends_in_ms) = ends_in_ms {
-        object.number("ends_in_ms", ends_in_ms);
+        object.number("ends_in_ms", ends_in_ms.min(WHOLE_MAX));
     }
     object.close();
 }
+
+/// The largest integer that every reader has exactly (PROTOCOL.md, section 5.2 (3)).
+const WHOLE_MAX: u64 = (1 << 53) - 1;
