@@ -14,10 +14,10 @@ use tidewire_wire::format::{Format, Framing, identify, inflate, json_to_msgpack}
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
-    Features, HelloEncryption, HistoryPage, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember,
-    ProducerState, PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, Subscription,
-    SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicFailure,
-    TopicPresence, TopicRecovery,
+    Features, HelloEncryption, HelloProducer, HistoryPage, KeyOffer, Now, PUBLIC_KEY_BYTES,
+    PresenceMember, ProducerState, PublishRequest, Reply, RequestKind, ServerProfile,
+    ServerSession, Subscription, SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX,
+    TimeoutAction, Token, TopicFailure, TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -362,7 +362,7 @@ impl Pair {
 
 fn hello(
     correlation_id: Option<String>,
-    producer: Option<String>,
+    producer: Option<HelloProducer>,
     offer: Option<KeyOffer>,
 ) -> Reply {
     let answer = |offer: KeyOffer| {
@@ -375,8 +375,8 @@ fn hello(
     Reply::Hello {
         correlation_id,
         encryption: offer.map(answer),
-        producer: producer.map(|id| ProducerState {
-            id,
+        producer: producer.map(|producer| ProducerState {
+            id: producer.id,
             epoch: 1,
             last: 3,
         }),
