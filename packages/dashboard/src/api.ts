@@ -1,6 +1,7 @@
 /** The HTTP API below `/dashboard/api/`, with the cookie of the login. */
 
 import { printable } from "./printable.js";
+
 export class ApiError extends Error {
   readonly status: number;
 

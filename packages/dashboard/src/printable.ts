@@ -1,6 +1,6 @@
 /**
  * Text of others: what cannot be seen is written as an escape, so that no two names look the same and none shows text in
- * another order. `crates/tidewire-load/src/report/printable.rs` has the same list for terminals.
+ * another order. `crates/tidewire-load/src/report/printable.rs` escapes the same characters for terminals.
  */
 
 const HIDDEN = /(?![\n\t])[\p{Cc}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\u{fff9}-\u{fffb}]/gu;

@@ -2,7 +2,7 @@
 //!
 //! A file or a peer chooses such text: control characters move a terminal's cursor and change its colours, characters
 //! of bidirectional writing show text in another order, and invisible ones make two names look the same.
-//! `packages/dashboard/src/printable.ts` has the same list for the dashboard.
+//! `packages/dashboard/src/printable.ts` escapes the same characters; a test of the dashboard compares both.
 
 use std::borrow::Cow;
 
