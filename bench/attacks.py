@@ -311,7 +311,7 @@ def trees(address):
 def flood_from_four(address, frames):
     """Four connections send the same frames as fast as the server reads; one that is closed is opened again."""
 
-    def run():
+    def flood_from_one():
         ends_at = time.monotonic() + ATTACK_S
         while time.monotonic() < ends_at:
             try:
@@ -325,7 +325,11 @@ def flood_from_four(address, frames):
             except OSError:
                 time.sleep(0.01)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
+    four_at_once(flood_from_one)
+
+
+def four_at_once(attack, *arguments):
+    threads = [threading.Thread(target=attack, args=arguments) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -372,11 +376,7 @@ def metrics_batches(address):
 
 def lagging_conflators(address):
     """Four times `resumed_conflating` at once."""
-    threads = [threading.Thread(target=resumed_conflating, args=(address,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    four_at_once(resumed_conflating, address)
 
 
 def slow_pattern_readers(address):

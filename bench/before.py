@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument(
-        "--floor", type=float, default=0.98, help="the lowest rate of this build against OLD that is well"
+        "--floor", type=float, default=0.98, help="the lowest rate of this build against OLD that is accepted"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

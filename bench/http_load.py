@@ -18,7 +18,8 @@ import tempfile
 import http_tools
 import measure as lab
 import servers
-from http_tools import ROOT, TOOLS, CannotDo, Load, certificate, measure, nginx, test_server
+from http_tools import ROOT, TOOLS, CannotDo, Load, measure, nginx, test_server
+from servers import certificate
 
 PAGE = ROOT / "bench/HTTP.md"
 OURS = "tidewire load"

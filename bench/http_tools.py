@@ -317,16 +317,3 @@ def nginx(folder, certificate=None):
     )
     scheme = "https" if certificate else "http"
     return Server(["nginx", "-c", configuration, "-p", folder], f"{scheme}://127.0.0.1:{port}/")
-
-
-def certificate(folder):
-    """A certificate for 127.0.0.1 and its key, as files."""
-    chain, key = (str(pathlib.Path(folder, name)) for name in ("cert.pem", "key.pem"))
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        + ["-nodes", "-keyout", key, "-out", chain, "-days", "30"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True,
-        capture_output=True,
-    )
-    return chain, key

@@ -95,17 +95,23 @@ def peers(mode):
     return installed(commands, "--mode", mode)
 
 
-def certificate_flags(folder):
-    """A certificate for 127.0.0.1, as flags of the server."""
-    certificate, key = (str(pathlib.Path(folder, name)) for name in ("cert.pem", "key.pem"))
+def certificate(folder):
+    """A certificate for 127.0.0.1 and its key, as files."""
+    chain, key = (str(pathlib.Path(folder, name)) for name in ("cert.pem", "key.pem"))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        + ["-nodes", "-keyout", key, "-out", certificate, "-days", "30"]
+        + ["-nodes", "-keyout", key, "-out", chain, "-days", "30"]
         + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True,
         capture_output=True,
     )
-    return ["--tls-certificate", certificate, "--tls-key", key]
+    return chain, key
+
+
+def certificate_flags(folder):
+    """The same, as options of the server."""
+    chain, key = certificate(folder)
+    return ["--tls-certificate", chain, "--tls-key", key]
 
 
 def python(folder):

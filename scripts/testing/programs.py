@@ -24,14 +24,16 @@ class Program:
     debian: list[str]
     homebrew: str | None
     carried: str | None
+    # The file that it is, unless the variable with its name says another one.
+    file: str | None = None
 
     @property
     def is_missing(self) -> bool:
         if "*" in self.name:
             return not glob.glob(self.name)
-        variable, _, default = self.name.partition("=")
-        name = os.environ.get(variable, default) if default else self.name
-        return shutil.which(ROOT / name if "/" in name else name, path=PLACES) is None
+        if self.file:
+            return shutil.which(ROOT / os.environ.get(self.name, self.file)) is None
+        return shutil.which(self.name, path=PLACES) is None
 
     @property
     def is_installable(self) -> bool:
@@ -49,17 +51,19 @@ class Program:
         if sys.platform == "darwin":
             return f"brew install {self.homebrew}" if self.homebrew else "it is not available on macOS"
         if not self.is_installable:
-            return f"{self.name.partition('=')[0]} says where it is"
+            return f"the variable {self.name} says where it is"
         return f"apt-get install {' '.join(self.debian)}"
 
 
 def read_list() -> list[Program]:
     """All programs, in the order of the list."""
     lines = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
-    return [
-        Program(name, [] if debian == "-" else debian.split(","), *(None if word == "-" else word for word in others))
-        for name, debian, *others in lines
-    ]
+    programs = []
+    for first, debian, *others in lines:
+        name, _, file = first.partition("=")
+        packages = [] if debian == "-" else debian.split(",")
+        programs.append(Program(name, packages, *(None if word == "-" else word for word in others), file or None))
+    return programs
 
 
 def install(missing: list[Program]) -> None:

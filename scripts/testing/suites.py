@@ -204,7 +204,7 @@ SUITES = [
     Suite(
         "conformance",
         f"{PROGRAM} {CLIENT} conformance/autobahn/run --quick",
-        needs=("AUTOBAHN=../shared/conformance/autobahn",),
+        needs=("AUTOBAHN",),
         groups=CI,
     ),
 ]
