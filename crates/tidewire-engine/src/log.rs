@@ -2,7 +2,7 @@
 //!
 //! The engine logs on its event loops. What reads the log may stop to read: `journald` hangs, a pipe is full. So nobody
 //! who logs may write. [`LogQueue::push`] takes a lock for a moment and never waits for a reader; a line that finds no
-//! room is dropped and counted.
+//! room is dropped and counted. A [`LineBudget`] limits the lines of one place in the code.
 
 use crate::clock::after;
 use std::collections::VecDeque;

@@ -351,7 +351,7 @@ fn read_line(child: &mut Child) -> String {
     line.trim_end().to_owned()
 }
 
-/// A test that this machine cannot carry out says so; scripts/test counts the line.
+/// Says that this machine cannot run a test. `scripts/test` counts the line.
 fn skipped(why: &str) {
     use std::io::Write;
     let _ = writeln!(

@@ -85,7 +85,7 @@ mod tests {
         let store = open(&config, "p").unwrap();
         assert_eq!(modes(folder.path()), expected);
         drop(store);
-        // Of an older version.
+        // As an older version left them.
         for (name, _) in modes(folder.path()) {
             fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o644)).unwrap();
         }

@@ -98,7 +98,7 @@ pub(crate) struct HostCaller {
 }
 
 impl HostGuard {
-    /// `kind` says which listener it is, for the log.
+    /// `kind` names the listener in the log.
     pub(crate) fn new(
         policy: HostPolicy,
         spelling: OptionSpelling,

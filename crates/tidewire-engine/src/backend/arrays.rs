@@ -24,7 +24,7 @@ pub(crate) struct Arrays {
     needs_seat: bool,
 }
 
-/// What becomes of an array that was not accepted.
+/// What happens to an array that the backend has not accepted.
 #[derive(Debug)]
 pub(crate) enum Fate {
     /// It is sent again, or its parts are.
@@ -38,7 +38,7 @@ impl Arrays {
         self.events.push_back(event);
     }
 
-    /// Whether there is something to be sent, or on its way.
+    /// Whether an event waits to be sent, or is on its way.
     pub(crate) fn has_more(&self) -> bool {
         let has_arrays = self.next.is_some() || !self.parts.is_empty();
         has_arrays || !self.events.is_empty() || self.is_sent
@@ -128,8 +128,8 @@ impl Arrays {
         self.failed_parts = 0;
     }
 
-    /// The backend has not accepted the array on its way. One with events of several owners is divided, so that the events
-    /// of one owner do not take those of others with them. `is_final` says that a repetition would not help.
+    /// The backend has not accepted the array on its way. An array with events of several owners is divided, so that the
+    /// events of one owner do not make those of others fail. `is_final`: sending the array again would not help.
     pub(crate) fn failed(&mut self, mut array: Post, is_final: bool, now: Now) -> Fate {
         self.is_sent = false;
         let not_before_ms = now.ms + (RETRY_MS << array.attempts);

@@ -57,7 +57,7 @@ impl Breaker {
             return Ok(());
         };
         if opening.only.is_some_and(|only| only != owner) {
-            // What was known of one owner alone says nothing of another one.
+            // The failures of one owner say nothing about another owner.
             self.close();
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Breaker {
                 }
                 &self.failing
             }
-            // What was sent before the pause and fails during it says nothing new.
+            // A request that was sent before the pause tells nothing new by its failure.
             Some(opening) if !opening.probing.has(owner) => return false,
             Some(opening) => {
                 opening.failed.add(owner);
@@ -143,7 +143,7 @@ impl Breaker {
 }
 
 impl Few {
-    /// Whether the owner is new and there is room.
+    /// Adds an owner. True if it is new and there was room.
     fn add(&mut self, owner: OwnerId) -> bool {
         let is_added = !self.is_full() && !self.has(owner);
         if is_added {
@@ -269,7 +269,7 @@ mod tests {
         assert!(!breaker.fails(ANN, PAUSE_MS));
         assert!(!breaker.may(ANN, PAUSE_MS * 2 - 1));
         assert!(breaker.may(ANN, PAUSE_MS * 2));
-        // Of this one nothing is heard.
+        // This probe has no outcome.
         assert!(!breaker.may(ANN, PAUSE_MS * 2 + PATIENCE_MS - 1));
         assert!(breaker.may(ANN, PAUSE_MS * 2 + PATIENCE_MS));
     }

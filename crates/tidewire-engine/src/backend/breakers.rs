@@ -7,7 +7,7 @@ use crate::backend::seen::Seen;
 use crate::config::backend::BackendConfig;
 use crate::limits::owner::OwnerId;
 
-/// What may be sent now, and who has sent something lately.
+/// The circuit breakers, and the owners that were seen lately.
 #[derive(Debug)]
 pub(crate) struct Breakers {
     pub(crate) reach: Reach,
@@ -48,7 +48,7 @@ impl Breakers {
         Ok(())
     }
 
-    /// Whether requests of a kind are not sent now, or only as probes.
+    /// Whether the circuit breaker of a kind, or that of the connections, is open.
     pub(crate) fn is_open(&self, kind: RequestKind) -> bool {
         self.reach.is_open() || self.kinds[kind as usize].is_open()
     }
@@ -74,12 +74,12 @@ impl Breakers {
         self.kinds[kind as usize].fail(owner, reason, now_ms)
     }
 
-    /// Whether nobody else has had an event lately.
+    /// Whether this is the only owner that has had an event lately.
     pub(crate) fn is_only(&self, owner: OwnerId, now_ms: u64) -> bool {
         self.seen.is_only(owner, now_ms)
     }
 
-    /// Whether nobody else has had an event of this kind lately.
+    /// Whether this is the only owner that has had an event of this kind lately.
     pub(crate) fn is_only_of(&self, kind: RequestKind, owner: OwnerId, now_ms: u64) -> bool {
         self.kinds[kind as usize].is_only(owner, now_ms)
     }

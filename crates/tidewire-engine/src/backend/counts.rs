@@ -14,7 +14,8 @@ pub(crate) struct Counts {
     answered: [AtomicU64; 6],
     /// By event and kind.
     failed: [[AtomicU64; KINDS.len()]; 6],
-    /// Of each request, from its sending to its answer or the end of its time, by kind. The thread of the link records.
+    /// How long requests took, by kind: from the sending to the answer, or to the timeout. The thread of the link records
+    /// them.
     request_durations: [Histogram; RequestKind::ALL.len()],
     /// Requests that were sent again.
     pub(crate) retries: AtomicU64,

@@ -2,8 +2,8 @@
 
 use crate::config::backend::BackendEvent;
 
-/// What a request carries: one event that is answered, or an array of events that are not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The content of a request: one event that has an answer, or an array of events that have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum RequestKind {
     Connect,
     Subscribe,

@@ -3,7 +3,7 @@
 use crate::backend::kind::{KINDS, RequestKind};
 use crate::config::backend::{BackendConfig, BackendEvent};
 use crate::limits::owner::OwnerId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How the connections are divided. Each kind has an eighth of them, and arrays one; the rest is for all kinds. With too
 /// few connections for that nothing is reserved.
@@ -29,7 +29,8 @@ pub(crate) struct Seats {
     reserved: [usize; KINDS],
     rest: usize,
     rest_of: HashMap<OwnerId, usize>,
-    all_of: HashMap<(OwnerId, usize), usize>,
+    /// Who has a request of which kind under way.
+    busy: HashSet<(OwnerId, RequestKind)>,
 }
 
 impl Shares {
@@ -65,7 +66,7 @@ impl Seats {
             reserved: [0; KINDS],
             rest: 0,
             rest_of: HashMap::new(),
-            all_of: HashMap::new(),
+            busy: HashSet::new(),
         };
         for (kind, owner, seat) in taken {
             seats.enter(kind, owner, seat);
@@ -77,8 +78,8 @@ impl Seats {
     /// lately, and `is_only_of` whether nobody else has used it for this kind.
     ///
     /// Of the rest an owner uses at most as much as it leaves free: alone one half, of two busy owners each a third, and so
-    /// on, so that one more always finds something. What is reserved for a kind goes to owners with no request of
-    /// this kind under way.
+    /// on. So one owner more always finds a seat. What is reserved for a kind goes to owners with no request of this kind
+    /// under way.
     pub(crate) fn take(
         &mut self,
         kind: RequestKind,
@@ -95,7 +96,7 @@ impl Seats {
         // Arrays use nothing of the rest that others could use.
         let is_reserved_first = kind == RequestKind::Array && has_reserve;
         let is_shared = !is_reserved_first && free > 0 && (own < free || is_only());
-        let is_new = || !self.all_of.contains_key(&(owner, kind as usize));
+        let is_new = || !self.busy.contains(&(owner, kind));
         let seat = match is_shared {
             true => Seat::Shared,
             false if has_reserve && (is_new() || is_only_of()) => Seat::Reserved,
@@ -113,7 +114,7 @@ impl Seats {
                 *self.rest_of.entry(owner).or_default() += 1;
             }
         }
-        *self.all_of.entry((owner, kind as usize)).or_default() += 1;
+        self.busy.insert((owner, kind));
     }
 }
 

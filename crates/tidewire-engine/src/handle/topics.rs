@@ -23,8 +23,7 @@ impl Handle {
     /// # Errors
     /// [`ManageError`]; nothing was changed.
     pub fn subscribe(&self, connection: ConnectionKey, topic: &str) -> Result<(), ManageError> {
-        check_topic_or_pattern(topic)?;
-        self.shared.hub.check_new_name(topic)?;
+        self.shared.hub.check_new_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
         Ok(self.change_one(connection, what)?)
     }
@@ -57,8 +56,7 @@ impl Handle {
     /// # Errors
     /// [`ManageError`]; the sessions of some shards may have been changed.
     pub fn subscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
-        check_topic_or_pattern(topic)?;
-        self.shared.hub.check_new_name(topic)?;
+        self.shared.hub.check_new_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
         self.change_user(user, &what, None)?;
         Ok(self.tell(&Control::Subscribe {

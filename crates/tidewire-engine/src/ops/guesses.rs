@@ -42,10 +42,7 @@ impl Guesses {
     /// How long the party has to wait.
     pub(crate) fn take(&mut self, party: &Party, now: Instant) -> Result<Party, Duration> {
         let party = self.bucket_of(party, now);
-        let interval = match party {
-            Party::Others => OTHERS_INTERVAL,
-            _ => GUESS_INTERVAL,
-        };
+        let interval = party.interval();
         let full_at = self.full_at.get(&party).map_or(now, |at| (*at).max(now));
         let next = full_at + interval;
         let allowed_until = now + interval * GUESSES_BURST;
@@ -58,12 +55,8 @@ impl Guesses {
 
     /// Returns what [`Self::take`] took from `bucket`: the key was right.
     pub(crate) fn give_back(&mut self, bucket: &Party, now: Instant) {
-        let interval = match bucket {
-            Party::Others => OTHERS_INTERVAL,
-            _ => GUESS_INTERVAL,
-        };
         if let Some(full_at) = self.full_at.get_mut(bucket) {
-            *full_at -= interval;
+            *full_at -= bucket.interval();
             if *full_at <= now {
                 self.full_at.remove(bucket);
             }
@@ -94,6 +87,16 @@ impl Guesses {
             }
         }
         party.clone()
+    }
+}
+
+impl Party {
+    /// The time in which its bucket gets one guess more.
+    fn interval(&self) -> Duration {
+        match self {
+            Self::Others => OTHERS_INTERVAL,
+            Self::Source(_) | Self::Device(_) => GUESS_INTERVAL,
+        }
     }
 }
 

@@ -319,7 +319,7 @@ plain! {
         patterns_per_connection_max: topics.limits.patterns_per_connection_max;
         subscribers_per_topic_max: topics.limits.subscribers_per_topic_max;
         payload_bytes_max: topics.limits.payload_bytes_max;
-        topic_bidi_controls: topics.limits.bidi_names;
+        topic_bidi_controls: topics.limits.bidi_controls;
         backlog_bytes_max: topics.limits.backlog_bytes_max;
         presence_bytes_per_s: topics.limits.presence_bytes_per_s;
         presence_data_bytes_max: topics.limits.presence_data_bytes_max;

@@ -9,7 +9,6 @@ use crate::state::rights::{ChangedRights, RightsCheck};
 use crate::state::topics::Wanted;
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
-use crate::topics::name::check_topic_or_pattern;
 use std::sync::Arc;
 use tidewire_wire::session::{Action, Reply};
 
@@ -20,8 +19,8 @@ impl Context<'_> {
     /// # Errors
     /// [`ManageError`]; nothing was changed.
     pub fn subscribe(&mut self, topic: &str) -> Result<(), ManageError> {
-        check_topic_or_pattern(topic)?;
-        self.session.core.shared.hub.check_new_name(topic)?;
+        let hub = &self.session.core.shared.hub;
+        hub.check_new_topic_or_pattern(topic)?;
         self.session
             .subscribe_for(&topic.into())
             .map_err(ManageError::Limit)
@@ -129,7 +128,13 @@ impl Session<'_> {
         if !self.state.can_subscribe() {
             return Err("the session has ended or is not encrypted yet");
         }
-        if self.core.shared.hub.check_new_name(topic).is_err() {
+        if self
+            .core
+            .shared
+            .hub
+            .check_new_topic_or_pattern(topic)
+            .is_err()
+        {
             return Err("the topic name changes the direction of writing");
         }
         if self.core.shared.hub.is_shared(topic) {

@@ -41,19 +41,12 @@ impl Session<'_> {
                 (failed, why) = (failed + 1, reason);
             }
         }
-        if failed > 0 {
-            let address = self.state.peer_address(self.io);
-            if self.core.shared.lines.permit(
-                LineKind::FirstSubscriptions,
-                address,
-                self.now().unix_ms,
-            ) {
-                tracing::warn!(
-                    connection = %self.state.key,
-                    address = address.map(tracing::field::display),
-                    "{failed} first subscriptions of the backend are not made: {why}",
-                );
-            }
+        if failed > 0 && self.permits_line(LineKind::FirstSubscriptions) {
+            tracing::warn!(
+                connection = %self.state.key,
+                address = self.state.peer_address(self.io).map(tracing::field::display),
+                "{failed} first subscriptions of the backend are not made: {why}",
+            );
         }
     }
 

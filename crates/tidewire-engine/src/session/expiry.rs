@@ -74,16 +74,10 @@ impl Session<'_> {
     fn expire(&mut self) {
         const WORDS: &str = "the token has expired";
         self.core.counters.sessions_expired.add(1);
-        let address = self.state.peer_address(self.io);
-        if self
-            .core
-            .shared
-            .lines
-            .permit(LineKind::TokenExpired, address, self.now().unix_ms)
-        {
+        if self.permits_line(LineKind::TokenExpired) {
             tracing::info!(
                 connection = %self.state.key,
-                address = address.map(tracing::field::display),
+                address = self.state.peer_address(self.io).map(tracing::field::display),
                 user = self.state.user.as_deref(),
                 code = ErrorCode::TokenExpired.as_str(),
                 "a session ends because its token has expired",
@@ -148,15 +142,10 @@ impl Session<'_> {
         let has_tokens = self.core.setup.verifier.is_some();
         let code = if has_tokens {
             self.core.counters.tokens_refused.add(1);
-            let address = self.state.peer_address(self.io);
-            if self.core.shared.lines.permit(
-                LineKind::SessionTokenRefused,
-                address,
-                self.now().unix_ms,
-            ) {
+            if self.permits_line(LineKind::SessionTokenRefused) {
                 tracing::info!(
                     connection = %self.state.key,
-                    address = address.map(tracing::field::display),
+                    address = self.state.peer_address(self.io).map(tracing::field::display),
                     user = self.state.user.as_deref(),
                     code = ErrorCode::TokenRefused.as_str(),
                     error = &*words,

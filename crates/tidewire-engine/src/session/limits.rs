@@ -101,6 +101,14 @@ impl Session<'_> {
         }
     }
 
+    /// True if a line of this kind about the peer may be logged now; if not, it is counted.
+    #[must_use]
+    pub(crate) fn permits_line(&self, kind: LineKind) -> bool {
+        let address = self.state.peer_address(self.io);
+        let lines = &self.core.shared.lines;
+        lines.permit(kind, address, self.now().unix_ms)
+    }
+
     /// Whether a message that may need much work may have it in this turn.
     pub(crate) fn has_work_left(&self) -> bool {
         let meter = &self.core.meter;
@@ -149,16 +157,10 @@ impl Session<'_> {
         let verdict = budget.count(limit, now_ms);
         if verdict == ErrorVerdict::Exhausted {
             self.core.counters.error_budgets_exhausted.add(1);
-            let address = self.state.peer_address(self.io);
-            if self
-                .core
-                .shared
-                .lines
-                .permit(LineKind::ErrorBudget, address, self.now().unix_ms)
-            {
+            if self.permits_line(LineKind::ErrorBudget) {
                 tracing::info!(
                     connection = %self.state.key,
-                    address = address.map(tracing::field::display),
+                    address = self.state.peer_address(self.io).map(tracing::field::display),
                     user = self.state.user.as_deref(),
                     code = code.as_str(),
                     "a connection is closed because too much of it had to be refused",

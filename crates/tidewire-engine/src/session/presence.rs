@@ -11,6 +11,7 @@ use crate::topics::name::check_topic;
 use crate::topics::presence::PresenceChange;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::SystemType;
 use tidewire_wire::session::{PresenceMember, PresenceQuery, Reply, TopicPresence};
@@ -206,11 +207,16 @@ impl Session<'_> {
         });
     }
 
+    /// The time of this turn on a clock that all shards share and that nobody sets.
+    fn instant(&self) -> Instant {
+        self.io.instant_at(self.now().monotonic_ms)
+    }
+
     /// Whether the owner may make the server send more presence data now; if not, the seconds until it may.
     fn check_presence_budget(&self) -> Result<(), u64> {
         let per_s = self.core.setup.config.topics.limits.presence_bytes_per_s;
         let budgets = &self.core.shared.presence_budgets;
-        budgets.check(self.state.owner, per_s, self.now().unix_ms)
+        budgets.check(self.state.owner, per_s, self.instant())
     }
 
     /// Charges the owner for what an event costs its receivers, here and on the other shards.
@@ -220,7 +226,7 @@ impl Session<'_> {
         let receivers = present.max(self.core.topics.receivers(topic));
         let bytes = (data.map_or(0, str::len) + EVENT_BYTES) * receivers;
         let budgets = &self.core.shared.presence_budgets;
-        budgets.spend(self.state.owner, bytes, per_s, self.now().unix_ms);
+        budgets.spend(self.state.owner, bytes, per_s, self.instant());
     }
 
     /// Charges a session for what it says about itself on a topic, in the place of what it said

@@ -7,7 +7,6 @@ use crate::session::permit::{Decided, Ruling};
 use crate::state::operations::{OpenPublication, Operation};
 use crate::topics::broker::{BrokerAnswer, Done, TicketOutcome};
 use crate::topics::error::PublishError;
-use crate::topics::name::check_topic;
 use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
 use crate::trace::OpenSpan;
@@ -248,9 +247,7 @@ impl Session<'_> {
         if let Some(last) = topics.published_to.as_ref().filter(|last| &***last == name) {
             return Ok(Arc::clone(last));
         }
-        let hub = &self.core.shared.hub;
-        let checked = check_topic(name).and_then(|()| hub.check_new_name(name));
-        if let Err(error) = checked {
+        if let Err(error) = self.core.shared.hub.check_new_topic(name) {
             return Err((ErrorCode::InvalidMessage, error.to_string()));
         }
         if !self.state.access.may_publish(name) {

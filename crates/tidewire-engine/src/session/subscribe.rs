@@ -4,7 +4,7 @@ use crate::limits::work::cost;
 use crate::session::Session;
 use crate::state::jobs::{Announcement, Job, SubscriptionAnswer, SubscriptionJob};
 use crate::topics::filter::Filter;
-use crate::topics::name::{Kind, check_topic_or_pattern};
+use crate::topics::name::Kind;
 use std::sync::Arc;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Action, Reply, Subscription};
@@ -141,9 +141,7 @@ impl Session<'_> {
     /// Whether a client may have a topic or pattern; if not, the answer says why.
     fn check_subscription(&mut self, topic: &str, job: &mut SubscriptionJob) -> Option<Kind> {
         let answer = &mut job.answer;
-        let hub = &self.core.shared.hub;
-        let checked = check_topic_or_pattern(topic);
-        let kind = match checked.and_then(|kind| hub.check_new_name(topic).map(|()| kind)) {
+        let kind = match self.core.shared.hub.check_new_topic_or_pattern(topic) {
             Ok(kind) => kind,
             Err(error) => {
                 answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error);

@@ -24,15 +24,10 @@ impl Session<'_> {
         let checked = self.verify_topic_token(topic, &token.0);
         if let Err((code, words)) = &checked {
             self.core.counters.tokens_refused.add(1);
-            let address = self.state.peer_address(self.io);
-            if self.core.shared.lines.permit(
-                LineKind::TopicTokenRefused,
-                address,
-                self.now().unix_ms,
-            ) {
+            if self.permits_line(LineKind::TopicTokenRefused) {
                 tracing::info!(
                     connection = %self.state.key,
-                    address = address.map(tracing::field::display),
+                    address = self.state.peer_address(self.io).map(tracing::field::display),
                     user = self.state.user.as_deref(),
                     topic,
                     code = code.as_str(),

@@ -11,7 +11,7 @@ pub(super) fn set(settings: &Settings, topics: &mut Topics) -> Result<(), Settin
     topics.access = access(settings);
     let claim = settings.text("topic_access_claim");
     topics.access_claim = claim.filter(|name| !name.is_empty());
-    topics.limits.bidi_names = settings.flag("topic_bidi_controls");
+    topics.limits.bidi_controls = settings.flag("topic_bidi_controls");
     topics.limits.group_overload = match settings.text("group_overload").as_deref() {
         Some("drop_newest") => GroupOverload::DropNewest,
         _ => GroupOverload::DropOldest,

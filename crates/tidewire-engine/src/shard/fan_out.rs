@@ -7,6 +7,7 @@ use crate::shard::EngineShard;
 use crate::shard::delivery_budget::{Budget, DELIVERY_BYTES_PER_TURN, GATHERING_WORK_PER_ROUND};
 use crate::shard::filtering::Filtered;
 use crate::state::connection::Connection;
+use crate::state::publishing::conflate_presence;
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::form::Form;
@@ -197,6 +198,7 @@ impl<A: Application> EngineShard<A> {
         }
         // Taken out while nobody joins or leaves.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
+        conflate_presence(&mut batch);
         self.core.replace_expired(wire_now(io), &mut batch);
         for (key, members) in groups.iter() {
             let filter = self.core.topics.filter(key.filter).cloned();

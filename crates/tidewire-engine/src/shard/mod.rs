@@ -493,13 +493,9 @@ impl<A: Application> Handler for EngineShard<A> {
         counters.work_peak_us.set(peaks.connection / 1_000);
         counters.owner_work_peak_us.set(peaks.owner / 1_000);
         counters.shard_work_peak_us.set(peaks.shard / 1_000);
-        if self.core.shared.lines.has_left_out() {
-            self.core.shared.lines.summarize(io.now().unix_ms);
-        }
-        if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
+        if io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
-            self.core.shared.hub.sweep(io.now().unix_ms);
-            self.core.shared.producers.sweep(io.now().unix_ms);
+            self.core.sweep(io.now().unix_ms);
         }
     }
 
@@ -555,6 +551,18 @@ impl<A: Application> Handler for EngineShard<A> {
 }
 
 impl Core {
+    /// What is done once a second: lines of the log that were left out are reported, and the first shard removes expired
+    /// entries.
+    fn sweep(&self, unix_ms: u64) {
+        if self.shared.lines.has_left_out() {
+            self.shared.lines.summarize(unix_ms);
+        }
+        if self.index == 0 {
+            self.shared.hub.sweep(unix_ms);
+            self.shared.producers.sweep(unix_ms);
+        }
+    }
+
     /// Reports a connection whose peer did not read what waited for it.
     fn log_overflow(&self, io: &Io, state: &ConnectionState) {
         let (address, unix_ms) = (state.last_address(io), io.now().unix_ms);
@@ -577,5 +585,5 @@ pub(crate) fn micros_of(io: &Io) -> u32 {
     time.as_micros() as u32
 }
 
-/// The interval in which the first shard removes expired entries, in milliseconds.
+/// The interval of what a shard does once a second, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;

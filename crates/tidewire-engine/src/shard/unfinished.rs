@@ -51,12 +51,10 @@ impl<A: Application> EngineShard<A> {
         connection.state.unfinished = None;
         self.core.counters.messages_unfinished_evicted.add(1);
         self.with_session(io, id, |session| {
-            let address = session.state.peer_address(session.io);
-            let lines = &session.core.shared.lines;
-            if lines.permit(LineKind::UnfinishedMessage, address, session.now().unix_ms) {
+            if session.permits_line(LineKind::UnfinishedMessage) {
                 tracing::info!(
                     connection = %session.state.key,
-                    address = address.map(tracing::field::display),
+                    address = session.state.peer_address(session.io).map(tracing::field::display),
                     user = session.state.user.as_deref(),
                     bytes,
                     "a connection ends because too many unfinished messages wait for their rest",

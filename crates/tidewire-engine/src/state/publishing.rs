@@ -21,7 +21,6 @@ use tidewire_wire::session::Now;
 impl Core {
     /// Puts into the place of publications that are expired what tells so.
     pub(crate) fn replace_expired(&mut self, now: Now, batch: &mut Vec<Item>) {
-        conflate_presence(batch);
         let unix_ms = now.unix_ms;
         batch.retain_mut(|item| {
             if !item.publication.is_expired(unix_ms) {
@@ -168,7 +167,7 @@ impl Core {
 }
 
 /// Leaves of several updates about one member of a topic, with no other event about it in between, the last.
-fn conflate_presence(batch: &mut Vec<Item>) {
+pub(crate) fn conflate_presence(batch: &mut Vec<Item>) {
     let member = |item: &Item| item.publication.member.is_some();
     if batch.iter().filter(|item| member(item)).nth(1).is_none() {
         return;

@@ -76,7 +76,7 @@ pub struct TopicLimits {
     pub subscribers_per_topic_max: usize,
     /// Names of topics may have characters that change the direction of writing (U+202A to U+202E, U+2066 to U+2069), by
     /// which a name can look like another. Default `false`.
-    pub bidi_names: bool,
+    pub bidi_controls: bool,
     /// The payload of a publication, in bytes. Default 1 MiB.
     pub payload_bytes_max: usize,
     /// Publications that a shard has yet to deliver, in bytes; past it publishing fails with
@@ -222,7 +222,7 @@ impl Default for TopicLimits {
             subscription_bytes_max: 2 * 1024 * 1024 * 1024,
             patterns_per_connection_max: 256,
             subscribers_per_topic_max: 1_000_000,
-            bidi_names: false,
+            bidi_controls: false,
             payload_bytes_max: 1024 * 1024,
             backlog_bytes_max: 16 * 1024 * 1024,
             history_bytes_max: 256 * 1024 * 1024,

@@ -15,7 +15,7 @@ use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, KeptTopic, Page, Recovery};
-use super::name::{InvalidTopic, check_direction, check_topic, is_pattern};
+use super::name::{self, InvalidTopic, Kind, check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
@@ -109,12 +109,16 @@ impl Hub {
             && (is_pattern(topic) || self.rules.get().of(topic).scope == Scope::Cluster)
     }
 
-    /// Checks that a topic of this name may be made.
-    pub(crate) fn check_new_name(&self, name: &str) -> Result<(), InvalidTopic> {
-        check_direction(name).or_else(|error| match self.limits.get().bidi_names {
-            true => Ok(()),
-            false => Err(error),
-        })
+    /// [`check_topic`] for a name that may be new: it has no bidirectional controls, unless the operator allows them.
+    pub(crate) fn check_new_topic(&self, name: &str) -> Result<(), InvalidTopic> {
+        check_topic(name)?;
+        name::check_direction(name, self.limits.get().bidi_controls)
+    }
+
+    /// The same for a name or a pattern.
+    pub(crate) fn check_new_topic_or_pattern(&self, name: &str) -> Result<Kind, InvalidTopic> {
+        let kind = name::check_topic_or_pattern(name)?;
+        name::check_direction(name, self.limits.get().bidi_controls).map(|()| kind)
     }
 
     /// Publishes to a topic.
@@ -126,8 +130,7 @@ impl Hub {
         moment: Moment,
         tickets: Tickets<'_>,
     ) -> Result<BrokerAnswer<Published>, PublishError> {
-        check_topic(topic)?;
-        self.check_new_name(topic)?;
+        self.check_new_topic(topic)?;
         self.check(draft, origin)?;
         let rules = self.rules.get();
         let rule = rules.of(topic);

@@ -85,10 +85,10 @@ pub(crate) fn check_topic_or_pattern(name: &str) -> Result<Kind, InvalidTopic> {
 }
 
 /// Checks that a name or pattern has no character that changes the direction of writing (U+202A to U+202E, U+2066 to
-/// U+2069): two names could look the same, or one as another.
-pub(crate) fn check_direction(name: &str) -> Result<(), InvalidTopic> {
+/// U+2069), unless the operator allows them: two names could look the same, or one as another.
+pub(crate) fn check_direction(name: &str, is_allowed: bool) -> Result<(), InvalidTopic> {
     // All of them begin with this byte, and few names have it.
-    if !name.as_bytes().contains(&0xe2) {
+    if is_allowed || !name.as_bytes().contains(&0xe2) {
         return Ok(());
     }
     let is_control = |(_, character): &(usize, char)| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -269,11 +269,11 @@ mod tests {
         for character in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
             let name = format!("a.{character}b");
             let expected = InvalidTopic::Character { character, at: 2 };
-            assert_eq!(check_direction(&name), Err(expected));
+            assert_eq!(check_direction(&name, false), Err(expected));
             assert_eq!(check_topic(&name), Ok(()));
         }
         for good in ["a.b", "€", "a.‐", "a\u{2029}", "a\u{206a}", "שלום.مرحبا"] {
-            assert_eq!(check_direction(good), Ok(()), "{good}");
+            assert_eq!(check_direction(good, false), Ok(()), "{good}");
         }
     }
 

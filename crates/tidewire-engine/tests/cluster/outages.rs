@@ -5,7 +5,7 @@ use crate::common;
 
 use common::cluster::{is_connected, shared_topics, start_connected};
 use common::topics::{publish, subscribe};
-use common::{Client, Opening, SECRET, connect_v1, start, token, wait_until};
+use common::{Client, SECRET, connect_as, connect_v1, start, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -115,16 +115,7 @@ fn free_port() -> u16 {
 }
 
 fn ada(server: &Server) -> Client {
-    as_user(server, "ada")
-}
-
-fn as_user(server: &Server, user: &str) -> Client {
-    let bearer = format!("Bearer {}", token(json!({"sub": user})));
-    let mut client = Opening::new(server.address())
-        .header("Authorization", bearer)
-        .open();
-    assert_eq!(client.next_json()["t"], "server_ready");
-    client
+    connect_as(server, "ada")
 }
 
 /// A Redis, and the URL of a user of it who can be cut off.
@@ -202,7 +193,7 @@ fn a_server_that_begins_without_the_broker_learns_of_revocations_since() {
     near.handle()
         .close_user("ada", GONE, "gone")
         .expect("a broker");
-    let mut other = as_user(&far, "bob");
+    let mut other = connect_as(&far, "bob");
     ask(&redis, "ACL SETUSER far on");
     revoked.assert_closed(GONE);
     wait_until("a broker", || is_connected(&far));

@@ -79,6 +79,15 @@ pub fn connect_v1(server: &Server) -> Client {
     client
 }
 
+/// The same with a token of this user.
+pub fn connect_as(server: &Server, user: &str) -> Client {
+    let bearer = format!("Bearer {}", token(json!({ "sub": user })));
+    let opening = Opening::new(server.address());
+    let mut client = opening.header("Authorization", bearer).open();
+    assert_eq!(client.next_json()["t"], "server_ready");
+    client
+}
+
 /// Waits until `condition` holds.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

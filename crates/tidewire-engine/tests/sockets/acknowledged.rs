@@ -4,8 +4,7 @@ use crate::common;
 
 use common::topics::{open_topics, subscribe};
 use common::{
-    Client, Opening, SECRET, Said, assert_settled, config, connect_v1, frame, start, text_frame,
-    token,
+    Client, SECRET, Said, assert_settled, config, connect_as, connect_v1, frame, start, text_frame,
 };
 use serde_json::{Value, json};
 use tidewire_engine::apps::Echo;
@@ -75,17 +74,6 @@ fn authenticated() -> Config {
         auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
         ..config()
     }
-}
-
-fn connect_as(server: &Server, user: &str) -> Client {
-    let mut client = Opening::new(server.address())
-        .header(
-            "Authorization",
-            format!("Bearer {}", token(json!({"sub": user}))),
-        )
-        .open();
-    assert_eq!(client.next_json()["t"], "server_ready");
-    client
 }
 
 /// All is accounted for when this client is gone.

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Client, Opening, SECRET, config, connect_v1, start, token, unix_s};
+use common::{Client, SECRET, config, connect_as, connect_v1, start, unix_s};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
@@ -147,21 +147,13 @@ fn a_user_has_a_quarter_of_the_remembered_signatures() {
         },
         Echo,
     );
-    let open = |user: &str| {
-        let bearer = format!("Bearer {}", token(json!({ "sub": user })));
-        let mut client = Opening::new(server.address())
-            .header("Authorization", bearer)
-            .open();
-        assert_eq!(client.next_json()["t"], "server_ready");
-        client
-    };
     let order = json!({ "t": "order", "p": 1 });
     let mut nonces = 0..;
     let mut sign = || {
         let nonce = nonces.next().expect("enough");
         signed(SignatureVersion::One, &order, unix_s(), nonce)
     };
-    let (mut ann, mut bob) = (open("ann"), open("bob"));
+    let (mut ann, mut bob) = (connect_as(&server, "ann"), connect_as(&server, "bob"));
     for _ in 0..2 {
         assert_eq!(ask(&mut ann, &sign())["t"], "order");
     }

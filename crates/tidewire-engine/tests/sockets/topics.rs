@@ -20,7 +20,7 @@ fn names_that_change_the_direction_of_writing_need_an_option() {
     let name = "users.\u{202e}nimda";
     for is_allowed in [false, true] {
         let mut config = open_topics();
-        config.topics.limits.bidi_names = is_allowed;
+        config.topics.limits.bidi_controls = is_allowed;
         let server = start(config, Sink);
         let mut client = connect_v1(&server);
         let subscription = json!({"t": "subscription_update", "cid": "1", "p": {"action": "subscribe", "topics": [name, "plain"]}});

@@ -2,8 +2,7 @@
 
 use crate::common;
 
-use common::{Client, Opening, SECRET, config, start, token, wait_until};
-use serde_json::json;
+use common::{Client, SECRET, config, connect_as, start, wait_until};
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::{Config, Server};
@@ -24,15 +23,6 @@ fn server(owner_bytes_max: usize, bytes_max: usize) -> Server {
     config.limits.unfinished_bytes_per_owner_max = owner_bytes_max;
     config.limits.unfinished_bytes_max = bytes_max;
     start(config, Echo)
-}
-
-fn open(server: &Server, user: &str) -> Client {
-    let bearer = format!("Bearer {}", token(json!({"sub": user})));
-    let mut client = Opening::new(server.address())
-        .header("Authorization", bearer)
-        .open();
-    assert_eq!(client.next_json()["t"], "server_ready");
-    client
 }
 
 /// A message of 64 KiB; the last byte is missing.
@@ -59,17 +49,17 @@ fn finish(client: &mut Client) {
 #[test]
 fn beyond_its_limit_a_user_loses_its_oldest_message_and_others_none() {
     let server = server(200 * KIB, 100 * 1024 * KIB);
-    let mut other = open(&server, "bob");
+    let mut other = connect_as(&server, "bob");
     other.send_bytes(&message());
     wait_for(&server, 1);
     let mut clients: Vec<Client> = Vec::new();
     for count in 1..=3 {
-        let mut client = open(&server, "ann");
+        let mut client = connect_as(&server, "ann");
         client.send_bytes(&message());
         wait_for(&server, 1 + count);
         clients.push(client);
     }
-    let mut one_too_many = open(&server, "ann");
+    let mut one_too_many = connect_as(&server, "ann");
     one_too_many.send_bytes(&message());
     clients[0].assert_closed(CloseCode::UNFINISHED_MESSAGES);
     for client in clients[1..]
@@ -86,16 +76,16 @@ fn beyond_its_limit_a_user_loses_its_oldest_message_and_others_none() {
 #[test]
 fn beyond_the_limit_of_the_server_who_has_most_loses_its_oldest() {
     let server = server(100 * 1024 * KIB, 200 * KIB);
-    let mut first = open(&server, "ann");
+    let mut first = connect_as(&server, "ann");
     first.send_bytes(&message());
     wait_for(&server, 1);
-    let mut second = open(&server, "ann");
+    let mut second = connect_as(&server, "ann");
     second.send_bytes(&message());
     wait_for(&server, 2);
-    let mut other = open(&server, "bob");
+    let mut other = connect_as(&server, "bob");
     other.send_bytes(&message());
     wait_for(&server, 3);
-    let mut another = open(&server, "cid");
+    let mut another = connect_as(&server, "cid");
     another.send_bytes(&message());
     first.assert_closed(CloseCode::UNFINISHED_MESSAGES);
     for client in [&mut second, &mut other, &mut another] {
@@ -107,7 +97,7 @@ fn beyond_the_limit_of_the_server_who_has_most_loses_its_oldest() {
 fn what_a_lost_connection_had_is_free_again() {
     let server = server(200 * KIB, 200 * KIB);
     for _ in 0..5 {
-        let mut client = open(&server, "ann");
+        let mut client = connect_as(&server, "ann");
         client.send_bytes(&message());
         wait_for(&server, 1);
         drop(client);

@@ -51,7 +51,7 @@ impl Drop for LogThread {
     }
 }
 
-/// Writes lines until the log ends. `_end` tells the owner of the thread when this returns.
+/// Writes lines until the log ends. `_end` is dropped then, which the owner of the thread notices.
 fn write_lines(_end: SyncSender<()>) {
     let mut stderr = io::stderr();
     loop {
@@ -102,7 +102,7 @@ pub(super) fn log_panics() {
             let thread = thread.name();
             tracing::error!(thread, place, backtrace, "a thread panicked: {words}");
         } else {
-            // The log may be off; a panic is told all the same.
+            // A panic is written even if the log is off.
             let line = format!(
                 "a thread panicked at {}: {words}\n",
                 place.unwrap_or_default()

@@ -24,8 +24,8 @@ fn one_owner_does_not_use_up_the_connections() {
         let counts = &world.backend.counts;
         counts.under_way[kind as usize].load(Ordering::Relaxed)
     };
-    // Of seven that are not reserved, one is Bob's: she uses as many as she leaves, and those of requests while
-    // nobody else has any.
+    // Seven seats are not reserved, and Bob has one of them. Eve has three and leaves three free. She also has the two that
+    // are reserved for requests, because nobody else has a request.
     assert_eq!(under_way(&world, RequestKind::Request), 3 + 2);
     for event in [
         BackendEvent::Connect,
