@@ -28,6 +28,7 @@ const AB: &[&str] = &[
     "WARNING: The median and mean",
     "ERROR: The median and mean",
     "These results are",
+    "deviation apart.",
 ];
 const HEY: &[&str] = &["DNS-lookup:", "req write:", "resp read:"];
 
