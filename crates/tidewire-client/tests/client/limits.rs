@@ -94,13 +94,14 @@ async fn requests_heed_the_rate_limit() {
         let publication = Publication::new("kept.a", "count", number.to_string());
         client.try_publish(publication).unwrap();
     }
-    assert_eq!(
-        payloads(&mut events, 300).await,
-        (0..300).collect::<Vec<_>>()
-    );
-    // Where the machine stalls, the server receives several moments together and may refuse some. A client that does not
-    // heed the limit would have at least 250 refused.
+    let mut received = payloads(&mut events, 300).await;
+    // Where the machine stalls, the server receives several moments together and may refuse some, which are sent again
+    // behind those that it took. A client that does not heed the limit would have at least 250 refused.
     let refused = server.handle().counters().messages_refused_rate;
+    if refused > 0 {
+        received.sort_unstable();
+    }
+    assert_eq!(received, (0..300).collect::<Vec<_>>());
     assert!(refused < 100, "{refused}");
 }
 
