@@ -1,0 +1,164 @@
+//! A client that does what JSON lines on standard input say, one of the agents of `conformance/values/check.py`, which
+//! explains the lines. Payloads are given and told as the text of their JSON.
+
+#![allow(clippy::print_stdout, reason = "it is what the example is for")]
+
+use serde_json::{Value, json};
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use tidewire_client::config::{Config, Encryption, Queue};
+use tidewire_client::{Client, Error, Event, Format, Message, Publication, SubscribeOptions};
+use tokio::sync::{OnceCell, mpsc};
+
+/// Why an order was not carried out.
+enum Failure {
+    Client(Error),
+    Order(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+#[derive(Default)]
+struct Agent {
+    client: OnceCell<Client>,
+}
+
+#[tokio::main]
+async fn main() {
+    let (lines, mut orders) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let agent = Arc::new(Agent::default());
+    while let Some(line) = orders.recv().await {
+        let order: Value = serde_json::from_str(&line).unwrap_or_default();
+        let agent = agent.clone();
+        tokio::spawn(async move {
+            let mut answer = match agent.carry_out(&order).await {
+                Ok(done) => json!({"done": done}),
+                Err(Failure::Client(error)) => {
+                    json!({"refused": code(&error), "words": error.to_string()})
+                }
+                Err(Failure::Order(words)) => json!({"refused": "ORDER", "words": words}),
+            };
+            answer["id"] = order["id"].clone();
+            println!("{answer}");
+        });
+    }
+}
+
+impl Agent {
+    async fn carry_out(&self, order: &Value) -> Result<Value, Failure> {
+        let text = |name: &str| order[name].as_str().unwrap_or_default();
+        let (topic, t, value) = (text("topic"), text("type"), text("value"));
+        if text("do") == "open" {
+            return self.open(order).await;
+        }
+        let no_client = || Failure::Order("there is no client".to_owned());
+        let client = self.client.get().ok_or_else(no_client)?;
+        let mut done = Value::Null;
+        match text("do") {
+            "subscribe" => {
+                let topics = order["topics"].as_array().into_iter().flatten();
+                let topics = topics.filter_map(Value::as_str);
+                client.subscribe(topics).await?;
+            }
+            "publish" => {
+                client.publish(Publication::new(topic, t, value)).await?;
+            }
+            "enqueue" => {
+                let options = Default::default();
+                let accepted = client
+                    .publish_acknowledged(topic, t, value, options)
+                    .await?;
+                accepted.wait().await?;
+            }
+            "send" => client.send(t, value).await?,
+            "request" => done = json!({"text": client.request(t, value, None).await?}),
+            "join" => {
+                let presence = serde_json::from_str(value).ok();
+                let options = SubscribeOptions {
+                    presence,
+                    ..SubscribeOptions::default()
+                };
+                client.subscribe_with([topic], options).await?;
+            }
+            "members" => done = members(client, topic).await?,
+            "close" => client.close().await,
+            other => return Err(Failure::Order(format!("no order {other:?}"))),
+        }
+        Ok(done)
+    }
+
+    async fn open(&self, order: &Value) -> Result<Value, Failure> {
+        let mut config = Config::new(order["url"].as_str().unwrap_or_default());
+        if order["format"] == "msgpack" {
+            config.format = Format::MessagePack;
+        }
+        if order["encrypted"] == true {
+            config.encryption = Encryption::On;
+        }
+        config.queue = Some(Queue::default());
+        let client = Client::connect(config).await?;
+        tokio::spawn(receive(client.clone()));
+        self.client
+            .set(client)
+            .map_err(|_| Failure::Order("it is open".to_owned()))?;
+        Ok(Value::Null)
+    }
+}
+
+async fn members(client: &Client, topic: &str) -> Result<Value, Failure> {
+    let answer = client.presence([topic]).await?;
+    let members = answer
+        .topics
+        .into_iter()
+        .flat_map(|topic| topic.members)
+        .flatten();
+    Ok(members.map(|member| json!({"text": member.data})).collect())
+}
+
+async fn receive(client: Client) {
+    while let Some(batch) = client.next_batch().await {
+        for event in batch {
+            match event {
+                Event::Message(message) => println!("{}", arrived(&message)),
+                Event::Disconnected(why) => println!("{}", json!({"closed": format!("{why:?}")})),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn arrived(message: &Message) -> Value {
+    let Ok(outline) = message.outline() else {
+        return json!({"arrived": "nothing that can be read"});
+    };
+    let kind = if outline.topic.is_some() {
+        "publication"
+    } else {
+        "message"
+    };
+    let payload = match message.payload() {
+        Ok(text) => json!({"text": String::from_utf8_lossy(&text)}),
+        Err(error) => json!({"text": error.to_string()}),
+    };
+    json!({"arrived": kind, "type": outline.t, "payload": payload})
+}
+
+/// The server's code, or the client's own word for it.
+fn code(error: &Error) -> String {
+    match error {
+        Error::Refused { code, .. } => code.clone(),
+        Error::Invalid(_) => "INVALID_ARGUMENT".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
