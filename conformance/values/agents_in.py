@@ -51,6 +51,12 @@ class Agent:
         self.answers = {}
         self.process = None
         self.next_number = 0
+        # Why its connections ended.
+        self.disconnections = []
+
+    @property
+    def own_topic(self):
+        return f"values.{self.name.replace('/', '-')}"
 
     @property
     def format(self):
@@ -77,7 +83,7 @@ class Agent:
                     self.arrived.setdefault(told["type"], []).append(self.payload(told["payload"]))
                     self.news.notify_all()
             else:
-                print(f"{self.name}: {told}", flush=True)
+                self.disconnections.append(told["closed"])
 
     def payload(self, told):
         """A description of what the agent says that it received."""
@@ -129,7 +135,8 @@ class Agent:
 class Program:
     """`tidewire serve`: it has no application, and so echoes what is sent to it."""
 
-    def __init__(self):
+    def __init__(self, options):
+        self.options = options
         self.process = None
         self.folder = tempfile.TemporaryDirectory()
 
@@ -137,7 +144,7 @@ class Program:
         key = pathlib.Path(self.folder.name, "api.key")
         key.write_text(API_KEY)
         key.chmod(0o600)
-        flags = [word for name, value in SERVER_OPTIONS.items() for word in flag(name, value)]
+        flags = [word for name, value in self.options.items() for word in flag(name, value)]
         own = ["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--api-key-file", str(key), "--app", "echo"]
         self.process = await asyncio.create_subprocess_exec(
             os.environ["TIDEWIRE"],
@@ -181,8 +188,9 @@ def camel_case(name):
 class Agents:
     """A server, and its clients: each language with each profile."""
 
-    def __init__(self, server, languages):
-        self.program = Program() if server == "program" else None
+    def __init__(self, server, languages, **options):
+        self.options = SERVER_OPTIONS | options
+        self.program = Program(self.options) if server == "program" else None
         self.server = None if self.program else Agent(server)
         self.clients = [Agent(language, profile) for language in languages for profile in PROFILES]
 
@@ -201,14 +209,14 @@ class Agents:
         else:
             await self.server.spawn("server")
             rename = camel_case if self.server.language == "node" else str
-            options = {rename(name): value for name, value in SERVER_OPTIONS.items()} | {"port": 0}
+            options = {rename(name): value for name, value in self.options.items()} | {"port": 0}
             url = done(await self.server.order("start", options=options))
         self.url = url
         for client in self.clients:
             await client.spawn("client")
             format_, encrypted = PROFILES[client.profile]
             done(await client.order("open", url=url, format=format_, encrypted=encrypted))
-            done(await client.order("subscribe", topics=["values.all"]))
+            done(await client.order("subscribe", topics=["values.all", client.own_topic]))
 
     async def __aexit__(self, *_):
         for part in [*self.clients, self.server, self.program]:

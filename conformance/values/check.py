@@ -12,6 +12,8 @@ import json
 import pathlib
 import sys
 
+import page
+import sizes
 import ways
 from agents_in import Agents
 
@@ -22,6 +24,13 @@ async def main():
     options = arguments()
     table = json.loads(CASES.read_text())
     faults = []
+    page.check()
+    if options.only is None:
+        async with Agents("program", options.clients.split(","), message_bytes_max=sizes.MESSAGE_BYTES_MAX) as agents:
+            run = sizes.Sizes(agents)
+            await run.everything()
+        faults += run.faults
+        print(f"sizes: {run.checked} limits searched, {len(run.faults)} faults", flush=True)
     for server in options.servers.split(","):
         async with Agents(server, options.clients.split(",")) as agents:
             run = ways.Run(agents, table, options.only)

@@ -38,6 +38,7 @@ class Run:
             if self.only is None:
                 await self.name_is_refused(case)
         for agent in self.agents.clients:
+            self.faults += [f"{agent.name} lost its connection: {why}" for why in agent.disconnections]
             for kind in agent.arrived:
                 self.faults.append(f"{agent.name} received {kind!r}, which nobody expected")
 

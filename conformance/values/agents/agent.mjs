@@ -19,7 +19,7 @@ class ClientAgent {
       ...(encrypted && { encryption: encrypt() }),
     });
     this.client.on("message", ({ type, payload }) => print({ arrived: "message", type, payload: describe(payload) }));
-    this.client.on("close", (event) => print({ closed: String(event?.error ?? event) }));
+    this.client.on("disconnected", ({ code, reason }) => print({ closed: `${code} ${reason}` }));
     await this.client.ready();
   }
 

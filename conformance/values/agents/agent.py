@@ -34,6 +34,8 @@ class ClientAgent:
             encryption="on" if encrypted else "off",
             offline_queue=pathlib.Path(self.folder.name, "queue"),
         )
+        self.client.on("error")(lambda _: None)
+        self.client.on("disconnected")(lambda event: show(closed=str(event)))
         self.receiving = asyncio.create_task(self.receive())
 
     async def receive(self):
