@@ -182,6 +182,7 @@ SUITES = [
             for name in ("systemd-analyze", "systemd-socket-activate", "nginx", "haproxy", "caddy")
         ),
     ),
+    Suite("kubernetes", f"{PROGRAM} deploy/kubernetes/run", needs=("redis-server",)),
     Suite("watch", f"python3 deploy/watch.py {BUILT}/tidewire", needs=("promtool", "prometheus", "redis-server")),
     # One cargo at a time: they wait for each other's locks.
     Suite("rust documentation", "cargo test --workspace --doc", is_nice=True),
