@@ -5,7 +5,7 @@ use tidewire_engine::Config;
 use tidewire_engine::settings::{SettingError, Settings, Way, names};
 
 /// The options of one server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The configuration of the engine.
     pub config: Config,

@@ -245,6 +245,13 @@ class AsyncServer(AsyncCalls):
 
         return await until_free(attempt, wait_ms)
 
+    def _renew(self) -> None:
+        """Makes a server that has stopped new, with the same options and handlers: for who owns the whole life of a
+        program more than once, such as the tests of an application."""
+        super()._renew()
+        self._waker_made = None
+        self._left_made = None
+
     async def __aenter__(self) -> Self:
         if self.state == "new":
             self.start()

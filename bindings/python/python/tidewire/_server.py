@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _log
 from ._asyncio import AsyncServer
@@ -31,9 +31,12 @@ class Server(AsyncServer):
     `batches()` or on asyncio; everything can be called from any thread.
     """
 
+    _options: dict[str, Any]
+
     def __new__(cls, *, log_level: str | None = None, **options: Unpack[ServerOptions]) -> Self:
         _log.start(log_level)
         server = super().__new__(cls, dict(options))
+        server._options = dict(options)
         _servers.add(server)
         return server
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+from . import _workers
 from ._completion import names
 from ._relay import RelayConnection
 from .errors import StoppedError
@@ -54,10 +55,11 @@ def lifespan(
 
     The server starts before the application takes requests, and its handlers run on the application's event
     loop. When the application stops, the server tells its clients, lets them go, and stops. Routes reach it
-    by `get_server`.
+    by `get_server`. An application that is started again, as a test client does for each test, starts a new
+    engine with the same options and handlers.
 
     Args:
-        server: A server that is not started.
+        server: A server that does not run.
         serve: Run the server's handlers. With `False` the program receives by itself, in a thread with
             `server.batches()` for example; if nobody receives, clients are paused sooner or later.
         drain_timeout_ms: How long clients have to leave.
@@ -199,6 +201,9 @@ class WebSocketEndpoint:
 @contextlib.asynccontextmanager
 async def _running(server: Server, serve: bool, drain_timeout_ms: int) -> AsyncIterator[None]:
     """A started server whose handlers run, stopped in good order."""
+    if server.state == "stopped":
+        server._renew()
+    _workers.warn(server)
     server.start()
     handlers = asyncio.create_task(_serve(server), name="tidewire handlers") if serve else None
     try:

@@ -14,12 +14,12 @@ impl ServerCore {
     /// The number of connections.
     #[getter]
     fn connections(&self) -> PyResult<usize> {
-        Ok(self.0.handle()?.connections())
+        Ok(self.core().handle()?.connections())
     }
 
     /// The counters of the server, by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let counters = queries::statistics(self.0.handle()?);
+        let counters = queries::statistics(self.core().handle()?);
         python(py, &counters.map_err(Failure::from)?)
     }
 
@@ -35,7 +35,8 @@ impl ServerCore {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (user, topic) = (user.map(Str::into_string), topic.map(Str::into_string));
         let (after, limit) = (after.map(Str::into_string), limit.size());
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let listed =
             py.detach(|| queries::list_connections(handle, user, topic, after.as_deref(), limit));
         python(py, &listed.map_err(Failure::from)?)
@@ -55,7 +56,8 @@ impl ServerCore {
             after: after.map(Str::into_string),
             limit: limit.size(),
         };
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let listed = py.detach(|| queries::list_topics(handle, &query));
         python(py, &listed.map_err(Failure::from)?)
     }
@@ -75,14 +77,16 @@ impl ServerCore {
             limit: limit.size(),
             newest_first: newest_first.0,
         };
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let page = py.detach(|| queries::history(handle, &topic, query));
         python(py, &page.map_err(Failure::from)?)
     }
 
     /// Forgets what a topic keeps; false if there was nothing.
     fn forget_history(&self, py: Python<'_>, topic: Str) -> PyResult<bool> {
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let forgotten = py.detach(|| handle.forget_history(&topic));
         Ok(forgotten.map_err(Failure::from)?)
     }
@@ -95,7 +99,8 @@ impl ServerCore {
         topic: Str,
         limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let present = py.detach(|| queries::presence(handle, &topic, limit.size()));
         python(py, &present.map_err(Failure::from)?)
     }

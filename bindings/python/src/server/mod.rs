@@ -16,6 +16,7 @@ pub(crate) use waiting::{PendingPublish, Published};
 use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
+use arc_swap::ArcSwap;
 use core::{Core, read_options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -26,7 +27,7 @@ use tidewire_engine::settings::nearest;
 
 /// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
 #[pyclass(subclass, frozen, weakref, module = "tidewire._native")]
-pub(crate) struct ServerCore(Arc<Core>);
+pub(crate) struct ServerCore(ArcSwap<Core>);
 
 #[pymethods]
 impl ServerCore {
@@ -34,7 +35,7 @@ impl ServerCore {
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let text = json::dumps(options)?;
         let options = read_options(&text).map_err(PyErr::from)?;
-        Ok(Self(Arc::new(Core::new(options))))
+        Ok(Self(ArcSwap::from_pointee(Core::new(options))))
     }
 
     /// The names of all options.
@@ -46,7 +47,7 @@ impl ServerCore {
     /// The configuration as text, without secrets; for tests.
     #[pyo3(name = "_describe")]
     fn describe(&self) -> String {
-        self.0.server.options().describe()
+        self.core().server.options().describe()
     }
 
     /// The configuration that the same options make as a JSON object; for tests.
@@ -56,71 +57,86 @@ impl ServerCore {
         Ok(read_options(&text)?.describe())
     }
 
+    /// Takes the place of a server that has stopped, with the same options, and is new. Whoever still has something of the old
+    /// one, such as a connection, keeps that.
+    #[pyo3(name = "_renew")]
+    fn renew(&self) {
+        let old = self.core();
+        if old.server.state() == "stopped" {
+            let options = old.server.options().clone();
+            self.0.store(Arc::new(Core::new(options)));
+        }
+    }
+
     /// Starts to listen.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.start()).map_err(Into::into)
+        let core = self.core();
+        py.detach(|| core.start()).map_err(Into::into)
     }
 
     /// Closes every connection at once.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.0.server.stop());
+        let core = self.core();
+        py.detach(|| core.server.stop());
     }
 
     /// Sends the clients away, evenly, and stops; how many connections were left at the end of the time.
     #[pyo3(signature = (timeout_ms = Whole(10_000)), text_signature = "($self, timeout_ms=10000)")]
     fn drain(&self, py: Python<'_>, timeout_ms: Whole) -> usize {
-        py.detach(|| self.0.server.drain(timeout_ms.ms()))
+        let core = self.core();
+        py.detach(|| core.server.drain(timeout_ms.ms()))
     }
 
     /// Accepts new connections, or rejects them for some time with 503 and `Retry-After`.
     fn admit(&self, admitting: Flag) {
-        self.0.server.set_admitting(admitting.0);
+        self.core().server.set_admitting(admitting.0);
     }
 
     /// Forgets the server without a word, in a process that was forked from its own.
     #[pyo3(name = "_abandon")]
     fn abandon(&self) {
-        self.0.abandon();
+        self.core().abandon();
     }
 
     /// `new`, `running` or `stopped`.
     #[getter]
     fn state(&self) -> &'static str {
-        self.0.server.state()
+        self.core().server.state()
     }
 
     #[getter]
     fn port(&self) -> PyResult<u16> {
-        Ok(self.0.address()?.port())
+        Ok(self.core().address()?.port())
     }
 
     #[getter]
     fn address(&self) -> PyResult<(String, u16)> {
-        let address = self.0.address()?;
+        let address = self.core().address()?;
         Ok((address.ip().to_string(), address.port()))
     }
 
     #[getter]
     fn ops_address(&self) -> PyResult<Option<(String, u16)>> {
-        let address = self.0.server.ops_address().map_err(Failure::from)?;
+        let address = self.core().server.ops_address().map_err(Failure::from)?;
         Ok(address.map(|address| (address.ip().to_string(), address.port())))
     }
 
     #[getter]
     fn url(&self) -> PyResult<String> {
-        Ok(self.0.server.url().map_err(Failure::from)?)
+        Ok(self.core().server.url().map_err(Failure::from)?)
     }
 
     /// Waits at most `timeout_ms` for messages. Returns at most `max_messages` of them, or none.
     #[pyo3(signature = (max_messages = Whole(4096), timeout_ms = Whole(0)), text_signature = "($self, max_messages=4096, timeout_ms=0)")]
     fn receive(&self, py: Python<'_>, max_messages: Whole, timeout_ms: Whole) -> PyResult<Batch> {
+        let core = self.core();
         let deadline = Instant::now().checked_add(timeout_ms.ms());
         loop {
             let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
             let wait = left.min(SIGNALS_CHECKED);
-            let segments = py.detach(|| self.0.receive(max_messages.size(), wait))?;
+            let segments = py.detach(|| core.receive(max_messages.size(), wait))?;
             if !segments.is_empty() || wait == left {
                 return Ok(Batch::new(segments));
             }
@@ -130,17 +146,23 @@ impl ServerCore {
 
     /// A descriptor that becomes readable when there is something to receive, after `arm`.
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.0.fileno()?)
+        Ok(self.core().fileno()?)
     }
 
     /// Wants the descriptor to become readable with the next batch; false if one is there already.
     fn arm(&self) -> PyResult<bool> {
-        Ok(self.0.arm()?)
+        Ok(self.core().arm()?)
     }
 
     /// Takes back that the descriptor is readable.
     fn disarm(&self) -> PyResult<()> {
-        Ok(self.0.disarm()?)
+        Ok(self.core().disarm()?)
+    }
+}
+
+impl ServerCore {
+    fn core(&self) -> Arc<Core> {
+        self.0.load_full()
     }
 }
 

@@ -43,7 +43,8 @@ impl ServerCore {
             snapshot,
         };
         let new = options.apply(new)?;
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let place = retry(py, wait_ms, || settled(py, publish(handle, &topic, &new)))?;
         Ok(place.into())
     }
@@ -74,7 +75,7 @@ impl ServerCore {
             snapshot,
         };
         let new = options.apply(new)?;
-        match publish(self.0.handle()?, &topic, &new) {
+        match publish(self.core().handle()?, &topic, &new) {
             PublishStart::Done(result) => {
                 let place = Published::from(result.map_err(Failure::from)?);
                 Ok(Bound::new(py, place)?.into_any())
@@ -102,7 +103,8 @@ impl ServerCore {
         for payload in each.map_err(|_| wrong_type("a list of payloads is needed"))? {
             new.push(publication(&r#type, &payload?, priority)?);
         }
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let mut published = 0;
         let mut left = new.as_slice();
         // What was published is not published again when there is no room for the rest.
@@ -124,7 +126,8 @@ impl ServerCore {
         wait_ms: Whole,
     ) -> PyResult<()> {
         let new = publication(&r#type, payload, priority)?;
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_user(&user, &new)))
     }
 
@@ -139,7 +142,8 @@ impl ServerCore {
         wait_ms: Whole,
     ) -> PyResult<()> {
         let new = publication(&r#type, payload, priority)?;
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_everyone(&new)))
     }
 
@@ -152,7 +156,8 @@ impl ServerCore {
         wait_ms: Whole,
     ) -> PyResult<()> {
         let message = outgoing(data)?;
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.broadcast(message.clone())))
     }
 
@@ -172,7 +177,8 @@ impl ServerCore {
                 pair.map_err(|_: PyErr| wrong_type(PAIRS))?;
             messages.push((receiver(&to)?, outgoing(&data)?));
         }
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let mut messages = messages.into_iter().peekable();
         retry(py, wait_ms, || {
             while let Some((connection, message)) = messages.peek() {
@@ -187,14 +193,16 @@ impl ServerCore {
 
     /// Subscribes every connection that a user has now to a topic or pattern.
     fn subscribe_user(&self, py: Python<'_>, user: Str, topic: Str) -> PyResult<()> {
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let changed = py.detach(|| handle.subscribe_user(&user, &topic));
         changed.map_err(|error| Failure::from(error).into())
     }
 
     /// Ends a subscription of every connection of a user.
     fn unsubscribe_user(&self, py: Python<'_>, user: Str, topic: Str) -> PyResult<()> {
-        let handle = self.0.handle()?;
+        let core = self.core();
+        let handle = core.handle()?;
         let changed = py.detach(|| handle.unsubscribe_user(&user, &topic));
         changed.map_err(|error| Failure::from(error).into())
     }
@@ -208,7 +216,8 @@ impl ServerCore {
         code: Whole,
         reason: Word,
     ) -> PyResult<()> {
-        let (handle, code) = (self.0.handle()?, close_code(code)?);
+        let core = self.core();
+        let (handle, code) = (core.handle()?, close_code(code)?);
         let closed = py.detach(|| handle.close_user(&user, code, &reason));
         closed.map_err(|error| Failure::from(error).into())
     }
@@ -217,7 +226,8 @@ impl ServerCore {
     #[pyo3(signature = (id, code = Whole(1000), reason = Word::Default("")), text_signature = "($self, id, code=1000, reason=\"\")")]
     fn disconnect(&self, py: Python<'_>, id: Str, code: Whole, reason: Word) -> PyResult<()> {
         let key: ConnectionKey = id.parse().map_err(argument)?;
-        let (handle, code) = (self.0.handle()?, close_code(code)?);
+        let core = self.core();
+        let (handle, code) = (core.handle()?, close_code(code)?);
         // It waits for the broker if the connection is one of another server.
         let closed = py.detach(|| handle.close_with(key, code, &reason));
         closed.map_err(|error| Failure::from(error).into())
