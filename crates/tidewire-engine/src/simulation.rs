@@ -133,6 +133,12 @@ impl LateAnswers {
         while self.step(0) {}
     }
 
+    /// How many questions the broker was asked so far: publications, and topics to be read.
+    #[must_use]
+    pub fn questions(&self) -> u64 {
+        self.broker.questions()
+    }
+
     /// The broker forgets which topics are ready.
     pub fn cool_down(&self) {
         self.broker.cool_down();

@@ -16,7 +16,6 @@ use tidewire_engine::TopicRule;
 use tidewire_net::Handler;
 use tidewire_testkit::search::{Candidate, Filling, Shape};
 use tidewire_wire::envelope::SystemType;
-use tidewire_wire::frame::OpCode;
 
 /// Counts the bytes that are allocated.
 #[global_allocator]
@@ -95,7 +94,7 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
             let text = message.to_string();
             assert!(text.len() <= MESSAGE_BYTES_MAX, "not a legal message");
             let shown: String = text.chars().take(120).collect();
-            assert_stays_within_budgets(world(), OpCode::Text, text.into_bytes(), &shown);
+            assert_stays_within_budgets(world(), &shown, |world| world.play(&message));
         }
     }
 }
@@ -106,9 +105,10 @@ fn the_messages_that_were_found_stay_within_the_budget_of_a_turn() {
     let _alone = ALONE.lock();
     let found: Vec<Candidate> = serde_json::from_str(FOUND).expect("candidates");
     for candidate in found {
-        let (opcode, bytes) = candidate.encode(FULL.bytes);
         let shown = serde_json::to_string(&candidate).expect("JSON");
-        assert_stays_within_budgets(small_world(), opcode, bytes, &shown);
+        assert_stays_within_budgets(small_world(), &shown, |world| {
+            world.play_candidate(&candidate, FULL.bytes)
+        });
     }
 }
 
@@ -152,14 +152,12 @@ fn a_request_never_becomes_a_tree() {
 
 fn assert_stays_within_budgets<H: Handler>(
     mut world: World<H>,
-    opcode: OpCode,
-    message: Vec<u8>,
     shown: &str,
+    play: impl FnOnce(&mut World<H>) -> SimulatedClient,
 ) {
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
-    let client = world.play_frame(opcode, &message);
-    drop(message);
+    let client = play(&mut world);
     let peak = ALLOCATED.peak_usage().saturating_sub(before);
     world.go_on(|| ());
     let kept = ALLOCATED.current_usage().saturating_sub(before);

@@ -6,10 +6,12 @@
 
 mod common;
 
-use common::world::{World, small_world};
+use common::world::{World, broker_world, small_world};
 use peak_alloc::PeakAlloc;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidewire_engine::simulation::LateAnswers;
 use tidewire_net::Handler;
 use tidewire_testkit::search::{Candidate, Grammar, climb};
 use tidewire_testkit::seeds::number_of_seeds;
@@ -85,7 +87,7 @@ fn play<H: Handler>(
     let others = world.others_bytes;
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
-    let client = world.play_frame(opcode, message);
+    let client = world.play_form(candidate.is_encrypted, opcode, message);
     let peak_bytes = ALLOCATED.peak_usage().saturating_sub(before);
     drop(client);
     world.go_on(|| ());
@@ -155,6 +157,44 @@ fn no_message_that_is_found_costs_more_than_the_budgets() {
     }
 }
 
+/// What docs/limits.md says of Redis: a command for each publication and for each topic that is read, none for anything else.
+#[test]
+fn no_message_asks_the_broker_for_more_than_its_topics_and_publications() {
+    let found: Vec<Candidate> =
+        serde_json::from_str(&std::fs::read_to_string(FOUND).expect("what was found"))
+            .expect("candidates");
+    let bare = SystemType::ALL.map(|system| Candidate::bare(system.as_str()));
+    let mut asked_in_all = 0;
+    for candidate in bare.iter().chain(&found) {
+        let mut world = broker_world();
+        // The question at the end is about one topic, and a connection may be told of others.
+        drop(world.play(&json!({"t": "ping"})));
+        let before = questions(&world);
+        drop(world.play_candidate(candidate, SHORT_BYTES));
+        let asked = questions(&world) - before;
+        let most = questions_max(candidate) + 1;
+        let shown = serde_json::to_string(candidate).expect("JSON");
+        assert!(asked <= most, "{asked} questions, not {most}: {shown}");
+        asked_in_all += asked;
+    }
+    assert!(asked_in_all > 0, "nothing was counted");
+}
+
+fn questions<H: Handler>(world: &World<H>) -> u64 {
+    world.broker.as_ref().map_or(0, LateAnswers::questions)
+}
+
+fn questions_max(candidate: &Candidate) -> u64 {
+    let of_each = match SystemType::parse(&candidate.t) {
+        Some(SystemType::PublishRequest) => 1,
+        Some(SystemType::HistoryRequest) => 1,
+        Some(SystemType::PresenceRequest) => 100,
+        Some(SystemType::SubscriptionUpdate | SystemType::SyncRequest | SystemType::Batch) => 1_000,
+        _ => 0,
+    };
+    of_each * candidate.batch.max(1) as u64
+}
+
 /// One line of the table.
 fn row(
     system: SystemType,
@@ -176,6 +216,9 @@ fn row(
     .to_owned();
     if candidate.is_compressed {
         form.push_str(", zlib");
+    }
+    if candidate.is_encrypted {
+        form.push_str(", encrypted");
     }
     if candidate.batch > 0 {
         let _ = write!(form, ", {} in a batch", candidate.batch);

@@ -31,6 +31,9 @@ pub struct Candidate {
     pub is_packed: bool,
     /// It is in the zlib form.
     pub is_compressed: bool,
+    /// It is sent encrypted.
+    #[serde(default)]
+    pub is_encrypted: bool,
     /// As many of it are in a batch; 0 for none.
     pub batch: usize,
 }
@@ -45,6 +48,7 @@ impl Candidate {
             fillings: Vec::new(),
             is_packed: false,
             is_compressed: false,
+            is_encrypted: false,
             batch: 0,
         }
     }
@@ -91,7 +95,7 @@ impl Candidate {
         text
     }
 
-    /// The message as it goes into a frame, of at most about `bytes_max` bytes before its layers.
+    /// The message as it goes into a frame, or is encrypted, of at most about `bytes_max` bytes before its layers.
     ///
     /// # Panics
     /// If it is not JSON, which would be a fault of the search.
@@ -125,7 +129,7 @@ impl Candidate {
     pub fn varied(&self, grammar: &Grammar, system: SystemType, random: &mut Random) -> Self {
         let mut next = self.clone();
         let fields = grammar.fields(system);
-        match random.below(8) {
+        match random.below(9) {
             0 => next.payload = random.pick(grammar.samples(system)).clone(),
             1 | 2 => {
                 let name = random.pick(&fields).clone();
@@ -147,6 +151,7 @@ impl Candidate {
             7 if system != SystemType::Batch => {
                 next.batch = *random.pick(&[0, 0, 1, 10, 100, 1_000]);
             }
+            8 => next.is_encrypted = !next.is_encrypted,
             _ => next.is_compressed = !next.is_compressed,
         }
         if !grammar.may_be_in_batch(system) {

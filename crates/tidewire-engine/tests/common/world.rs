@@ -1,7 +1,7 @@
 //! A server in virtual time with much for hostile messages to ask for, and the network around it.
 
 use super::hostile::{update, worst_filter};
-use super::simulated::{SimulatedClient, serve};
+use super::simulated::{SimulatedClient, serve, serve_late};
 use super::topics::open_topics;
 use super::{SECRET, token};
 use memchr::memmem;
@@ -9,10 +9,19 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule};
+use tidewire_engine::simulation::LateAnswers;
+use tidewire_engine::{Config, Encryption, Handle, HistoryLimits, NewPublication, TopicRule};
 use tidewire_net::Handler;
+use tidewire_testkit::search::Candidate;
 use tidewire_testkit::simulation::Driver;
+use tidewire_testkit::websocket::Said;
+use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
+use tidewire_wire::secure::{ExchangeKeyPair, SessionCipher};
+use tidewire_wire::session::{
+    ClientEvent, ClientHello, ClientSession, EncryptionVersion, Features, Now,
+};
+use tidewire_wire::uuid::Uuid;
 
 pub const TOPICS_MAX: usize = 1_000;
 
@@ -20,6 +29,7 @@ pub fn config() -> Config {
     let mut config = Config {
         shards: 1,
         auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
+        encryption: Encryption::Optional,
         ..open_topics()
     };
     config.topics.access_claim = Some("access".to_owned());
@@ -50,6 +60,8 @@ pub struct World<H: Handler> {
     pub others: Vec<SimulatedClient>,
     /// Bytes that they have received.
     pub others_bytes: u64,
+    /// The broker behind the topics, if there is one.
+    pub broker: Option<LateAnswers>,
     pub now_ms: u64,
 }
 
@@ -60,6 +72,20 @@ pub fn empty_world(config: Config) -> World<impl Handler> {
         handle,
         others: Vec::new(),
         others_bytes: 0,
+        broker: None,
+        now_ms: 0,
+    }
+}
+
+/// A server with a broker that answers at once, whose questions are counted.
+pub fn broker_world() -> World<impl Handler> {
+    let (driver, handle, broker) = serve_late(config(), |_| Sink, 1);
+    World {
+        driver,
+        handle,
+        others: Vec::new(),
+        others_bytes: 0,
+        broker: Some(broker),
         now_ms: 0,
     }
 }
@@ -143,6 +169,9 @@ impl<H: Handler> World<H> {
             .is_some_and(|due_ms| due_ms <= now_ms)
         {
             self.driver.step();
+            if let Some(broker) = &mut self.broker {
+                broker.settle();
+            }
             for other in &self.others {
                 self.others_bytes += other.end.receive().len() as u64;
             }
@@ -157,13 +186,76 @@ impl<H: Handler> World<H> {
         self.play_frame(OpCode::Text, message.to_string().as_bytes())
     }
 
+    /// [`Self::play_form`] of what was searched, of about this many bytes.
+    pub fn play_candidate(&mut self, candidate: &Candidate, bytes_max: usize) -> SimulatedClient {
+        let (opcode, message) = candidate.encode(bytes_max);
+        self.play_form(candidate.is_encrypted, opcode, &message)
+    }
+
+    /// [`Self::play_frame`] for a message that may be encrypted.
+    pub fn play_form(
+        &mut self,
+        is_encrypted: bool,
+        opcode: OpCode,
+        message: &[u8],
+    ) -> SimulatedClient {
+        match is_encrypted {
+            true => self.play_encrypted(message),
+            false => self.play_frame(opcode, message),
+        }
+    }
+
+    fn play_encrypted(&mut self, message: &[u8]) -> SimulatedClient {
+        let mut encrypted = self.open_encrypted();
+        encrypted.send(message);
+        encrypted.send(END_QUESTION);
+        let mut is_done = false;
+        while !is_done {
+            self.go_on(|| is_done |= encrypted.has_end() || encrypted.client.end.ended().is_some());
+        }
+        encrypted.client
+    }
+
+    fn open_encrypted(&mut self) -> Encrypted {
+        let mut client = self.open();
+        let mut session = ClientSession::new(Format::Json, Now::default());
+        let pair = ExchangeKeyPair::from_seed(&[7; 32]).expect("a seed");
+        let hello = ClientHello {
+            client_version: "test",
+            features: Features::default(),
+            encryption: Some(pair.offer(EncryptionVersion::Two)),
+            producer: None,
+        };
+        let mut text = Vec::new();
+        session.write_hello(&hello, Uuid::default(), Now::default(), &mut text);
+        client.send_frame(OpCode::Text, &text);
+        loop {
+            self.go_on(|| ());
+            for said in client.receive_json() {
+                let said = said.to_string();
+                let event = session.handle_message(Format::Json, said.as_bytes(), Now::default());
+                if let Ok(ClientEvent::Established {
+                    encryption: Some(encryption),
+                    connection_id,
+                    ..
+                }) = event
+                {
+                    let version = EncryptionVersion::Two;
+                    let cipher = pair.finish(version, &encryption, &connection_id, None, [0; 4]);
+                    let cipher = cipher.expect("a key");
+                    return Encrypted { client, cipher };
+                }
+            }
+        }
+    }
+
     /// [`Self::play`] for a message in any form.
     pub fn play_frame(&mut self, opcode: OpCode, message: &[u8]) -> SimulatedClient {
         let mut client = self.open();
         self.go_on(|| ());
         drop(client.receive());
         client.send_frame(opcode, message);
-        client.send(&json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}));
+        client.send_frame(OpCode::Text, END_QUESTION);
         let (mut is_done, mut received) = (false, Vec::new());
         while !is_done {
             self.go_on(|| {
@@ -176,8 +268,37 @@ impl<H: Handler> World<H> {
     }
 }
 
+/// A client that has agreed on a key.
+struct Encrypted {
+    client: SimulatedClient,
+    cipher: SessionCipher,
+}
+
+impl Encrypted {
+    fn send(&mut self, plain: &[u8]) {
+        let mut sealed = Vec::new();
+        self.cipher.seal(plain, &mut sealed).expect("a key");
+        self.client.send_frame(OpCode::Binary, &sealed);
+    }
+
+    /// Whether the answer to the question at the end has come.
+    fn has_end(&mut self) -> bool {
+        let mut is_end = false;
+        for said in self.client.receive() {
+            let Said::Binary(sealed) = said else { continue };
+            let mut plain = Vec::new();
+            self.cipher.open(&sealed, &mut plain).expect("the server's");
+            is_end |= memmem::find(&plain, END).is_some();
+        }
+        is_end
+    }
+}
+
 /// In the error before the close of a connection with too many errors.
 pub const DISCONNECTED: &[u8] = b"CIRCUIT_BREAKER_OPEN";
 
-/// In the answer to the question at the end.
+/// The question at the end.
+const END_QUESTION: &[u8] = br#"{"t":"presence_request","cid":"end","p":{"topics":["x"]}}"#;
+
+/// In the answer to it.
 pub const END: &[u8] = br#""cid":"end""#;

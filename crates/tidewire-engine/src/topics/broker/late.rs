@@ -44,6 +44,7 @@ struct LateState {
     asked: VecDeque<(Question, Ticket)>,
     answers: Vec<(Ticket, TicketOutcome)>,
     ready: HashSet<Arc<str>>,
+    questions: u64,
 }
 
 #[derive(Debug)]
@@ -105,6 +106,11 @@ impl LateBroker {
         true
     }
 
+    /// How many questions it was asked so far.
+    pub(crate) fn questions(&self) -> u64 {
+        self.lock().questions
+    }
+
     /// Forgets that topics are ready, as a broker does whose connection was lost.
     pub(crate) fn cool_down(&self) {
         self.lock().ready.clear();
@@ -136,7 +142,9 @@ impl LateBroker {
     }
 
     fn ask<T>(&self, question: Question, tickets: Tickets<'_>) -> BrokerAnswer<T> {
-        self.lock().asked.push_back((question, tickets()));
+        let mut state = self.lock();
+        state.questions += 1;
+        state.asked.push_back((question, tickets()));
         BrokerAnswer::Later
     }
 
