@@ -8,10 +8,13 @@ mod priority;
 mod publication;
 pub(crate) mod raw;
 mod read;
+mod salvage;
 mod write;
 
 pub(crate) use classify::strip_category;
-pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
+pub use classify::{
+    Kind, SystemType, accept_json, accept_msgpack, classify_json, classify_msgpack,
+};
 pub use outline::Outline;
 pub use peek::{
     correlation_id, message_id, message_number, message_payload, message_topic,
@@ -23,6 +26,7 @@ pub use publication::{
 };
 pub(crate) use publication::{pack_event, write_event};
 pub use read::{Envelope, PAYLOAD_TREE_BYTES_MAX, parse_json, parse_json_head, parse_msgpack};
+pub use salvage::readable_correlation_id;
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;
 

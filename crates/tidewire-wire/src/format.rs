@@ -6,7 +6,9 @@ mod zlib;
 
 pub use crate::json::NESTING_MAX;
 pub use msgpack::msgpack_to_json;
-pub(crate) use msgpack::{Item, Reader, msgpack_to_json_within, write_base64, write_timestamp};
+pub(crate) use msgpack::{
+    Item, Reader, msgpack_to_exact_json, msgpack_to_json_within, write_base64, write_timestamp,
+};
 pub use pack::json_to_msgpack;
 pub use zlib::{Deflater, Inflater, deflate, inflate};
 

@@ -2,11 +2,13 @@
 //!
 //! - `scan`: the ends of strings and values.
 //! - `fields`: the members of an object and the elements of an array, without their content.
+//! - `check`: the check of a whole value, fast.
 //! - `strict`: a walk that validates the whole text.
 //! - [`Cursor`]: a walk that trusts the text and reads values, for filters.
 //! - `tree`: a whole value in memory, below a limit.
 //! - `text`: unescaping and escaping of strings.
 
+pub(crate) mod check;
 mod cursor;
 pub(crate) mod fields;
 mod number;

@@ -40,6 +40,8 @@ pub struct Features {
     pub calls: bool,
     #[serde(default)]
     pub history: bool,
+    #[serde(default)]
+    pub server_subscriptions: bool,
 }
 
 /// A message that is received or to be sent, and its result: exactly one of the others.
@@ -104,6 +106,8 @@ pub enum Say {
         code: String,
         retry_after: Option<u64>,
         refused: Option<u64>,
+        #[serde(default)]
+        cids: Vec<String>,
         cid: Option<String>,
     },
     RateLimitWarning {
@@ -281,6 +285,8 @@ pub struct Subscribe {
     pub window: Option<u64>,
     #[serde(default)]
     pub tokens: BTreeMap<String, String>,
+    #[serde(default)]
+    pub renew: bool,
     pub cid: Option<String>,
 }
 

@@ -2,8 +2,9 @@
 
 use super::{Category, EnvelopeError};
 use crate::format::{Item, Reader};
+use crate::json::check;
 use crate::json::fields::Fields;
-use crate::json::scan::plain_bytes;
+use crate::json::scan::{after_plain, plain_bytes};
 use crate::json::text::{Short, unescape};
 
 /// The category of a message: the protocol's own, or the application's.
@@ -109,9 +110,9 @@ pub fn classify_json(text: &[u8]) -> Result<Kind, EnvelopeError> {
     }
 }
 
-/// The text behind the quote that opens the type, in the spellings of our own clients: the type first,
-/// or the category and then the type.
-#[inline]
+/// The text behind the quote that opens the type, in the spellings of our own clients: the type first, or the category
+/// and then the type.
+#[inline(always)]
 fn value_in_usual_place(text: &[u8]) -> Option<&[u8]> {
     if let Some(value) = text.strip_prefix(b"{\"t\":\"") {
         return Some(value);
@@ -125,6 +126,54 @@ fn value_in_usual_place(text: &[u8]) -> Option<&[u8]> {
         None => category.get(1..)?,
     };
     rest.strip_prefix(b"\",\"t\":\"")
+}
+
+/// [`classify_json`] at a server's door: a message of the application is checked as a whole, so that nobody who receives
+/// it is the first to find that it cannot be read. One of the protocol is checked by its own reader.
+///
+/// # Errors
+/// As [`classify_json`]; and an application's message that is malformed or nested too deep anywhere.
+#[inline]
+pub fn accept_json(text: &[u8]) -> Result<Kind, EnvelopeError> {
+    let Some(value) = value_in_usual_place(text) else {
+        return accept_anywhere(text);
+    };
+    match after_plain(value) {
+        [b'"', rest @ ..] if value.len() - rest.len() > 1 => {
+            let kind = kind_of(&value[..value.len() - rest.len() - 1]);
+            if kind == Kind::Application {
+                check::rest_of_object(rest)?;
+            }
+            Ok(kind)
+        }
+        _ => accept_anywhere(text),
+    }
+}
+
+/// [`accept_json`] for any order of fields.
+#[cold]
+fn accept_anywhere(text: &[u8]) -> Result<Kind, EnvelopeError> {
+    let kind = classify_anywhere(text)?;
+    if kind == Kind::Application {
+        let (_, object) = strip_category(text);
+        check::finish(check::value(check::after_space(object), 0)?)?;
+    }
+    Ok(kind)
+}
+
+/// [`accept_json`] for MessagePack, without the prefix `M:`. It has a meaning in JSON.
+///
+/// # Errors
+/// As [`accept_json`].
+#[inline]
+pub fn accept_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
+    let kind = classify_msgpack(bytes)?;
+    if kind == Kind::Application {
+        let mut reader = Reader::new(bytes);
+        reader.checked_value(0)?;
+        reader.finish()?;
+    }
+    Ok(kind)
 }
 
 /// [`classify_json`] for MessagePack, without the prefix `M:`. Also here nothing after the type is

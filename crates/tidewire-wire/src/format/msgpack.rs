@@ -29,10 +29,27 @@ pub(crate) fn msgpack_to_json_within(
     out: &mut Vec<u8>,
     bytes_max: usize,
 ) -> Result<(), FormatError> {
+    convert(bytes, out, (bytes_max, false))
+}
+
+/// [`msgpack_to_json`] of a message that a server accepts: what JSON cannot say is refused.
+///
+/// # Errors
+/// As [`msgpack_to_json`], and [`FormatError::Malformed`] for a float that is not finite.
+pub(crate) fn msgpack_to_exact_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    convert(bytes, out, (usize::MAX, true))
+}
+
+fn convert(
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    (bytes_max, is_exact): (usize, bool),
+) -> Result<(), FormatError> {
     let start = out.len();
     let mut converter = Converter {
         reader: Reader::new(bytes),
         bytes_max,
+        is_exact,
         end: start.saturating_add(bytes_max),
     };
     let result = converter
@@ -137,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok(&all[..all.len() - self.rest.len()])
     }
 
-    /// The same for a value that [`msgpack_to_json`] takes, without the text.
+    /// The same for a value that [`msgpack_to_exact_json`] takes, without the text.
     pub(crate) fn checked_value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
         let all = self.rest;
         check_item(self, depth)?;
@@ -213,6 +230,8 @@ impl<'a> Reader<'a> {
 struct Converter<'a> {
     reader: Reader<'a>,
     bytes_max: usize,
+    /// A float that is not finite is refused.
+    is_exact: bool,
     /// The length of the output at which no value may begin.
     end: usize,
 }
@@ -230,6 +249,8 @@ impl Converter<'_> {
             Item::Bool(false) => out.extend_from_slice(b"false"),
             Item::Unsigned(number) => push_integer(number, out),
             Item::Signed(number) => push_integer(number, out),
+            Item::Float32(number) if self.is_exact && !number.is_finite() => return Err(UNFINITE),
+            Item::Float64(number) if self.is_exact && !number.is_finite() => return Err(UNFINITE),
             Item::Float32(number) => push_float(Value::from(number), out),
             Item::Float64(number) => push_float(Value::from(number), out),
             Item::Str(text) => write_string(utf8(text)?, out),
@@ -277,6 +298,8 @@ fn check_item(reader: &mut Reader<'_>, depth: usize) -> Result<(), FormatError> 
         Item::Ext(kind, bytes) => {
             timestamp_ms(kind, bytes)?;
         }
+        Item::Float32(number) if !number.is_finite() => return Err(UNFINITE),
+        Item::Float64(number) if !number.is_finite() => return Err(UNFINITE),
         Item::Array(count) => {
             check_depth(depth)?;
             for _ in 0..count {
@@ -312,6 +335,8 @@ fn key_to_json(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), FormatE
     }
     Ok(())
 }
+
+const UNFINITE: FormatError = FormatError::Malformed("a float that is not finite");
 
 const WRONG_KEY: FormatError = FormatError::Malformed("a map key is neither text nor an integer");
 

@@ -79,20 +79,107 @@ pub(crate) fn plain_bytes<const CONTROLS: bool>(text: &[u8]) -> usize {
     text.len() - rest.len() + plain
 }
 
+/// The first eight bytes, the first of them lowest; 0 for those behind the end of the text.
+#[inline(always)]
+pub(crate) fn first_word(rest: &[u8]) -> u64 {
+    match rest.first_chunk() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => last_word(rest),
+    }
+}
+
+/// The same for less than eight bytes.
+#[inline(never)]
+fn last_word(rest: &[u8]) -> u64 {
+    match (rest.first_chunk(), rest.last_chunk(), rest) {
+        // Bytes that are in both are the same.
+        (Some(first), Some(last), _) => {
+            let shift = 8 * (rest.len() % 8 - 4);
+            u64::from(u32::from_le_bytes(*first)) | (u64::from(u32::from_le_bytes(*last)) << shift)
+        }
+        (_, _, [first, second, third]) => {
+            u64::from_le_bytes([*first, *second, *third, 0, 0, 0, 0, 0])
+        }
+        (_, _, [first, second]) => u64::from(u16::from_le_bytes([*first, *second])),
+        (_, _, [first]) => u64::from(*first),
+        _ => 0,
+    }
+}
+
+/// The text from the first byte on that does not stand for itself in a string. What [`plain_bytes`] finds, faster for
+/// short strings.
+#[inline(always)]
+pub(crate) fn after_plain(rest: &[u8]) -> &[u8] {
+    if let Some(chunk) = rest.first_chunk() {
+        let found = special::<true>(u64::from_le_bytes(*chunk));
+        if found != 0 {
+            return &rest[(found.trailing_zeros() / 8) as usize..];
+        }
+    }
+    after_long_plain(rest)
+}
+
+/// The same for a string that is long, or near the end of the text.
+#[inline(never)]
+fn after_long_plain(mut rest: &[u8]) -> &[u8] {
+    while let Some((chunk, behind)) = rest.split_first_chunk::<32>() {
+        // Without a way out of the loop it is done by vector instructions.
+        let mut is_plain = true;
+        for byte in chunk {
+            is_plain &= (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\');
+        }
+        if !is_plain {
+            break;
+        }
+        rest = behind;
+    }
+    loop {
+        // The bytes behind the end are control characters.
+        let found = special::<true>(first_word(rest));
+        if found != 0 {
+            let bytes = (found.trailing_zeros() / 8) as usize;
+            return rest.get(bytes..).unwrap_or_default();
+        }
+        rest = rest.get(8..).unwrap_or_default();
+    }
+}
+
+/// The text from the first byte on that is no decimal digit.
+#[inline(always)]
+pub(crate) fn after_digits(mut rest: &[u8]) -> &[u8] {
+    while let Some((chunk, behind)) = rest.split_first_chunk() {
+        let value = u64::from_le_bytes(*chunk) ^ (ONES * u64::from(b'0'));
+        // A value beyond 9 carries into the highest bit of its byte, or has it set. Higher bytes may be wrong then.
+        let found = (value.wrapping_add(ONES * 0x76) | value) & HIGH;
+        if found != 0 {
+            return &rest[(found.trailing_zeros() / 8) as usize..];
+        }
+        rest = behind;
+    }
+    while let [b'0'..=b'9', behind @ ..] = rest {
+        rest = behind;
+    }
+    rest
+}
+
 /// A word whose lowest bit that is set stands in the lowest byte that is no plain one. Higher bits may be
 /// wrong, because a subtraction borrows from the byte above.
-#[inline]
+#[inline(always)]
 fn special<const CONTROLS: bool>(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let quote = zero(word ^ (ONES * u64::from(b'"')));
-    let backslash = zero(word ^ (ONES * u64::from(b'\\')));
+    let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
+    let backslash = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
     let found = quote | backslash;
-    let found = if CONTROLS { found | below_space } else { found };
-    found & HIGH
+    let found = if CONTROLS {
+        found | word.wrapping_sub(ONES * 0x20)
+    } else {
+        found
+    };
+    // A byte of a character beyond ASCII is plain, whatever the subtractions make of it.
+    found & !word & HIGH
 }
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// The index of the first byte from `at` on that is not white space.
 pub(crate) fn skip_space(text: &[u8], at: usize) -> usize {
@@ -115,6 +202,21 @@ mod tests {
             prop_assert_eq!(plain_bytes::<true>(&text), slow.unwrap_or(text.len()));
             let slow = text.iter().position(|byte| matches!(byte, b'"' | b'\\'));
             prop_assert_eq!(plain_bytes::<false>(&text), slow.unwrap_or(text.len()));
+        }
+
+        #[test]
+        fn plain_bytes_and_digits_end(
+            text in prop::collection::vec(prop_oneof![8 => 0x20u8..0x7f, 4 => b'0'..=b'9', 1 => any::<u8>()], 0..100),
+        ) {
+            let plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
+            let plain = text.iter().take_while(|byte| plain(byte)).count();
+            prop_assert_eq!(after_plain(&text), &text[plain..]);
+            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            prop_assert_eq!(after_digits(&text), &text[digits..]);
+            let mut word = [0; 8];
+            let bytes = text.len().min(8);
+            word[..bytes].copy_from_slice(&text[..bytes]);
+            prop_assert_eq!(first_word(&text), u64::from_le_bytes(word));
         }
     }
 }

@@ -3,9 +3,8 @@
 //! What is passed here reads as JSON everywhere in this project: each string has a meaning in UTF-8, each
 //! number is finite, and nothing is nested too deep. The text must be valid UTF-8 already.
 
-use super::scan::{plain_bytes, string_end};
-use super::text::{Short, unescape};
-use super::{JsonError, NESTING_MAX};
+use super::scan::string_end;
+use super::{JsonError, NESTING_MAX, check};
 
 /// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has N levels
 /// around it.
@@ -84,18 +83,10 @@ impl<'a> Cursor<'a> {
     /// Passes a value and whatever white space follows it; the bytes of the value.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<&'a [u8], JsonError> {
-        let start = self.at;
-        match self.peek() {
-            Some(b'"') => {
-                self.string()?;
-            }
-            Some(b'{' | b'[') => self.container()?,
-            Some(b'-' | b'0'..=b'9') => self.number()?,
-            _ => self.word()?,
-        }
-        let value = &self.text[start..self.at];
-        self.skip_space();
-        Ok(value)
+        let text = &self.text[self.at..];
+        let rest = check::value(text, self.depth)?;
+        self.go_to(check::after_space(rest));
+        Ok(&text[..text.len() - rest.len()])
     }
 
     /// That nothing is left.
@@ -104,40 +95,6 @@ impl<'a> Cursor<'a> {
             Ok(())
         } else {
             Err(JsonError::Malformed)
-        }
-    }
-
-    fn container(&mut self) -> Result<(), JsonError> {
-        // One bit for each open level, 1 for an object; the innermost is the lowest.
-        let mut kinds = u64::from(self.peek() == Some(b'{'));
-        let outside = self.depth;
-        self.enter()?;
-        let mut first = true;
-        loop {
-            let in_object = kinds & 1 == 1;
-            if self.leaves(if in_object { b'}' } else { b']' }, &mut first)? {
-                if self.depth == outside {
-                    return Ok(());
-                }
-                kinds >>= 1;
-                first = false;
-                self.skip_space();
-                continue;
-            }
-            if in_object {
-                self.string()?;
-                self.colon()?;
-            }
-            match self.peek() {
-                Some(open @ (b'{' | b'[')) => {
-                    self.enter()?;
-                    kinds = (kinds << 1) | u64::from(open == b'{');
-                    first = true;
-                }
-                _ => {
-                    self.value()?;
-                }
-            }
         }
     }
 
@@ -177,75 +134,8 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Result<&'a [u8], JsonError> {
         let start = self.at;
         self.expect(b'"')?;
-        let mut escaped = false;
-        loop {
-            self.at += plain_bytes::<true>(&self.text[self.at..]);
-            match self.peek() {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    escaped = true;
-                    self.at += 2;
-                    if self.at > self.text.len() {
-                        return Err(JsonError::Malformed);
-                    }
-                }
-                _ => return Err(JsonError::Malformed),
-            }
-        }
-        self.at += 1;
-        let quoted = &self.text[start..self.at];
-        if escaped {
-            unescape(&quoted[1..quoted.len() - 1], &mut Short::default())?;
-        }
-        Ok(quoted)
-    }
-
-    fn number(&mut self) -> Result<(), JsonError> {
-        let start = self.at;
-        self.at += usize::from(self.peek() == Some(b'-'));
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        let mut sure = self.at - start <= FINITE_BYTES;
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
-            self.digits()?;
-            sure = false;
-        }
-        let token = &self.text[start..self.at];
-        if sure || serde_json::from_slice::<f64>(token).is_ok() {
-            Ok(())
-        } else {
-            Err(JsonError::Malformed)
-        }
-    }
-
-    fn digits(&mut self) -> Result<(), JsonError> {
-        let rest = &self.text[self.at..];
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += digits;
-        if digits == 0 {
-            return Err(JsonError::Malformed);
-        }
-        Ok(())
-    }
-
-    fn word(&mut self) -> Result<(), JsonError> {
-        let rest = &self.text[self.at..];
-        for word in [&b"true"[..], b"false", b"null"] {
-            if rest.starts_with(word) {
-                self.at += word.len();
-                return Ok(());
-            }
-        }
-        Err(JsonError::Malformed)
+        self.go_to(check::string(&self.text[self.at..])?);
+        Ok(&self.text[start..self.at])
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
@@ -261,14 +151,14 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
+        self.go_to(check::after_space(&self.text[self.at..]));
+    }
+
+    /// Goes to where this rest of the text begins.
+    fn go_to(&mut self, rest: &[u8]) {
+        self.at = self.text.len() - rest.len();
     }
 }
-
-/// A number of this many bytes without an exponent is finite.
-const FINITE_BYTES: usize = 300;
 
 #[cfg(test)]
 mod tests {

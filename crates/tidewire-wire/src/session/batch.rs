@@ -110,7 +110,7 @@ fn unpack_json(text: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
         .ok_or(wrong.clone())?;
     let mut messages = Vec::new();
     elements(array, |message| {
-        if comes_alone(classify_json(message)?) || messages.len() == BATCH_MESSAGES_MAX {
+        if comes_alone(classify_json(message)) || messages.len() == BATCH_MESSAGES_MAX {
             return Err(wrong.clone());
         }
         messages.push(message.to_vec());
@@ -146,7 +146,7 @@ fn unpack_msgpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     let mut messages = Vec::new();
     for _ in 0..count {
         let message = reader.value(LEVELS)?;
-        if comes_alone(classify_msgpack(message)?) {
+        if comes_alone(classify_msgpack(message)) {
             return Err(wrong);
         }
         messages.push(message.to_vec());
@@ -155,11 +155,13 @@ fn unpack_msgpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
 }
 
 /// Whether a message may not be in a batch: a hello and a key update change the encryption of the messages after
-/// them, so they are sent alone.
-fn comes_alone(kind: Kind) -> bool {
+/// them, so they are sent alone. One that has no kind is refused by itself, so that it does not take the others with it.
+fn comes_alone(kind: Result<Kind, EnvelopeError>) -> bool {
     matches!(
         kind,
-        Kind::System(SystemType::Batch | SystemType::ClientHello | SystemType::KeyUpdate)
+        Ok(Kind::System(
+            SystemType::Batch | SystemType::ClientHello | SystemType::KeyUpdate
+        )) | Err(EnvelopeError::NotAnObject)
     )
 }
 

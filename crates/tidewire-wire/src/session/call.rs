@@ -15,7 +15,7 @@ use std::borrow::Cow;
 pub struct Call {
     /// `type`: 1 to [`TYPE_BYTES_MAX`] bytes, defined by the application.
     pub t: String,
-    /// One validated JSON value; `null` if it is missing.
+    /// One validated JSON value; `{}` if it is missing.
     pub payload: Vec<u8>,
     /// The time for which the caller waits, in milliseconds.
     pub timeout_ms: Option<u64>,
@@ -81,9 +81,9 @@ pub(super) fn parse(
     };
     match correlation_id {
         Some(id) if !id.is_empty() && id.len() <= KEY_BYTES_MAX => Ok((either, id.into_owned())),
-        _ => Err(Unusable::payload(
+        id => Err(Unusable::payload(
             "a call has no cid of 1 to 128 bytes",
-            None,
+            id.filter(|id| !id.is_empty()),
         )),
     }
 }
@@ -92,7 +92,7 @@ fn parse_request(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable
     let no_type = "type is not 1 to 128 bytes of text";
     let mut call = Call {
         t: String::new(),
-        payload: b"null".to_vec(),
+        payload: b"{}".to_vec(),
         timeout_ms: None,
     };
     let correlation_id = walk(text, |name, value| {
@@ -125,7 +125,7 @@ fn parse_response(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusabl
     })?;
     let result = match error {
         Some(error) => Err(error),
-        None => Ok(payload.unwrap_or(b"null").to_vec()),
+        None => Ok(payload.unwrap_or(b"{}").to_vec()),
     };
     Ok((Either::Response(result), correlation_id))
 }

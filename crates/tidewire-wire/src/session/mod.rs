@@ -14,6 +14,7 @@ mod object;
 mod objection;
 mod payload;
 mod publish;
+mod repair;
 mod reply;
 mod request;
 mod server;
@@ -37,7 +38,7 @@ pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
 pub use reply::Reply;
 pub use reply::values::{
     GapRange, GapReason, HelloProducer, PresenceMember, ProducerAttempt, ProducerState,
-    PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
+    PublicationGap, REFUSED_IDS_MAX, Refused, TopicFailure, TopicPresence, TopicRecovery,
 };
 pub use request::{
     DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync,
@@ -93,6 +94,8 @@ pub struct Features {
     pub calls: bool,
     /// `replay` and `history_request`.
     pub history: bool,
+    /// Subscriptions that the server makes, and that a client asks for again (`renew`).
+    pub server_subscriptions: bool,
 }
 
 impl Features {
@@ -110,6 +113,7 @@ impl Features {
             "presence",
             "calls",
             "history",
+            "server_subscriptions",
         ]);
         let allowed = picked.map(|value| value.flag() != Some(false));
         let [
@@ -123,6 +127,7 @@ impl Features {
             presence,
             calls,
             history,
+            server_subscriptions,
         ] = allowed;
         Self {
             compression: self.compression && compression,
@@ -135,6 +140,7 @@ impl Features {
             presence: self.presence && presence,
             calls: self.calls && calls,
             history: self.history && history,
+            server_subscriptions: self.server_subscriptions && server_subscriptions,
         }
     }
 
@@ -150,6 +156,9 @@ impl Features {
         object.boolean("presence", self.presence);
         object.boolean("calls", self.calls);
         object.boolean("history", self.history);
+        if self.server_subscriptions {
+            object.boolean("server_subscriptions", true);
+        }
         object.close();
     }
 }

@@ -1,7 +1,7 @@
 //! The payloads of a server's messages, as JSON.
 
 use super::reply::values::{
-    ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
+    ProducerState, PublicationGap, Refused, TopicFailure, TopicPresence, TopicRecovery,
 };
 use super::{
     Action, Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile,
@@ -125,7 +125,7 @@ pub(super) fn write_error(
     code: ErrorCode,
     message: &str,
     retry_after_s: Option<u64>,
-    refused: Option<u64>,
+    refused: Option<&Refused>,
     out: &mut Vec<u8>,
 ) {
     let mut object = Object::open(out);
@@ -134,7 +134,10 @@ pub(super) fn write_error(
     object.boolean("recoverable", code.recoverable());
     object.optional_number("retry_after", retry_after_s);
     if let Some(refused) = refused {
-        object.number("refused", refused);
+        object.number("refused", refused.count);
+        if !refused.correlation_ids.is_empty() {
+            object.texts("cids", &refused.correlation_ids);
+        }
     }
     object.close();
 }

@@ -15,7 +15,7 @@ pub struct PublishRequest<'a> {
     pub topic: Cow<'a, str>,
     /// `type`, the type of the publication: 1 to [`TYPE_BYTES_MAX`] bytes, and not a type of the protocol.
     pub t: Cow<'a, str>,
-    /// The payload: one validated JSON value in UTF-8, with its white space. `{}` if it is missing.
+    /// The payload: one validated JSON value in UTF-8, as the client wrote it. `{}` if it is missing, null if it is null.
     pub payload: Cow<'a, [u8]>,
     /// [`Category::Update`] if it is missing; never [`Category::System`].
     pub category: Category,
@@ -60,7 +60,7 @@ impl<'a> PublishRequest<'a> {
         bytes: &'a [u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<(Self, Option<Cow<'a, str>>), Refusal> {
-        Ok(Self::read(encoding, bytes, scratch)?)
+        Self::read(encoding, bytes, scratch).map_err(|unusable| unusable.refusal(encoding, bytes))
     }
 
     fn read(

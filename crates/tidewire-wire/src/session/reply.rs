@@ -14,7 +14,7 @@ use crate::envelope::SystemType;
 use crate::uuid::Uuid;
 use serde_json::Value;
 use std::borrow::Cow;
-use values::{ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery};
+use values::{ProducerState, PublicationGap, Refused, TopicFailure, TopicPresence, TopicRecovery};
 
 /// A system message of the server. `correlation_id` is that of the answered request, if any.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,8 +55,8 @@ pub enum Reply {
         message: Cow<'static, str>,
         /// The number of seconds after which a retry may succeed.
         retry_after_s: Option<u64>,
-        /// The number of rejected messages since the last error of this kind, if it is not one.
-        refused: Option<u64>,
+        /// The rejected messages since the last error of this kind, if it may be more than one.
+        refused: Option<Refused>,
         /// `cid`.
         correlation_id: Option<String>,
     },
@@ -270,7 +270,7 @@ impl Reply {
                 retry_after_s,
                 refused,
                 ..
-            } => write_error(*code, message, *retry_after_s, *refused, out),
+            } => write_error(*code, message, *retry_after_s, refused.as_ref(), out),
             Self::SubscriptionUpdate {
                 action,
                 success_topics,

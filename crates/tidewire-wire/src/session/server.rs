@@ -4,8 +4,10 @@ use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::objection::Objection;
 use super::payload::{Context, pack_pong};
+use super::repair::repair_topics;
 use super::reply::Reply;
-use super::request::{self, Request};
+use super::request::{self, Request, RequestKind};
+use super::subscription::parse_subscription;
 use super::walk::Head;
 use super::{Features, HelloProducer, KeyOffer, Now, PROTOCOL_VERSION, ProducerAttempt, Refusal};
 use super::{batch, call};
@@ -199,11 +201,11 @@ impl ServerSession {
                 Ok([client_timestamp_ms]) => SystemEvent::Reply(Reply::Pong {
                     client_timestamp_ms,
                 }),
-                Err(error) => invalid(&error),
+                Err(error) => invalid(&error, encoding, bytes),
             },
             SystemType::Pong => SystemEvent::Ignore,
             SystemType::Batch => batch::unpack(encoding, bytes)
-                .map_or_else(|error| invalid(&error), SystemEvent::Batch),
+                .map_or_else(|error| invalid(&error, encoding, bytes), SystemEvent::Batch),
             SystemType::PublishRequest => SystemEvent::Publish,
             SystemType::CallRequest | SystemType::CallResponse => {
                 match call::parse(system, encoding, bytes) {
@@ -211,12 +213,16 @@ impl ServerSession {
                         kind: either.into(),
                         correlation_id: Some(correlation_id),
                     }),
-                    Err(unusable) => SystemEvent::Reply(Refusal::from(unusable).into()),
+                    Err(unusable) => SystemEvent::Reply(unusable.refusal(encoding, bytes).into()),
                 }
             }
             _ => match Head::read(encoding, bytes) {
                 Ok(head) => self.handle_head(profile, system, head),
-                Err(error) => invalid(&error),
+                Err(error) => match system {
+                    SystemType::SubscriptionUpdate => subscribe_repaired(encoding, bytes),
+                    _ => None,
+                }
+                .unwrap_or_else(|| invalid(&error, encoding, bytes)),
             },
         }
     }
@@ -450,8 +456,32 @@ fn key_update_request(payload: Raw<'_>) -> Option<bool> {
     request.flag()
 }
 
-fn invalid(error: &EnvelopeError) -> SystemEvent {
-    SystemEvent::Reply(Reply::error(ErrorCode::InvalidMessage, error.to_string()))
+/// A subscription with names of topics that are no text, if nothing else of the message is wrong.
+fn subscribe_repaired(encoding: Format, bytes: &[u8]) -> Option<SystemEvent> {
+    let repaired = repair_topics(encoding, bytes)?;
+    let head = Head::read(encoding, &repaired.bytes).ok()?;
+    let correlation_id = head.correlation_id;
+    Some(match parse_subscription(head.payload) {
+        Ok(mut subscription) => {
+            subscription.take_unreadable(&repaired.places);
+            SystemEvent::Request(Request {
+                kind: RequestKind::Subscription(subscription),
+                correlation_id,
+            })
+        }
+        Err((code, message)) => SystemEvent::Reply(
+            Refusal {
+                code,
+                message: message.into(),
+                correlation_id,
+            }
+            .into(),
+        ),
+    })
+}
+
+fn invalid(error: &EnvelopeError, encoding: Format, bytes: &[u8]) -> SystemEvent {
+    SystemEvent::Reply(Refusal::of(error, encoding, bytes).into())
 }
 
 impl From<Refusal> for Reply {

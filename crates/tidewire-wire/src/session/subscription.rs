@@ -6,7 +6,7 @@ use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
 use crate::envelope::raw::Raw;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Topics to have or to have no longer.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,50 @@ pub struct Subscription {
     pub window: Option<u64>,
     /// Tokens that allow topics, by topic: at most [`TOKENS_PER_REQUEST_MAX`].
     pub tokens: Vec<(String, Token)>,
+    /// Whether these are subscriptions that the server made: they are recovered although the connection has them.
+    pub renew: bool,
+    /// Topics whose names are no Unicode text, with U+FFFD or `?` in place of what cannot be read. They are not among
+    /// [`Self::topics`], which may be empty then, and fail.
+    pub unreadable: Vec<String>,
+}
+
+impl Subscription {
+    /// A request for subscriptions that the server made: nothing else counts of it.
+    fn renewal(
+        action: Action,
+        topics: Vec<String>,
+        recover: bool,
+        recovery: Vec<RecoveryPosition>,
+    ) -> Self {
+        Self {
+            action,
+            topics,
+            presence: None,
+            recover,
+            recovery,
+            replay: 0,
+            queue_group: None,
+            filter: None,
+            overload: None,
+            acknowledge: false,
+            window: None,
+            tokens: Vec::new(),
+            renew: true,
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Takes out the topics at these places, whose names are no text.
+    pub(super) fn take_unreadable(&mut self, places: &BTreeSet<usize>) {
+        let topics = std::mem::take(&mut self.topics).into_iter().enumerate();
+        for (place, topic) in topics {
+            if places.contains(&place) {
+                self.unreadable.push(topic);
+            } else {
+                self.topics.push(topic);
+            }
+        }
+    }
 }
 
 /// The treatment of a subscription's publications when its client does not read them in time.
@@ -114,13 +158,22 @@ pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objec
         "queue_group",
         "overload",
     ]);
-    let [window, acknowledge, recover, recovery, tokens, replay] = payload.pick([
+    let [
+        window,
+        acknowledge,
+        recover,
+        recovery,
+        tokens,
+        replay,
+        renew,
+    ] = payload.pick([
         "window",
         "acknowledge",
         "recover",
         "recovery",
         "tokens",
         "replay",
+        "renew",
     ]);
     let action = action.text().and_then(|action| Action::parse(&action));
     let action = action.ok_or((
@@ -149,6 +202,11 @@ pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objec
     let acknowledge = parse_flag(acknowledge, words)?;
     let recovery = parse_recovery(recovery, &topics)?;
     let replay = parse_number(replay, "replay is not a number")?;
+    let renew = parse_flag(renew, "renew is neither true nor false")?;
+    if renew {
+        let recover = parse_flag(recover, "recover is neither true nor false")?;
+        return Ok(Subscription::renewal(action, topics, recover, recovery));
+    }
     Ok(Subscription {
         action,
         topics,
@@ -162,6 +220,8 @@ pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objec
         acknowledge,
         window,
         tokens: parse_tokens(tokens)?,
+        renew,
+        unreadable: Vec::new(),
     })
 }
 

@@ -352,6 +352,8 @@ fn requests_reach_the_engine() {
         acknowledge: true,
         window: Some(8),
         tokens: Vec::new(),
+        renew: false,
+        unreadable: Vec::new(),
     });
     assert_eq!(
         event,
@@ -458,7 +460,10 @@ fn an_error_names_the_request_and_reaches_the_client() {
             code: ErrorCode::AuthFailed,
             message: "expired".into(),
             retry_after_s: Some(3),
-            refused: Some(4),
+            refused: Some(Refused {
+                count: 4,
+                correlation_ids: vec!["a".into(), "b".into()],
+            }),
             correlation_id: None,
         };
         let mut out = Vec::new();
@@ -472,6 +477,7 @@ fn an_error_names_the_request_and_reaches_the_client() {
             recoverable: false,
             retry_after_s: Some(3),
             refused: 4,
+            refused_ids: vec!["a".into(), "b".into()],
         };
         assert_eq!(event, Ok(expected));
     }
@@ -550,6 +556,7 @@ fn a_client_meets_other_servers() {
         recoverable: true,
         retry_after_s: Some(2),
         refused: 1,
+        refused_ids: Vec::new(),
     };
     assert_eq!(error, Ok(expected));
     let expected = ClientEvent::Presence {

@@ -70,7 +70,7 @@ fn all_fields() {
 fn what_is_missing_has_a_default() {
     for text in [
         r#"{"t":"publish_request","p":{"topic":"a","type":"b"}}"#,
-        r#"{"type":"publish_request","payload":{"topic":"a","type":"b","payload":null,"priority":null,
+        r#"{"type":"publish_request","payload":{"topic":"a","type":"b","priority":null,
             "id":null,"key":null,"ttl_ms":null,"exclude_self":null,"category":null}}"#,
         r#"{"t":"publish_request","cid":null,"p":{"topic":"a","type":"b"},"p":{"topic":"z"}}"#,
     ] {
@@ -80,6 +80,14 @@ fn what_is_missing_has_a_default() {
             assert_eq!(correlation_id, None, "{text}");
         });
     }
+}
+
+#[test]
+fn a_null_payload_is_null() {
+    let text = r#"{"t":"publish_request","p":{"topic":"a","type":"b","payload":null}}"#;
+    in_both(text, |result| {
+        assert_eq!(&*result.expect(text).0.payload, b"null");
+    });
 }
 
 #[test]

@@ -80,6 +80,8 @@ fn subscriptions_to_the_server() {
         acknowledge: true,
         window: Some(16),
         tokens: tokens.to_vec(),
+        renew: false,
+        unreadable: Vec::new(),
     };
     assert_eq!(
         event,
@@ -103,6 +105,8 @@ fn subscriptions_to_the_server() {
         acknowledge: false,
         window: None,
         tokens: Vec::new(),
+        renew: false,
+        unreadable: Vec::new(),
     };
     assert_eq!(event, request(RequestKind::Subscription(expected), None));
 }

@@ -127,14 +127,21 @@ fn describe(encoding: Format, event: ClientEvent) -> Value {
             recoverable,
             retry_after_s,
             refused,
-        } => json!({"error": {
-            "code": code,
-            "known": known.is_some(),
-            "message": message,
-            "recoverable": recoverable,
-            "retry_after_s": retry_after_s,
-            "refused": refused,
-        }}),
+            refused_ids,
+        } => {
+            let mut described = json!({"error": {
+                "code": code,
+                "known": known.is_some(),
+                "message": message,
+                "recoverable": recoverable,
+                "retry_after_s": retry_after_s,
+                "refused": refused,
+            }});
+            if !refused_ids.is_empty() {
+                described["error"]["cids"] = refused_ids.into();
+            }
+            described
+        }
         ClientEvent::KeyUpdate { request } => json!({"key_update": {"request": request}}),
         ClientEvent::Batch(messages) => {
             let parsed = |message: Vec<u8>| json_of(encoding, &message);

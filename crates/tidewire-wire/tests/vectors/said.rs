@@ -358,6 +358,7 @@ fn write_subscription(session: &mut ClientSession, said: &Subscribe, out: &mut V
         acknowledge: said.acknowledge,
         window: said.window,
         tokens: &tokens,
+        renew: said.renew,
     };
     let id = id("0193501a-6a5e-7000-8000-0000000000f1");
     session.write_subscription(&request, said.cid.as_deref(), id, NOW, out);

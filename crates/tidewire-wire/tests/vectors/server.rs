@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use tidewire_testkit::vectors::dialogue::{self, Case, Say, Step};
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Envelope, Kind, Priority, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Envelope, Kind, Priority, accept_json, accept_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
-    Action, Features, Now, Overload, ProducerState, PublishRequest, Reply, Request, RequestKind,
-    ServerProfile, ServerSession, SystemEvent, TopicFailure, TopicRecovery,
+    Action, Features, Now, Overload, ProducerState, PublishRequest, Refused, Reply, Request,
+    RequestKind, ServerProfile, ServerSession, SystemEvent, TopicFailure, TopicRecovery,
 };
 use tidewire_wire::uuid::Uuid;
 
@@ -47,8 +47,8 @@ fn take_step(
         (Some(received), None) => {
             let bytes = content(format, received);
             let kind = match format {
-                Format::Json => classify_json(bytes),
-                Format::MessagePack => classify_msgpack(bytes),
+                Format::Json => accept_json(bytes),
+                Format::MessagePack => accept_msgpack(bytes),
             };
             let Ok(Kind::System(system)) = kind else {
                 panic!("{name}: {kind:?}")
@@ -210,6 +210,7 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         presence: features.presence,
         calls: features.calls,
         history: features.history,
+        server_subscriptions: features.server_subscriptions,
     }
 }
 
@@ -325,12 +326,16 @@ fn reply(say: &Say) -> Reply {
             code,
             retry_after,
             refused,
+            cids,
             cid,
         } => Reply::Error {
             code: ErrorCode::parse(&code).expect("a code"),
             message: "in words".into(),
             retry_after_s: retry_after,
-            refused,
+            refused: refused.map(|count| Refused {
+                count,
+                correlation_ids: cids,
+            }),
             correlation_id: cid,
         },
         Say::RateLimitWarning {

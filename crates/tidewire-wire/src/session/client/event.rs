@@ -76,6 +76,8 @@ pub enum ClientEvent {
         retry_after_s: Option<u64>,
         /// How many messages it answers: usually one.
         refused: u64,
+        /// The correlation ids of those that it answers besides its own; not all, if they are many.
+        refused_ids: Vec<String>,
     },
     /// Messages in the encoding of the batch, to be treated as if each had come alone.
     Batch(Vec<Vec<u8>>),
@@ -283,6 +285,7 @@ fn read_error(payload: &Value) -> ClientEvent {
         recoverable: payload["recoverable"].as_bool().unwrap_or(by_code),
         retry_after_s: retry_after_s.map(|seconds| seconds.ceil() as u64),
         refused: payload["refused"].as_u64().unwrap_or(1),
+        refused_ids: texts(&payload["cids"]),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct SubscriptionRequest<'a> {
     /// Tokens that allow topics, by topic: at most
     /// [`TOKENS_PER_REQUEST_MAX`](super::super::TOKENS_PER_REQUEST_MAX).
     pub tokens: &'a [(String, Token)],
+    /// Whether these are subscriptions that the server made. Then nothing but the topics and the recovery counts.
+    pub renew: bool,
 }
 
 impl<'a> SubscriptionRequest<'a> {
@@ -60,6 +62,7 @@ impl<'a> SubscriptionRequest<'a> {
             acknowledge: false,
             window: None,
             tokens: &[],
+            renew: false,
         }
     }
 
@@ -96,6 +99,9 @@ impl<'a> SubscriptionRequest<'a> {
         }
         if !self.tokens.is_empty() {
             object.with("tokens", |out| write_tokens(self.tokens, out));
+        }
+        if self.renew {
+            object.boolean("renew", true);
         }
         object.close();
     }

@@ -140,3 +140,16 @@ pub struct TopicRecovery {
     /// The number of messages that are sent again.
     pub count: u64,
 }
+
+/// Messages that one error refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub count: u64,
+    /// `cids`: the correlation ids of those that had one that could be read, at most [`REFUSED_IDS_MAX`]. Each has at
+    /// most [`KEY_BYTES_MAX`](crate::session::KEY_BYTES_MAX) bytes.
+    pub correlation_ids: Vec<String>,
+}
+
+/// The most correlation ids that one error names.
+pub const REFUSED_IDS_MAX: usize = 32;
