@@ -5,18 +5,17 @@ import { TidewireError } from "../errors.js";
 import { Message } from "../message.js";
 import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
+import { flawOf, unsendable } from "./payload.js";
 
 /** Encodes a payload as JSON text. */
-function encodeJson(value: unknown): string {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value);
-  } catch (cause) {
-    throw new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && `the payload is not JSON: ${String(cause)}`, {
-      cause,
-    });
-  }
-  return text ?? "null";
+function encodeJson(value: unknown, name = "payload"): string {
+  const flaw = flawOf(value, 1);
+  if (flaw) throw unsendable(name, flaw);
+  const text = JSON.stringify(value);
+  // It escapes half of a surrogate pair, which no reader has to accept.
+  const half = text.includes("\\ud") && flawOf(value, 1, true);
+  if (half) throw unsendable(name, half);
+  return text;
 }
 
 /** Types of which the text is remembered. */
