@@ -173,14 +173,13 @@ export class Client {
     const { session } = this.driver;
     if (typeof type === "object") return session.outbound.send(type, type.payload, now());
     checkType(type);
-    const { encoded, b } = encode(session.format, payload);
     const fields: EnvelopeFields = { t: type };
+    const encoded = encode(session.format, payload, fields);
     const { correlationId } = options;
     if (correlationId !== undefined) {
       if (!isWhole(correlationId)) throw unsendable("correlationId", " has half a character");
       fields.cid = correlationId;
     }
-    if (b) fields.b = b;
     return session.outbound.send(fields, encoded, now());
   }
 

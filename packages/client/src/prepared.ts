@@ -18,11 +18,11 @@ export class PreparedMessage implements EnvelopeFields {
   /** @internal */
   constructor(format: Format, type: string, payload: unknown) {
     checkType(type);
-    const { b, encoded } = encode(format, payload);
     this.t = type;
-    if (b) this.b = b;
-    this.#payload = encoded;
-    this.#frame = new PreparedFrame(format.envelope(b ? { t: type, b } : { t: type }, encoded));
+    const fields: EnvelopeFields = { t: type };
+    this.#payload = encode(format, payload, fields);
+    if (fields.b) this.b = fields.b;
+    this.#frame = new PreparedFrame(format.envelope(fields, this.#payload));
   }
 
   /** @internal */

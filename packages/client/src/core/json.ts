@@ -7,13 +7,51 @@ import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
 import { flawOf, unsendable } from "./payload.js";
 
+/** Longer texts are left to the engine. */
+const SHORT = 128;
+/** What a text of JSON escapes, and half a surrogate pair. */
+const ESCAPED = /["\\\0-\x1f\ud800-\udfff]/;
+/** Names of fields as they are written; empty for those that need a closer look. */
+const names = new Map<string, string>();
+
+function nameOf(key: string): string {
+  let name = names.get(key);
+  if (name === undefined) {
+    if (names.size >= HEADS_MAX) names.clear();
+    names.set(key, (name = ESCAPED.test(key) ? "" : `"${key}":`));
+  }
+  return name;
+}
+
+/** Writes an object of short fields, as most messages have, faster than `JSON.stringify`; nothing for any other. */
+function writeFlat(value: Envelope): string | undefined {
+  let text = "";
+  for (const key in value) {
+    const field = value[key];
+    const name = nameOf(key);
+    const type = typeof field;
+    if (!name) return undefined;
+    if (text) text += ",";
+    if (type === "string") {
+      if ((field as string).length > SHORT || ESCAPED.test(field as string)) return undefined;
+      text += `${name}"${field}"`;
+    } else if (type === "boolean" || field === null || (type === "number" && Number.isFinite(field)))
+      text += name + field;
+    else return undefined;
+  }
+  return `{${text}}`;
+}
+
 /** Encodes a payload as JSON text. */
 function encodeJson(value: unknown, name = "payload"): string {
+  const isPlain = typeof value === "object" && value && Object.getPrototypeOf(value) === Object.prototype;
+  const flat = isPlain && writeFlat(value as Envelope);
+  if (flat) return flat;
   const flaw = flawOf(value, 1);
   if (flaw) throw unsendable(name, flaw);
   const text = JSON.stringify(value);
   // It escapes half of a surrogate pair, which no reader has to accept.
-  const half = text.includes("\\ud") && flawOf(value, 1, true);
+  const half = text.indexOf("\\") >= 0 && text.includes("\\ud") && flawOf(value, 1, true);
   if (half) throw unsendable(name, half);
   return text;
 }

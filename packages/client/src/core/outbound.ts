@@ -5,7 +5,7 @@ import { aborted, TidewireError } from "../errors.js";
 import type { EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import { RateLimit } from "./rate.js";
 import type { Now, Session } from "./session.js";
-import { isTooLarge } from "./size.js";
+import { FIELDS_BYTES_MAX, isTooLarge } from "./size.js";
 
 /** A message of the application that waits to be sent. */
 interface Waiting {
@@ -90,6 +90,10 @@ export class Outbound {
     payload: EncodedPayload | undefined,
     isBinary: boolean | undefined,
   ): TidewireError | undefined {
+    const max = this.bytesMax;
+    const units = fields.t.length + (fields.cid?.length ?? 0) + (payload?.length ?? 0);
+    // Most messages are small, and no unit of a text has more than three bytes.
+    if (!isBinary && (!max || units * 3 + FIELDS_BYTES_MAX <= max)) return undefined;
     const { isOpen, features, format, layerSizes } = this.#session;
     if (isBinary && isOpen && features.binary !== true)
       return new TidewireError(
@@ -97,11 +101,11 @@ export class Outbound {
         DEVELOPMENT && "this server takes no binary payloads",
         "server",
       );
-    if (!isTooLarge(this.bytesMax, format, fields, payload, layerSizes)) return undefined;
+    if (!isTooLarge(max, format, fields, payload, layerSizes)) return undefined;
     return new TidewireError(
       "MESSAGE_TOO_LARGE",
       DEVELOPMENT &&
-        `the message ${fields.t} has more than the ${this.bytesMax} bytes that the server accepts`,
+        `the message ${fields.t} has more than the ${max} bytes that the server accepts`,
       "application",
     );
   }

@@ -62,7 +62,7 @@ export class Producer {
     const cid = `${CID}${n}`;
     if (topic === undefined) {
       const fields: EnvelopeFields = binary ? { t: type, n, cid, b: true } : { t: type, n, cid };
-      return [fields, format === json ? text : encode(format, payload()).encoded!];
+      return [fields, format === json ? text : encode(format, payload(), fields)!];
     }
     const request = { topic, type, priority, ...(key !== undefined && { key }), ...(binary && { binary }) };
     const encoded =

@@ -7,7 +7,7 @@ import type { EncodedPayload, EnvelopeFields, Format } from "./layers.js";
 /** What sealing adds: the prefix, 12 bytes IV and 16 bytes tag. */
 const SEAL_BYTES = 30;
 /** More than the fields of an envelope take whose lengths are not looked at. */
-const FIELDS_BYTES_MAX = 512;
+export const FIELDS_BYTES_MAX = 512;
 
 /** What the layers of a connection add to a message. */
 export interface LayerSizes {
@@ -20,7 +20,7 @@ export function layerSizesOf({ signing, encryption }: Partial<ResolvedOptions>):
   return { sigLength: signing?.length ?? 0, sealBytes: encryption ? SEAL_BYTES : 0 };
 }
 
-/** Whether a message has more than `max` bytes. It is encoded for that only if it may have. */
+/** Whether a message has more than `max` bytes; 0 for any number. Encodes it. */
 export function isTooLarge(
   max: number,
   format: Format,
@@ -28,9 +28,7 @@ export function isTooLarge(
   payload: EncodedPayload | undefined,
   { sigLength, sealBytes }: LayerSizes,
 ): boolean {
-  // No unit of a text has more than three bytes.
-  const units = fields.t.length + (fields.cid?.length ?? 0) + (payload?.length ?? 0);
-  if (!max || units * 3 + FIELDS_BYTES_MAX <= max) return false;
+  if (!max) return false;
   const frame = format.envelope(sigLength ? { ...fields, sig: "x".repeat(sigLength) } : fields, payload);
   return (typeof frame === "string" ? utf8(frame).length : frame.length) + sealBytes > max;
 }

@@ -5,7 +5,7 @@ import { isObject, payloadOf, typeOf, uint } from "../core/envelope.js";
 import { json } from "../core/json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
 import { copy, direct, type Pipeline } from "../core/pipeline.js";
-import { isTooLarge, type LayerSizes, layerSizesOf } from "../core/size.js";
+import { FIELDS_BYTES_MAX, isTooLarge, type LayerSizes, layerSizesOf } from "../core/size.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
@@ -101,7 +101,8 @@ export class Upstream {
     if (this.#isOver || !pipeline) return true;
     const all = isSystem ? { ...fields, v: 1, seq: ++this.#sequence } : fields;
     const encoded = this.encode(payload);
-    if (isTooLarge(this.#bytesMax, this.format, all, encoded, this.#layerSizes)) return false;
+    const isSmall = (encoded?.length ?? 0) * 3 + FIELDS_BYTES_MAX <= this.#bytesMax;
+    if (!isSmall && isTooLarge(this.#bytesMax, this.format, all, encoded, this.#layerSizes)) return false;
     pipeline.write(all, encoded, after);
     return true;
   }
