@@ -177,7 +177,7 @@ export class Client {
     const encoded = encode(session.format, payload, fields);
     const { correlationId } = options;
     if (correlationId !== undefined) {
-      if (!isWhole(correlationId)) throw unsendable("correlationId", " has half a character");
+      if (!isWhole(correlationId)) throw unsendable("correlationId", correlationId);
       fields.cid = correlationId;
     }
     return session.outbound.send(fields, encoded, now());

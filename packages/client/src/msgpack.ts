@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
-import { bytesOf, flawOf, has64Bits, isRecord, isWhole, LEVELS_MAX, unsendable } from "./core/payload.js";
+import { bytesOf, isRecord, isWhole, LEVELS_MAX, unsendable } from "./core/payload.js";
 import { TidewireError } from "./errors.js";
 
 /**
@@ -26,7 +26,7 @@ function payload(value: unknown, name = "payload"): EncodedPayload {
     write(value, 1);
   } catch (error) {
     if (error !== FLAW) throw error;
-    throw unsendable(name, flawOf(value, 1, true, true) ?? " is a value that MessagePack does not have");
+    throw unsendable(name, value, true);
   }
   return bytes.slice(0, length);
 }
@@ -157,7 +157,7 @@ function writeNumber(value: number): void {
 }
 
 function writeBigint(value: bigint): void {
-  if (!has64Bits(value)) throw FLAW;
+  if (BigInt.asUintN(64, value) !== value && BigInt.asIntN(64, value) !== value) throw FLAW;
   bytes[length] = value < 0n ? 0xd3 : 0xcf;
   view.setBigUint64(length + 1, BigInt.asUintN(64, value));
   length += 9;

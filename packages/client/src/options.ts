@@ -217,12 +217,9 @@ export function addressOf(address: string): string {
   throw invalid(DEVELOPMENT && `${shown} is not an address such as "wss://example.org/ws"`);
 }
 
-/** A text without passwords and queries of addresses, which may be tokens, and without `secret`. */
-export function withoutSecrets(text: string, secret = "\0"): string {
-  return text
-    .replaceAll(secret, "***")
-    .replace(/\/\/[^\s"'/?#]*@/g, "//***@")
-    .replace(/\?[^\s"']*/g, "?***");
+/** A text without the passwords and queries of addresses, which may be tokens, and without `secret`. */
+export function withoutSecrets(text: string, secret?: string): string {
+  return (secret ? text.replaceAll(secret, "***") : text).replace(/(\/\/)[^\s/]*@|\?[^\s"']*/g, "$1***");
 }
 
 export function invalid(message: string | false): TidewireError {

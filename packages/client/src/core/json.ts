@@ -5,12 +5,14 @@ import { TidewireError } from "../errors.js";
 import { Message } from "../message.js";
 import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
-import { flawOf, unsendable } from "./payload.js";
+import { isLeaf, isSendable, unsendable } from "./payload.js";
 
 /** Longer texts are left to the engine. */
 const SHORT = 128;
 /** What a text of JSON escapes, and half a surrogate pair. */
 const ESCAPED = /["\\\0-\x1f\ud800-\udfff]/;
+/** Half a surrogate pair, as JSON writes it: behind an even number of backslashes. */
+const HALF = /(?:^|[^\\])(?:\\\\)*\\ud/;
 /** Names of fields as they are written; empty for those that need a closer look. */
 const names = new Map<string, string>();
 
@@ -35,8 +37,7 @@ function writeFlat(value: Envelope): string | undefined {
     if (type === "string") {
       if ((field as string).length > SHORT || ESCAPED.test(field as string)) return undefined;
       text += `${name}"${field}"`;
-    } else if (type === "boolean" || field === null || (type === "number" && Number.isFinite(field)))
-      text += name + field;
+    } else if (isLeaf(field)) text += name + field;
     else return undefined;
   }
   return `{${text}}`;
@@ -47,12 +48,8 @@ function encodeJson(value: unknown, name = "payload"): string {
   const isPlain = typeof value === "object" && value && Object.getPrototypeOf(value) === Object.prototype;
   const flat = isPlain && writeFlat(value as Envelope);
   if (flat) return flat;
-  const flaw = flawOf(value, 1);
-  if (flaw) throw unsendable(name, flaw);
-  const text = JSON.stringify(value);
-  // It escapes half of a surrogate pair, which no reader has to accept.
-  const half = text.indexOf("\\") >= 0 && text.includes("\\ud") && flawOf(value, 1, true);
-  if (half) throw unsendable(name, half);
+  const text = isSendable(value, 1) && JSON.stringify(value);
+  if (!text || (text.indexOf("\\") >= 0 && HALF.test(text))) throw unsendable(name, value);
   return text;
 }
 

@@ -1,6 +1,6 @@
 /** Payloads: what a message cannot carry as it is, and bytes. */
 
-import { DEVELOPMENT } from "#development";
+import { DEVELOPMENT, explainFlaw } from "#development";
 import { TidewireError } from "../errors.js";
 import { base64, fromBase64 } from "./bytes.js";
 import { isObject, unreadable } from "./envelope.js";
@@ -18,51 +18,32 @@ export function isWhole(text: string): boolean {
 }
 
 /**
- * What of a value JSON would change, with its place, such as `.at is a Date`; `undefined` if it stays as it is. The
- * value stands inside `level` maps and arrays. Texts are looked at only with `hasTexts`, because JSON's encoder marks
- * those that are not whole. With `isBinary` the format has bytes and integers of 64 bits.
+ * Whether JSON carries a value as it is. The value stands inside `level` maps and arrays. Texts are left to the encoder,
+ * which marks those that are not whole.
  */
-export function flawOf(
-  value: unknown,
-  level: number,
-  hasTexts?: boolean,
-  isBinary?: boolean,
-): string | undefined {
-  if (typeof value !== "object" || !value) return flawOfLeaf(value, hasTexts, isBinary);
-  if (isBinary && bytesOf(value)) return undefined;
-  if (level >= LEVELS_MAX) return ` is deeper than ${LEVELS_MAX} levels`;
+export function isSendable(value: unknown, level: number): boolean {
+  if (typeof value !== "object" || !value) return isLeaf(value);
+  if (level >= LEVELS_MAX) return false;
   if (Array.isArray(value)) {
+    // One that is missing is undefined here.
     for (let index = 0; index < value.length; index++) {
-      const flaw = flawOf(value[index], level + 1, hasTexts, isBinary);
-      if (flaw) return `[${index}]${flaw}`;
+      if (!isSendable(value[index], level + 1)) return false;
     }
-    return undefined;
+    return true;
   }
-  if (!isRecord(value)) return ` is a ${value.constructor?.name}`;
+  if (!isRecord(value)) return false;
   for (const key in value) {
     const field = (value as Envelope)[key];
-    const type = typeof field;
     // Most fields are texts and numbers: a call less for each.
-    if (!hasTexts && (type === "string" || (type === "number" && (field as number) - (field as number) === 0)))
-      continue;
-    const flaw = flawOf(field, level + 1, hasTexts, isBinary);
-    if (flaw) return `.${key}${flaw}`;
-    if (hasTexts && !isWhole(key)) return " has a name with half a character";
+    if (!isLeaf(field) && !isSendable(field, level + 1)) return false;
   }
-  return undefined;
+  return true;
 }
 
-function flawOfLeaf(
-  value: unknown,
-  hasTexts: boolean | undefined,
-  isBinary: boolean | undefined,
-): string | undefined {
+/** Whether JSON has a value that holds no others. */
+export function isLeaf(value: unknown): boolean {
   const type = typeof value;
-  if (type === "string") return hasTexts && !isWhole(value as string) ? " has half a character" : undefined;
-  if (type === "number") return Number.isFinite(value) ? undefined : ` is ${value}`;
-  if (type === "boolean" || value === null) return undefined;
-  if (isBinary && type === "bigint" && has64Bits(value as bigint)) return undefined;
-  return ` is ${type === "undefined" ? type : `a ${type}`}`;
+  return type === "string" || type === "boolean" || value === null || Number.isFinite(value);
 }
 
 /** Whether an object consists of its own fields: that of a class does, one of the language or one with `toJSON` does not. */
@@ -73,18 +54,9 @@ export function isRecord(value: object): boolean {
   );
 }
 
-export function has64Bits(value: bigint): boolean {
-  return BigInt.asUintN(64, value) === value || BigInt.asIntN(64, value) === value;
-}
-
-/** The error about a value that cannot be sent. `flaw` says what is wrong with it, behind its place. */
-export function unsendable(name: string, flaw: string): TidewireError {
-  const words = (name + flaw).replace(/^\./, "").replace(/^(.{60}).{9,}(.{60})$/s, "$1…$2");
-  return new TidewireError(
-    "INVALID_ARGUMENT",
-    `${words}, which cannot be sent${DEVELOPMENT ? "; send values of JSON, or bytes as the whole payload" : ""}`,
-    "application",
-  );
+/** The error about a value that would not arrive as it is. In development it says what of it, and where. */
+export function unsendable(name: string, value: unknown, isBinary?: boolean): TidewireError {
+  return new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && explainFlaw(name, value, isBinary), "application");
 }
 
 /** The bytes of a binary payload; `undefined` for any other. */

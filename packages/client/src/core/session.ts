@@ -190,7 +190,8 @@ export class Session {
     if (!this.isOpen) return;
     if (this.subscriptions.isDirty) {
       const canRenew = this.features.server_subscriptions === true;
-      for (const request of this.subscriptions.collect(canRenew, now.ms)) this.#askTopics(request, now);
+      const { bytesMax } = this.outbound;
+      for (const request of this.subscriptions.collect(canRenew, bytesMax, now.ms)) this.#askTopics(request, now);
     }
     if (this.outbound.flush(now)) this.producer?.flush(now);
   }
@@ -215,12 +216,9 @@ export class Session {
     this.system({ c: "WSE", t }, this.format.payload(payload), after);
   }
 
-  /** Asks for topics; in two requests, if one would be too large for the server. */
   #askTopics(request: TopicRequest, now: Now): void {
     const settle = (error: TidewireError | undefined, answer: Envelope) => {
-      const halves = error?.code === "MESSAGE_TOO_LARGE" ? halvesOf(request) : undefined;
-      if (halves) for (const half of halves) this.#askTopics(half, now);
-      else if (error?.code !== "CLOSED") this.subscriptions.answered(request, error, answer, now.ms);
+      if (error?.code !== "CLOSED") this.subscriptions.answered(request, error, answer, now.ms);
       this.host.changed();
     };
     try {
@@ -598,21 +596,6 @@ export class Session {
 /** An error of the server, or of its application. */
 function serverError(code: string, message: unknown, retryAfterMs?: number): TidewireError {
   return new TidewireError(code, String(message ?? ""), { fault: faultOf(code), retryAfterMs });
-}
-
-/** Two requests for one; `undefined` for a single topic. */
-function halvesOf({ action, topics, payload }: TopicRequest): TopicRequest[] | undefined {
-  const { length } = topics;
-  if (length < 2) return undefined;
-  return [topics.slice(0, length / 2), topics.slice(length / 2)].map((some) => {
-    const own: Envelope = { ...payload, topics: some };
-    for (const name of ["recovery", "tokens"]) {
-      const all = payload[name];
-      if (isObject(all))
-        own[name] = Object.fromEntries(Object.entries(all).filter(([topic]) => some.includes(topic)));
-    }
-    return { action, topics: some, payload: own };
-  });
 }
 
 /** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */

@@ -73,6 +73,10 @@ const LOST_MS = 5_000;
 const TOPICS_MAX = 1_000;
 /** Subscription tokens in one request. */
 const TOKENS_MAX = 100;
+/** What a topic with its position takes of a request, and one with a token; and what presence and a filter take. */
+const TOPIC_BYTES_MAX = 600;
+const TOKEN_BYTES_MAX = 9_000;
+const OPTIONS_BYTES_MAX = 5_000;
 /** Topics whose subscribers are remembered. */
 const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
@@ -226,8 +230,13 @@ export class Subscriptions {
     else this.#dirty.add(topic);
   }
 
-  /** The requests that are due; they count as sent. With `canRenew` the server renews subscriptions that it made. */
-  collect(canRenew: boolean, nowMs: number): TopicRequest[] {
+  /**
+   * The requests that are due, each of at most `bytesMax`, if that is not 0; they count as sent. With `canRenew` the
+   * server renews subscriptions that it made.
+   */
+  collect(canRenew: boolean, bytesMax: number, nowMs: number): TopicRequest[] {
+    const room = bytesMax ? bytesMax - OPTIONS_BYTES_MAX : Infinity;
+    const most = (count: number, bytes: number) => Math.min(count, Math.max(1, Math.floor(room / bytes)));
     const requests = new Map<string, TopicRequest>();
     const all: TopicRequest[] = [];
     const { isPoor } = this.#host;
@@ -253,7 +262,8 @@ export class Subscriptions {
       // Requests with tokens are shorter.
       const key = JSON.stringify([draft, token !== undefined]);
       let request = requests.get(key);
-      if (!request || request.topics.length === (token === undefined ? TOPICS_MAX : TOKENS_MAX)) {
+      const max = token === undefined ? most(TOPICS_MAX, TOPIC_BYTES_MAX) : most(TOKENS_MAX, TOKEN_BYTES_MAX);
+      if (!request || request.topics.length >= max) {
         const topics: string[] = [];
         request = { action: draft.action, topics, payload: { ...draft, topics } };
         requests.set(key, request);

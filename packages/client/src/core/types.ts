@@ -1,5 +1,7 @@
 /** Types of messages: which belong to the protocol. */
 
+import { DEVELOPMENT } from "#development";
+import { TidewireError } from "../errors.js";
 import { isWhole, unsendable } from "./payload.js";
 
 /** The types of PROTOCOL 7 with their synonyms, and none. A test compares them with that text. */
@@ -12,12 +14,10 @@ let good = "\0";
 /** Throws for a type that no message of an application can have. */
 export function checkType(type: unknown): void {
   if (type === good) return;
-  const flaw =
-    typeof type !== "string"
-      ? ` is a ${typeof type}`
-      : !isWhole(type)
-        ? " has half a character"
-        : RESERVED.test(type) && ` is ${JSON.stringify(type)}, which belongs to the protocol`;
-  if (flaw) throw unsendable("the type", flaw);
-  good = type as string;
+  if (typeof type !== "string" || !isWhole(type)) throw unsendable("the type", type);
+  if (RESERVED.test(type)) {
+    const words = DEVELOPMENT && `the type ${JSON.stringify(type)} belongs to the protocol`;
+    throw new TidewireError("INVALID_ARGUMENT", words, "application");
+  }
+  good = type;
 }

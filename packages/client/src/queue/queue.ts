@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from "#development";
 import { base64, hex } from "../core/bytes.js";
 import { json } from "../core/json.js";
-import { bytesOf, flawOf, isWhole, unsendable } from "../core/payload.js";
+import { bytesOf, isSendable, isWhole, unsendable } from "../core/payload.js";
 import { makeProducer } from "../core/producer.js";
 import type {
   AddedEntry,
@@ -194,13 +194,13 @@ export class Queue implements MessageQueue {
     this.#host?.checkOpen?.();
     checkType(entry.type);
     for (const name of ["topic", "key"] as const) {
-      if (!isWhole(entry[name] ?? "")) throw unsendable(name, " has half a character");
+      if (!isWhole(entry[name] ?? "")) throw unsendable(name, entry[name]);
     }
     // The payload of a publication stands one level deeper.
     const bytes = bytesOf(payload);
-    const flaw = !bytes && payload !== undefined && entry.topic !== undefined && flawOf(payload, 2);
-    if (flaw) throw unsendable("payload", flaw);
-    const text = json.payload(bytes ? base64(bytes) : payload === undefined ? {} : payload) as string;
+    const value = bytes ? base64(bytes) : payload === undefined ? {} : payload;
+    if (entry.topic !== undefined && !isSendable(value, 2)) throw unsendable("", { payload: value });
+    const text = json.payload(value) as string;
     const added = this.add({ priority: 5, ...entry, payload: text, ...(bytes && { binary: true }) });
     const done = added.then(({ acknowledged }) => (waits ? acknowledged : undefined));
     await (signal ? unlessAborted(done, signal) : done);
