@@ -10,6 +10,7 @@ import { isLeaf, isSendable, unsendable } from "./payload.js";
 /** Longer texts are left to the engine. */
 const SHORT = 128;
 /** What a text of JSON escapes, and half a surrogate pair. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes them
 const ESCAPED = /["\\\0-\x1f\ud800-\udfff]/;
 /** Half a surrogate pair, as JSON writes it: behind an even number of backslashes. */
 const HALF = /(?:^|[^\\])(?:\\\\)*\\ud/;

@@ -104,8 +104,7 @@ export class Outbound {
     if (!isTooLarge(max, format, fields, payload, layerSizes)) return undefined;
     return new TidewireError(
       "MESSAGE_TOO_LARGE",
-      DEVELOPMENT &&
-        `the message ${fields.t} has more than the ${max} bytes that the server accepts`,
+      DEVELOPMENT && `the message ${fields.t} has more than the ${max} bytes that the server accepts`,
       "application",
     );
   }

@@ -3,7 +3,7 @@
 import { DEVELOPMENT, explainFlaw } from "#development";
 import { TidewireError } from "../errors.js";
 import { base64, fromBase64 } from "./bytes.js";
-import { isObject, unreadable } from "./envelope.js";
+import { unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
 
 /** The levels of maps and arrays that a message may have, its envelope being the first (PROTOCOL 5.2). */
@@ -56,7 +56,11 @@ export function isRecord(value: object): boolean {
 
 /** The error about a value that would not arrive as it is. In development it says what of it, and where. */
 export function unsendable(name: string, value: unknown, isBinary?: boolean): TidewireError {
-  return new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && explainFlaw(name, value, isBinary), "application");
+  return new TidewireError(
+    "INVALID_ARGUMENT",
+    DEVELOPMENT && explainFlaw(name, value, isBinary),
+    "application",
+  );
 }
 
 /** The bytes of a binary payload; `undefined` for any other. */

@@ -191,7 +191,8 @@ export class Session {
     if (this.subscriptions.isDirty) {
       const canRenew = this.features.server_subscriptions === true;
       const { bytesMax } = this.outbound;
-      for (const request of this.subscriptions.collect(canRenew, bytesMax, now.ms)) this.#askTopics(request, now);
+      for (const request of this.subscriptions.collect(canRenew, bytesMax, now.ms))
+        this.#askTopics(request, now);
     }
     if (this.outbound.flush(now)) this.producer?.flush(now);
   }

@@ -55,6 +55,8 @@ export interface TopicRequest {
   action: "subscribe" | "unsubscribe";
   topics: string[];
   payload: Record<string, unknown>;
+  /** Its size, or more. */
+  bytes: number;
 }
 
 /** A request without its topics. */
@@ -73,10 +75,9 @@ const LOST_MS = 5_000;
 const TOPICS_MAX = 1_000;
 /** Subscription tokens in one request. */
 const TOKENS_MAX = 100;
-/** What a topic with its position takes of a request, and one with a token; and what presence and a filter take. */
-const TOPIC_BYTES_MAX = 600;
-const TOKEN_BYTES_MAX = 9_000;
-const OPTIONS_BYTES_MAX = 5_000;
+/** More than a request takes beside its options and topics, and a topic beside its name and token. */
+const REQUEST_BYTES = 200;
+const TOPIC_BYTES = 80;
 /** Topics whose subscribers are remembered. */
 const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
@@ -235,8 +236,6 @@ export class Subscriptions {
    * server renews subscriptions that it made.
    */
   collect(canRenew: boolean, bytesMax: number, nowMs: number): TopicRequest[] {
-    const room = bytesMax ? bytesMax - OPTIONS_BYTES_MAX : Infinity;
-    const most = (count: number, bytes: number) => Math.min(count, Math.max(1, Math.floor(room / bytes)));
     const requests = new Map<string, TopicRequest>();
     const all: TopicRequest[] = [];
     const { isPoor } = this.#host;
@@ -262,14 +261,25 @@ export class Subscriptions {
       // Requests with tokens are shorter.
       const key = JSON.stringify([draft, token !== undefined]);
       let request = requests.get(key);
-      const max = token === undefined ? most(TOPICS_MAX, TOPIC_BYTES_MAX) : most(TOKENS_MAX, TOKEN_BYTES_MAX);
-      if (!request || request.topics.length >= max) {
+      // The topic stands in the request up to three times, and no unit of it has more than three bytes.
+      const bytes = topic.name.length * 9 + TOPIC_BYTES + (token?.length ?? 0);
+      const isFull =
+        request &&
+        (request.topics.length === (token === undefined ? TOPICS_MAX : TOKENS_MAX) ||
+          (bytesMax && request.bytes + bytes > bytesMax));
+      if (!request || isFull) {
         const topics: string[] = [];
-        request = { action: draft.action, topics, payload: { ...draft, topics } };
+        request = {
+          action: draft.action,
+          topics,
+          payload: { ...draft, topics },
+          bytes: key.length * 3 + REQUEST_BYTES,
+        };
         requests.set(key, request);
         all.push(request);
       }
       request.topics.push(topic.name);
+      request.bytes += bytes;
       const position = isWanted && draft.recover ? this.#startPosition(topic) : undefined;
       if (position) {
         request.payload.recovery ??= {};

@@ -138,7 +138,8 @@ function flawOf(value: unknown, level: number, isBinary: boolean | undefined): s
   }
   if (!isRecord(value as object)) return ` is a ${(value as object).constructor?.name}`;
   for (const [key, field] of Object.entries(value as object)) {
-    const flaw = isWhole(key) ? flawOf(field, level + 1, isBinary) : " has a name with half a character";
+    if (!isWhole(key)) return " has a name with half a character";
+    const flaw = flawOf(field, level + 1, isBinary);
     if (flaw) return `.${key}${flaw}`;
   }
   return undefined;
@@ -146,7 +147,6 @@ function flawOf(value: unknown, level: number, isBinary: boolean | undefined): s
 
 function has64Bits(value: unknown): boolean {
   return (
-    typeof value === "bigint" &&
-    (BigInt.asUintN(64, value) === value || BigInt.asIntN(64, value) === value)
+    typeof value === "bigint" && (BigInt.asUintN(64, value) === value || BigInt.asIntN(64, value) === value)
   );
 }
