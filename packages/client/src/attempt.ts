@@ -3,13 +3,15 @@
 import { DEVELOPMENT } from "#development";
 import type { Pipeline } from "./core/pipeline.js";
 import { TidewireError } from "./errors.js";
-import type { ResolvedOptions } from "./options.js";
+import { type ResolvedOptions, withoutSecrets } from "./options.js";
 import type { CloseInfo, Socket, Transport } from "./transport.js";
 
 export interface Attempt {
   readonly index: number;
   readonly url: string;
   readonly startMs: number;
+  /** The token, which no reason shows. */
+  secret?: string;
   socket?: Socket;
   pipeline?: Pipeline;
   openMs?: number;
@@ -59,11 +61,15 @@ export function endError(
     return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: code });
   }
   const isToken = status === 401 || code === 4401;
-  return new TidewireError(isToken ? "AUTH_FAILED" : "CONNECT_FAILED", `${attempt.url}: ${reason}`, {
-    fault: isToken ? "application" : "network",
-    closeCode: code,
-    retryAfterMs,
-  });
+  return new TidewireError(
+    isToken ? "AUTH_FAILED" : "CONNECT_FAILED",
+    `${withoutSecrets(attempt.url)}: ${reason}`,
+    {
+      fault: isToken ? "application" : "network",
+      closeCode: code,
+      retryAfterMs,
+    },
+  );
 }
 
 /** What a browser or a lost connection leaves unsaid. */

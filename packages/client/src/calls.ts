@@ -47,7 +47,8 @@ async function answer(
   const delayMs = timeoutMs === undefined ? undefined : Math.min(uint(timeoutMs), TIMEOUT_MS_MAX);
   const timer = delayMs === undefined ? undefined : setTimeout(expire, delayMs);
   try {
-    return { payload: await handler(payload as never, { type, signal: ended.signal }) };
+    const result = await handler(payload as never, { type, signal: ended.signal });
+    return client.driver.inner(result);
   } catch (error) {
     const code = error instanceof TidewireError ? error.code : "HANDLER_ERROR";
     return { error: { code, message: textOf(error) } };

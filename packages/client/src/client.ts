@@ -4,7 +4,10 @@
 
 import { checkPublish, checkSubscribe, DEVELOPMENT } from "#development";
 import { positionOf } from "./core/answers.js";
+import type { EnvelopeFields } from "./core/layers.js";
+import { encode, isWhole, readPayload, unsendable } from "./core/payload.js";
 import type { Priority } from "./core/queue-port.js";
+import { checkType } from "./core/types.js";
 import { Driver, now } from "./driver.js";
 import { TidewireError } from "./errors.js";
 import {
@@ -159,20 +162,25 @@ export class Client {
   }
 
   /**
-   * Sends a message to the server's application, at most once; what `prepare` has encoded goes out as it is. It waits while there is no connection. `false` says that
-   * the next one should wait for `ready()`. Throws `BUSY` when too much waits.
+   * Sends a message to the server's application, at most once; what `prepare` has encoded goes out as it is. The payload is
+   * a value of JSON, bytes, or missing. It waits while there is no connection. `false` says that the next one should
+   * wait for `ready()`. Throws `BUSY` when too much waits, `INVALID_ARGUMENT` for a type of the protocol and for what
+   * would not arrive as it is, and `MESSAGE_TOO_LARGE`. One that has waited and that the server would not take is reported
+   * by the event `error`.
    */
   send(type: string | PreparedMessage, payload?: unknown, options: SendOptions = {}): boolean {
     this.driver.checkOpen();
     const { session } = this.driver;
     if (typeof type === "object") return session.outbound.send(type, type.payload, now());
-    const encoded = payload === undefined ? undefined : session.format.payload(payload);
+    checkType(type);
+    const fields: EnvelopeFields = { t: type };
+    const encoded = encode(session.format, payload, fields);
     const { correlationId } = options;
-    return session.outbound.send(
-      correlationId === undefined ? { t: type } : { t: type, cid: correlationId },
-      encoded,
-      now(),
-    );
+    if (correlationId !== undefined) {
+      if (!isWhole(correlationId)) throw unsendable("correlationId", correlationId);
+      fields.cid = correlationId;
+    }
+    return session.outbound.send(fields, encoded, now());
   }
 
   /** As `send`, but `false` in place of waiting: the message is sent now or not at all. */
@@ -198,9 +206,10 @@ export class Client {
       ttl_ms: ttlMs,
       exclude_self: excludeSelf,
       category: isSnapshot ? "S" : undefined,
-      payload: payload === undefined ? {} : payload,
+      ...this.driver.inner(payload),
     };
-    const answer = await this.driver.query("publish_request", request, { signal });
+    const isBinary = request.binary;
+    const answer = await this.driver.query("publish_request", request, { signal, isBinary });
     const position = positionOf(answer);
     if (position && excludeSelf) this.driver.session.subscriptions.publishedSelf(topic, position, now().ms);
     return { topic, isDuplicate: answer.duplicate === true, position };
@@ -210,10 +219,12 @@ export class Client {
    * Calls the server's application and resolves with its answer. Rejects with `CONNECTION_LOST` if it may have been
    * carried out and the answer is lost.
    */
-  async request<T = unknown>(type: string, payload: unknown = null, options: CallOptions = {}): Promise<T> {
-    const timeoutMs = options.timeoutMs ?? this.driver.options.requestTimeoutMs;
-    const answer = await this.driver.ask("call_request", { type, payload, timeout_ms: timeoutMs }, options);
-    return (answer.payload ?? null) as T;
+  async request<T = unknown>(type: string, payload?: unknown, options: CallOptions = {}): Promise<T> {
+    const { timeoutMs = this.driver.options.requestTimeoutMs, signal } = options;
+    const request = { type, ...this.driver.inner(payload), timeout_ms: timeoutMs };
+    const isBinary = request.binary;
+    const answer = await this.driver.ask("call_request", request, { timeoutMs, signal, isBinary });
+    return readPayload(answer.payload, answer.binary) as T;
   }
 
   /**
@@ -236,7 +247,11 @@ export class Client {
       if (Number.isNaN(latencyMs)) throw new TidewireError("CONNECTION_LOST");
       return latencyMs! >= 0;
     };
-    await this.#until(look, signal, timeoutMs);
+    await this.#until(look, signal, timeoutMs).catch((error: TidewireError) => {
+      if (error.code === "TIMEOUT") session.doubt(now());
+      this.driver.changed();
+      throw error;
+    });
     return latencyMs!;
   }
 
@@ -251,8 +266,9 @@ export class Client {
   }
 
   /**
-   * Sends what waits, for up to 5 s, closes the connection with `code` (1000, or 3000 to 4999) and ends every call that
-   * still waits. Nothing of the client is left when it resolves.
+   * Waits up to 5 s for what is on its way: messages that wait to be sent, answers to calls, and acknowledgements of the
+   * queue; 1 s, if the server has not said hello. Then closes the connection with `code` (1000, or 3000 to 4999) and
+   * rejects every call that the server has not answered. Nothing of the client is left when it resolves.
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(code >= 3000 && code <= 4999)) {

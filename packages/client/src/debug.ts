@@ -1,17 +1,18 @@
 /** A picture of a client, for people who look for an error. */
 
 import type { Client } from "./client.js";
+import { withoutSecrets } from "./options.js";
 
 /** The state of a client: what it is connected to, what it waits for, and how much of it. */
 export function debug(client: Client): Record<string, unknown> {
   const { session, url, options } = client.driver;
   return {
     ...client.status.get(),
-    url,
+    url: withoutSecrets(url),
     connectionId: session.connectionId,
     features: session.features,
     quality: options.quality?.get(),
-    endpoints: options.endpoints?.health(),
+    endpoints: options.endpoints?.health().map((one) => ({ ...one, url: withoutSecrets(one.url) })),
     subscriptions: session.subscriptions.size,
     requests: session.outbound.requests,
     outboxBytes: session.outbound.bytes,

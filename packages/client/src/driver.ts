@@ -4,21 +4,23 @@ import { DEVELOPMENT } from "#development";
 import { type Attempt, describe, endError, requestOf, truncate } from "./attempt.js";
 import { isServersFault } from "./codes.js";
 import { Backoff, defaultReconnect } from "./core/backoff.js";
+import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, KeyExchange } from "./core/layers.js";
 import type { RequestOptions } from "./core/outbound.js";
+import { bytesOf } from "./core/payload.js";
 import { direct } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
 import { type Hints, type Now, Session, type SessionHost } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
-import type { LogLevel, ResolvedOptions } from "./options.js";
+import { given, type LogLevel, type ResolvedOptions, withoutSecrets } from "./options.js";
 import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
-/** How long a close waits for what is to be sent, and for the server's answer. */
+/** How long a close waits for what is on its way, and then for the server's answer. */
 const CLOSE_MS = 5_000;
 /** The same if the server has not said hello. */
 const CLOSE_EARLY_MS = 1_000;
@@ -122,7 +124,15 @@ export class Driver implements SessionHost {
   async ask(t: string, payload: object, options: RequestOptions): Promise<Envelope> {
     this.checkOpen();
     const { format, outbound } = this.session;
-    return outbound.request(t, format.payload(payload), options, now());
+    return outbound.request(t, format.payload(given(payload), ""), options, now());
+  }
+
+  /** The payload of an application as it stands in a message of the protocol, with its mark. */
+  inner(payload: unknown): { payload?: unknown; binary?: true } {
+    if (payload === undefined) return {};
+    const bytes = bytesOf(payload);
+    if (!bytes) return { payload };
+    return { payload: this.session.format.query ? bytes : base64(bytes), binary: true };
   }
 
   /** The same for a request that does no harm twice. */
@@ -162,9 +172,9 @@ export class Driver implements SessionHost {
     this.#setStatus(statusOf("connecting"));
     const attempt: Attempt = { index, url: urls[index]!, startMs, isOver: false };
     this.#attempt = attempt;
-    this.#log("debug", `connecting to ${attempt.url}`);
+    this.#log("debug", `connecting to ${withoutSecrets(attempt.url)}`);
     this.#open(attempt).catch((error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = withoutSecrets(error instanceof Error ? error.message : String(error), attempt.secret);
       const isFatal =
         error instanceof TidewireError && ["NOT_SUPPORTED", "INVALID_OPTION"].includes(error.code);
       if (isFatal) attempt.ended = { code: 1006, reason, isFatal };
@@ -180,6 +190,7 @@ export class Driver implements SessionHost {
         ? await Promise.all([this.#askToken(), encryption?.begin()])
         : [token, undefined];
     if (this.#attempt !== attempt) return;
+    if (value) attempt.secret = value;
     const { messageBytesMax } = this.options;
     attempt.socket = this.#transport.open(
       { ...requestOf(attempt.url, this.options, value, this.#transport), messageBytesMax },
@@ -287,12 +298,17 @@ export class Driver implements SessionHost {
       this.#isFlushing = false;
       if (this.error) return;
       if (this.session.isOpen) this.session.flush(now());
-      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
-      if (this.#closing && !this.#closing.isSent && this.session.isOpen && !hasWork) this.#sendClose();
+      if (this.#closing && !this.#closing.isSent && this.session.isOpen && !this.#hasWork) this.#sendClose();
       this.#updateStatus();
       this.#schedule();
       this.host.changed();
     });
+  }
+
+  /** Something is to be sent, or on its way: a close waits for it. */
+  get #hasWork(): boolean {
+    const { outbound, producer } = this.session;
+    return !!(outbound.bytes || outbound.isAwaited || producer?.isBusy || this.#attempt?.pipeline?.isBusy);
   }
 
   #updateStatus(): void {
@@ -471,14 +487,13 @@ export class Driver implements SessionHost {
 
   // The end of the client
 
-  /** Sends what waits, closes the connection, and ends every call that still waits. */
+  /** Waits for what is on its way, closes the connection, and ends every call that still waits. */
   close(code: number, reason: string): Promise<void> {
     this.#closed ??= new Promise((done) => {
       if (this.error) return done();
       const isOpen = this.session.isOpen;
       const moment = now();
-      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
-      const openMs = hasWork ? CLOSE_MS : 0;
+      const openMs = this.#hasWork ? CLOSE_MS : 0;
       const waitMs = isOpen ? openMs : this.session.isAccepted ? CLOSE_EARLY_MS : 0;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };
       this.#nextAttemptMs = Infinity;

@@ -3,7 +3,7 @@
 import { checkEndpoints, DEVELOPMENT } from "#development";
 import { type BreakerOptions, defaultBreaker } from "./core/breaker.js";
 import { type EndpointChoice, type EndpointHealth, Endpoints } from "./core/endpoints.js";
-import { addressOf, type EndpointList, given, invalid } from "./options.js";
+import { addressOf, type EndpointList, given, invalid, withoutSecrets } from "./options.js";
 
 export type { BreakerOptions } from "./core/breaker.js";
 export type { EndpointChoice, EndpointHealth } from "./core/endpoints.js";
@@ -37,7 +37,8 @@ export function endpoints(
   const list = addresses.map((address) => {
     const { url, weight = 1 } =
       typeof address === "string" || address instanceof URL ? { url: String(address) } : address;
-    if (!(weight >= 1)) throw invalid(DEVELOPMENT && `the weight of ${url} must be at least 1`);
+    if (!(weight >= 1))
+      throw invalid(DEVELOPMENT && `the weight of ${withoutSecrets(url)} must be at least 1`);
     return { url: addressOf(url), weight };
   });
   if (!list.length) throw invalid(DEVELOPMENT && "there must be at least one endpoint");

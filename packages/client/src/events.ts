@@ -1,6 +1,6 @@
 /** What a client tells its application, by the names that `client.on` takes. */
 
-import type { QueueReport } from "./core/queue-port.js";
+import type { QueueEntry, QueueReport } from "./core/queue-port.js";
 import { aborted, TidewireError } from "./errors.js";
 import type { Message, Position } from "./message.js";
 
@@ -53,6 +53,8 @@ export interface ClientEvents {
    * queue until `done()` is called.
    */
   uncertain: Extract<QueueReport, { type: "uncertain" }>;
+  /** A queued message that the server has refused, or would refuse, for its own fault. It has left the queue. */
+  refused: { message: QueueEntry; error: TidewireError };
   /** Queued messages that were too old: their number. */
   expired: { messages: number };
   /** The queue cannot store. */

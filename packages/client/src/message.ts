@@ -2,6 +2,7 @@
 
 import { payloadOf, typeOf } from "./core/envelope.js";
 import type { Envelope } from "./core/layers.js";
+import { readPayload } from "./core/payload.js";
 
 /** Where a publication stands in the history of its topic. */
 export interface Position {
@@ -63,7 +64,7 @@ export class Message<T = unknown> {
     this.#payload = payload;
   }
 
-  /** What it says. Throws a `SyntaxError` if the sender wrote no JSON. */
+  /** What it says: a value of JSON, or a `Uint8Array`. Throws a `SyntaxError` if the server passed on what is no JSON. */
   get payload(): T {
     if (this.#text !== undefined) {
       this.#payload = JSON.parse(this.#text) as T;
@@ -95,7 +96,7 @@ export class Message<T = unknown> {
       typeof id === "string" ? id : undefined,
       typeof pri === "number" ? pri : 5,
       undefined,
-      payloadOf(envelope),
+      readPayload(payloadOf(envelope), envelope.b),
       {
         isSnapshot: envelope.c === "S",
         isRedelivered: envelope.rd === true,

@@ -3,25 +3,31 @@
 import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
+import { bytesOf, isRecord, isWhole, LEVELS_MAX, unsendable } from "./core/payload.js";
 import { TidewireError } from "./errors.js";
 
 /**
  * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps
- * their value, bigints as integers of 64 bits, `Uint8Array` and `ArrayBuffer` as binary, other
- * values as `JSON.stringify` takes them. What JSON does not have is read as PROTOCOL 5.3 says:
- * binary as base64, timestamps as RFC 3339, NaN and infinity as null. An integer past 2^53 reads as
- * the nearest number, as `JSON.parse` does it.
+ * their value, bigints as integers of 64 bits, bytes as binary; other values that JSON does not have are refused, as
+ * JSON refuses them. What JSON does not have is read as PROTOCOL 5.3 says: binary inside a payload as base64,
+ * timestamps as RFC 3339, NaN and infinity as null. An integer past 2^53 reads as the nearest number, as `JSON.parse`
+ * does it.
  */
 export function msgpack(): Format {
   return { query: "msgpack", payload, envelope, read };
 }
 
-/** The levels of maps and arrays that a message may have, its envelope being the first. */
-const LEVELS_MAX = 64;
+/** What {@link write} throws for a value that cannot be written. */
+const FLAW = new Error();
 
-function payload(value: unknown): EncodedPayload {
+function payload(value: unknown, name = "payload"): EncodedPayload {
   length = 0;
-  write(value, 1);
+  try {
+    write(value, 1);
+  } catch (error) {
+    if (error !== FLAW) throw error;
+    throw unsendable(name, value, true);
+  }
   return bytes.slice(0, length);
 }
 
@@ -111,6 +117,7 @@ function writeText(text: string): void {
   }
   length = at + ascii;
   if (ascii === text.length) return;
+  if (!isWhole(text)) throw FLAW;
   const { written } = encoder.encodeInto(text, bytes.subarray(at));
   if (written !== text.length) {
     const head = written < 32 ? 1 : written < 0x100 ? 2 : written < 0x10000 ? 3 : 5;
@@ -123,9 +130,8 @@ function writeText(text: string): void {
 
 function writeNumber(value: number): void {
   if (!Number.isSafeInteger(value)) {
-    if (!Number.isFinite(value)) {
-      bytes[length++] = 0xc0;
-    } else if (Math.fround(value) === value) {
+    if (!Number.isFinite(value)) throw FLAW;
+    if (Math.fround(value) === value) {
       bytes[length] = 0xca;
       view.setFloat32(length + 1, value);
       length += 5;
@@ -151,9 +157,7 @@ function writeNumber(value: number): void {
 }
 
 function writeBigint(value: bigint): void {
-  if (BigInt.asUintN(64, value) !== value && BigInt.asIntN(64, value) !== value) {
-    throw invalid(DEVELOPMENT && `the integer ${value} does not have 64 bits`);
-  }
+  if (BigInt.asUintN(64, value) !== value && BigInt.asIntN(64, value) !== value) throw FLAW;
   bytes[length] = value < 0n ? 0xd3 : 0xcf;
   view.setBigUint64(length + 1, BigInt.asUintN(64, value));
   length += 9;
@@ -165,40 +169,35 @@ function write(value: unknown, level: number): void {
   else if (typeof value === "number") writeNumber(value);
   else if (typeof value === "bigint") writeBigint(value);
   else if (typeof value === "boolean") bytes[length++] = value ? 0xc3 : 0xc2;
-  else if (typeof value !== "object" || value === null) bytes[length++] = 0xc0;
+  else if (value === null) bytes[length++] = 0xc0;
+  else if (typeof value !== "object") throw FLAW;
   else if (value instanceof Uint8Array) {
     reserve(value.length);
     writeUint(value.length, 0xc4);
     bytes.set(value, length);
     length += value.length;
-  } else if (value instanceof ArrayBuffer) write(new Uint8Array(value), level);
-  else if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
-    write((value as { toJSON(): unknown }).toJSON(), level);
-  } else if (level >= LEVELS_MAX)
-    throw invalid(DEVELOPMENT && `it has more than ${LEVELS_MAX} levels of objects and arrays`);
-  else if (Array.isArray(value)) {
+  } else if (Array.isArray(value)) {
+    if (level >= LEVELS_MAX) throw FLAW;
     writeHead(value.length, 0x90, 15, 0xdc - 1);
+    // An item that is missing is undefined here.
     for (const item of value) write(item, level + 1);
-  } else writeMap(value as Record<string, unknown>, level + 1);
+  } else if (isRecord(value)) {
+    if (level >= LEVELS_MAX) throw FLAW;
+    writeMap(value as Record<string, unknown>, level + 1);
+  } else {
+    const binary = bytesOf(value);
+    if (!binary) throw FLAW;
+    write(binary, level);
+  }
 }
 
 function writeMap(value: Record<string, unknown>, level: number): void {
-  const keys = Object.keys(value).filter((key) => {
-    const type = typeof value[key];
-    return type !== "undefined" && type !== "function" && type !== "symbol";
-  });
+  const keys = Object.keys(value);
   writeHead(keys.length, 0x80, 15, 0xde - 1);
   for (const key of keys) {
     writeText(key);
     write(value[key], level);
   }
-}
-
-function invalid(why: string | false): TidewireError {
-  return new TidewireError(
-    "INVALID_ARGUMENT",
-    DEVELOPMENT && `the value cannot be written as MessagePack: ${why}`,
-  );
 }
 
 function read(message: Uint8Array): Envelope {
@@ -323,13 +322,22 @@ class Reader {
     const map: Record<string, unknown> = {};
     for (let index = 0; index < count; index += 1) {
       const key = this.#key();
-      const value = this.value(level + 1);
+      const isPayload = level === 0 && (key === "p" || key === "payload");
+      const value = (isPayload && this.#binary()) || this.value(level + 1);
       // Of a name that comes twice the first counts.
       if (Object.hasOwn(map, key)) continue;
       if (key === "__proto__") Object.defineProperty(map, key, { value, enumerable: true, writable: true });
       else map[key] = value;
     }
     return map;
+  }
+
+  /** The bytes of a binary, if one is next. */
+  #binary(): Uint8Array | undefined {
+    const size = (this.#bytes[this.#at] ?? 0) - 0xc4;
+    if (size < 0 || size > 2) return undefined;
+    this.#at += 1;
+    return this.#take(this.#uint(1 << size)).slice();
   }
 
   #key(): string {

@@ -6,6 +6,7 @@ import type { EndpointHealth } from "./core/endpoints.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
 import type { Quality } from "./core/quality.js";
 import type { QueuePort } from "./core/queue-port.js";
+import type { LayerSizes } from "./core/size.js";
 import { TidewireError } from "./errors.js";
 import type { ClientEvents } from "./events.js";
 import type { Transport } from "./transport.js";
@@ -163,6 +164,8 @@ export type ResolvedOptions = Required<Omit<ClientOptions, Optional | "reconnect
     /** The addresses, of which there is one without `endpoints`. */
     urls: readonly string[];
     endpoints: EndpointList | undefined;
+    /** What the layers add that a shared connection has in place of this client. */
+    layerSizes?: LayerSizes;
     reconnect: ReconnectPolicy | undefined;
   };
 
@@ -210,7 +213,13 @@ export function addressOf(address: string): string {
     url.hash = "";
     if (/^ws/.test(url.protocol)) return url.href;
   } catch {}
-  throw invalid(DEVELOPMENT && `${JSON.stringify(address)} is not an address such as "wss://example.org/ws"`);
+  const shown = DEVELOPMENT && JSON.stringify(withoutSecrets(address));
+  throw invalid(DEVELOPMENT && `${shown} is not an address such as "wss://example.org/ws"`);
+}
+
+/** A text without the passwords and queries of addresses, which may be tokens, and without `secret`. */
+export function withoutSecrets(text: string, secret?: string): string {
+  return (secret ? text.replaceAll(secret, "***") : text).replace(/(\/\/)[^\s/]*@|\?[^\s"']*/g, "$1***");
 }
 
 export function invalid(message: string | false): TidewireError {

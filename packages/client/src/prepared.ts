@@ -2,20 +2,27 @@
 
 import type { Client } from "./client.js";
 import type { EncodedPayload, EnvelopeFields, Format } from "./core/layers.js";
+import { encode } from "./core/payload.js";
+import { checkType } from "./core/types.js";
 import { PreparedFrame } from "./transport/prepared.js";
 
 /** A message of the application that {@link prepare} has encoded, for `client.send`. */
 export class PreparedMessage implements EnvelopeFields {
   /** The type. */
   readonly t: string;
+  /** The payload is binary. */
+  declare readonly b?: true;
   readonly #payload: EncodedPayload | undefined;
   readonly #frame: PreparedFrame;
 
   /** @internal */
   constructor(format: Format, type: string, payload: unknown) {
+    checkType(type);
     this.t = type;
-    this.#payload = payload === undefined ? undefined : format.payload(payload);
-    this.#frame = new PreparedFrame(format.envelope({ t: type }, this.#payload));
+    const fields: EnvelopeFields = { t: type };
+    this.#payload = encode(format, payload, fields);
+    if (fields.b) this.b = fields.b;
+    this.#frame = new PreparedFrame(format.envelope(fields, this.#payload));
   }
 
   /** @internal */

@@ -4,6 +4,7 @@
  * it subscribes, asks and sends is its own.
  */
 
+import { layerSizesOf } from "./core/size.js";
 import type { ResolvedOptions, SharedHost, SharedPort } from "./options.js";
 import { Group } from "./shared/group.js";
 import { Pipe } from "./shared/pipe.js";
@@ -45,6 +46,7 @@ function sharedTransport(
   // Between tabs messages are as the format has them; the tab that leads applies the layers.
   const { compression, encryption, signing } = options;
   const all: ResolvedOptions = { ...options };
+  options.layerSizes = layerSizesOf(all);
   delete options.compression;
   delete options.encryption;
   delete options.signing;

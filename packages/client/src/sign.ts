@@ -30,6 +30,7 @@ export function sign({ secret, version = 2 }: SignOptions): Signing {
   const key = hmacKey(bytes);
   return {
     pipeline: layered,
+    length: version === 1 ? 173 : 95,
     sign(fields, payload, unixMs) {
       const nonce = hex(crypto.getRandomValues(new Uint8Array(16)));
       return signature(key, version, fields, payload, Math.floor(unixMs / 1000), nonce);

@@ -4,6 +4,7 @@
 
 import { DEVELOPMENT } from "#development";
 import { publicationsOf } from "./core/answers.js";
+import { json } from "./core/json.js";
 import type { ActiveTopic, WireOptions } from "./core/subscriptions.js";
 import type { Driver } from "./driver.js";
 import { TidewireError } from "./errors.js";
@@ -302,5 +303,9 @@ function wireOptions(options: SubscribeOptions): WireOptions {
   const { filter, overload, queueGroup, acknowledge, window, presence } = options;
   const wire = { filter, overload, queue_group: queueGroup, acknowledge, window, presence };
   const entries = Object.entries(wire).filter(([, value]) => value);
-  return entries.length ? Object.fromEntries(entries) : PLAIN;
+  if (!entries.length) return PLAIN;
+  const own = Object.fromEntries(entries);
+  // What is wrong with the filter or the presence data is the caller's to learn.
+  json.payload(own, "");
+  return own;
 }

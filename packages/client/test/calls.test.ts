@@ -46,7 +46,7 @@ test.each([
   handle(client, "sum", () => result);
   call({});
   expect((await answerOf(connection)).p).toEqual({
-    error: { code: "HANDLER_ERROR", message: expect.stringContaining("not JSON") },
+    error: { code: "HANDLER_ERROR", message: expect.stringContaining("cannot be sent") },
   });
 });
 

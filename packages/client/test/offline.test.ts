@@ -68,18 +68,22 @@ test("a ping can be aborted after it was sent", async () => {
 test("a ping without an answer ends in time, and the late answer belongs to it", async () => {
   const { client, connection, pings } = await silent();
   await expect(client.ping({ timeoutMs: 10 })).rejects.toMatchObject({ code: "TIMEOUT" });
-  const second = client.ping();
+  // The client asks again by itself, to know whether the server is there.
   await vi.waitUntil(() => pings() === 2);
+  const third = client.ping();
+  await vi.waitUntil(() => pings() === 3);
   const pong = { c: "WSE", t: "PONG", p: { client_timestamp: 1, server_timestamp: 1 } };
   let isAnswered = false;
-  void second.then(() => {
+  void third.then(() => {
     isAnswered = true;
   });
+  for (const _ of ["the first", "the second"]) {
+    connection.send(pong);
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(isAnswered).toBe(false);
+  }
   connection.send(pong);
-  await new Promise((resolve) => setTimeout(resolve));
-  expect(isAnswered).toBe(false);
-  connection.send(pong);
-  expect(await second).toBeGreaterThanOrEqual(0);
+  expect(await third).toBeGreaterThanOrEqual(0);
   await client.close();
 });
 

@@ -109,7 +109,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await add(queue, "low", 3);
     await add(queue, "a", 8);
     await add(queue, "b", 8);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue, 2), ["1a", "2b"]);
     await add(queue, "background", 1);
     await add(queue, "normal", 5);
@@ -137,7 +137,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     calls.abort();
     equal(await sent, "ABORTED");
     equal(await published, "ABORTED");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue), ["1a", "2b", "3c"]);
     queue.acknowledge(3);
     await until(() => queue.depth === 0, "acknowledged messages leave");
@@ -148,7 +148,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     const { queue } = await open(fixture);
     const full = { type: "trade", payload: '{"x":"é"}', priority: 8 as const, topic: "orders.eu", key: "k" };
     await queue.add({ ...full, expiresMs: Date.now() + 60_000 });
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     const [message] = await queue.take(1, 1);
     equal(Object.entries(message!).sort(), Object.entries({ ...full, n: 1 }).sort());
     await queue.close();
@@ -157,9 +157,9 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "after a lost connection the rest has the same numbers"(fixture) {
     const { queue } = await open(fixture);
     const [first] = await addAll(queue, "a", "b", "c", "d");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue, 3), ["1a", "2b", "3c"]);
-    await queue.resume({ ...FIRST, last: 1 }, 0);
+    await queue.resume({ ...FIRST, last: 1 });
     equal(await codeOf(first!.acknowledged), "none");
     equal(await take(queue), ["2b", "3c", "4d"]);
     queue.rewind(3);
@@ -170,7 +170,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "what the server has taken from another life of this producer is passed over"(fixture) {
     const { queue } = await open(fixture);
     await addAll(queue, "a", "b");
-    await queue.resume({ epoch: "0000abcd", last: 41 }, 0);
+    await queue.resume({ epoch: "0000abcd", last: 41 });
     equal(await take(queue), ["42a", "43b"]);
     await queue.close();
   },
@@ -178,9 +178,9 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "another epoch makes what was sent uncertain, and drops it"(fixture) {
     const { queue, reports } = await open(fixture);
     const [first] = await addAll(queue, "a", "b", "c");
-    await queue.resume({ ...FIRST, last: 5 }, 0);
+    await queue.resume({ ...FIRST, last: 5 });
     equal(await take(queue, 2), ["6a", "7b"]);
-    await queue.resume(SECOND, 0);
+    await queue.resume(SECOND);
     equal(await take(queue), ["1c"]);
     equal(await codeOf(first!.acknowledged), "CONNECTION_LOST");
     equal(uncertainTexts(reports), ['"a"', '"b"']);
@@ -190,9 +190,9 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "another epoch makes what was sent uncertain, and sends it again"(fixture) {
     const { queue, reports } = await open(fixture, { uncertain: "resend" });
     const [first] = await addAll(queue, "a", "b", "c");
-    await queue.resume({ ...FIRST, last: 5 }, 0);
+    await queue.resume({ ...FIRST, last: 5 });
     equal(await take(queue, 2), ["6a", "7b"]);
-    await queue.resume(SECOND, 0);
+    await queue.resume(SECOND);
     equal(await take(queue), ["1a", "2b", "3c"]);
     equal(uncertainTexts(reports), ['"a"', '"b"']);
     equal((reports[0] as { resent: boolean }).resent, true);
@@ -204,12 +204,12 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "uncertain messages stay until the application has handled them"(fixture) {
     const { queue, reports } = await open(fixture);
     await addAll(queue, "a", "b", "c");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await take(queue, 2);
-    await queue.resume(SECOND, 0);
+    await queue.resume(SECOND);
     // Another one of the same number, from another epoch.
     await take(queue, 1);
-    await queue.resume({ epoch: "00000003", last: 0 }, 0);
+    await queue.resume({ epoch: "00000003", last: 0 });
     equal(queue.depth, 3);
     equal(await take(queue), []);
     equal(uncertainTexts(reports), ['"a"', '"b"'], "what is reported before the application is done");
@@ -229,7 +229,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await addAll(queue, "a", "b");
     const third = await Promise.all([codeOf(add(queue, "c")), codeOf(add(queue, "d"))]);
     equal(third, ["none", "BUSY"]);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await take(queue);
     queue.acknowledge(3);
     await until(() => queue.depth === 0, "there is room");
@@ -247,7 +247,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await add(queue, "sent", 5, 60_000);
     await add(queue, "later", 3, 60_000);
     await add(queue, "good", 1);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue, 1), ["1sent"]);
     equal(await codeOf(late.acknowledged), "EXPIRED");
     equal(reports, [{ type: "expired", messages: 1 }]);
@@ -262,7 +262,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "the age limit of the queue holds"(fixture) {
     const { queue, reports } = await open(fixture, { ageMaxMs: 1_000 });
     await addAll(queue, "a", "b");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await later(1_001, async () => equal(await take(queue), []));
     equal(reports, [{ type: "expired", messages: 2 }]);
     equal(queue.depth, 0);
@@ -273,7 +273,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     const { queue } = await open(fixture);
     await Promise.all(Array.from({ length: 1_500 }, () => add(queue, "old", 8, -1)));
     await add(queue, "good");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue), ["1good"]);
     equal(await take(queue), []);
     equal(queue.depth, 1);
@@ -283,7 +283,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "takes are bounded by bytes but never empty"(fixture) {
     const { queue } = await open(fixture);
     await addAll(queue, "x".repeat(100), "y".repeat(100), "z", "z");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal((await queue.take(10, 50)).length, 1);
     equal((await queue.take(10, 50)).length, 1);
     equal(await take(queue, 10, 6), ["3z", "4z"]);
@@ -295,17 +295,23 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "a message that the server does not accept for its size is dropped and reported"(fixture) {
     const { queue, reports } = await open(fixture);
     const [large] = await addAll(queue, "x".repeat(2_000), "small");
-    await queue.resume(FIRST, 1_500);
+    const tooLarge = new TidewireError("MESSAGE_TOO_LARGE");
+    await queue.resume(FIRST, ({ payload }) => (payload.length > 1_000 ? tooLarge : undefined));
     equal(await take(queue), ["1small"]);
     equal(await codeOf(large!.acknowledged), "MESSAGE_TOO_LARGE");
-    equal(reports, [{ type: "too_large", messages: 1 }]);
+    equal(
+      reports.map(
+        (report) => report.type === "refused" && [report.message.payload.length, report.error.code],
+      ),
+      [[2_002, "MESSAGE_TOO_LARGE"]],
+    );
     await queue.close();
   },
 
   async "an acknowledgement is for all numbers up to it, and not for what was not sent"(fixture) {
     const { queue } = await open(fixture);
     const added = await addAll(queue, "a", "b", "c", "d");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await take(queue, 3);
     queue.refused(2, new TidewireError("TOPIC_FORBIDDEN", "no"));
     queue.acknowledge(2);
@@ -323,7 +329,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "an acknowledgement of numbers that are to be sent again releases none of them"(fixture) {
     const { queue } = await open(fixture);
     await addAll(queue, "a", "b", "c");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await take(queue);
     queue.rewind(1);
     queue.acknowledge(3);
@@ -335,10 +341,10 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     const { queue } = await open(fixture);
     await addAll(queue, "a");
     equal(await take(queue), [], "before the first connection");
-    await queue.resume(FIRST, 0);
-    await queue.resume(undefined, 0);
+    await queue.resume(FIRST);
+    await queue.resume(undefined);
     equal(await take(queue), []);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     equal(await take(queue), ["1a"]);
     await queue.close();
   },
@@ -346,14 +352,14 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
   async "a take that a rewind or a resume overtakes is empty, and nothing is lost"(fixture) {
     const { queue } = await open(fixture);
     await addAll(queue, "a", "b", "c");
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     const overtaken = take(queue, 2);
     await Promise.resolve();
     queue.rewind(0);
     equal(await overtaken, []);
     equal(await take(queue, 2), ["1a", "2b"]);
     const another = take(queue, 2);
-    const resumed = queue.resume({ ...FIRST, last: 1 }, 0);
+    const resumed = queue.resume({ ...FIRST, last: 1 });
     equal(await another, []);
     await resumed;
     equal(await take(queue), ["2b", "3c"]);
@@ -362,7 +368,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
 
   async "what is added is announced, also while a take is under way"(fixture) {
     const { queue, wakes } = await open(fixture);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     const before = wakes();
     for (let round = 1; round <= 20; round += 1) {
       const taken: string[] = [];
@@ -381,7 +387,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     const texts = Array.from({ length: 1_500 }, (_, index) => `-${index}`);
     await addAll(queue, ...texts);
     equal(queue.depth, 1_500);
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     const found: string[] = [];
     for (let taken = await take(queue); taken.length > 0; taken = await take(queue)) found.push(...taken);
     equal(
@@ -411,18 +417,18 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     const { producerId } = first.queue;
     await addAll(first.queue, "a", "b", "c");
     await add(first.queue, "d", 3, 60_000);
-    await first.queue.resume(FIRST, 0);
+    await first.queue.resume(FIRST);
     equal(await take(first.queue, 3), ["1a", "2b", "3c"]);
     first.queue.acknowledge(1);
     await first.queue.close();
     const second = await open(fixture);
     equal([second.queue.producerId, second.queue.depth], [producerId, 3]);
     await add(second.queue, "e", 8);
-    await second.queue.resume({ ...FIRST, last: 2 }, 0);
+    await second.queue.resume({ ...FIRST, last: 2 });
     equal(await take(second.queue), ["3c", "4e", "5d"]);
     await second.queue.close();
     const third = await open(fixture);
-    await third.queue.resume(SECOND, 0);
+    await third.queue.resume(SECOND);
     equal(uncertainTexts(third.reports), ['"c"', '"d"', '"e"'], "what is reported, in the order of storing");
     await third.queue.close();
     const fourth = await open(fixture);
@@ -437,7 +443,7 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await addAll(ahead.queue, "a");
     await ahead.queue.close();
     const { queue } = await open(fixture, { ageMaxMs: 1_000 });
-    await queue.resume(FIRST, 0);
+    await queue.resume(FIRST);
     await later(3_600_000, async () => equal(await take(queue), []));
     await queue.close();
   },

@@ -203,7 +203,7 @@ describe("queue in Node", () => {
     const opened = await open({ isPersistent: false, make: (limits = {}) => queue(limits) });
     expect(opened.reports).toEqual([]);
     expect(await codeOf(opened.queue.add({ type: "a", payload: "1", priority: 5 }))).toBe("none");
-    await opened.queue.resume({ epoch: "00000001", last: 0 }, 0);
+    await opened.queue.resume({ epoch: "00000001", last: 0 });
     expect(await take(opened.queue)).toEqual(["11"]);
     const { producerId } = opened.queue;
     await opened.queue.close();

@@ -19,7 +19,7 @@ const commands: Record<string, (...values: never[]) => unknown> = {
     await next.open({ wake() {}, report: (report) => reports.push(report) });
     opened = next;
     // It reports when what it was opened for is done.
-    await opened.resume(undefined, 0);
+    await opened.resume(undefined);
     await opened.take(1, 1);
     return { depth: opened.depth, reports };
   },
@@ -41,7 +41,7 @@ const commands: Record<string, (...values: never[]) => unknown> = {
   },
 
   async send(last: number, count: number, epoch = "00000001") {
-    await opened.resume({ epoch, last }, 0);
+    await opened.resume({ epoch, last });
     return textsOf(await opened.take(count, 1e6));
   },
 

@@ -54,7 +54,7 @@ test("a take that is overtaken while its numbers are stored gives them out the n
     storage.goOn = undefined;
   };
   await addAll(queue, "a", "b");
-  const resumed = queue.resume({ epoch: "00000001", last: 0 }, 0);
+  const resumed = queue.resume({ epoch: "00000001", last: 0 });
   await goOn();
   await resumed;
   const overtaken = take(queue, 1);
@@ -78,7 +78,7 @@ describe("a storage that fails", { timeout: 30_000 }, () => {
       make: () => new Queue({}, () => ({ storage })),
     });
     const [first, second] = await addAll(queue, "a", "b");
-    await queue.resume(resume, 0);
+    await queue.resume(resume);
     await take(queue);
     storage.isBroken = true;
     queue.acknowledge(1);
@@ -104,7 +104,7 @@ describe("a storage that fails", { timeout: 30_000 }, () => {
       make: () => new Queue({}, () => ({ storage })),
     });
     await addAll(queue, "a");
-    await queue.resume(resume, 0);
+    await queue.resume(resume);
     storage.isBroken = true;
     const before = wakes();
     expect(await take(queue)).toEqual([]);
@@ -119,8 +119,8 @@ describe("a storage that fails", { timeout: 30_000 }, () => {
     const { queue } = await open({ isPersistent: true, make: () => new Queue({}, () => ({ storage })) });
     await addAll(queue, "a", "b");
     storage.isBroken = true;
-    const first = queue.resume(resume, 0);
-    const second = queue.resume({ ...resume, last: 7 }, 0);
+    const first = queue.resume(resume);
+    const second = queue.resume({ ...resume, last: 7 });
     storage.isBroken = false;
     await Promise.all([first, second]);
     expect(await take(queue)).toEqual(["8a", "9b"]);

@@ -17,13 +17,13 @@ export function unreadable(what: string | false, cause?: unknown): TidewireError
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value);
 }
 
 /** The value of a field by its name or its synonym: of both the first one counts. */
 function either(envelope: Envelope, name: string, synonym: string): unknown {
-  const value = envelope[name] ?? envelope[synonym];
-  if (envelope[name] === undefined || envelope[synonym] === undefined) return value;
+  const value = envelope[name];
+  if (envelope[synonym] === undefined) return value;
   for (const key in envelope) if (key === name || key === synonym) return envelope[key];
   return value;
 }

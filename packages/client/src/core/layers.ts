@@ -25,6 +25,8 @@ export interface EnvelopeFields {
   tp?: string;
   n?: number;
   sig?: string;
+  /** The payload is binary. */
+  b?: true;
   /** The whole message, if `prepare` has encoded it. No field of the wire. */
   readonly frame?: PreparedFrame;
 }
@@ -38,8 +40,8 @@ export interface Envelope {
 export interface Format {
   /** The value of the query parameter `format`; empty for JSON. */
   readonly query: string;
-  /** Encodes a payload. Throws a `TidewireError` for a value that the format cannot carry. */
-  payload(value: unknown): EncodedPayload;
+  /** Encodes a payload. Throws a `TidewireError` for a value that would not arrive as it is; its place begins with `name`. */
+  payload(value: unknown, name?: string): EncodedPayload;
   /** Writes a message; without a payload the field is left out. */
   envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): Frame;
   /** Reads the message behind the prefix `M:`. Throws a `TidewireError` if it is malformed. */
@@ -60,6 +62,8 @@ export interface Compression {
 export interface Signing {
   /** The pipeline that knows layers; it comes with the first of them. */
   readonly pipeline: PipelineFactory;
+  /** How many characters a signature has. */
+  readonly length: number;
   /** The value of `sig` for a message with these fields and these payload bytes; `unixMs` is the time of day. */
   sign(fields: EnvelopeFields, payload: Uint8Array, unixMs: number): Awaitable<string>;
 }

@@ -5,6 +5,7 @@ import { aborted, TidewireError } from "../errors.js";
 import type { EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import { RateLimit } from "./rate.js";
 import type { Now, Session } from "./session.js";
+import { FIELDS_BYTES_MAX, isTooLarge } from "./size.js";
 
 /** A message of the application that waits to be sent. */
 interface Waiting {
@@ -17,6 +18,8 @@ export interface Question {
   /** The type on the wire. */
   readonly t: string;
   readonly payload: EncodedPayload;
+  /** The payload of the application in it is binary. */
+  readonly isBinary?: boolean | undefined;
   /** Whether it may be sent again after a lost connection: it does no harm twice. */
   readonly isRepeatable?: boolean;
   readonly deadlineMs: number;
@@ -34,13 +37,14 @@ interface Request extends Question {
 }
 
 export interface RequestOptions {
+  isBinary?: boolean | undefined;
   /** Whether it may be sent again after a lost connection. */
   isRepeatable?: boolean;
   timeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** What a message has beside its payload, in bytes, as far as limits count it. */
+/** What a message has beside its payload, as far as what waits is counted. */
 const OVERHEAD_BYTES = 32;
 /** Messages that are taken from the rate limit at once. */
 const ALLOWANCE = 32;
@@ -69,7 +73,8 @@ export class Outbound {
 
   /** Sends a message, or lets it wait. Throws `BUSY` when too much waits. Whether there is room for more. */
   send(fields: EnvelopeFields, payload: EncodedPayload | undefined, now: Now): boolean {
-    if (this.bytesMax) this.#checkSize(payload);
+    const refusal = this.refusal(fields, payload, fields.b);
+    if (refusal) throw refusal;
     if (!this.#waiting.size && this.#mayWrite(now)) {
       this.#session.host.write(fields, payload);
       return this.#session.mayWrite;
@@ -79,15 +84,29 @@ export class Outbound {
     return false;
   }
 
-  #checkSize(payload: EncodedPayload | undefined): void {
-    const bytes = bytesOf(payload);
-    if (this.bytesMax && bytes > this.bytesMax) {
-      throw new TidewireError(
-        "MESSAGE_TOO_LARGE",
-        DEVELOPMENT && `the message has ${bytes} bytes, and the server accepts ${this.bytesMax}`,
-        "application",
+  /** Why the server would not take a message, if that is known before it is sent. */
+  refusal(
+    fields: EnvelopeFields,
+    payload: EncodedPayload | undefined,
+    isBinary: boolean | undefined,
+  ): TidewireError | undefined {
+    const max = this.bytesMax;
+    const units = fields.t.length + (fields.cid?.length ?? 0) + (payload?.length ?? 0);
+    // Most messages are small, and no unit of a text has more than three bytes.
+    if (!isBinary && (!max || units * 3 + FIELDS_BYTES_MAX <= max)) return undefined;
+    const { isOpen, features, format, layerSizes } = this.#session;
+    if (isBinary && isOpen && features.binary !== true)
+      return new TidewireError(
+        "NOT_SUPPORTED",
+        DEVELOPMENT && "this server takes no binary payloads",
+        "server",
       );
-    }
+    if (!isTooLarge(max, format, fields, payload, layerSizes)) return undefined;
+    return new TidewireError(
+      "MESSAGE_TOO_LARGE",
+      DEVELOPMENT && `the message ${fields.t} has more than the ${max} bytes that the server accepts`,
+      "application",
+    );
   }
 
   #checkRoom(payload: EncodedPayload | undefined): void {
@@ -116,20 +135,31 @@ export class Outbound {
     return this.#requests.size;
   }
 
+  /** Whether calls of the application wait for their answers. */
+  get isAwaited(): boolean {
+    for (const { isBound } of this.#requests.values()) if (!isBound) return true;
+    return false;
+  }
+
   /** Makes a request and resolves with the payload of its answer. */
   async request(t: string, payload: EncodedPayload, options: RequestOptions, now: Now): Promise<Envelope> {
-    const { signal, timeoutMs = this.#session.options.requestTimeoutMs, isRepeatable = false } = options;
+    const {
+      signal,
+      timeoutMs = this.#session.options.requestTimeoutMs,
+      isRepeatable = false,
+      isBinary,
+    } = options;
     if (signal?.aborted) throw aborted(signal);
     if (this.requests >= this.#session.options.requestsMax) {
       throw new TidewireError("BUSY", DEVELOPMENT && `${this.requests} requests are open`);
     }
-    this.#checkSize(payload);
     let abort: (() => void) | undefined;
     try {
       return await new Promise<Envelope>((resolve, reject) => {
         const settle = (error: TidewireError | undefined, answer: Envelope) =>
           error ? reject(error) : resolve(answer);
-        const cid = this.ask({ t, payload, isRepeatable, deadlineMs: now.ms + timeoutMs, settle }, now);
+        const deadlineMs = now.ms + timeoutMs;
+        const cid = this.ask({ t, payload, isBinary, isRepeatable, deadlineMs, settle }, now);
         abort = () => this.settle(cid, aborted(signal!));
         signal?.addEventListener("abort", abort);
       });
@@ -143,20 +173,28 @@ export class Outbound {
     this.#checkRoom(question.payload);
     const cid = (this.#nextCid++).toString(36);
     const request: Request = { ...question, cid, isSent: false };
-    if (!this.#waiting.size && this.#mayWrite(now)) this.#write(request);
-    else this.#wait(request);
     this.#requests.set(cid, request);
     this.#soonestMs = Math.min(this.#soonestMs, request.deadlineMs);
+    if (!this.#waiting.size && this.#mayWrite(now)) this.#write(request);
+    else this.#wait(request);
     this.#session.host.changed();
     return cid;
   }
 
+  /** Sends a message. One that the server would not take ends alone. */
   #write(message: Waiting | Request): void {
-    const { payload, fields } = message;
-    if (fields) return this.#session.host.write(fields, payload);
-    const { t, cid } = message as Request;
+    const { payload } = message;
+    const { host } = this.#session;
+    if (message.fields) {
+      const refusal = this.refusal(message.fields, payload, message.fields.b);
+      return refusal ? host.emit("error", refusal) : host.write(message.fields, payload);
+    }
+    const { t, cid, isBinary } = message as Request;
+    const fields = this.#session.numbered({ c: t === "sync_request" ? "S" : "WSE", t, cid });
+    const refusal = this.refusal(fields, payload, isBinary);
+    if (refusal) return void this.settle(cid, refusal);
     (message as Request).isSent = true;
-    this.#session.system({ c: t === "sync_request" ? "S" : "WSE", t, cid }, payload!);
+    host.write(fields, payload);
   }
 
   /** The type of an open request. */
@@ -247,6 +285,7 @@ export class Outbound {
     this.#soonestMs = Infinity;
     for (const { cid, deadlineMs, isSent } of this.#requests.values()) {
       if (deadlineMs <= now.ms) {
+        if (isSent) this.#session.doubt(now);
         this.settle(
           cid,
           new TidewireError(

@@ -5,14 +5,27 @@ import { TidewireError } from "../errors.js";
 import { type HelloProducer, helloProducer } from "./attempt.js";
 import { isObject } from "./envelope.js";
 import { json } from "./json.js";
+import type { EncodedPayload, EnvelopeFields } from "./layers.js";
+import { encode, readPayload } from "./payload.js";
 import type { ProducerFactory, QueuedMessage, QueuePort, QueueReport } from "./queue-port.js";
 import type { Now, Session } from "./session.js";
+import { checkType } from "./types.js";
 
 /** Bytes that are taken from the queue at once. */
 const TAKE_BYTES_MAX = 1024 * 1024;
 
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
+/** A stored text that may have half a character, or too many levels. */
+const SUSPICIOUS = /^(?:[^[{]*[[{]){62}|\\ud/i;
+/** More than a publication takes whose texts are looked at. */
+const FIELDS_BYTES_MAX = 1_024;
+/** The message is not accepted, and has its turn again. */
+const AGAIN = /^(RATE_LIMITED|MESSAGE_GAP|PRODUCER_SUPERSEDED)$/;
+/** The server could not take the message then. */
+const TEMPORARY = /^(QUEUE_FULL|B(ROKER|ACKEND)_UNAVAILABLE)$/;
+/** After how long such a message has its turn again, unless the server has acknowledged it. */
+const AGAIN_MS = 1_000;
 
 export const makeProducer: ProducerFactory = (session, queue) => new Producer(session, queue);
 
@@ -29,6 +42,10 @@ export class Producer {
   #hasMore = true;
   #lastSent = 0;
   #lastAcknowledged = 0;
+  /** When messages that the server could not take have their turn again. */
+  #againMs = Infinity;
+  /** The last acknowledged number when a message behind one that was refused for good was a gap. */
+  #stuckAt = -1;
   /** Connections and rewinds so far: an answer of the queue to an earlier one counts for nothing. */
   #round = 0;
 
@@ -37,15 +54,44 @@ export class Producer {
     this.queue = queue;
   }
 
-  #write({ topic, type, payload, key, priority, n }: QueuedMessage): void {
-    const { format, host } = this.#session;
+  /** A message as it is sent. A payload of JSON goes out as it was stored. */
+  #encode(message: QueuedMessage): [EnvelopeFields, EncodedPayload] {
+    const { topic, type, payload: text, binary, key, priority, n } = message;
+    const { format } = this.#session;
+    const payload = () => readPayload(JSON.parse(text), binary);
     const cid = `${CID}${n}`;
     if (topic === undefined) {
-      const encoded = format === json ? payload : format.payload(JSON.parse(payload));
-      return host.write({ t: type, n, cid }, encoded);
+      const fields: EnvelopeFields = binary ? { t: type, n, cid, b: true } : { t: type, n, cid };
+      return [fields, format === json ? text : encode(format, payload(), fields)!];
     }
-    const request = { topic, type, key, priority, payload: JSON.parse(payload) as unknown };
-    host.write({ c: "WSE", t: "publish_request", n, cid }, format.payload(request));
+    const request = { topic, type, priority, ...(key !== undefined && { key }), ...(binary && { binary }) };
+    const encoded =
+      format === json
+        ? `${JSON.stringify(request).slice(0, -1)},"payload":${text}}`
+        : format.payload({ ...request, payload: payload() });
+    return [{ c: "WSE", t: "publish_request", n, cid }, encoded];
+  }
+
+  /** What is wrong with a message of the store, which another program may have written. */
+  #judge(message: QueuedMessage): TidewireError | undefined {
+    const { topic = "", type, key = "", payload, binary } = message;
+    const { features, outbound } = this.#session;
+    try {
+      checkType(type);
+      if (SUSPICIOUS.test(payload)) {
+        const value = JSON.parse(payload) as unknown;
+        json.payload(message.topic === undefined ? value : { payload: value });
+      }
+      const units = topic.length + type.length + key.length + payload.length;
+      if (binary && features.binary !== true) return outbound.refusal({ t: type }, undefined, true);
+      if (units * 3 + FIELDS_BYTES_MAX <= outbound.bytesMax) return undefined;
+      return outbound.refusal(...this.#encode(message), binary);
+    } catch (error) {
+      if (error instanceof TidewireError) return error;
+      return new TidewireError("INVALID_ARGUMENT", DEVELOPMENT && "the payload is not JSON", {
+        cause: error,
+      });
+    }
   }
 
   /** Opens the queue, whose reports become events of the client. */
@@ -67,16 +113,18 @@ export class Producer {
     else if (type === "expired") host.emit(type, { messages: report.messages });
     else if (type === "queue_failed") host.emit("queueFailed", report.error);
     else if (type === "queue_in_memory") host.emit("degraded", { what: "queue", reason: report.reason });
-    else {
-      const words = `${report.messages} queued messages are larger than the server accepts`;
-      host.emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, "application"));
-    }
+    else host.emit(type, { message: report.message, error: report.error });
   }
 
   hello(): { producer?: HelloProducer } {
     this.#isGreeted = true;
     this.#helloId = this.queue.producerId;
     return helloProducer(this.#helloId);
+  }
+
+  /** Whether messages are on their way: a close waits for them. */
+  get isBusy(): boolean {
+    return this.#isReady && (this.#lastSent > this.#lastAcknowledged || this.#isTaking || this.#hasMore);
   }
 
   /** Whether this connection speaks for another producer than the queue has now. */
@@ -93,17 +141,20 @@ export class Producer {
       this.#session.host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, "server"));
     }
     const round = ++this.#round;
-    void this.queue.resume(known, this.#session.outbound.bytesMax).then(() => {
-      if (round !== this.#round || !known) return;
-      this.#lastSent = this.#lastAcknowledged = known.last;
-      this.#isReady = this.#hasMore = true;
-      this.flush(now);
-    });
+    void this.queue
+      .resume(known, (message) => this.#judge(message))
+      .then(() => {
+        if (round !== this.#round || !known) return;
+        this.#lastSent = this.#lastAcknowledged = known.last;
+        this.#isReady = this.#hasMore = true;
+        this.flush(now);
+      });
   }
 
   disconnected(): void {
     this.#round++;
     this.#isReady = this.#isTaking = this.#isGreeted = false;
+    this.#againMs = Infinity;
   }
 
   /** There may be more to take, or this client owns the queue now. */
@@ -115,6 +166,7 @@ export class Producer {
 
   /** Takes messages from the queue, if they may be sent. */
   flush(now: Now): void {
+    if (now.ms >= this.#againMs) this.rewind();
     const room = this.queue.window - (this.#lastSent - this.#lastAcknowledged);
     if (!this.#isReady || this.#isTaking || !this.#hasMore || room < 1) return;
     const count = this.#session.isOpen ? this.#session.outbound.rate.take(room, now.ms) : 0;
@@ -130,9 +182,11 @@ export class Producer {
       this.#hasMore ||= messages.length > 0;
       for (const message of messages) {
         this.#lastSent = message.n;
-        this.#write(message);
+        this.#session.host.write(...this.#encode(message));
       }
       if (this.#hasMore) this.flush(now);
+      // A close may wait for the last one.
+      else this.#session.host.changed();
     });
   }
 
@@ -144,25 +198,33 @@ export class Producer {
   }
 
   /** An error that answers a numbered message. */
-  refused(cid: unknown, error: TidewireError): boolean {
+  refused(cid: unknown, error: TidewireError, now: Now): boolean {
     if (typeof cid !== "string" || !cid.startsWith(CID)) return false;
-    this.queue.refused(Number(cid.slice(CID.length)), error);
+    if (AGAIN.test(error.code)) return true;
+    const isTemporary = TEMPORARY.test(error.code);
+    if (isTemporary) this.#againMs = now.ms + AGAIN_MS;
+    this.queue.refused(Number(cid.slice(CID.length)), error, isTemporary);
     return true;
   }
 
   /** Numbered messages have to be sent again from the last that was taken. */
-  rewind(): void {
+  rewind(isGap?: boolean): void {
     if (!this.#isReady) return;
     this.#round++;
     this.#isTaking = false;
     this.#hasMore = true;
+    this.#againMs = Infinity;
     this.#lastSent = this.#lastAcknowledged;
-    this.queue.rewind(this.#lastAcknowledged);
+    if (this.queue.rewind(this.#lastAcknowledged) || !isGap) return;
+    // An acknowledgement may be on its way. The server says only at the start of a connection which number it expects.
+    if (this.#stuckAt === this.#lastAcknowledged)
+      this.#session.host.renew("a message was refused and has no number");
+    this.#stuckAt = this.#lastAcknowledged;
   }
 
   nextTimeout(now: Now): number {
     const isWaiting = this.#isReady && this.#hasMore && !this.#isTaking;
     const next = isWaiting ? this.#session.outbound.rate.nextAt(now.ms) : Infinity;
-    return next > now.ms ? next : Infinity;
+    return Math.min(next > now.ms ? next : Infinity, this.#againMs);
   }
 }

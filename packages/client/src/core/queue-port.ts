@@ -18,8 +18,10 @@ export interface QueueEntry {
    */
   topic?: string;
   type: string;
-  /** The payload as JSON text. */
+  /** The payload as JSON text; of a binary one the base64 as such a text. */
   payload: string;
+  /** The payload is binary. */
+  binary?: true;
   /** The conflation key of a publication. */
   key?: string;
   priority: Priority;
@@ -40,8 +42,8 @@ export interface QueuedMessage extends QueueEntry {
 export interface AddedEntry {
   /**
    * Resolves when the server has acknowledged the message. Rejects with the server's error if it
-   * refused the message, with `EXPIRED` if it was too old to be sent, with `MESSAGE_TOO_LARGE` if
-   * the server takes no message of its size, with `CONNECTION_LOST` if it is not known whether the
+   * refused the message, with `EXPIRED` if it was too old to be sent, with what the client knows of a message that the
+   * server would refuse, such as `MESSAGE_TOO_LARGE`, with `CONNECTION_LOST` if it is not known whether the
    * server took it, and with `CLOSED` if the client is closed first: the message then stays in the
    * queue. A rejection that nobody awaits is not reported as unhandled.
    */
@@ -58,8 +60,8 @@ export type QueueReport =
   | { type: "uncertain"; messages: QueueEntry[]; resent: boolean; done(): void }
   /** Messages that were too old to be sent, and are gone: their number. */
   | { type: "expired"; messages: number }
-  /** Messages larger than the server accepts, which are gone: their number. */
-  | { type: "too_large"; messages: number }
+  /** A message that the server has refused, or would refuse, for its own fault. It is gone. */
+  | { type: "refused"; message: QueueEntry; error: TidewireError }
   /**
    * The store does not work, or cannot be had; what was to be stored is tried again until it works.
    */
@@ -79,6 +81,9 @@ export interface QueueHost {
   /** Throws if the client takes no further messages. */
   checkOpen?(): void;
 }
+
+/** What is wrong with a message, so that the server would refuse it; `undefined` if nothing is known. */
+export type Judge = (message: QueuedMessage) => TidewireError | undefined;
 
 /** Makes the session's part of the queue. */
 export type ProducerFactory = (session: Session, queue: QueuePort) => Producer;
@@ -111,12 +116,12 @@ export interface QueuePort {
    */
   add(entry: QueueEntry): Promise<AddedEntry>;
   /**
-   * Takes `producer` of a `server_hello`, and the largest message that the server accepts, in
-   * bytes; 0 for any. Numbers up to `last` are done, later ones are given out again by `take`. In
+   * Takes `producer` of a `server_hello`. Numbers up to `last` are done, later ones are given out again by `take`. In
    * another epoch than before the numbered messages are uncertain. undefined: this server keeps no
-   * producers, and `take` gives out nothing. To be called for each connection.
+   * producers, and `take` gives out nothing. What `judge` finds something wrong with is reported and not given out; those
+   * behind it get its number. To be called for each connection.
    */
-  resume(producer: { epoch: string; last: number } | undefined, messageBytesMax: number): Promise<void>;
+  resume(producer: { epoch: string; last: number } | undefined, judge?: Judge): Promise<void>;
   /**
    * Gives out at most `count` messages of `bytes` of payload together, but at least one if there is
    * any: first those that have a number after the last that was given out, then others by priority
@@ -127,12 +132,15 @@ export interface QueuePort {
   /** The server has taken all numbers up to `last` (`message_ack`). */
   acknowledge(last: number): void;
   /**
-   * The server has refused message `n` by an error of its own; its acknowledgement still removes
-   * it.
+   * The server has refused message `n` by an error of its own. Its acknowledgement removes it, or the next `resume`. With
+   * `isTemporary` the error counts only if the server acknowledges the message all the same.
    */
-  refused(n: number, error: TidewireError): void;
-  /** Numbers after `last` have to be given out again (`MESSAGE_GAP`, `RATE_LIMITED`). */
-  rewind(last: number): void;
+  refused(n: number, error: TidewireError, isTemporary?: boolean): void;
+  /**
+   * Numbers after `last` have to be given out again (`MESSAGE_GAP`, `RATE_LIMITED`). False if the next one was refused
+   * for good and not acknowledged: only a `resume` gets past it.
+   */
+  rewind(last: number): boolean;
   /**
    * Stores what is still to be stored and gives up the ownership. What is not acknowledged stays in
    * the store.
@@ -160,7 +168,11 @@ export interface QueuedPublishOptions extends QueuedOptions {
 
 /** A queue to be given to a client as its option `queue`. It belongs to one client at a time. */
 export interface MessageQueue extends QueuePort {
-  /** Sends a numbered message, once and in order across reconnections. Resolves when the server has taken it. */
+  /**
+   * Sends a numbered message, once and in order across reconnections. Resolves when the server has taken it. Rejects with
+   * `INVALID_ARGUMENT` for a type of the protocol and for a payload that would not arrive as it is, and with the server's
+   * code if it refuses the message; that one leaves the queue, and the client reports it by the event `refused`.
+   */
   send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void>;
   /** Publishes once and in order across reconnections. Resolves when the server has taken it. */
   publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void>;

@@ -13,8 +13,10 @@ import { isObject, payloadOf, required, typeOf, uint, unreadable } from "./envel
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
+import { readPayload } from "./payload.js";
 import type { Producer } from "./producer.js";
 import { RateLimit } from "./rate.js";
+import { type LayerSizes, layerSizesOf } from "./size.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
 /** The moment of a call: `ms` on a clock that never goes back, and the time of day. */
@@ -43,7 +45,7 @@ export interface SessionHost {
 }
 
 /** The answer to a server's call. */
-export type Answer = { payload: unknown } | { error: { code: string; message: string } };
+export type Answer = { payload?: unknown; binary?: true } | { error: { code: string; message: string } };
 
 /** Answers a server's call. It does not reject. */
 export type CallAnswerer = (payload: unknown, timeoutMs: number | undefined) => Promise<Answer>;
@@ -67,6 +69,9 @@ interface Link {
   /** The time between two pings, and when the next one is due. */
   intervalMs: number;
   nextPingMs: number;
+  /** When the connection is given up, unless something has come since it was asked whether it is alive. */
+  aliveByMs: number;
+  askedMs: number;
   reconnectAfterMs?: number;
   retryAfterMs?: number | undefined;
   repeatAtMs: number;
@@ -82,6 +87,10 @@ interface Link {
 const HINT_MS_MAX = 24 * 3_600_000;
 /** After a wake, a silent server has this long to answer a ping. */
 const WAKE_GRACE_MS = 5_000;
+/** The shortest time in which a server has to show that it is there. */
+const ALIVE_MS_MIN = 1_000;
+/** How late a timer may be. */
+const LATE_MS = 100;
 /** Pings that may be on their way. */
 const PINGS_MAX = 64;
 /** Messages that a batch must not hold. */
@@ -95,6 +104,8 @@ export class Session {
   readonly format: Format;
   readonly subscriptions: Subscriptions;
   readonly outbound: Outbound;
+  /** What layers add to messages. */
+  readonly layerSizes: LayerSizes;
   readonly producer: Producer | undefined;
   readonly host: SessionHost;
   /** What answers the server's calls, by type. */
@@ -108,6 +119,7 @@ export class Session {
     this.options = options;
     this.format = options.format ?? json;
     this.host = host;
+    this.layerSizes = options.layerSizes ?? layerSizesOf(options);
     this.outbound = new Outbound(this);
     this.subscriptions = new Subscriptions(host, options.reorderWindowMs);
     this.producer = options.queue?.producer(this, options.queue);
@@ -143,6 +155,8 @@ export class Session {
       pingMs: now.ms,
       intervalMs: Infinity,
       nextPingMs: Infinity,
+      aliveByMs: Infinity,
+      askedMs: 0,
       repeatAtMs: Infinity,
       tokenEndsMs: 0,
       refreshMs: Infinity,
@@ -175,7 +189,10 @@ export class Session {
   flush(now: Now): void {
     if (!this.isOpen) return;
     if (this.subscriptions.isDirty) {
-      for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
+      const canRenew = this.features.server_subscriptions === true;
+      const { bytesMax } = this.outbound;
+      for (const request of this.subscriptions.collect(canRenew, bytesMax, now.ms))
+        this.#askTopics(request, now);
     }
     if (this.outbound.flush(now)) this.producer?.flush(now);
   }
@@ -185,10 +202,14 @@ export class Session {
     return this.isOpen && this.host.hasRoom;
   }
 
+  /** The fields of a message of the protocol, with its number on the current connection. */
+  numbered(fields: EnvelopeFields): EnvelopeFields {
+    return { ...fields, v: 1, seq: ++this.#link!.sequence } as EnvelopeFields;
+  }
+
   /** Sends a message of the protocol on the current connection. */
   system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
-    const link = this.#link;
-    if (link) this.host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
+    if (this.#link) this.host.write(this.numbered(fields), payload, after);
   }
 
   /** Sends a system message that is no request. */
@@ -197,20 +218,15 @@ export class Session {
   }
 
   #askTopics(request: TopicRequest, now: Now): void {
-    const { payload } = request;
     const settle = (error: TidewireError | undefined, answer: Envelope) => {
       if (error?.code !== "CLOSED") this.subscriptions.answered(request, error, answer, now.ms);
       this.host.changed();
     };
-    const question = {
-      t: "subscription_update",
-      payload: this.format.payload(payload),
-      isBound: true,
-      deadlineMs: now.ms + this.options.requestTimeoutMs,
-      settle,
-    };
     try {
-      this.outbound.ask(question, now);
+      const t = "subscription_update";
+      const payload = this.format.payload(request.payload, "");
+      const deadlineMs = now.ms + this.options.requestTimeoutMs;
+      this.outbound.ask({ t, payload, isBound: true, deadlineMs, settle }, now);
     } catch (error) {
       // Too much waits: the topics are asked for when there is room.
       settle(error as TidewireError, {});
@@ -254,6 +270,7 @@ export class Session {
     return Math.min(
       next,
       link.heardMs + this.#idleMs,
+      link.aliveByMs,
       link.nextPingMs,
       link.repeatAtMs,
       link.refreshMs,
@@ -271,7 +288,13 @@ export class Session {
     this.subscriptions.timeout(now.ms);
     const link = this.#link;
     if (!link) return;
-    if (now.ms >= link.heardMs + this.#idleMs) {
+    if (now.ms >= link.aliveByMs) {
+      // A timer that is late may have come before what waits to be read.
+      const isLate = now.ms > link.aliveByMs + LATE_MS;
+      if (link.heardMs >= link.askedMs) link.aliveByMs = Infinity;
+      else if (isLate) link.aliveByMs = now.ms + ALIVE_MS_MIN;
+    }
+    if (now.ms >= Math.min(link.heardMs + this.#idleMs, link.aliveByMs)) {
       throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", "network");
     }
     if (now.ms >= link.nextPingMs) this.ping(now);
@@ -297,6 +320,16 @@ export class Session {
     link.heardMs = now.ms - idleTimeoutMs + Math.min(WAKE_GRACE_MS, idleTimeoutMs);
     const isAsked = link.pings.length > 0 && now.ms - link.pingMs <= 1_000;
     if (link.isOpen && !isAsked) this.ping(now);
+  }
+
+  /** A call was not answered in time: asks whether the server is there, which has as long again to show it, at most 5 s. */
+  doubt(now: Now): void {
+    const link = this.#link;
+    if (!link?.isOpen || link.aliveByMs < Infinity) return;
+    link.askedMs = now.ms;
+    const { requestTimeoutMs } = this.options;
+    link.aliveByMs = now.ms + Math.min(Math.max(requestTimeoutMs, ALIVE_MS_MIN), WAKE_GRACE_MS);
+    this.ping(now);
   }
 
   // Receiving
@@ -344,7 +377,13 @@ export class Session {
         const { messages } = p;
         if (!Array.isArray(messages) || !messages.every(isBatched))
           throw unreadable(DEVELOPMENT && "a batch without messages, or with one that must come alone");
-        for (const message of messages) this.receive(message, now);
+        for (const message of messages) {
+          try {
+            this.receive(message, now);
+          } catch (error) {
+            this.host.emit("error", error as TidewireError);
+          }
+        }
       },
       subscription_update: this.#subscriptionUpdate,
       subscription: this.#subscriptionUpdate,
@@ -358,7 +397,7 @@ export class Session {
           this.#answered(p, now, envelope, serverError(error.code, error.message));
         }
       },
-      call_request: (p, _, { cid }) => void this.#call(p, cid),
+      call_request: (p, _, { cid }) => void this.#call(p, readPayload(p.payload, p.binary), cid),
       error: this.#error,
       publication_gap: this.#gap,
       presence_join: presence("join"),
@@ -423,7 +462,8 @@ export class Session {
         batching: transport?.prefersBatches ?? true,
         calls: true,
         compression: !!compression,
-        encryption: exchange && true,
+        encryption: !!exchange,
+        binary: true,
       },
       ...exchange?.hello,
       ...this.producer?.hello(),
@@ -476,7 +516,9 @@ export class Session {
 
   #subscriptionUpdate(p: Envelope, now: Now, envelope: Envelope): void {
     if (envelope.cid != null) this.#answered(p, now, envelope);
-    else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
+    else if (!Array.isArray(p.success_topics)) return;
+    else if (p.action === "subscribe") this.subscriptions.given(p.success_topics, p.recovery, now.ms);
+    else if (p.action === "unsubscribe") {
       this.subscriptions.taken(p.success_topics, Array.isArray(p.failures) ? p.failures : []);
     }
   }
@@ -495,22 +537,26 @@ export class Session {
     ping?.done(Math.max(now.ms - ping.sentMs, 0));
   }
 
-  async #call(p: Envelope, cid: unknown): Promise<void> {
+  async #call(p: Envelope, payload: unknown, cid: unknown): Promise<void> {
     const link = this.#link;
     const { type, timeout_ms } = p;
     if (typeof cid !== "string" || typeof type !== "string") return;
     const timeoutMs = typeof timeout_ms === "number" ? timeout_ms : undefined;
-    const answer = (await this.answers.get(type)?.(p.payload ?? null, timeoutMs)) ?? {
+    const answer = (await this.answers.get(type)?.(payload, timeoutMs)) ?? {
       error: { code: "NOT_FOUND", message: `this client does not answer ${type}` },
     };
     if (this.#link !== link) return;
-    this.system({ c: "WSE", t: "call_response", cid }, this.#encodeAnswer(answer));
+    const fields = this.numbered({ c: "WSE", t: "call_response", cid });
+    this.host.write(fields, this.#encodeAnswer(fields, answer));
   }
 
-  /** Encodes the answer to a call. A result that the format cannot carry is an error of the handler. */
-  #encodeAnswer(answer: Answer): EncodedPayload {
+  /** Encodes the answer to a call. A result that cannot be sent is an error of the handler. */
+  #encodeAnswer(fields: EnvelopeFields, answer: Answer): EncodedPayload {
     try {
-      return this.format.payload(answer);
+      const payload = this.format.payload(answer, "");
+      const refusal = this.outbound.refusal(fields, payload, "binary" in answer);
+      if (refusal) throw refusal;
+      return payload;
     } catch (error) {
       const { message } = error as Error;
       return this.format.payload({ error: { code: "HANDLER_ERROR", message } });
@@ -529,10 +575,10 @@ export class Session {
       link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
       this.producer?.rewind();
     } else if (error.code === "MESSAGE_GAP") {
-      this.producer?.rewind();
+      this.producer?.rewind(true);
       return;
     }
-    if (this.producer?.refused(envelope.cid, error)) return;
+    if (this.producer?.refused(envelope.cid, error, now)) return;
     if (this.outbound.settle(envelope.cid, error)) return;
     this.host.emit("error", error);
   }

@@ -10,6 +10,7 @@ import type { Message, Position } from "../message.js";
 import { positionOf } from "./answers.js";
 import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
+import { isWhole } from "./payload.js";
 import { defaultSequencerLimits, detached, type Sequenced, Sequencer } from "./sequencer.js";
 import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type WireOptions } from "./topics.js";
 
@@ -43,6 +44,10 @@ interface Topic {
   /** A new subscriber gets the newest publication, which is kept for those who join later. */
   last: Message | undefined;
   givesLast: boolean;
+  /** A subscription that the server made: it counts as lost at this time, unless the server makes it again before. */
+  lostMs: number;
+  /** The server has told where such a subscription stands while the answer to its renewal was on its way. */
+  told: Position | "nowhere" | undefined;
 }
 
 /** A request to be sent. */
@@ -50,6 +55,8 @@ export interface TopicRequest {
   action: "subscribe" | "unsubscribe";
   topics: string[];
   payload: Record<string, unknown>;
+  /** Its size, or more. */
+  bytes: number;
 }
 
 /** A request without its topics. */
@@ -59,10 +66,18 @@ interface Draft extends WireOptions {
   replay?: number;
 }
 
+/** What subscriptions of the server have as options: the requests that renew them do (PROTOCOL 7.5 (9)). */
+const SERVERS: WireOptions = { renew: true };
+const SERVERS_KEY = JSON.stringify(SERVERS);
+/** How long the server's application may need to subscribe the client again (PROTOCOL 7.5 (11)). */
+const LOST_MS = 5_000;
 /** Topics in one request (PROTOCOL 12). */
 const TOPICS_MAX = 1_000;
 /** Subscription tokens in one request. */
 const TOKENS_MAX = 100;
+/** More than a request takes beside its options and topics, and a topic beside its name and token. */
+const REQUEST_BYTES = 200;
+const TOPIC_BYTES = 80;
 /** Topics whose subscribers are remembered. */
 const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
@@ -97,9 +112,25 @@ export class Subscriptions {
   readonly #sequenced: Sequenced<Message | undefined>[] = [];
   readonly #sequencer: Sequencer<Message | undefined>;
   readonly #patterns = new Set<Topic>();
+  /** Takes the server's subscriptions: what comes of them is what the client has not asked for. */
+  readonly #server: Subscriber;
+  /** No subscription of the server is lost before this. */
+  #soonestLostMs = Infinity;
 
   constructor(host: Host, reorderWindowMs: number) {
     this.#host = host;
+    const nothing = () => undefined;
+    this.#server = {
+      recover: true,
+      from: {},
+      replay: 0,
+      active: nothing,
+      failed: nothing,
+      message: (message) => host.emit("message", message),
+      gap: nothing,
+      unrecovered: nothing,
+      presence: nothing,
+    };
     this.#sequencer = new Sequencer(this.#sequenced, {
       ...defaultSequencerLimits,
       topicsMax: POSITIONS_MAX,
@@ -118,7 +149,7 @@ export class Subscriptions {
 
   /** Whether topics wait for the server's answer. */
   get isPending(): boolean {
-    for (const topic of this.#topics.values()) if (topic.state !== "active") return true;
+    for (const { state, lostMs } of this.#topics.values()) if (state !== "active" && !lostMs) return true;
     return false;
   }
 
@@ -127,7 +158,7 @@ export class Subscriptions {
     const key = JSON.stringify({ ...wire, presence: undefined });
     for (const name of names) {
       const topic = this.#topics.get(name);
-      if (topic && topic.key !== key && topic.subscribers.size) {
+      if (topic && topic.key !== key && topic.subscribers.size && topic.wire !== SERVERS) {
         throw new TidewireError(
           "INVALID_ARGUMENT",
           DEVELOPMENT &&
@@ -141,27 +172,14 @@ export class Subscriptions {
 
   #addTo(name: string, subscriber: Subscriber, wire: WireOptions, key: string): void {
     let topic = this.#topics.get(name);
-    if (!topic || topic.key !== key) {
+    if (topic?.wire === SERVERS) {
+      // It is the client's own from here on, and goes on from its position.
+      topic.subscribers.clear();
+      Object.assign(topic, { wire, key, state: "idle", lostMs: 0, wasActive: false });
+    } else if (!topic || topic.key !== key) {
       const state = topic?.state ?? "idle";
       if (topic) this.#forget(topic);
-      topic = {
-        name,
-        wire,
-        key,
-        matches: isPattern(name) ? compilePattern(name) : undefined,
-        subscribers: new Set(),
-        state,
-        wasActive: false,
-        isRecovering: false,
-        isChanged: false,
-        isReplaced: state !== "idle",
-        late: new Set(),
-        last: undefined,
-        givesLast: false,
-      };
-      this.#topics.set(name, topic);
-      if (topic.matches) this.#patterns.add(topic);
-      this.#routes.clear();
+      topic = this.#make(name, wire, key, state);
     }
     topic.subscribers.add(subscriber);
     if (topic.state === "asked" && !topic.isReplaced) topic.late.add(subscriber);
@@ -171,6 +189,30 @@ export class Subscriptions {
       subscriber.active(name, { position, recovered: false, count: 0, isShared: true });
       if (topic.last) subscriber.message(topic.last);
     } else this.#dirty.add(topic);
+  }
+
+  #make(name: string, wire: WireOptions, key: string, state: Topic["state"]): Topic {
+    const topic: Topic = {
+      name,
+      wire,
+      key,
+      matches: isPattern(name) ? compilePattern(name) : undefined,
+      subscribers: new Set(),
+      state,
+      wasActive: false,
+      isRecovering: false,
+      isChanged: false,
+      isReplaced: state !== "idle",
+      late: new Set(),
+      last: undefined,
+      givesLast: false,
+      lostMs: 0,
+      told: undefined,
+    };
+    this.#topics.set(name, topic);
+    if (topic.matches) this.#patterns.add(topic);
+    this.#routes.clear();
+    return topic;
   }
 
   /** Others learn what the newest subscriber says; to subscribe again tells them (PROTOCOL 7.5 (7), 19.6). */
@@ -189,14 +231,27 @@ export class Subscriptions {
     else this.#dirty.add(topic);
   }
 
-  /** The requests that are due; they count as sent. */
-  collect(): TopicRequest[] {
+  /**
+   * The requests that are due, each of at most `bytesMax`, if that is not 0; they count as sent. With `canRenew` the
+   * server renews subscriptions that it made.
+   */
+  collect(canRenew: boolean, bytesMax: number, nowMs: number): TopicRequest[] {
     const requests = new Map<string, TopicRequest>();
     const all: TopicRequest[] = [];
     const { isPoor } = this.#host;
     for (const topic of this.#dirty) {
       if (topic.state === "asked") continue;
       this.#dirty.delete(topic);
+      if (!isWhole(topic.name)) {
+        const words = DEVELOPMENT && "the name has half a character";
+        this.#refuse(topic, [], new TidewireError("INVALID_SUBSCRIPTION", words, "application"), undefined);
+        continue;
+      }
+      if (topic.wire === SERVERS && !canRenew) {
+        topic.isRecovering = false;
+        if (topic.state === "idle" && !topic.lostMs) this.#awaitServer(topic, nowMs);
+        continue;
+      }
       const isWanted = topic.subscribers.size > 0 && !topic.isReplaced;
       const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
       if (isWanted === (topic.state === "active") && !isAgain) continue;
@@ -206,13 +261,25 @@ export class Subscriptions {
       // Requests with tokens are shorter.
       const key = JSON.stringify([draft, token !== undefined]);
       let request = requests.get(key);
-      if (!request || request.topics.length === (token === undefined ? TOPICS_MAX : TOKENS_MAX)) {
+      // The topic stands in the request up to three times, and no unit of it has more than three bytes.
+      const bytes = topic.name.length * 9 + TOPIC_BYTES + (token?.length ?? 0);
+      const isFull =
+        request &&
+        (request.topics.length === (token === undefined ? TOPICS_MAX : TOKENS_MAX) ||
+          (bytesMax && request.bytes + bytes > bytesMax));
+      if (!request || isFull) {
         const topics: string[] = [];
-        request = { action: draft.action, topics, payload: { ...draft, topics } };
+        request = {
+          action: draft.action,
+          topics,
+          payload: { ...draft, topics },
+          bytes: key.length * 3 + REQUEST_BYTES,
+        };
         requests.set(key, request);
         all.push(request);
       }
       request.topics.push(topic.name);
+      request.bytes += bytes;
       const position = isWanted && draft.recover ? this.#startPosition(topic) : undefined;
       if (position) {
         request.payload.recovery ??= {};
@@ -260,17 +327,65 @@ export class Subscriptions {
     const done = new Set(list("success_topics").filter((name) => !failed.includes(name)));
     const isWanted = request.action === "subscribe";
     const lost: string[] = [];
+    const isRenewal = request.payload.renew === true;
     for (const name of request.topics) {
       const topic = this.#topics.get(name);
-      if (topic?.state !== "asked") continue;
+      if (topic?.state !== "asked" || isRenewal !== (topic.wire === SERVERS)) continue;
+      const reason = error ?? reasonOf(list("failures"), name);
       if (isAgain) {
         topic.state = isWanted ? "idle" : "active";
         this.#dirty.add(topic);
       } else if (!isWanted) this.#unsubscribed(topic);
       else if (!error && done.has(name)) this.#subscribed(topic, recovery[name], nowMs);
-      else this.#refuse(topic, lost, error ?? reasonOf(list("failures"), name), error);
+      else if (isRenewal && reason?.code === "TOPIC_FORBIDDEN") this.#awaitServer(topic, nowMs);
+      else this.#refuse(topic, lost, reason, error);
     }
     this.#lost(lost);
+  }
+
+  /** The server has subscribed this client by itself (PROTOCOL 7.5 (8)). */
+  given(names: readonly unknown[], recovery: unknown, nowMs: number): void {
+    for (const name of names) {
+      if (typeof name !== "string") continue;
+      const position =
+        isObject(recovery) && isObject(recovery[name]) ? positionOf(recovery[name]) : undefined;
+      const topic = this.#topics.get(name);
+      if (topic?.wire === SERVERS) this.#serverHas(topic, position ?? "nowhere");
+      if (topic?.subscribers.size) continue;
+      if (topic) this.#forget(topic);
+      const made = this.#make(name, SERVERS, SERVERS_KEY, "active");
+      made.isReplaced = false;
+      made.wasActive = true;
+      made.subscribers.add(this.#server);
+      if (position && !this.#sequencer.position(name)) this.#sequencer.advance(name, position, nowMs);
+    }
+  }
+
+  /** The server has a subscription again that it made. */
+  #serverHas(topic: Topic, position: Position | "nowhere"): void {
+    if (topic.state === "active") return;
+    topic.told = position;
+    if (topic.lostMs) this.#goOn(topic);
+  }
+
+  /** The server's application may subscribe the client again; if it does not do so in time, the topic is lost. */
+  #awaitServer(topic: Topic, nowMs: number): void {
+    topic.state = "idle";
+    topic.lostMs = nowMs + LOST_MS;
+    this.#soonestLostMs = Math.min(this.#soonestLostMs, topic.lostMs);
+    if (topic.told) this.#goOn(topic);
+  }
+
+  /** The connection has the subscription; what was missed of it is to be recovered. */
+  #goOn(topic: Topic): void {
+    const known = this.#sequencer.position(topic.name);
+    const { told } = topic;
+    topic.state = "active";
+    topic.lostMs = 0;
+    topic.told = undefined;
+    if (told === "nowhere" || (known?.epoch === told?.epoch && known?.offset === told?.offset)) return;
+    topic.isRecovering = true;
+    this.#dirty.add(topic);
   }
 
   #lost(topics: string[]): void {
@@ -325,6 +440,7 @@ export class Subscriptions {
     if (topic.isReplaced) return;
     topic.wasActive = true;
     topic.isRecovering = false;
+    topic.told = undefined;
     const info: ActiveTopic = { position: undefined, recovered: false, count: 0, isShared: false };
     if (isObject(recovery)) {
       const { recovered, count } = recovery;
@@ -414,12 +530,20 @@ export class Subscriptions {
   }
 
   get nextTimeout(): number {
-    return this.#sequencer.nextTimeout() ?? Infinity;
+    return Math.min(this.#sequencer.nextTimeout() ?? Infinity, this.#soonestLostMs);
   }
 
   timeout(nowMs: number): void {
     this.#sequencer.handleTimeout(nowMs);
     this.#passOn();
+    if (nowMs < this.#soonestLostMs) return;
+    this.#soonestLostMs = Infinity;
+    const lost: string[] = [];
+    for (const topic of [...this.#topics.values()]) {
+      if (topic.lostMs > nowMs) this.#soonestLostMs = Math.min(this.#soonestLostMs, topic.lostMs);
+      else if (topic.lostMs) this.#refuse(topic, lost, undefined, undefined);
+    }
+    this.#lost(lost);
   }
 
   /** The connection is gone: everything is to be subscribed again. */
@@ -427,6 +551,8 @@ export class Subscriptions {
     for (const topic of this.#topics.values()) {
       topic.state = "idle";
       topic.isRecovering = topic.isChanged = topic.isReplaced = false;
+      topic.lostMs = 0;
+      topic.told = undefined;
       topic.late.clear();
       if (topic.subscribers.size) this.#dirty.add(topic);
       else this.#forget(topic);

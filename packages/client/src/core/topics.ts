@@ -27,6 +27,7 @@ export interface WireOptions {
   acknowledge?: true;
   window?: number;
   presence?: object;
+  renew?: true;
 }
 
 /** How a topic stands after the server's answer. */

@@ -2,6 +2,7 @@
 
 import { defaultReconnect } from "../core/backoff.js";
 import { defaultBreaker } from "../core/breaker.js";
+import { bytesOf, isLeaf, isRecord, isWhole, LEVELS_MAX } from "../core/payload.js";
 import { isPattern } from "../core/topics.js";
 import { type ClientOptions, defaults, invalid } from "../options.js";
 import type { SubscribeOptions } from "../subscription.js";
@@ -111,4 +112,41 @@ function distance(left: string, right: string): number {
     row = next;
   }
   return row[b.length]!;
+}
+
+/** What of a value cannot be sent, such as `payload.at is a Date`. Its place begins with `name`. */
+export function explainFlaw(name: string, value: unknown, isBinary: boolean | undefined): string {
+  const flaw = flawOf(value, 1, isBinary) ?? " is a value that messages do not have";
+  // The place of what is deep is long.
+  const place = (name + flaw).replace(/^\./, "").replace(/^(.{60}).{9,}(.{60})$/s, "$1…$2");
+  return `${place}, which cannot be sent; send values of JSON, or bytes as the whole payload`;
+}
+
+function flawOf(value: unknown, level: number, isBinary: boolean | undefined): string | undefined {
+  if (typeof value === "string") return isWhole(value) ? undefined : " has half a character";
+  if (isLeaf(value) || (isBinary && (bytesOf(value) || has64Bits(value)))) return undefined;
+  if (value === undefined) return " is undefined";
+  if (typeof value === "number") return ` is ${value}`;
+  if (typeof value !== "object") return ` is a ${typeof value}`;
+  if (level >= LEVELS_MAX) return ` is deeper than ${LEVELS_MAX} levels`;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const flaw = flawOf(value[index], level + 1, isBinary);
+      if (flaw) return `[${index}]${flaw}`;
+    }
+    return undefined;
+  }
+  if (!isRecord(value as object)) return ` is a ${(value as object).constructor?.name}`;
+  for (const [key, field] of Object.entries(value as object)) {
+    if (!isWhole(key)) return " has a name with half a character";
+    const flaw = flawOf(field, level + 1, isBinary);
+    if (flaw) return `.${key}${flaw}`;
+  }
+  return undefined;
+}
+
+function has64Bits(value: unknown): boolean {
+  return (
+    typeof value === "bigint" && (BigInt.asUintN(64, value) === value || BigInt.asIntN(64, value) === value)
+  );
 }

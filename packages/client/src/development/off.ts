@@ -7,3 +7,6 @@ export function checkClient(_: unknown, _resolved: unknown): void {}
 export function checkEndpoints(_: unknown, _breaker: unknown): void {}
 export function checkPublish(_: unknown): void {}
 export function checkSubscribe(_: unknown, _names: unknown, _options: unknown): void {}
+export function explainFlaw(_: string, _value: unknown, _isBinary: unknown): string {
+  return "";
+}

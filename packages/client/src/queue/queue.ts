@@ -1,10 +1,13 @@
 /** Queue of numbered messages: each is kept until the server has acknowledged it (PROTOCOL 20). */
 
 import { DEVELOPMENT } from "#development";
-import { hex, utf8 } from "../core/bytes.js";
+import { base64, hex } from "../core/bytes.js";
+import { json } from "../core/json.js";
+import { bytesOf, isSendable, isWhole, unsendable } from "../core/payload.js";
 import { makeProducer } from "../core/producer.js";
 import type {
   AddedEntry,
+  Judge,
   MessageQueue,
   QueuedMessage,
   QueuedOptions,
@@ -13,6 +16,7 @@ import type {
   QueueHost,
   QueueReport,
 } from "../core/queue-port.js";
+import { checkType } from "../core/types.js";
 import { aborted, TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
 import { limitsOf, type QueueLimits } from "./limits.js";
@@ -42,6 +46,12 @@ export interface Place {
   inMemoryBecause?: string;
 }
 
+/** A message that cannot be sent, and why. */
+interface Refused {
+  row: Row;
+  error: TidewireError;
+}
+
 export class Queue implements MessageQueue {
   readonly producer = makeProducer;
   readonly #limits: QueueLimits;
@@ -67,13 +77,15 @@ export class Queue implements MessageQueue {
 
   /** Whether a connection speaks for this producer. */
   #isResumed = false;
-  #messageBytesMax = 0;
+  #judge: Judge = () => undefined;
   /** Messages with a number, by number; the last one that was given out; the next number. */
   #numbered: Row[] = [];
   #sent = 0;
   #next = 1;
   /** Acknowledged messages that are still in the store. */
   #done: Row[] = [];
+  /** Rows that the server has refused and not acknowledged. */
+  readonly #refusals = new Map<number, { error: TidewireError; isTemporary: boolean | undefined }>();
   #isReportingUncertain = false;
 
   /**
@@ -180,8 +192,16 @@ export class Queue implements MessageQueue {
   ): Promise<void> {
     if (signal?.aborted) throw aborted(signal);
     this.#host?.checkOpen?.();
-    const text = JSON.stringify(payload === undefined ? {} : payload);
-    const added = this.add({ priority: 5, ...entry, payload: text });
+    checkType(entry.type);
+    for (const name of ["topic", "key"] as const) {
+      if (!isWhole(entry[name] ?? "")) throw unsendable(name, entry[name]);
+    }
+    // The payload of a publication stands one level deeper.
+    const bytes = bytesOf(payload);
+    const value = bytes ? base64(bytes) : payload === undefined ? {} : payload;
+    if (entry.topic !== undefined && !isSendable(value, 2)) throw unsendable("", { payload: value });
+    const text = json.payload(value) as string;
+    const added = this.add({ priority: 5, ...entry, payload: text, ...(bytes && { binary: true }) });
     const done = added.then(({ acknowledged }) => (waits ? acknowledged : undefined));
     await (signal ? unlessAborted(done, signal) : done);
   }
@@ -202,12 +222,12 @@ export class Queue implements MessageQueue {
 
   async resume(
     producer: { epoch: string; last: number } | undefined,
-    messageBytesMax: number,
+    judge: Judge = () => undefined,
   ): Promise<void> {
     this.#round += 1;
     this.#isResumed = false;
     if (!producer) return;
-    this.#messageBytesMax = messageBytesMax;
+    this.#judge = judge;
     await this.#insist(this.#round, (round) => this.#resume(producer, round));
     this.#wake();
   }
@@ -224,17 +244,57 @@ export class Queue implements MessageQueue {
         epoch,
       );
     else {
-      this.#settle(settled);
+      this.#settleAcknowledged(settled);
       await this.#storage.update([], settled, epoch);
     }
-    this.#updateDepth();
     this.#meta.epoch = epoch;
-    this.#numbered = numbered.slice(settled.length);
+    this.#numbered = await this.#renumber(numbered.slice(settled.length), last);
+    this.#updateDepth();
     const lastNumber = this.#numbered.at(-1)?.order ?? 0;
-    this.#next = Math.max(isForgotten ? 1 : this.#next, lastNumber + 1, last + 1);
+    this.#next = Math.max(isForgotten ? 1 : 0, lastNumber + 1, last + 1);
     this.#sent = last;
     this.#isResumed = round === this.#round;
     if (isForgotten) await this.#handleForgotten(settled);
+  }
+
+  /**
+   * Takes out of numbered messages, which the server has not accepted, those that it never will. The others have the
+   * numbers that the server expects next.
+   */
+  async #renumber(rows: Row[], last: number): Promise<Row[]> {
+    const refused: Refused[] = [];
+    const left: Row[] = [];
+    const moved: Row[] = [];
+    for (const row of rows) {
+      const order = last + left.length + 1;
+      const known = this.#refusals.get(row.row);
+      const error = (!known?.isTemporary && known?.error) || this.#judge({ ...entryOf(row), n: order });
+      if (error) {
+        refused.push({ row, error });
+        continue;
+      }
+      left.push(row.order === order ? row : { ...row, order });
+      if (row.order !== order) moved.push(left.at(-1)!);
+    }
+    // Two steps, because a number is free when its row is gone.
+    if (refused.length)
+      await this.#storage.update(
+        [],
+        refused.map(({ row }) => row),
+      );
+    if (moved.length) await this.#storage.update(moved, []);
+    this.#refuse(refused.filter(({ row }) => !this.#refusals.has(row.row)));
+    this.#refusals.clear();
+    return left;
+  }
+
+  /** Settles messages that are gone from the store for their own fault, and reports them. */
+  #refuse(refused: readonly Refused[]): void {
+    for (const { row, error } of refused) {
+      const { code, message } = error;
+      this.#settle([row], { code, message });
+      this.#report({ type: "refused", message: entryOf(row), error });
+    }
   }
 
   /** A message of which it is not known whether the server took it. */
@@ -297,9 +357,14 @@ export class Queue implements MessageQueue {
     const fitting = Math.min(room, Math.ceil((bytesMax * depth.messages) / Math.max(depth.bytes, 1)) + 1);
     const waiting = room > 0 ? await this.#storage.select(WAITING, fitting + expired.length) : [];
     if (round !== this.#round) return NOTHING;
-    const fresh = waiting.filter(({ expiresMs = nowMs }) => expiresMs >= nowMs);
-    const tooLarge = fresh.filter((row) => this.#isTooLarge(row));
-    const rows = [...again, ...fresh.filter((row) => !this.#isTooLarge(row))];
+    const rows = [...again];
+    const refused: Refused[] = [];
+    for (const row of waiting) {
+      if ((row.expiresMs ?? nowMs) < nowMs) continue;
+      const error = this.#judge({ ...entryOf(row), n: this.#next + rows.length - again.length });
+      if (error) refused.push({ row, error });
+      else rows.push(row);
+    }
     let bytes = 0;
     const end = rows.findIndex((row, index) => {
       bytes += row.bytes;
@@ -310,27 +375,18 @@ export class Queue implements MessageQueue {
       return { ...row, state: NUMBERED, order: this.#next + index };
     });
     this.#settle(expired, { code: "EXPIRED", message: "the message was too old to be sent" });
-    this.#settle(tooLarge, {
-      code: "MESSAGE_TOO_LARGE",
-      message: "the server accepts no message of this size",
-    });
-    const deleted = [...expired, ...tooLarge];
+    const deleted = [...expired, ...refused.map(({ row }) => row)];
     if (numbered.length + deleted.length > 0) await this.#storage.update(numbered, deleted);
     this.#next += numbered.length;
     this.#numbered.push(...numbered);
     this.#updateDepth();
     if (expired.length > 0) this.#report({ type: "expired", messages: expired.length });
-    if (tooLarge.length > 0) this.#report({ type: "too_large", messages: tooLarge.length });
+    this.#refuse(refused);
     // They have their numbers, but what asked for them is gone.
     if (round !== this.#round) return NOTHING;
     const sent = [...taken.slice(0, again.length), ...numbered];
     this.#sent = sent.at(-1)?.order ?? this.#sent;
     return { messages: sent.map((row) => ({ ...entryOf(row), n: row.order })), isAny: deleted.length > 0 };
-  }
-
-  #isTooLarge({ bytes, topic = "", key = "", type }: Row): boolean {
-    const max = this.#messageBytesMax;
-    return max > 0 && bytes + utf8(topic + key + type).length + ENVELOPE_BYTES > max;
   }
 
   acknowledge(last: number): void {
@@ -341,7 +397,7 @@ export class Queue implements MessageQueue {
     this.#numbered = this.#numbered.slice(done.length);
     // Those who wait learn it before the store does. If it never does, the message is sent again,
     // and dropped there.
-    this.#settle(done);
+    this.#settleAcknowledged(done);
     this.#done.push(...done);
     if (this.#done.length === done.length) void this.#insist(undefined, () => this.#deleteDone());
   }
@@ -355,17 +411,30 @@ export class Queue implements MessageQueue {
     await this.#deleteDone();
   }
 
-  refused(n: number, { code, message }: TidewireError): void {
-    this.#settle(
-      this.#numbered.filter(({ order }) => order === n),
-      { code, message },
-    );
+  /** Settles messages that the server has acknowledged: those that it has refused by the reason. */
+  #settleAcknowledged(rows: readonly Row[]): void {
+    this.#settle(rows.filter(({ row }) => !this.#refusals.has(row)));
+    for (const row of rows) {
+      const refusal = this.#refusals.get(row.row);
+      if (refusal?.isTemporary) this.#refuse([{ row, error: refusal.error }]);
+      this.#refusals.delete(row.row);
+    }
   }
 
-  rewind(last: number): void {
+  refused(n: number, error: TidewireError, isTemporary?: boolean): void {
+    const row = this.#numbered.find(({ order }) => order === n);
+    if (!row || this.#refusals.has(row.row)) return;
+    this.#refusals.set(row.row, { error, isTemporary });
+    if (!isTemporary) this.#refuse([{ row, error }]);
+  }
+
+  rewind(last: number): boolean {
     this.#round += 1;
     this.#sent = Math.min(this.#sent, last);
+    for (const [row, { isTemporary }] of this.#refusals) if (isTemporary) this.#refusals.delete(row);
     this.#wake();
+    const next = this.#numbered.find(({ order }) => order === last + 1);
+    return !next || !this.#refusals.has(next.row);
   }
 
   #setOwner(isOwner: boolean): void {
@@ -374,6 +443,7 @@ export class Queue implements MessageQueue {
     this.#round += 1;
     this.#isResumed = this.#isReportingUncertain = false;
     this.#numbered = [];
+    this.#refusals.clear();
     this.#done = [];
     this.#next = 1;
     if (isOwner) void this.#insist(undefined, () => this.#handleOwner());
@@ -518,5 +588,3 @@ function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<voi
 const NOTHING = { messages: [], isAny: false };
 /** How long a store that did not work is left alone. */
 const RETRY_MS = 1000;
-/** What a request to publish has around its texts, at most, a signature included. */
-const ENVELOPE_BYTES = 768;

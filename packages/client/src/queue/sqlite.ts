@@ -55,6 +55,7 @@ interface Stored {
   key: string | null;
   expires_ms: number | null;
   uncertain: number;
+  binary?: number;
 }
 
 export class SqliteStorage implements Storage {
@@ -63,6 +64,8 @@ export class SqliteStorage implements Storage {
   readonly #path: string;
   readonly #files: Files | undefined;
   readonly #statements = new Map<string, Statement>();
+  /** The version of the file. */
+  #version = 0;
   #database: Database | undefined;
 
   constructor(sqlite: Sqlite, path: string, files?: Files) {
@@ -99,22 +102,26 @@ export class SqliteStorage implements Storage {
 
   async add(rows: readonly NewRow[], { messagesMax, bytesMax }: Limits): Promise<(number | undefined)[]> {
     const depth = { ...this.depth };
-    const added = this.#transact(() =>
-      rows.map(({ topic = null, type, payload, key = null, priority, bytes, expiresMs = null }) => {
-        if (depth.messages >= messagesMax || depth.bytes + bytes > bytesMax) return undefined;
-        depth.messages += 1;
-        depth.bytes += bytes;
-        const values = [
-          priority,
-          topic,
-          type,
-          encoder.encode(payload),
-          key,
-          expiresMs && Math.floor(expiresMs),
-        ];
-        return this.#run(INSERT, ...values);
-      }),
-    );
+    const isBinary = rows.some(({ binary }) => binary);
+    const added = this.#transact(() => {
+      if (isBinary) this.#upgrade(VERSIONS.length);
+      return rows.map(
+        ({ topic = null, type, payload, key = null, priority, bytes, expiresMs = null, binary }) => {
+          if (depth.messages >= messagesMax || depth.bytes + bytes > bytesMax) return undefined;
+          depth.messages += 1;
+          depth.bytes += bytes;
+          const values = [
+            priority,
+            topic,
+            type,
+            encoder.encode(payload),
+            key,
+            expiresMs && Math.floor(expiresMs),
+          ];
+          return binary ? this.#run(INSERT_BINARY, ...values) : this.#run(INSERT, ...values);
+        },
+      );
+    });
     this.depth = depth;
     return added;
   }
@@ -195,11 +202,19 @@ export class SqliteStorage implements Storage {
           `${this.#path} has version ${version} of the queue, this package knows ${VERSIONS.length}`,
         );
       }
-      for (const step of VERSIONS.slice(version)) this.#database!.exec(step);
+      this.#version = version;
+      this.#upgrade(PLAIN_VERSION);
       this.#run("INSERT OR IGNORE INTO meta VALUES ('producer', ?)", producer);
     });
     const sql = "SELECT count(*) AS messages, coalesce(sum(length(payload)), 0) AS bytes FROM messages";
     this.depth = { ...(this.#all(sql)[0] as unknown as Depth) };
+  }
+
+  /** Brings the file to a version. The last one comes with the first binary payload: older programs read all others. */
+  #upgrade(version: number): void {
+    for (const step of VERSIONS.slice(this.#version, version)) this.#database!.exec(step);
+    if (this.#version < version) this.#statements.clear();
+    this.#version = Math.max(this.#version, version);
   }
 
   #rows(condition: string, ...values: (number | string)[]): Row[] {
@@ -210,12 +225,14 @@ export class SqliteStorage implements Storage {
   #transact<T>(work: () => T): T {
     const database = this.#database;
     if (!database) throw new Error("the file is closed");
+    const version = this.#version;
     database.exec("BEGIN IMMEDIATE");
     try {
       const result = work();
       database.exec("COMMIT");
       return result;
     } catch (error) {
+      this.#version = version;
       try {
         database.exec("ROLLBACK");
       } catch {
@@ -255,11 +272,13 @@ function rowOf(stored: Stored): Row {
     key,
     expires_ms: expiresMs,
     uncertain,
+    binary,
   } = stored;
   const entry = { type, payload: decoder.decode(payload), priority };
   const state = number !== null ? NUMBERED : uncertain ? UNCERTAIN : WAITING;
   return {
     ...entry,
+    ...(binary && { binary: true as const }),
     ...(topic !== null && { topic }),
     ...(key !== null && { key }),
     ...(expiresMs !== null && state === WAITING && { expiresMs }),
@@ -275,6 +294,8 @@ const decoder = new TextDecoder();
 
 const INSERT =
   "INSERT INTO messages (level, topic, type, payload, key, expires_ms) VALUES (?, ?, ?, ?, ?, ?)";
+const INSERT_BINARY =
+  "INSERT INTO messages (level, topic, type, payload, key, expires_ms, binary) VALUES (?, ?, ?, ?, ?, ?, 1)";
 const UPDATE = "UPDATE messages SET number = ?, uncertain = ?, expires_ms = ? WHERE row = ?";
 
 /** The rows of each state, in their order. */
@@ -308,4 +329,8 @@ const VERSIONS = [
    CREATE INDEX expiring ON messages (expires_ms) WHERE number IS NULL AND uncertain = 0;
    CREATE INDEX uncertain ON messages (row) WHERE uncertain = 1;
    PRAGMA user_version = 2;`,
+  `ALTER TABLE messages ADD COLUMN binary INTEGER NOT NULL DEFAULT 0;
+   PRAGMA user_version = 3;`,
 ];
+/** The version of a file without binary payloads. */
+const PLAIN_VERSION = 2;

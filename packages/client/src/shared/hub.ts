@@ -68,6 +68,8 @@ export class Hub {
   /** Publications that their own tab does not want. */
   readonly #unwanted = new Map<unknown, Tab>();
   readonly #pings: Tab[] = [];
+  /** Topics that the server has subscribed by itself: their publications are for all tabs. */
+  readonly #given = new Set<string>();
   readonly #host: HubHost;
   #nextCid = 1;
   #ready: Envelope = {};
@@ -210,7 +212,7 @@ export class Hub {
       }
       case "subscription":
       case "subscription_update":
-        if (Array.isArray(p.success_topics)) this.#topics.taken(p.success_topics);
+        if (Array.isArray(p.success_topics)) this.#changed(p.action === "subscribe", p.success_topics);
         break;
       case "message_ack":
         if (typeof p.last === "number") this.#acknowledged = p.last;
@@ -239,6 +241,15 @@ export class Hub {
     this.#sendTo(this.#tabs, message, frame);
   }
 
+  /** The server has given topics, or has taken them away. */
+  #changed(isGiven: boolean, topics: readonly unknown[]): void {
+    if (!isGiven) this.#topics.taken(topics);
+    for (const topic of topics) {
+      if (isGiven) this.#given.add(String(topic));
+      else this.#given.delete(String(topic));
+    }
+  }
+
   #publication(message: Message | Envelope, frame: Frame | undefined, bytes: number): void {
     this.#sendTo(this.#targets(message, frame, bytes), message, frame);
   }
@@ -249,6 +260,7 @@ export class Hub {
     const position = typeof e === "string" && typeof o === "number" ? { epoch: e, offset: o } : undefined;
     const name = isScanned ? message.topic! : String(message.tp);
     const tabs = this.#topics.publication(name, position, frame ?? message, bytes);
+    if (this.#given.has(name)) for (const tab of this.#tabs) tabs.add(tab);
     const own = message.id === undefined ? undefined : this.#unwanted.get(message.id);
     if (own) {
       tabs.delete(own);
@@ -336,7 +348,7 @@ export class Hub {
     if (t === "client_hello") return this.#greet(tab, payload);
     if (t === "PONG") return;
     if (t === "subscription_update" && Array.isArray(payload.topics) && payload.topics.length) {
-      return this.#topics.request(tab, payload, cid);
+      return payload.renew ? this.#forward(tab, fields, payload) : this.#topics.request(tab, payload, cid);
     }
     if (t === "call_response") return this.#callAnswered(tab, String(cid), payload);
     if (t === "ping") this.#pings.push(tab);
@@ -344,7 +356,17 @@ export class Hub {
     else if (REQUESTS.has(t)) return this.#forward(tab, fields, payload);
     else if (typeof cid === "string") remember(this.#senders, cid, tab);
     const isSystem = t === "ping" || SYSTEM.has(t);
-    this.#upstream.send(fields, p, isSystem);
+    if (!this.#upstream.send(fields, p, isSystem)) this.#tooLarge(tab, cid);
+  }
+
+  /** A message of a tab has become too large for the server by what the shared connection adds. */
+  #tooLarge(tab: Tab, cid: unknown): void {
+    const p = {
+      code: "MESSAGE_TOO_LARGE",
+      message: "the message is larger than the server accepts",
+      recoverable: true,
+    };
+    tab.send(this.#encode({ c: "WSE", t: "error", ...(cid === undefined ? {} : { cid }), p }));
   }
 
   /** Passes on a request under a correlation id of the hub. */
@@ -354,10 +376,13 @@ export class Hub {
     // The server would leave out all tabs.
     if (p.exclude_self && p.id !== undefined) {
       remember(this.#unwanted, p.id, tab);
-      payload = { ...p, exclude_self: undefined };
+      const { exclude_self: _, ...rest } = p;
+      payload = rest;
     }
     const cid = this.#cid({ tab, cid: fields.cid, hasMany: fields.t === "sync_request" });
-    this.#upstream.send({ ...fields, cid }, payload, true);
+    if (this.#upstream.send({ ...fields, cid }, payload, true)) return;
+    this.#pending.delete(cid);
+    this.#tooLarge(tab, fields.cid);
   }
 
   #cid(pending: Pending): string {
@@ -398,6 +423,9 @@ export class Hub {
       if (isObject(known)) p.producer = { ...known, last: Math.max(Number(known.last), this.#acknowledged) };
     }
     tab.send(this.#encode({ c: "WSE", t: "server_hello", p }));
+    if (!this.#given.size) return;
+    const given = { action: "subscribe", success_topics: [...this.#given], failed_topics: [], recovery: {} };
+    tab.send(this.#encode({ c: "WSE", t: "subscription_update", p: given }));
   }
 
   #alone(tab: Tab, reason: string): void {
@@ -421,15 +449,15 @@ export class Hub {
 
   #encode(value: Frame | Message | Envelope): Frame {
     if (typeof value === "string" || value instanceof Uint8Array) return value;
-    const { format } = this.#upstream;
+    const upstream = this.#upstream;
+    const { format } = upstream;
     if (!(value instanceof Message)) {
       const { p, ...fields } = value;
-      const payload = p === undefined ? undefined : format.payload(p);
-      return format.envelope(fields as unknown as EnvelopeFields, payload);
+      return format.envelope(fields as unknown as EnvelopeFields, upstream.encode(p));
     }
     const { type: t, topic: tp, position, id, priority: pri, payload } = value;
     const fields = { c: "U", t, tp, e: position?.epoch, o: position?.offset, id, pri };
-    return format.envelope(fields as EnvelopeFields, format.payload(payload));
+    return format.envelope(fields as EnvelopeFields, upstream.encode(payload));
   }
 }
 

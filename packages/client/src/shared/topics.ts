@@ -284,7 +284,12 @@ export class Topics {
     };
     const page = (since: Position | undefined) => {
       const limit = missed ? PAGE_MAX : Math.min(replay - found.length, PAGE_MAX);
-      const request = { topic: name, since, limit, order: missed ? "oldest" : "newest" };
+      const request = {
+        topic: name,
+        ...(since && { since }),
+        limit,
+        order: missed ? "oldest" : "newest",
+      };
       if (++joining.pages > PAGES_MAX)
         return this.#host.alone(joining.tab, `this tab missed too much of ${name}`);
       this.#host.ask("history_request", request, (answer, isError) => {

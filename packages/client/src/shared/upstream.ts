@@ -1,10 +1,11 @@
 /** The shared connection: opens it, says hello, and moves messages through the layers. */
 
 import { helloProducer } from "../core/attempt.js";
-import { isObject, payloadOf, typeOf } from "../core/envelope.js";
+import { isObject, payloadOf, typeOf, uint } from "../core/envelope.js";
 import { json } from "../core/json.js";
-import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
 import { copy, direct, type Pipeline } from "../core/pipeline.js";
+import { FIELDS_BYTES_MAX, isTooLarge, type LayerSizes, layerSizesOf } from "../core/size.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
@@ -31,6 +32,9 @@ export class Upstream {
   #isOpen = false;
   #isOver = false;
   #sequence = 0;
+  /** The largest message that the server accepts; 0 if it has not said. */
+  #bytesMax = 0;
+  readonly #layerSizes: LayerSizes;
   #ready: Envelope | undefined;
 
   constructor(
@@ -43,6 +47,7 @@ export class Upstream {
     this.format = options.format ?? json;
     this.#transport = transport;
     this.#options = options;
+    this.#layerSizes = layerSizesOf(options);
     this.#producer = producer;
     this.#host = host;
     this.#open(open).catch((error: unknown) => this.#over({ code: 1006, reason: String(error) }));
@@ -68,7 +73,7 @@ export class Upstream {
         receive: (message, frame) => this.#receive(message, frame),
         fail: (error) => this.#options.log?.("warn", "a message could not be handled", error),
         refuse: (error) => this.#refuse(error),
-        notify: (t, payload, after) => this.send({ c: "WSE", t }, payload, true, after),
+        notify: (t, payload, after) => void this.send({ c: "WSE", t }, payload, true, after),
         hold: () => this.#socket?.pause?.(),
         proceed: (hasRoom) => hasRoom && this.#socket?.resume?.(),
       },
@@ -84,12 +89,22 @@ export class Upstream {
     );
   }
 
-  /** Sends a message. Those of the protocol are numbered. */
-  send(fields: EnvelopeFields, payload: unknown, isSystem: boolean, after?: () => unknown): void {
+  /** Encodes a payload that was read before. */
+  encode(payload: unknown): EncodedPayload | undefined {
+    if (payload === undefined) return undefined;
+    return this.format.query ? this.format.payload(payload) : JSON.stringify(payload);
+  }
+
+  /** Sends a message. Those of the protocol are numbered. False if it is larger than the server accepts. */
+  send(fields: EnvelopeFields, payload: unknown, isSystem: boolean, after?: () => unknown): boolean {
     const pipeline = this.#pipeline;
-    if (this.#isOver || !pipeline) return;
+    if (this.#isOver || !pipeline) return true;
     const all = isSystem ? { ...fields, v: 1, seq: ++this.#sequence } : fields;
-    pipeline.write(all, payload === undefined ? undefined : this.format.payload(payload), after);
+    const encoded = this.encode(payload);
+    const isSmall = (encoded?.length ?? 0) * 3 + FIELDS_BYTES_MAX <= this.#bytesMax;
+    if (!isSmall && isTooLarge(this.#bytesMax, this.format, all, encoded, this.#layerSizes)) return false;
+    pipeline.write(all, encoded, after);
+    return true;
   }
 
   close(code: number, reason: string): void {
@@ -134,6 +149,7 @@ export class Upstream {
       batching: this.#transport.prefersBatches,
       calls: true,
       compression: Boolean(compression),
+      binary: true,
       ...(encryption ? { encryption: true } : {}),
     };
     const producer = helloProducer(this.#producer);
@@ -145,6 +161,7 @@ export class Upstream {
     const ready = this.#ready;
     if (!ready || this.#isOpen) return undefined;
     this.#isOpen = true;
+    if (isObject(hello.limits)) this.#bytesMax = uint(hello.limits.max_message_size);
     const exchange = this.#exchange;
     if (!exchange) return void this.#host.opened(ready, hello);
     const details = isObject(ready.details) ? ready.details : {};

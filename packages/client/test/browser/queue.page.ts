@@ -55,7 +55,7 @@ const tab = {
 
   /** What a session does with a connection: resumes and takes. */
   async send(last = 0, epoch = "00000001"): Promise<string[]> {
-    await tab.queue.resume({ epoch, last }, 0);
+    await tab.queue.resume({ epoch, last });
     const taken: QueuedMessage[] = [];
     for (let next = await tab.queue.take(100, 1e6); next.length > 0; next = await tab.queue.take(100, 1e6)) {
       taken.push(...next);

@@ -204,7 +204,7 @@ describe("a browser that is killed", { timeout: 240_000 }, () => {
       await page.evaluate((texts) => tab.add(...texts), texts);
       const producer = await page.evaluate(() => tab.queue.producerId);
       await page.evaluate(async () => {
-        await tab.queue.resume({ epoch: "00000001", last: 0 }, 0);
+        await tab.queue.resume({ epoch: "00000001", last: 0 });
         await tab.queue.take(100, 1e6);
       });
       // Another queue is written to at that moment.

@@ -151,7 +151,7 @@ function fakeQueue(messages: string[]): QueuePort & { own(): void; last: number[
     },
     acknowledge() {},
     refused() {},
-    rewind() {},
+    rewind: () => true,
     async close() {},
   };
   return queue;
