@@ -118,7 +118,7 @@ const BINDINGS: &str = "tidewire-bindings";
 
 /// The arrows of the design, from each crate to the crates of ours it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
-    (WIRE, &[]),
+    (WIRE, &[HTTP]),
     (HTTP, &[]),
     (REDIS, &[]),
     ("tidewire-net", &[WIRE]),

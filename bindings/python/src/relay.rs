@@ -10,7 +10,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::{Connection, ConnectionState, Masked};
 use tidewire_wire::frame::{self, OpCode, Role};
 use tidewire_wire::handshake::client::{
-    Offer, RequestHead, Response, ResponseError, parse_response,
+    HEAD_BYTES_MAX, Offer, RequestHead, Response, ResponseError, parse_response,
 };
 use tidewire_wire::message::{Event, Input};
 
@@ -302,6 +302,3 @@ fn text_of(bytes: &[u8]) -> Cow<'_, str> {
         Err(_) => Cow::Owned(bytes.iter().copied().map(char::from).collect()),
     }
 }
-
-/// The longest answer to a request; the engine's own are some 200 bytes.
-const HEAD_BYTES_MAX: usize = 16 * 1024;

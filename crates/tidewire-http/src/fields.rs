@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The values of all fields called `name`, in any case, in their order.
-    pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         let name = name.as_bytes();
         self.clone()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name))

@@ -1,6 +1,6 @@
 //! The end of a head among the bytes received so far, and a memory of the last head that was parsed.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 /// A search for the empty line that ends a head. It goes on where it stopped when more bytes arrive, so that a head
 /// that comes byte by byte is not searched from its start each time.
@@ -58,6 +58,12 @@ impl<T: Copy> Memory<T> {
             self.facts = facts;
         }
     }
+}
+
+/// RFC 9112, section 2.2, lets a receiver take a bare LF for a line end; two programs in a row that differ in
+/// this can be played against each other.
+pub(crate) fn has_bare_line_feed(head: &[u8]) -> bool {
+    memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
 /// The longest piece of an end, `\n\r\n`, that may be there without its last byte.

@@ -316,6 +316,43 @@ impl ResponseReader {
     }
 }
 
+/// Reads the head of a final response from `data`, which begins with the first byte of a connection, for a client that
+/// reads no body and goes on with another protocol. Gives the bytes before and of the head, and the head; `None` if it is
+/// not whole. Interim responses are skipped: at most `interim_max`, and `head_bytes_max` for all of them.
+///
+/// # Errors
+/// The response breaks a rule or a limit. What its head says of a body is not looked at.
+pub fn read_final_head<'a>(
+    data: &'a [u8],
+    limits: &Limits,
+) -> Result<Option<(usize, Head<'a>)>, ResponseError> {
+    let mut consumed = 0;
+    for interims in 0.. {
+        if interims > limits.interim_max || consumed > limits.head_bytes_max {
+            return Err(ResponseError::TooManyInterims);
+        }
+        let rest = &data[consumed..];
+        head::check_start(rest)?;
+        let window = &rest[..rest.len().min(limits.head_bytes_max)];
+        let Some(length) = EndSearch::default().find(window) else {
+            let is_full = rest.len() >= limits.head_bytes_max;
+            return if is_full {
+                Err(ResponseError::HeadTooLong)
+            } else {
+                Ok(None)
+            };
+        };
+        let facts = head::parse(&rest[..length])?;
+        consumed += length;
+        if !facts.is_interim() {
+            let framing = facts.framing(Expected::Upgrade);
+            let framing = framing.unwrap_or(Framing::UntilClose);
+            return Ok(Some((consumed, Head::new(&rest[..length], facts, framing))));
+        }
+    }
+    Ok(None)
+}
+
 /// The number of CR and LF bytes at the front of `data`. Some servers send an empty line after a body; between two responses
 /// it means nothing (RFC 9112, section 2.2). Any other byte that arrives while no response is due is a fault of the
 /// server.

@@ -42,6 +42,19 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The bytes that a head may fill, if they can begin with one.
+    fn window<'a>(&self, data: &'a [u8]) -> Result<&'a [u8], RequestError> {
+        head::check_method(data)?;
+        let line_bytes_max = self.request_line_bytes_max.min(self.head_bytes_max);
+        if data.len() >= line_bytes_max && memchr::memchr(b'\n', &data[..line_bytes_max]).is_none()
+        {
+            return Err(RequestError::TargetTooLong);
+        }
+        Ok(&data[..data.len().min(self.head_bytes_max)])
+    }
+}
+
 /// Shared state of the readers of many connections: limits, and the last head, which is not parsed again while heads
 /// are equal. One per thread.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +71,38 @@ impl RequestHeads {
             limits,
             last: Memory::default(),
         }
+    }
+}
+
+/// Reads the head at the front of `data`, which begins with the first byte of a connection, for a request after which
+/// the connection is no HTTP any more. Gives the bytes before and of the head, and the request; `None` if it is not whole.
+/// It reads a whole head as [`RequestReader::read`] does, and refuses a part of one as soon as it cannot become one. Gives
+/// the name and the value of each header of a whole head to `visit`, which saves the caller a search for those it needs.
+///
+/// # Errors
+/// The head breaks a rule or a limit; of the body, only what the head says is looked at.
+#[inline]
+pub fn read_head<'a>(
+    data: &'a [u8],
+    limits: &Limits,
+    visit: impl FnMut(&'a str, &'a [u8]),
+) -> Result<Option<(usize, Request<'a>)>, RequestError> {
+    let stray = match data.first() {
+        Some(b'\r' | b'\n') => stray_line_end_bytes(data),
+        _ => 0,
+    };
+    if stray > STRAY_BYTES_MAX as usize {
+        return Err(RequestError::BadRequestLine);
+    }
+    let data = &data[stray..];
+    let window = limits.window(data)?;
+    match head::parse_front(window, visit)? {
+        Some((length, facts)) => {
+            let request = Request::new(&data[..length], facts);
+            Ok(Some((stray + length, request)))
+        }
+        None if data.len() >= limits.head_bytes_max => Err(RequestError::HeadTooLong),
+        None => Ok(None),
     }
 }
 
@@ -232,21 +277,14 @@ impl RequestReader {
         heads: &mut RequestHeads,
         data: &[u8],
     ) -> Result<Option<(usize, Facts)>, RequestError> {
-        let limits = &heads.limits;
-        head::check_method(data)?;
-        let line_bytes_max = limits.request_line_bytes_max.min(limits.head_bytes_max);
-        if data.len() >= line_bytes_max && memchr::memchr(b'\n', &data[..line_bytes_max]).is_none()
-        {
-            return Err(RequestError::TargetTooLong);
-        }
-        let window = &data[..data.len().min(limits.head_bytes_max)];
+        let window = heads.limits.window(data)?;
         match self.search.find(window) {
             Some(length) => {
                 let facts = head::parse(&data[..length])?;
                 heads.last.remember(&data[..length], facts);
                 Ok(Some((length, facts)))
             }
-            None if data.len() >= limits.head_bytes_max => Err(RequestError::HeadTooLong),
+            None if data.len() >= heads.limits.head_bytes_max => Err(RequestError::HeadTooLong),
             None => Ok(None),
         }
     }

@@ -20,7 +20,9 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::{Connection as WebSocket, Masked};
 use tidewire_wire::deflate::{Compressor, Decompressor, DeflateParameters};
 use tidewire_wire::frame::{OpCode, ProtocolError, Role, write_compressed_frame, write_frame};
-use tidewire_wire::handshake::client::{Offer, RequestHead, Response, parse_response};
+use tidewire_wire::handshake::client::{
+    HEAD_BYTES_MAX, Offer, RequestHead, Response, parse_response,
+};
 use tidewire_wire::message::{Event, Input};
 
 fn main() -> ExitCode {
@@ -426,5 +428,4 @@ fn messages() -> VecDeque<Message> {
 /// The message size of the largest cases.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 const LEVEL: u32 = 1;

@@ -13,9 +13,10 @@ pub(crate) fn list_has(value: &str, token: &str) -> bool {
     list(value).any(|element| element.eq_ignore_ascii_case(token))
 }
 
-/// The text without optional white space (RFC 9110, section 5.6.3) at both ends.
+/// The text without optional white space (RFC 9110, section 5.6.3) at both ends, and without the line end of a folded
+/// line.
 pub(crate) fn trim(text: &str) -> &str {
-    text.trim_matches([' ', '\t'])
+    text.trim_ascii()
 }
 
 /// A token of RFC 9110, section 5.6.2.

@@ -2,6 +2,8 @@
 
 use crate::program::{Running, SECRET, get, run, tidewire};
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::net::TcpStream;
 use std::process::Stdio;
 use tidewire_wire::close::CloseCode;
 
@@ -20,6 +22,40 @@ fn it_says_where_it_listens_and_answers_there() {
 
     let mut session = server.opening().open();
     assert!(session.next_text().contains("server_ready"));
+}
+
+/// A probe that is not answered would have the orchestrator restart a server that only is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn health_is_answered_at_the_limit_of_open_files() {
+    let serve = tidewire(&["serve", "--listen", "127.0.0.1:0", "--shards", "1"]);
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .args(["--no-auth", "--ops-listen", "127.0.0.1:0"]);
+    let mut server = Running::start(command);
+    let line = server.line();
+    let operations = line.strip_prefix("operations on ").expect(&line);
+    let descriptors = format!("/proc/{}/fd", server.child.id());
+    let free = || 64 - fs::read_dir(&descriptors).unwrap().count();
+    let mut sessions = Vec::new();
+    while free() > 0 {
+        let mut session = server.opening().open();
+        session.next_text();
+        sessions.push(session);
+    }
+    assert!(sessions.len() > 20, "{}", sessions.len());
+    // Others that wait for a descriptor do not get the probe's.
+    let waiting: Vec<_> = (0..5)
+        .map(|_| TcpStream::connect(server.address()).unwrap())
+        .collect();
+    for _ in 0..10 {
+        let (status, body) = get(operations, "/health");
+        assert_eq!(status, 200, "{body}");
+    }
+    drop((waiting, sessions));
 }
 
 #[test]

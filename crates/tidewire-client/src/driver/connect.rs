@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::format::Format;
 use tidewire_wire::handshake::client::{
-    Offer, RequestHead, Response, ResponseError, parse_response,
+    HEAD_BYTES_MAX, Offer, RequestHead, Response, ResponseError, parse_response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
@@ -280,9 +280,6 @@ impl AsyncWrite for Stream {
         }
     }
 }
-
-/// Bytes that the head of an answer may have.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 const RETRY_MAX: Duration = Duration::from_secs(24 * 3_600);
 

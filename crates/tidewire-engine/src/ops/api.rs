@@ -3,7 +3,7 @@
 use crate::auth::api_key::{ApiRight, NamedApiKey};
 use crate::ops::error::{ApiError, ApiResult, BODY_BYTES_MAX};
 use crate::ops::pages::stats_with_topics;
-use crate::ops::request::{Body, Request, Response, percent_decoded};
+use crate::ops::request::{Request, Response, percent_decoded};
 use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext, ok};
 
 mod publish;
@@ -149,13 +149,10 @@ pub(crate) fn plan_for(
     if route.method != "POST" {
         return Ok(Plan::Ask(task));
     }
-    match request.body {
-        Body::Bytes(bytes) if bytes <= BODY_BYTES_MAX as u64 => {
-            Ok(Plan::Read(task, bytes as usize))
-        }
-        Body::Bytes(_) => Err(ApiError::too_large()),
-        Body::Coded => Err(ApiError::new(411, "length_required", NO_LENGTH)),
+    if request.body_bytes > Some(BODY_BYTES_MAX as u64) {
+        return Err(ApiError::too_large(BODY_BYTES_MAX));
     }
+    Ok(Plan::Read(task, BODY_BYTES_MAX))
 }
 
 /// Checks that a key has a right.
@@ -222,8 +219,6 @@ pub(crate) const DISABLED: &str = "the HTTP API is off: start the server with a 
 const NO_KEY: &str = "show the key of the API: Authorization: Bearer KEY, or X-API-Key: KEY";
 
 const NO_RELOAD: &str = "this program does not read its configuration again: restart it";
-
-const NO_LENGTH: &str = "a body needs a Content-Length; other codings are not read";
 
 const UNKNOWN: &str = "there is nothing at this path; /api/v1/openapi.json says what there is";
 

@@ -10,7 +10,7 @@ use crate::ops::api;
 use crate::ops::api::check_right;
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::logins::DEVICE_TIME_S;
-use crate::ops::request::{Body, Request, Response};
+use crate::ops::request::{Request, Response};
 use crate::ops::task::{Plan, Task, TaskAnswer, TaskContext, body_of};
 use serde::Deserialize;
 use serde_json::json;
@@ -64,9 +64,9 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
     if request.method != "POST" {
         return Err(ApiError::method("POST".to_owned()));
     }
-    let Body::Bytes(bytes @ 0..=LOGIN_BYTES_MAX) = request.body else {
-        return Err(ApiError::new(413, "too_large", "a login has one key"));
-    };
+    if request.body_bytes > Some(LOGIN_BYTES_MAX as u64) {
+        return Err(ApiError::too_large(LOGIN_BYTES_MAX));
+    }
     let task = Task {
         answer: TaskAnswer::Now(answer),
         who: String::new(),
@@ -75,7 +75,7 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         query: cookie_rules(request).to_owned(),
         body: Vec::new(),
     };
-    Ok(Plan::Read(task, bytes as usize))
+    Ok(Plan::Read(task, LOGIN_BYTES_MAX))
 }
 
 /// A file of the page.
@@ -206,7 +206,7 @@ const COOKIE_RULES: &str = "Path=/dashboard; HttpOnly; SameSite=Strict";
 const SECURE_COOKIE_RULES: &str = "Path=/dashboard; HttpOnly; SameSite=Strict; Secure";
 
 /// The longest body of a login, in bytes.
-const LOGIN_BYTES_MAX: u64 = 4096;
+const LOGIN_BYTES_MAX: usize = 4096;
 
 const HTML: &str = include_str!("dashboard/index.html");
 const SCRIPT: &str = include_str!("dashboard/app.js");

@@ -57,8 +57,8 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn too_large() -> Self {
-        let message = format!("the body is longer than {BODY_BYTES_MAX} bytes");
+    pub(crate) fn too_large(body_bytes_max: usize) -> Self {
+        let message = format!("the body is longer than {body_bytes_max} bytes");
         Self::new(413, "too_large", message)
     }
 

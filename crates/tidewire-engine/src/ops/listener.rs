@@ -1,17 +1,20 @@
 //! Connections of the operations listener.
 
+use crate::ops::error::ApiError;
 use crate::ops::feed::Feed;
 use crate::ops::hosts::OpsHosts;
 use crate::ops::places::{CONNECTIONS_MAX, Places};
-use crate::ops::request::{Body, Request, Response, parse};
+use crate::ops::request::{Request, Response};
 use crate::ops::routes::plan;
 use crate::ops::source::OpsSource;
 use crate::ops::task::{Plan, Task, TaskContext};
 use crate::ops::workers::{Job, ListenerMail, Workers};
 use std::collections::HashMap;
 use std::fmt;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tidewire_http::server::{Event, Limits, RequestHeads, RequestReader};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
 /// Answers requests.
@@ -21,9 +24,14 @@ pub(crate) struct Listener {
     hosts: OpsHosts,
     /// Threads for requests that take a while. Set before the listener runs, if it serves the API.
     pub(crate) workers: Option<Workers>,
+    heads: RequestHeads,
+    /// The reader of each connection that speaks HTTP.
+    readers: HashMap<ConnectionId, RequestReader>,
     /// Connections with a request that is not answered yet.
     exchanges: HashMap<ConnectionId, Exchange>,
     places: Places,
+    /// A descriptor to give up when the process has no other, so that a probe is answered then too.
+    reserve: Option<File>,
     feed: Feed,
     /// Another process has the socket; who is connected is to connect anew.
     is_leaving: bool,
@@ -39,7 +47,7 @@ enum Exchange {
     /// Its body is on its way.
     Body {
         task: Task,
-        missing: usize,
+        bytes_max: usize,
         keep_alive: bool,
     },
     /// Its answer is being made; the connection is not read meanwhile.
@@ -57,62 +65,90 @@ impl Listener {
             context,
             hosts,
             workers: None,
+            heads: RequestHeads::new(LIMITS),
+            readers: HashMap::new(),
             exchanges: HashMap::new(),
             places: Places::default(),
+            reserve: spare(),
             feed: Feed::default(),
             is_leaving: false,
             beat_due: None,
         }
     }
 
-    /// Takes what it can of `data`; `None` while the head at its front is not complete.
-    fn take(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> Option<usize> {
-        if let Some(Exchange::Body { .. }) = self.exchanges.get(&id) {
-            return Some(self.take_body(io, id, data));
-        }
-        match parse(data) {
-            Ok(None) => None,
-            Ok(Some(mut request)) => {
+    /// Reads one step of `data`. Gives how much of it is used up, and whether there may be more to read in it.
+    fn take(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> (usize, bool) {
+        let Some(reader) = self.readers.get_mut(&id) else {
+            return (data.len(), false);
+        };
+        let step = match reader.read(&mut self.heads, data) {
+            Ok(step) => step,
+            Err(error) => {
+                end(io, id, &Response::unreadable(error));
+                return (data.len(), false);
+            }
+        };
+        let goes_on = match step.event {
+            Event::More => {
+                match self.exchanges.get(&id) {
+                    None if !reader.is_between() => {
+                        self.exchanges.insert(id, Exchange::Head);
+                    }
+                    Some(Exchange::Head) if reader.is_between() => {
+                        self.exchanges.remove(&id);
+                    }
+                    _ => {}
+                }
+                false
+            }
+            Event::Head(head) => {
+                let mut request = Request::of(&head);
                 let peer = io.peer_address(id);
                 match &self.context {
                     Some(context) => context.note_peer(&mut request, peer),
                     None => request.peer = peer,
                 }
-                Some(self.begin(io, id, &request, data))
+                self.exchanges.remove(&id);
+                if !self.begin(io, id, &request) {
+                    return (data.len(), false);
+                }
+                true
             }
-            Err(error) => {
-                end(io, id, &error.response());
-                Some(data.len())
+            Event::Body(bytes) => {
+                if !self.take_body(io, id, bytes) {
+                    return (data.len(), false);
+                }
+                true
             }
-        }
+            Event::Done(_) => {
+                if let Some(Exchange::Body {
+                    task, keep_alive, ..
+                }) = self.exchanges.remove(&id)
+                {
+                    self.submit(io, id, task, false, keep_alive);
+                }
+                true
+            }
+        };
+        (step.consumed, goes_on)
     }
 
-    /// Answers a request, or begins to; how much of the data at hand is used up.
-    fn begin(
-        &mut self,
-        io: &mut Io,
-        id: ConnectionId,
-        request: &Request<'_>,
-        data: &[u8],
-    ) -> usize {
+    /// Answers a request, or begins to; whether the connection goes on.
+    fn begin(&mut self, io: &mut Io, id: ConnectionId, request: &Request<'_>) -> bool {
         self.places.touch(id);
         let is_head = request.method == "HEAD";
         let keep_alive = request.keep_alive && !self.is_leaving;
+        // What follows a body that is not read cannot be found.
+        let has_body = request.body_bytes != Some(0);
         let context = self.context.as_deref();
         match plan(request, &*self.source, context, &self.hosts) {
             Plan::Answer(response) => {
-                // What follows a body that is not read cannot be found.
-                let keep_alive = keep_alive && request.body == Body::Bytes(0);
+                let keep_alive = keep_alive && !has_body;
                 answer(io, id, &response, is_head, keep_alive);
-                if !keep_alive {
-                    return data.len();
-                }
+                return keep_alive;
             }
-            Plan::Ask(task) => {
-                let keep_alive = keep_alive && request.body == Body::Bytes(0);
-                self.submit(io, id, task, is_head, keep_alive);
-            }
-            Plan::Read(task, body_bytes) => {
+            Plan::Ask(task) => self.submit(io, id, task, is_head, keep_alive && !has_body),
+            Plan::Read(task, bytes_max) => {
                 if request.expects_continue
                     && let Some(buffer) = io.buffer(id)
                 {
@@ -120,40 +156,40 @@ impl Listener {
                 }
                 let exchange = Exchange::Body {
                     task,
-                    missing: body_bytes,
+                    bytes_max,
                     keep_alive,
                 };
                 self.exchanges.insert(id, exchange);
-                // An empty body is complete already.
-                self.take_body(io, id, &[]);
             }
             Plan::Feed(login) => {
-                let head = &data[..request.head_bytes];
-                if let Err(refusal) = self.feed.open(io, id, login, head) {
+                if let Err(refusal) = self.feed.open(io, id, login, request.head) {
                     io.send(id, &refusal);
                     io.close(id);
-                    return data.len();
+                    return false;
                 }
+                self.readers.remove(&id);
             }
         }
-        request.head_bytes
+        true
     }
 
-    fn take_body(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
-        let Some(Exchange::Body { task, missing, .. }) = self.exchanges.get_mut(&id) else {
-            return 0;
+    /// Keeps a part of a body; whether the connection goes on.
+    fn take_body(&mut self, io: &mut Io, id: ConnectionId, bytes: &[u8]) -> bool {
+        let Some(Exchange::Body {
+            task, bytes_max, ..
+        }) = self.exchanges.get_mut(&id)
+        else {
+            // A worker answers already, and the connection ends then.
+            return true;
         };
-        let bytes = data.len().min(*missing);
-        task.body.extend_from_slice(&data[..bytes]);
-        *missing -= bytes;
-        if *missing == 0
-            && let Some(Exchange::Body {
-                task, keep_alive, ..
-            }) = self.exchanges.remove(&id)
-        {
-            self.submit(io, id, task, false, keep_alive);
+        if task.body.len() + bytes.len() > *bytes_max {
+            let too_large = ApiError::too_large(*bytes_max);
+            self.exchanges.remove(&id);
+            end(io, id, &too_large.response());
+            return false;
         }
-        bytes
+        task.body.extend_from_slice(bytes);
+        true
     }
 
     fn submit(
@@ -181,6 +217,19 @@ impl Listener {
         self.exchanges.insert(id, exchange);
     }
 
+    /// Ends a connection of which nobody waits for anything; whether there was one.
+    fn end_idle(&mut self, io: &mut Io) -> bool {
+        let (exchanges, feed) = (&self.exchanges, &self.feed);
+        let is_idle = |id| match exchanges.get(&id) {
+            _ if feed.has(id) => false,
+            None | Some(Exchange::Head) => true,
+            // Who has shown no key sends a login, or makes as if.
+            Some(Exchange::Body { task, .. }) => task.who.is_empty(),
+            Some(Exchange::Answer { .. }) => false,
+        };
+        self.places.make_room(io, is_idle)
+    }
+
     fn is_waiting(&self, id: ConnectionId) -> bool {
         matches!(self.exchanges.get(&id), Some(Exchange::Answer { .. }))
     }
@@ -190,16 +239,9 @@ impl Handler for Listener {
     type Mail = ListenerMail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
-        let (exchanges, feed) = (&self.exchanges, &self.feed);
-        let is_idle = |id| match exchanges.get(&id) {
-            _ if feed.has(id) => false,
-            None | Some(Exchange::Head) => true,
-            // Who has shown no key sends a login, or makes as if.
-            Some(Exchange::Body { task, .. }) => task.who.is_empty(),
-            Some(Exchange::Answer { .. }) => false,
-        };
-        if io.connections() <= CONNECTIONS_MAX || self.places.make_room(io, is_idle) {
+        if io.connections() <= CONNECTIONS_MAX || self.end_idle(io) {
             self.places.enter(id);
+            self.readers.insert(id, RequestReader::new());
             wait(io, id);
             return;
         }
@@ -212,9 +254,15 @@ impl Handler for Listener {
         io.abort(id);
     }
 
+    /// Linux reports the lack even if no connection waits, so that none may end for one more.
+    fn make_room(&mut self, _io: &mut Io) -> bool {
+        self.reserve.take().is_some()
+    }
+
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         let mut used = 0;
-        while used < data.len() && !self.is_waiting(id) {
+        // A request without a body is whole with the last byte of its head: the reader says so when it is asked again.
+        while !self.is_waiting(id) {
             // The buffer of a connection that has ended is gone.
             let Some(unsent) = io.buffer(id).map(|buffer| buffer.len()) else {
                 break;
@@ -226,21 +274,17 @@ impl Handler for Listener {
             if self.feed.has(id) {
                 return used + self.feed.receive(io, id, &mut data[used..]);
             }
-            match self.take(io, id, &data[used..]) {
-                Some(bytes) => used += bytes,
-                None => {
-                    self.exchanges.insert(id, Exchange::Head);
-                    return used;
-                }
-            }
-            if let Some(Exchange::Head) = self.exchanges.get(&id) {
-                self.exchanges.remove(&id);
+            let (bytes, goes_on) = self.take(io, id, &data[used..]);
+            used += bytes;
+            if !goes_on {
+                break;
             }
         }
         used
     }
 
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, _closed: Closed) {
+        self.readers.remove(&id);
         self.exchanges.remove(&id);
         self.feed.remove(id);
         self.places.close(io, id);
@@ -296,6 +340,9 @@ impl Handler for Listener {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
+        if self.reserve.is_none() {
+            self.reserve = spare();
+        }
         let now = io.turn_started();
         if self.beat_due.is_none_or(|due| due <= now) {
             self.beat_due = Some(now + BEAT_INTERVAL);
@@ -328,6 +375,11 @@ fn wait(io: &mut Io, id: ConnectionId) {
     io.set_timer(id, io.now().monotonic_ms + REQUEST_TIMEOUT_MS);
 }
 
+/// A descriptor that means nothing; `None` if there is no other.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
 fn answer(io: &mut Io, id: ConnectionId, response: &Response, is_head: bool, keep_alive: bool) {
     if let Some(buffer) = io.buffer(id) {
         response.write(is_head, keep_alive, buffer);
@@ -351,6 +403,14 @@ const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The time between two looks at the shards.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The limits of a request. The one of a body depends on the path.
+pub(crate) const LIMITS: Limits = Limits {
+    head_bytes_max: 8 * 1024,
+    request_line_bytes_max: 8 * 1024,
+    body_bytes_max: u64::MAX,
+    trailer_bytes_max: 4096,
+};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

@@ -313,7 +313,7 @@ pub(crate) enum Plan {
     Answer(Response),
     /// It is answered by a worker.
     Ask(Task),
-    /// It is answered by a worker once its body, of this many bytes, has been received.
+    /// It is answered by a worker once its body, of at most this many bytes, has been received.
     Read(Task, usize),
     /// It opens a WebSocket of the feed, for the login with this token.
     Feed(String),

@@ -183,14 +183,36 @@ fn bodies_have_limits_and_lengths() {
     );
     peer.expect_end();
 
+    // Chunks have no sum beforehand: what is beyond the limit ends the request.
     let mut peer = http(&server);
-    peer.send(&format!("POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\n{key}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+    let chunked = format!(
+        "POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\n{key}Transfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut body = chunked.clone();
+    for _ in 0..=32 {
+        body.extend(["10000\r\n", &"x".repeat(65_536), "\r\n"]);
+    }
+    peer.send(&body);
     let refused = peer.receive();
     assert_eq!(
         (refused.status, refused.code().as_str()),
-        (411, "length_required")
+        (413, "too_large")
     );
     peer.expect_end();
+
+    let mut peer = http(&server);
+    peer.send(&chunked);
+    let publication = json!({"topic": "a", "type": "x", "payload": [1]}).to_string();
+    let (first, second) = publication.split_at(7);
+    for piece in [first, second] {
+        peer.send(&format!("{:x};a=b\r\n{piece}\r\n", piece.len()));
+    }
+    peer.send("0\r\nA: b\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(
+        peer.receive().json(),
+        json!({"topic": "a", "duplicate": false})
+    );
+    assert_eq!(peer.receive().json()["status"], "ok");
 
     // A batch that fills the limit is read, whatever waits behind it.
     let one = json!({"topic": "a", "type": "x", "payload": "x".repeat(900_000)});

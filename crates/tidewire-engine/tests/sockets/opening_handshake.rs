@@ -12,6 +12,8 @@ use tidewire_engine::apps::{Echo, Sink};
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::token::{SigningKey, sign};
 use tidewire_engine::{Config, OriginPolicy};
+use tidewire_testkit::vectors::http::RequestCase;
+use tidewire_testkit::vectors::{latin_1, load};
 use tidewire_wire::close::CloseCode;
 
 #[test]
@@ -169,9 +171,58 @@ fn a_head_without_end_is_cut_off_at_its_limit() {
     let mut exact = b"GET /ws HTTP/1.1\r\nX: ".to_vec();
     exact.resize(16 * 1024, b'a');
     assert_eq!(status(&answer(server.address(), exact)), 431);
-    let many = format!("GET /ws HTTP/1.1\r\n{}", "A: b\r\n".repeat(100));
+    let many = format!("GET /ws HTTP/1.1\r\n{}", "A: b\r\n".repeat(101));
     assert_eq!(status(&answer(server.address(), many)), 431);
     assert_settled(&server.handle());
+}
+
+/// Each case of the requests of HTTP is read as the operations listener reads it, also by the server for WebSockets.
+#[test]
+fn heads_are_read_as_http_has_them() {
+    let server = start(config(), Sink);
+    for case in load::<RequestCase>("http-requests") {
+        let Some(error) = case.error.filter(|_| is_default(&case.name)) else {
+            continue;
+        };
+        let is_of_body = ["body", "chunk", "trailer"].map(|word| error.name.contains(word));
+        if !is_of_body.contains(&true) && !case.end {
+            let said = answer(server.address(), latin_1(&case.bytes));
+            assert_eq!(status(&said), error.status, "{}", case.name);
+        }
+    }
+}
+
+/// Whether a case is about the default limits.
+fn is_default(name: &str) -> bool {
+    !name.ends_with("past the limit") && !name.contains("without end")
+}
+
+#[test]
+fn an_empty_body_and_the_key_of_the_rfc_are_no_fault() {
+    let server = start(config(), Sink);
+    let head = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEC==\r\n";
+    let opened = |lines: &str| {
+        let mut stream = tcp(server.address());
+        stream
+            .write_all(format!("{head}{lines}\r\n").as_bytes())
+            .unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        String::from_utf8(start.to_vec()).unwrap()
+    };
+    for (lines, status) in [
+        ("", 101),
+        ("Content-Length: 0\r\n", 101),
+        ("Expect: 100-continue\r\n", 101),
+        ("Content-Length: 1\r\n", 400),
+        ("Content-Length: 0\r\nContent-Length: 0\r\n", 400),
+        ("Transfer-Encoding: chunked\r\n", 400),
+        ("Content-Length: 0\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("Expect: magic\r\n", 417),
+    ] {
+        assert_eq!(opened(lines), format!("HTTP/1.1 {status}"), "{lines:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ use tidewire_engine::counters::{
     BOUNDS_NS, Counters, METRICS, MetricKind, Snapshot, TIMINGS, TimingsSnapshot,
 };
 use tidewire_engine::ops::{CONNECTIONS_MAX, Ops, OpsSource};
+use tidewire_testkit::vectors::http::{Refused, RequestCase};
+use tidewire_testkit::vectors::{latin_1, load};
 
 #[test]
 fn health_and_readiness_are_told_apart() {
@@ -210,13 +212,41 @@ fn garbage_is_refused_at_once() {
     for garbage in [
         "\u{16}\u{3}\u{1}\u{2}",
         "GET / HTTP/1.1\r\n\r\n",
-        "G T / HTTP/1.1\r\n",
+        "G T / HTTP/1.1\r\n\r\n",
         "{}\n",
     ] {
         let mut peer = connect(&ops);
         peer.send(garbage);
         assert_eq!(peer.receive().status, 400, "{garbage:?}");
         peer.expect_end();
+    }
+}
+
+/// Each case of the requests of HTTP, as whatever uses `tidewire-http` reads them.
+#[test]
+fn heads_are_read_as_http_has_them() {
+    let (ops, _) = start();
+    for case in load::<RequestCase>("http-requests") {
+        let of_body = ["body", "chunk", "trailer"];
+        let is_of_body = |error: &Refused| of_body.iter().any(|word| error.name.contains(word));
+        let is_of_a_limit =
+            case.name.ends_with("past the limit") || case.name.contains("without end");
+        if case.end || case.incomplete || is_of_a_limit {
+            continue;
+        }
+        let mut peer = connect(&ops);
+        peer.stream
+            .get_mut()
+            .write_all(&latin_1(&case.bytes))
+            .unwrap();
+        let found = peer.receive().status;
+        match case.error {
+            // This listener answers by the head.
+            Some(error) if !is_of_body(&error) => {
+                assert_eq!(found, error.status, "{}", case.name);
+            }
+            _ => assert!(matches!(found, 404 | 421), "{}: {found}", case.name),
+        }
     }
 }
 

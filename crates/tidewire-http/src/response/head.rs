@@ -2,6 +2,7 @@
 
 use super::{Expected, HEADERS_MAX, ResponseError};
 use crate::fields::{ConnectionOptions, ContentLength, Fields, TransferCoding, Version};
+use crate::heads::has_bare_line_feed;
 use std::mem::MaybeUninit;
 
 /// A whole head, where it lies in the received bytes.
@@ -39,6 +40,21 @@ impl<'a> Head<'a> {
             framing,
             raw,
         }
+    }
+
+    /// The reason phrase; empty if there is none, or one that is not UTF-8.
+    #[must_use]
+    pub fn reason(&self) -> &'a str {
+        let line = self.raw.split(|byte| *byte == b'\n').next();
+        let reason = line.and_then(|line| line.get(STATUS_BYTES..));
+        let reason = std::str::from_utf8(reason.unwrap_or_default());
+        reason.unwrap_or_default().trim_ascii()
+    }
+
+    /// Whether a line ends with LF alone, which a client of HTTP takes for a line end and which other programs do not.
+    #[must_use]
+    pub fn has_bare_line_feed(&self) -> bool {
+        has_bare_line_feed(self.raw)
     }
 
     /// The value of the first header called `name`, in any case.
@@ -182,4 +198,6 @@ fn http_error(error: httparse::Error) -> ResponseError {
 
 const START: &[u8] = b"HTTP/1.";
 const PROTOCOL_BYTES: usize = 5;
+/// Bytes before the reason phrase: a version, a space, three digits.
+const STATUS_BYTES: usize = 12;
 const SWITCHING_PROTOCOLS: u16 = 101;

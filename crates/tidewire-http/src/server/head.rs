@@ -4,6 +4,7 @@ use super::{HEADERS_MAX, RequestError};
 use crate::fields::{
     ConnectionOptions, ContentLength, Fields, TransferCoding, Version, is_token_byte,
 };
+use crate::heads::{EndSearch, has_bare_line_feed};
 use crate::request::BodyLength;
 use std::mem::MaybeUninit;
 
@@ -45,16 +46,28 @@ impl<'a> Request<'a> {
     /// authority.
     #[must_use]
     pub fn path(&self) -> &'a str {
-        let origin_form = if self.target.starts_with('/') {
-            self.target
-        } else {
-            match self.target.split_once("://") {
-                Some((_, rest)) => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
-                None => self.target,
-            }
-        };
-        let path = origin_form.split('?').next().unwrap_or_default();
+        let path = self.origin_form().split('?').next().unwrap_or_default();
         if path.is_empty() { "/" } else { path }
+    }
+
+    /// The query of the target, the part behind `?`, still percent-encoded; empty if there is none.
+    #[must_use]
+    pub fn query(&self) -> &'a str {
+        let parts = self.origin_form().split_once('?');
+        parts.map_or("", |(_, query)| query)
+    }
+
+    /// The target without scheme and authority (RFC 9112, section 3.2).
+    fn origin_form(&self) -> &'a str {
+        if self.target.starts_with('/') {
+            return self.target;
+        }
+        match self.target.split_once("://") {
+            Some((scheme, rest)) if !scheme.contains(['/', '?']) => {
+                rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+            }
+            _ => self.target,
+        }
     }
 
     /// The value of the first header called `name`, in any case.
@@ -115,15 +128,33 @@ pub(super) fn check_method(data: &[u8]) -> Result<(), RequestError> {
 
 /// Reads a whole head, with its empty line.
 pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
-    if has_bare_line_feed(head) {
-        return Err(RequestError::BareLineFeed);
+    match parse_front(head, |_, _| ())? {
+        Some((length, facts)) if length == head.len() => Ok(facts),
+        _ => Err(RequestError::BadHeader),
     }
+}
+
+/// Reads the head at the front of `data`, with its length; `None` if it is not whole. Gives each header to `visit`, in
+/// their order.
+pub(super) fn parse_front<'a>(
+    data: &'a [u8],
+    mut visit: impl FnMut(&'a str, &'a [u8]),
+) -> Result<Option<(usize, Facts)>, RequestError> {
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
-    let status = parsed.parse_with_uninit_headers(head, &mut headers);
-    match status.map_err(|error| http_error(error, head))? {
-        httparse::Status::Complete(bytes) if bytes == head.len() => {}
-        _ => return Err(RequestError::BadHeader),
+    let length = match parsed.parse_with_uninit_headers(data, &mut headers) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if has_bare_line_feed(data) => {
+            return Err(RequestError::BareLineFeed);
+        }
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => {
+            let length = EndSearch::default().find(data).unwrap_or(data.len());
+            return Err(http_error(error, &data[..length]));
+        }
+    };
+    if has_bare_line_feed(&data[..length]) {
+        return Err(RequestError::BareLineFeed);
     }
     let (method, target) = (
         parsed.method.unwrap_or_default(),
@@ -142,7 +173,10 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
         return Err(RequestError::BadHost);
     }
     let body = said.body(version)?;
-    Ok(Facts {
+    for header in parsed.headers.iter() {
+        visit(header.name, header.value);
+    }
+    let facts = Facts {
         method_bytes: method.len(),
         target_bytes: target.len(),
         version,
@@ -152,7 +186,8 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
         expects_continue: said.expects_continue
             && version == Version::Http11
             && !matches!(body, BodyLength::None | BodyLength::Bytes(0)),
-    })
+    };
+    Ok(Some((length, facts)))
 }
 
 /// The relevant headers.
@@ -219,14 +254,9 @@ impl Said {
     }
 }
 
-/// RFC 9112, section 2.2, lets a receiver take a bare LF for a line end; two programs in a row that differ in
-/// this can be played against each other.
-fn has_bare_line_feed(head: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
-}
-
 fn http_error(error: httparse::Error, head: &[u8]) -> RequestError {
     match error {
+        _ if has_bare_line_feed(head) => RequestError::BareLineFeed,
         httparse::Error::TooManyHeaders => RequestError::TooManyHeaders,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => RequestError::BadHeader,
         // A preface of HTTP/2 and the like; `GET / nonsense` is not even HTTP.

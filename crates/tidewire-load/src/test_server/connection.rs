@@ -127,7 +127,7 @@ fn upgrade(request: &Request<'_>) -> Route {
             None
         }
         // The head is complete.
-        Ok(None) => Some(server::RequestError::HeadTooLarge),
+        Ok(None) => Some(tidewire_http::server::RequestError::HeadTooLong.into()),
         Err(error) => Some(error),
     };
     if let Some(error) = &refused {

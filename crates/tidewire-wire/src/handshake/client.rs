@@ -1,9 +1,11 @@
 //! The client's side: writes the request and reads the response.
 
-use super::{HEADERS_MAX, accept_value, has_bare_line_feed};
+use super::accept_value;
 use crate::deflate::{DeflateError, DeflateParameters};
 use crate::header::{is_header_value, is_token, is_visible, list_has, write_header};
 use base64::Engine as _;
+use tidewire_http::Version;
+use tidewire_http::response::{self as http, Head, read_final_head};
 
 /// The request of a client.
 #[derive(Clone, Copy, Debug)]
@@ -136,12 +138,12 @@ pub enum ResponseError {
         /// `Date` unchanged: the current time by the clock of `retry_at`.
         date: Option<String>,
     },
-    /// Not HTTP/1.1.
-    #[error("the answer is not HTTP: {0}")]
+    /// Not HTTP, or beyond a limit of [`tidewire_http::response`].
+    #[error(transparent)]
+    Http(#[from] http::ResponseError),
+    /// 101, but not as HTTP/1.1 has it.
+    #[error("the answer is not HTTP/1.1: {0}")]
     Malformed(&'static str),
-    /// More bytes than allowed, or more lines than [`HEADERS_MAX`].
-    #[error("the head of the answer is too large")]
-    HeadTooLarge,
     /// 101, but not a response to this request (RFC 6455, section 4.1).
     #[error("the answer does not accept a WebSocket connection: {0}")]
     NotAccepted(&'static str),
@@ -150,50 +152,58 @@ pub enum ResponseError {
     Extensions(#[from] DeflateError),
 }
 
+impl ResponseError {
+    /// A stable name for reports, in kebab case.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "refused",
+            Self::Http(error) => error.name(),
+            Self::Malformed(_) => "malformed",
+            Self::NotAccepted(_) => "not-accepted",
+            Self::Extensions(_) => "extensions",
+        }
+    }
+}
+
 /// Reads the response to a request with this offer from the bytes received so far; `Ok(None)` if it is incomplete.
+/// Interim responses before it (RFC 9110, section 15.2) are skipped, at most [`INTERIM_MAX`].
 ///
 /// # Errors
-/// As soon as the bytes cannot be an acceptance, or fill `head_bytes_max`.
+/// The response is no acceptance, or breaks a limit: `head_bytes_max` for its head, and the same for all interim responses.
 pub fn parse_response(
     bytes: &[u8],
     offer: &Offer<'_>,
     head_bytes_max: usize,
 ) -> Result<Option<Response>, ResponseError> {
-    let window = &bytes[..bytes.len().min(head_bytes_max)];
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut parsed = httparse::Response::new(&mut headers);
-    let head_bytes = match parsed.parse(window) {
-        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
-        Ok(httparse::Status::Partial) if bytes.len() >= head_bytes_max => {
-            return Err(ResponseError::HeadTooLarge);
-        }
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLarge),
-        Err(_) => {
-            return Err(ResponseError::Malformed(
-                "the status line or a header is broken",
-            ));
-        }
+    let limits = http::Limits {
+        head_bytes_max,
+        interim_max: INTERIM_MAX,
+        ..http::Limits::default()
     };
-    if has_bare_line_feed(&window[..head_bytes]) {
-        return Err(ResponseError::Malformed("a line ends with LF alone"));
-    }
-    let status = parsed.code.unwrap_or_default();
-    let headers = Headers(parsed.headers);
-    if status != 101 {
+    let Some((head_bytes, head)) = read_final_head(bytes, &limits)? else {
+        return Ok(None);
+    };
+    let headers = Headers(&head);
+    if head.status != 101 {
         let retry = headers.first("retry-after");
         let retry_after = retry.and_then(|value| value.parse().ok());
         return Err(ResponseError::Refused {
-            status,
-            reason: parsed.reason.unwrap_or_default().to_owned(),
-            detail: (status == 401).then(|| headers.token_problem()).flatten(),
+            status: head.status,
+            reason: head.reason().to_owned(),
+            detail: (head.status == 401)
+                .then(|| headers.token_problem())
+                .flatten(),
             retry_after,
             retry_at: retry.filter(|_| retry_after.is_none()).map(str::to_owned),
             date: headers.first("date").map(str::to_owned),
         });
     }
-    if parsed.version != Some(1) {
-        return Err(ResponseError::Malformed("the HTTP version is not 1.1"));
+    if head.has_bare_line_feed() {
+        return Err(ResponseError::Malformed("a line ends with LF alone"));
+    }
+    if head.version == Version::Http10 {
+        return Err(ResponseError::Malformed("the version is 1.0"));
     }
     headers.check_acceptance(offer.key)?;
     let deflate = headers.extensions(offer.deflate)?;
@@ -211,7 +221,7 @@ pub fn parse_response(
     }))
 }
 
-struct Headers<'h, 'a>(&'h [httparse::Header<'a>]);
+struct Headers<'h, 'a>(&'h Head<'a>);
 
 impl<'a> Headers<'_, 'a> {
     fn check_acceptance(&self, key: &[u8; 16]) -> Result<(), ResponseError> {
@@ -272,14 +282,19 @@ impl<'a> Headers<'_, 'a> {
         self.all(name).next()
     }
 
-    fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+    fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
         self.0
-            .iter()
-            .filter(move |header| header.name.eq_ignore_ascii_case(name))
-            .filter_map(|header| std::str::from_utf8(header.value).ok())
-            .map(crate::header::trim)
+            .headers()
+            .values(name)
+            .filter_map(|value| std::str::from_utf8(value).ok())
     }
 }
+
+/// Interim responses that may come before the final one.
+pub const INTERIM_MAX: u32 = 100;
+
+/// Bytes of the head of an answer that a client reads, as of any other response.
+pub const HEAD_BYTES_MAX: usize = 65_535;
 
 fn encode_key(key: &[u8; 16]) -> [u8; 24] {
     let mut encoded = [0; 24];
@@ -429,11 +444,12 @@ mod tests {
         }
         assert!(parse(ACCEPTED).unwrap().is_some());
         let endless = format!("HTTP/1.1 101 {}", "a".repeat(1000));
-        assert_eq!(parse(&endless), Err(ResponseError::HeadTooLarge));
-        assert!(matches!(
-            parse("SSH-2.0-x"),
-            Err(ResponseError::Malformed(_))
-        ));
+        assert_eq!(
+            parse(&endless),
+            Err(http::ResponseError::HeadTooLong.into())
+        );
+        let noise = http::ResponseError::BadStatusLine;
+        assert_eq!(parse("SSH-2.0-x"), Err(noise.into()));
     }
 
     #[test]

@@ -17,19 +17,6 @@ fn accept_value(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     value
 }
 
-/// RFC 9112, section 2.2, allows a receiver to accept a bare LF as a line end. An attacker can exploit two programs
-/// in a row that differ in this.
-fn has_bare_line_feed(head: &[u8]) -> bool {
-    let mut before = 0;
-    head.iter().any(|byte| {
-        let before = std::mem::replace(&mut before, *byte);
-        *byte == b'\n' && before != b'\r'
-    })
-}
-
-/// The maximum number of header lines.
-pub const HEADERS_MAX: usize = 64;
-
 const ACCEPT_BYTES: usize = 28;
 const ACCEPT_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 

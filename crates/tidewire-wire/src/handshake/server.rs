@@ -4,14 +4,16 @@ mod request;
 
 pub use request::{Request, parse_request};
 
+pub use tidewire_http::server::reason_phrase;
+
 use super::accept_value;
 use crate::header::{is_header_value, is_token, write_header};
 
 /// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the request line and all header lines, with the empty line; 16,384 by default. The
-    /// number of header lines is limited by [`HEADERS_MAX`](super::HEADERS_MAX).
+    /// Bytes of the request line and all header lines, with the empty line; 16,384 by default. The number of header
+    /// lines is limited by [`HEADERS_MAX`](tidewire_http::server::HEADERS_MAX).
     pub head_bytes_max: usize,
 }
 
@@ -26,7 +28,10 @@ impl Default for Limits {
 /// The reason why a request is not an opening handshake: the peer's fault. The same request fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// 400: not HTTP, or HTTP that different servers could read differently.
+    /// Not HTTP/1.1, HTTP that different servers could read differently, or a head beyond a limit.
+    #[error(transparent)]
+    Http(#[from] tidewire_http::server::RequestError),
+    /// 400: a header of the handshake, or the target, cannot be read.
     #[error("malformed request: {0}")]
     Malformed(&'static str),
     /// 400: a body is announced, or a header that may come once comes twice.
@@ -44,23 +49,29 @@ pub enum RequestError {
     /// 426: `Sec-WebSocket-Version` is not 13.
     #[error("the WebSocket version is not 13")]
     VersionNotSupported,
-    /// 431: more bytes than `head_bytes_max`, or more lines than `HEADERS_MAX`.
-    #[error("the request head is too large")]
-    HeadTooLarge,
-    /// 505: HTTP, but not version 1.1.
-    #[error("the HTTP version is not 1.1")]
-    HttpVersion,
 }
 
 impl RequestError {
     /// The HTTP status to answer with.
     pub fn status(&self) -> u16 {
         match self {
+            Self::Http(error) => error.status(),
             Self::Malformed(_) | Self::Ambiguous(_) | Self::BadKey => 400,
             Self::MethodNotAllowed => 405,
             Self::NotWebSocket | Self::VersionNotSupported => 426,
-            Self::HeadTooLarge => 431,
-            Self::HttpVersion => 505,
+        }
+    }
+
+    /// A stable name for counters and logs, in kebab case.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Http(error) => error.name(),
+            Self::Malformed(_) => "malformed",
+            Self::Ambiguous(_) => "ambiguous",
+            Self::BadKey => "bad-key",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::NotWebSocket => "not-websocket",
+            Self::VersionNotSupported => "version-not-supported",
         }
     }
 
@@ -135,28 +146,6 @@ pub fn write_rejection(status: u16, headers: &[(&str, &str)], body: &str, out: &
     out.extend_from_slice(body.as_bytes());
 }
 
-/// The reason phrase of a status; `Error` for one that this project never sends.
-pub fn reason_phrase(status: u16) -> &'static str {
-    match status {
-        101 => "Switching Protocols",
-        200 => "OK",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        421 => "Misdirected Request",
-        426 => "Upgrade Required",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        _ => "Error",
-    }
-}
-
 fn write_safe_header(name: &str, value: &str, out: &mut Vec<u8>) {
     if is_token(name) && is_header_value(value) {
         write_header(name, value, out);
@@ -166,6 +155,7 @@ fn write_safe_header(name: &str, value: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidewire_http::server::RequestError as HttpError;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -208,7 +198,12 @@ mod tests {
         assert!(post.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
         assert!(post.contains("\r\nAllow: GET\r\n"));
         assert!(text(|out| RequestError::NotWebSocket.write(out)).contains("Upgrade: websocket"));
-        assert!(text(|out| RequestError::HttpVersion.write(out)).starts_with("HTTP/1.1 505 HTTP "));
-        assert!(text(|out| RequestError::HeadTooLarge.write(out)).starts_with("HTTP/1.1 431 "));
+        for (error, start) in [
+            (HttpError::UnsupportedVersion, "HTTP/1.1 505 HTTP "),
+            (HttpError::HeadTooLong, "HTTP/1.1 431 Request "),
+            (HttpError::UnknownExpectation, "HTTP/1.1 417 Exp"),
+        ] {
+            assert!(text(|out| RequestError::from(error).write(out)).starts_with(start));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The server's side of the opening handshake, from outside: bytes in, request or refusal out.
 
 use proptest::prelude::*;
+use tidewire_http::server::RequestError as HttpError;
 use tidewire_wire::handshake::server::{Limits, Request, RequestError, parse_request};
 
 const GOOD: &str = "GET /ws?format=msgpack&token=a%2Bb+c HTTP/1.1\r\n\
@@ -43,11 +44,13 @@ fn adding(line: &str) -> String {
 }
 
 fn is_malformed(error: &RequestError) -> bool {
-    matches!(error, RequestError::Malformed(_))
+    error.status() == 400 && !matches!(error, RequestError::Ambiguous(_) | RequestError::BadKey)
 }
 
 fn is_ambiguous(error: &RequestError) -> bool {
-    matches!(error, RequestError::Ambiguous(_))
+    use HttpError::{AmbiguousLength, BadHost, ConflictingLengths};
+    let of_http = [AmbiguousLength, BadHost, ConflictingLengths].map(RequestError::Http);
+    matches!(error, RequestError::Ambiguous(_)) || of_http.contains(error)
 }
 
 #[test]
@@ -80,16 +83,7 @@ fn every_part_of_a_good_request_asks_for_more() {
 
 #[test]
 fn garbage_is_refused_by_its_first_bytes() {
-    for text in [
-        "\x16\x03\x01",
-        "\0",
-        "get",
-        "\r\n",
-        " GET",
-        "ABCDEFGHIJKLMNOPQ",
-        "GET\t/",
-        "{\"t\"",
-    ] {
+    for text in ["\x16\x03\x01", "\0", " GET", "GET\t/", "{\"t\""] {
         assert!(is_malformed(&error_of(text)), "{text:?}");
     }
     for text in [
@@ -101,12 +95,23 @@ fn garbage_is_refused_by_its_first_bytes() {
     ] {
         assert!(is_malformed(&error_of(text)), "{text:?}");
     }
-    assert_eq!(error_of("POST /ws HT"), RequestError::MethodNotAllowed);
-    assert_eq!(
-        error_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        RequestError::HttpVersion
-    );
-    assert_eq!(error_of("GET / HTTP/1.0\r\n"), RequestError::HttpVersion);
+    for other in ["POST /ws HT", "get /", "\r\nPOST "] {
+        assert_eq!(error_of(other), RequestError::MethodNotAllowed, "{other}");
+    }
+    for (text, error) in [
+        (
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG",
+            HttpError::MethodTooLong,
+        ),
+        (
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            HttpError::UnsupportedVersion,
+        ),
+        ("GET / HTTP/2.0\r\n", HttpError::UnsupportedVersion),
+        ("\r\n\r\n\r\n\r\n\r\n", HttpError::BadRequestLine),
+    ] {
+        assert_eq!(error_of(text), error.into(), "{text}");
+    }
 }
 
 #[test]
@@ -131,7 +136,8 @@ fn what_two_servers_could_read_differently() {
         "Sec-WebSocket-Version: 13\r\n",
         "Origin: https://evil.example\r\n",
         "Authorization: Bearer other\r\n",
-        "Content-Length: 0\r\n",
+        "Content-Length: 0\r\nContent-Length: 0\r\n",
+        "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
         "content-length: 5\r\n",
         "Transfer-Encoding: chunked\r\n",
     ] {
@@ -198,13 +204,11 @@ fn the_head_is_limited() {
         head_bytes_max: GOOD.len() - 1,
     };
     let refused = parse_request(GOOD.as_bytes(), &limits).unwrap_err();
-    assert_eq!(refused, RequestError::HeadTooLarge);
+    assert_eq!(refused, HttpError::HeadTooLong.into());
     let endless = format!("GET /{}", "a".repeat(16_384));
-    assert_eq!(error_of(&endless), RequestError::HeadTooLarge);
-    assert_eq!(
-        error_of(&adding(&"X: y\r\n".repeat(100))),
-        RequestError::HeadTooLarge
-    );
+    assert_eq!(error_of(&endless), HttpError::TargetTooLong.into());
+    let lines = "X: y\r\n".repeat(100);
+    assert_eq!(error_of(&adding(&lines)), HttpError::TooManyHeaders.into());
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The opening handshake: requests by the server's side, answers by the client's.
 
+use tidewire_http::response::ResponseError as HttpError;
+use tidewire_http::server::RequestError as RequestHttpError;
 use tidewire_testkit::vectors::handshake::{
     AcceptedRequest, RefusedRequest, RequestCase, ResponseCase,
 };
+use tidewire_testkit::vectors::http::RequestCase as HttpCase;
 use tidewire_testkit::vectors::{latin_1, load};
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::handshake::client::{Offer, ResponseError, parse_response};
@@ -32,6 +35,53 @@ pub(crate) fn run_requests(file: &str) {
         }
     }
 }
+
+/// The judge of handshakes reads heads as every server of HTTP: it refuses what they refuse, with the same status, and what
+/// they take only for what a handshake asks for besides.
+pub(crate) fn run_http_requests(file: &str) {
+    let mut heads = 0;
+    for case in load::<HttpCase>(file) {
+        let limits = Limits {
+            head_bytes_max: case.head_bytes_max,
+        };
+        let is_of_head = case.requests.is_empty()
+            && !case.incomplete
+            && !case.end
+            && case.request_line_bytes_max >= case.head_bytes_max.min(8192)
+            && !BODY_ERRORS.contains(&case.error.as_ref().map_or("", |error| error.name.as_str()));
+        let name = &case.name;
+        let found = parse_request(&latin_1(&case.bytes), &limits).map(|_| ());
+        match (&case.error, found) {
+            (Some(error), Err(found)) if is_of_head => {
+                assert_eq!(
+                    (found.name(), found.status()),
+                    (error.name.as_str(), error.status),
+                    "{name}"
+                );
+                heads += 1;
+            }
+            (_, Err(RequestError::Http(found))) if case.error.is_none() => {
+                let is_1_0 = found == RequestHttpError::UnsupportedVersion
+                    && case.bytes.contains("HTTP/1.0");
+                assert!(is_1_0, "{name}: {found}");
+            }
+            (Some(_), Ok(())) if is_of_head => panic!("{name}: taken"),
+            _ => {}
+        }
+    }
+    assert!(heads > 25, "only {heads} heads");
+}
+
+/// What a server finds behind a head.
+const BODY_ERRORS: [&str; 7] = [
+    "body-too-large",
+    "bad-chunk",
+    "chunk-size-overflow",
+    "chunk-line-too-long",
+    "bad-trailer",
+    "trailers-too-long",
+    "truncated-body",
+];
 
 pub(crate) fn run_responses(file: &str) {
     for case in load::<ResponseCase>(file) {
@@ -113,18 +163,8 @@ fn check_prefixes(name: &str, bytes: &[u8], head_bytes: usize, limits: &Limits) 
 }
 
 fn check_refusal(name: &str, error: &RequestError, expected: &RefusedRequest) {
-    let word = match error {
-        RequestError::Malformed(_) => "malformed",
-        RequestError::Ambiguous(_) => "ambiguous",
-        RequestError::BadKey => "bad_key",
-        RequestError::MethodNotAllowed => "method_not_allowed",
-        RequestError::NotWebSocket => "not_websocket",
-        RequestError::VersionNotSupported => "version_not_supported",
-        RequestError::HeadTooLarge => "head_too_large",
-        RequestError::HttpVersion => "http_version",
-    };
     assert_eq!(
-        (word, error.status()),
+        (error.name(), error.status()),
         (expected.error.as_str(), expected.status),
         "{name}"
     );
@@ -159,8 +199,11 @@ fn refusal(error: &ResponseError) -> (&'static str, Option<u16>, Option<u64>) {
             retry_after,
             ..
         } => ("refused", Some(*status), *retry_after),
-        ResponseError::Malformed(_) => ("malformed", None, None),
-        ResponseError::HeadTooLarge => ("head_too_large", None, None),
+        ResponseError::Http(HttpError::HeadTooLong | HttpError::TooManyHeaders) => {
+            ("head_too_large", None, None)
+        }
+        ResponseError::Http(HttpError::TooManyInterims) => ("too_many_interims", None, None),
+        ResponseError::Http(_) | ResponseError::Malformed(_) => ("malformed", None, None),
         ResponseError::NotAccepted(_) => ("not_accepted", None, None),
         ResponseError::Extensions(_) => ("extensions", None, None),
     }

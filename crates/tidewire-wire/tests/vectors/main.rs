@@ -39,8 +39,10 @@ run_files! {
     envelopes: "envelopes" => messages::run;
     fragmentation: "fragmentation" => frames::run;
     frames: "frames" => frames::run;
+    handshake_interims: "handshake-interims" => handshake::run_responses;
     handshake_requests: "handshake-requests" => handshake::run_requests;
     handshake_responses: "handshake-responses" => handshake::run_responses;
+    http_requests: "http-requests" => handshake::run_http_requests;
     history: "history" => dialogues;
     limits: "limits" => messages::run;
     malformed: "malformed" => messages::run;
@@ -53,13 +55,7 @@ run_files! {
 
 /// Files that `crypto/vectors` runs, which needs the feature `crypto`, that of the engine, which has a clock, and those
 /// of `tidewire-http`.
-const ELSEWHERE: [&str; 5] = [
-    "encryption",
-    "http-requests",
-    "http-responses",
-    "liveness",
-    "signatures",
-];
+const ELSEWHERE: [&str; 4] = ["encryption", "http-responses", "liveness", "signatures"];
 
 #[test]
 fn every_file_is_run() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::request::parse;
+use crate::ops::request::read;
 use crate::ops::task::{LIMIT, Parameters};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -161,8 +161,7 @@ fn paths_are_found_with_their_names() {
 fn without_an_office_only_the_description_is_given() {
     let planned = |path: &str| {
         let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-API-Key: any\r\n\r\n");
-        let request = parse(text.as_bytes()).unwrap().unwrap();
-        plan(&request, None).map_err(|error| error.status)
+        read(&text, |request| plan(&request, None)).map_err(|error| error.status)
     };
     assert!(matches!(planned(DESCRIPTION_PATH), Ok(Plan::Answer(_))));
     assert!(matches!(planned("/api/v1/topics"), Err(403)));
@@ -170,22 +169,22 @@ fn without_an_office_only_the_description_is_given() {
 
 #[test]
 fn parameters_are_read_strictly() {
-    let read = |query| Parameters::parse(query, &["limit", "topic"]);
-    let parameters = read("limit=7&topic=a%2Eb+c").unwrap_or_else(|error| panic!("{error:?}"));
+    let parsed = |query| Parameters::parse(query, &["limit", "topic"]);
+    let parameters = parsed("limit=7&topic=a%2Eb+c").unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(parameters.text("topic"), Some("a.b c"));
     assert_eq!(parameters.limit(), Ok(7));
     assert_eq!(
-        read("")
+        parsed("")
             .map(|parameters| parameters.limit())
             .unwrap_or(Ok(0)),
         Ok(LIMIT)
     );
     for bad in ["limit=1&limit=1", "other=1", "topic=%zz"] {
-        assert!(read(bad).is_err(), "{bad}");
+        assert!(parsed(bad).is_err(), "{bad}");
     }
     for bad in ["limit=0", "limit=1001", "limit=-1", "limit=", "limit=x"] {
         assert!(
-            read(bad).is_ok_and(|parameters| parameters.limit().is_err()),
+            parsed(bad).is_ok_and(|parameters| parameters.limit().is_err()),
             "{bad}"
         );
     }

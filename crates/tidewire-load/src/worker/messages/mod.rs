@@ -11,7 +11,7 @@ use tidewire_net::{Closed, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::Control;
 use tidewire_wire::frame::{OpCode, Role, write_frame};
-use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
+use tidewire_wire::handshake::client::{HEAD_BYTES_MAX, Offer, RequestHead, parse_response};
 use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
 use super::control::ControlFrames;
@@ -569,9 +569,6 @@ fn end_session(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
         core.fail(user, &pending, name, 0);
     }
 }
-
-/// The longest answer to an upgrade.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The largest message taken from a server.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

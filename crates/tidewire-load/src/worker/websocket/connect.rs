@@ -3,7 +3,7 @@
 use rand::Rng;
 use tidewire_net::{Connect, Io, Usage, tls};
 use tidewire_wire::frame::Role;
-use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
+use tidewire_wire::handshake::client::{HEAD_BYTES_MAX, Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
 use super::{Core, Worker};
@@ -316,9 +316,6 @@ const STARTS_PER_TURN: usize = 32;
 
 /// The number of consecutive connections that cannot be started, after which the rest of a plan is discarded.
 const FAILED_HERE_MAX: usize = 1_000;
-
-/// The maximum length of a response to an upgrade.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The maximum length of a message of a server.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

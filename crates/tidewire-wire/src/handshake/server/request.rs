@@ -1,24 +1,21 @@
-//! Reading and checking the request (RFC 6455, sections 4.2.1 and 11.3; RFC 9112).
-//!
-//! Where HTTP allows several interpretations, the strict one applies: a request that a proxy in front could
-//! interpret differently is rejected.
+//! The checks of the request (RFC 6455, sections 4.2.1 and 11.3), whose head `tidewire-http` reads as every server of
+//! this repository does.
 
-use super::super::{HEADERS_MAX, has_bare_line_feed};
 use super::{Limits, RequestError};
 use crate::header::{is_token, is_visible, list, list_has};
 use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use std::borrow::Cow;
+use tidewire_http::server::{self as http, read_head};
+use tidewire_http::{BodyLength, Version};
 
 /// A valid upgrade request of RFC 6455.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
+    head: http::Request<'a>,
     path: &'a str,
     query: &'a str,
-    host: &'a str,
-    key: &'a str,
-    origin: Option<&'a str>,
-    headers: [httparse::Header<'a>; HEADERS_MAX],
-    header_count: usize,
+    named: Named<'a>,
     head_bytes: usize,
 }
 
@@ -30,40 +27,55 @@ pub fn parse_request<'a>(
     bytes: &'a [u8],
     limits: &Limits,
 ) -> Result<Option<Request<'a>>, RequestError> {
-    let window = &bytes[..bytes.len().min(limits.head_bytes_max)];
-    check_method_start(window)?;
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let status = parsed.parse(window);
-    let status = status.map_err(|error| http_error(error, window, parsed.method))?;
-    if parsed.method.is_some_and(|method| method != "GET") {
+    let limits = http::Limits {
+        head_bytes_max: limits.head_bytes_max,
+        // A token may be in the query.
+        request_line_bytes_max: limits.head_bytes_max,
+        ..http::Limits::default()
+    };
+    let mut named = Named::default();
+    let mut problem = None;
+    let whole = read_head(bytes, &limits, |name, value| {
+        if let Err(error) = named.note(name, value) {
+            problem.get_or_insert(error);
+        }
+    });
+    let Some((head_bytes, head)) = whole? else {
+        // Whatever follows, no request of another method is taken.
+        let is_other = |start: &[u8]| !start.starts_with(b"GET ") && start.contains(&b' ');
+        let start = bytes.trim_ascii_start();
+        return match is_other(&start[..start.len().min(METHOD_BYTES_MAX)]) {
+            true => Err(RequestError::MethodNotAllowed),
+            false => Ok(None),
+        };
+    };
+    if head.method != "GET" {
         return Err(RequestError::MethodNotAllowed);
     }
-    if parsed.version == Some(0) {
-        return Err(RequestError::HttpVersion);
+    if head.version == Version::Http10 {
+        return Err(http::RequestError::UnsupportedVersion.into());
     }
-    let head_bytes = match status {
-        httparse::Status::Complete(head_bytes) => head_bytes,
-        httparse::Status::Partial => {
-            check_line_ends(window)?;
-            if bytes.len() >= limits.head_bytes_max {
-                return Err(RequestError::HeadTooLarge);
-            }
-            return Ok(None);
-        }
+    // Proxies write an empty body as a length of 0.
+    if !matches!(head.body, BodyLength::None | BodyLength::Bytes(0)) {
+        return Err(RequestError::Ambiguous("an opening handshake has no body"));
+    }
+    let is_ours = |(scheme, _): &(&str, &str)| {
+        SCHEMES
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
     };
-    check_line_ends(&window[..head_bytes])?;
-    let header_count = parsed.headers.len();
-    let (path, query) = split_target(parsed.path.unwrap_or_default())?;
-    let singles = check_headers(&headers[..header_count])?;
+    if !head.target.starts_with('/') && head.target.split_once("://").filter(is_ours).is_none() {
+        return Err(RequestError::Malformed("the target is not a path"));
+    }
+    match problem {
+        Some(error) => return Err(error),
+        None => named.check()?,
+    }
     Ok(Some(Request {
-        path,
-        query,
-        host: singles.host,
-        key: singles.key,
-        origin: singles.origin,
-        headers,
-        header_count,
+        path: head.path(),
+        query: head.query(),
+        named,
+        head,
         head_bytes,
     }))
 }
@@ -90,17 +102,17 @@ impl<'a> Request<'a> {
 
     /// `Sec-WebSocket-Key`, for [`write_accept`](super::write_accept).
     pub fn key(&self) -> &'a str {
-        self.key
+        self.named.key.unwrap_or_default()
     }
 
     /// `Origin`, if a browser sent one.
     pub fn origin(&self) -> Option<&'a str> {
-        self.origin
+        self.named.origin
     }
 
     /// `Host`, with the port if it was given.
     pub fn host(&self) -> &'a str {
-        self.host
+        self.named.host.unwrap_or_default()
     }
 
     /// The value of the first header called `name`, in any case; `None` if it is missing or not UTF-8.
@@ -112,9 +124,8 @@ impl<'a> Request<'a> {
     /// The value of the first cookie called exactly `name`, without quotes around it. Other cookies may
     /// have any bytes.
     pub fn cookie(&self, name: &str) -> Option<&'a str> {
-        let mut pairs = self
-            .values("cookie")
-            .flat_map(|value| value.split(|byte| *byte == b';'));
+        let cookies = self.listed(&self.named.cookies, "cookie");
+        let mut pairs = cookies.flat_map(|value| value.split(|byte| *byte == b';'));
         pairs.find_map(|pair| {
             let pair = pair.trim_ascii();
             let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -127,14 +138,14 @@ impl<'a> Request<'a> {
 
     /// The token of `Authorization: Bearer …`.
     pub fn bearer(&self) -> Option<&'a str> {
-        let (scheme, token) = self.header("authorization")?.split_once(' ')?;
+        let (scheme, token) = self.named.authorization?.split_once(' ')?;
         let token = token.trim_matches(' ');
         (scheme.eq_ignore_ascii_case("bearer") && is_visible(token)).then_some(token)
     }
 
     /// The offered subprotocols, in the client's order of preference.
     pub fn protocols(&self) -> impl Iterator<Item = &'a str> {
-        self.values("sec-websocket-protocol")
+        self.listed(&self.named.protocols, "sec-websocket-protocol")
             .filter_map(|value| std::str::from_utf8(value).ok())
             .flat_map(list)
     }
@@ -170,7 +181,7 @@ impl<'a> Request<'a> {
     /// The values of `Sec-WebSocket-Extensions`, for
     /// [`DeflateParameters::accept`](crate::deflate::DeflateParameters::accept).
     pub fn extensions(&self) -> impl Iterator<Item = &'a str> {
-        self.values("sec-websocket-extensions")
+        self.listed(&self.named.extensions, "sec-websocket-extensions")
             .filter_map(|value| std::str::from_utf8(value).ok())
     }
 
@@ -181,149 +192,116 @@ impl<'a> Request<'a> {
 
     /// The values of all headers called `name`, in any case, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.headers[..self.header_count]
-            .iter()
-            .filter(move |header| header.name.eq_ignore_ascii_case(name))
-            .map(|header| header.value)
+        self.head.headers().values(name)
+    }
+
+    /// The same of a list, without a search if it has one line at most.
+    fn listed(&self, list: &Listed<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let others = list.has_others.then(|| self.values(name).skip(1));
+        list.first.into_iter().chain(others.into_iter().flatten())
     }
 }
 
-/// The headers that must or may come once.
-struct Singles<'a> {
-    host: &'a str,
-    key: &'a str,
+/// The headers of the handshake, which must or may come once, or make a list.
+#[derive(Clone, Debug, Default)]
+struct Named<'a> {
+    host: Option<&'a str>,
+    key: Option<&'a str>,
+    version: Option<&'a str>,
+    upgrade: Option<&'a str>,
     origin: Option<&'a str>,
+    authorization: Option<&'a str>,
+    cookies: Listed<'a>,
+    protocols: Listed<'a>,
+    extensions: Listed<'a>,
+    connection_upgrades: bool,
 }
 
-fn check_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Singles<'a>, RequestError> {
-    let (mut host, mut key, mut origin) = (None, None, None);
-    let (mut version, mut upgrade, mut authorization) = (None, None, None);
-    let mut connection_upgrades = false;
-    for header in headers {
-        let single = match header.name {
-            name if name.eq_ignore_ascii_case("host") => &mut host,
-            name if name.eq_ignore_ascii_case("origin") => &mut origin,
-            name if name.eq_ignore_ascii_case("upgrade") => &mut upgrade,
-            name if name.eq_ignore_ascii_case("authorization") => &mut authorization,
-            name if name.eq_ignore_ascii_case("sec-websocket-key") => &mut key,
-            name if name.eq_ignore_ascii_case("sec-websocket-version") => &mut version,
-            name if name.eq_ignore_ascii_case("connection") => {
-                connection_upgrades |= list_has(ascii(header)?, "upgrade");
-                continue;
+/// The lines of a header that may come several times.
+#[derive(Clone, Debug, Default)]
+struct Listed<'a> {
+    first: Option<&'a [u8]>,
+    has_others: bool,
+}
+
+impl<'a> Listed<'a> {
+    fn note(&mut self, value: &'a [u8]) {
+        match self.first {
+            None => self.first = Some(value),
+            Some(_) => self.has_others = true,
+        }
+    }
+}
+
+impl<'a> Named<'a> {
+    fn note(&mut self, name: &str, value: &'a [u8]) -> Result<(), RequestError> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let single = match name.len() {
+            4 if is("host") => &mut self.host,
+            6 if is("origin") => &mut self.origin,
+            7 if is("upgrade") => &mut self.upgrade,
+            13 if is("authorization") => &mut self.authorization,
+            17 if is("sec-websocket-key") => &mut self.key,
+            21 if is("sec-websocket-version") => &mut self.version,
+            6 if is("cookie") => {
+                self.cookies.note(value);
+                return Ok(());
             }
-            name if name.eq_ignore_ascii_case("sec-websocket-protocol") => {
-                if !list(ascii(header)?).all(is_token) {
-                    return Err(RequestError::Malformed("a subprotocol is not a token"));
-                }
-                continue;
+            10 if is("connection") => {
+                self.connection_upgrades |= list_has(ascii(value)?, "upgrade");
+                return Ok(());
             }
-            name if name.eq_ignore_ascii_case("content-length")
-                || name.eq_ignore_ascii_case("transfer-encoding") =>
-            {
-                return Err(RequestError::Ambiguous("an opening handshake has no body"));
+            22 if is("sec-websocket-protocol") => {
+                self.protocols.note(value);
+                let all_tokens = list(ascii(value)?).all(is_token);
+                let wrong = RequestError::Malformed("a subprotocol is not a token");
+                return if all_tokens { Ok(()) } else { Err(wrong) };
             }
-            _ => continue,
+            24 if is("sec-websocket-extensions") => {
+                self.extensions.note(value);
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
-        if single.replace(ascii(header)?).is_some() {
+        if single.replace(ascii(value)?).is_some() {
             return Err(RequestError::Ambiguous(
                 "a header that may come once comes twice",
             ));
         }
+        Ok(())
     }
-    let host = host.filter(|host| is_visible(host));
-    let host = host.ok_or(RequestError::Malformed("Host is missing or not a host"))?;
-    if !connection_upgrades || !upgrade.is_some_and(|value| list_has(value, "websocket")) {
-        return Err(RequestError::NotWebSocket);
+
+    fn check(&self) -> Result<(), RequestError> {
+        if !self.host.is_some_and(is_visible) {
+            return Err(RequestError::Malformed("Host is empty"));
+        }
+        let upgrade = self.upgrade.unwrap_or_default();
+        if !self.connection_upgrades || !list_has(upgrade, "websocket") {
+            return Err(RequestError::NotWebSocket);
+        }
+        if self.version != Some("13") {
+            return Err(RequestError::VersionNotSupported);
+        }
+        if !self.key.is_some_and(is_key) {
+            return Err(RequestError::BadKey);
+        }
+        Ok(())
     }
-    if version != Some("13") {
-        return Err(RequestError::VersionNotSupported);
-    }
-    let key = key.filter(|key| is_key(key)).ok_or(RequestError::BadKey)?;
-    Ok(Singles { host, key, origin })
 }
 
 /// Whether this is the base64 of 16 bytes.
 fn is_key(key: &str) -> bool {
     let mut decoded = [0; 18];
-    key.len() == 24
-        && base64::engine::general_purpose::STANDARD.decode_slice(key, &mut decoded) == Ok(16)
+    key.len() == 24 && KEY_BASE64.decode_slice(key, &mut decoded) == Ok(16)
 }
 
-fn ascii<'a>(header: &httparse::Header<'a>) -> Result<&'a str, RequestError> {
-    match std::str::from_utf8(header.value) {
+fn ascii(value: &[u8]) -> Result<&str, RequestError> {
+    match std::str::from_utf8(value) {
         Ok(value) if value.is_ascii() => Ok(value),
         _ => Err(RequestError::Malformed(
             "a header of the handshake is not ASCII",
         )),
     }
-}
-
-/// A method is a short word in capitals. Other bytes (TLS, a port scan, noise) are detected by the first
-/// bytes, without waiting for a line end that may never arrive.
-fn check_method_start(bytes: &[u8]) -> Result<(), RequestError> {
-    let start = &bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)];
-    let word = start
-        .iter()
-        .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-')
-        .count();
-    match start.get(word) {
-        Some(b' ') if word > 0 => Ok(()),
-        None if word <= METHOD_BYTES_MAX => Ok(()),
-        _ => Err(RequestError::Malformed("this is not HTTP")),
-    }
-}
-
-fn check_line_ends(head: &[u8]) -> Result<(), RequestError> {
-    if has_bare_line_feed(head) {
-        return Err(RequestError::Malformed("a line ends with LF alone"));
-    }
-    Ok(())
-}
-
-fn http_error(error: httparse::Error, bytes: &[u8], method: Option<&str>) -> RequestError {
-    match error {
-        httparse::Error::TooManyHeaders => RequestError::HeadTooLarge,
-        // A preface of HTTP/2 and the like; `GET / nonsense` is not even HTTP.
-        httparse::Error::Version => {
-            let line = bytes
-                .split(|byte| *byte == b'\r')
-                .next()
-                .unwrap_or_default();
-            let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-            match version {
-                // The version is the right one, but not where the second word ends.
-                b"HTTP/1.1" => RequestError::Malformed("the request line is broken"),
-                [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', ..] => RequestError::HttpVersion,
-                _ => RequestError::Malformed("the request line is broken"),
-            }
-        }
-        httparse::Error::HeaderName => RequestError::Malformed("a header name is broken"),
-        httparse::Error::HeaderValue => RequestError::Malformed("a header value is broken"),
-        _ if method.is_some() => RequestError::Malformed("the request line is broken"),
-        _ => RequestError::Malformed("this is not HTTP"),
-    }
-}
-
-/// Path and query of a target in origin form or absolute form (RFC 9112, section 3.2).
-fn split_target(target: &str) -> Result<(&str, &str), RequestError> {
-    if !is_visible(target) || target.contains('#') {
-        return Err(RequestError::Malformed("the target is not a path"));
-    }
-    let origin_form = if target.starts_with('/') {
-        target
-    } else {
-        let (_, rest) = target
-            .split_once("://")
-            .filter(|(scheme, _)| {
-                SCHEMES
-                    .iter()
-                    .any(|known| scheme.eq_ignore_ascii_case(known))
-            })
-            .ok_or(RequestError::Malformed("the target is not a path"))?;
-        rest.find(['/', '?']).map_or("/", |at| &rest[at..])
-    };
-    let (path, query) = origin_form.split_once('?').unwrap_or((origin_form, ""));
-    Ok((if path.is_empty() { "/" } else { path }, query))
 }
 
 fn form_decode(encoded: &str) -> Option<Cow<'_, str>> {
@@ -349,5 +327,12 @@ fn form_decode(encoded: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
-const METHOD_BYTES_MAX: usize = 16;
+/// The key of the example in RFC 6455, section 4.1, has bits behind its 16th byte that are not zero.
+const KEY_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// The longest method that the reader takes, with its space.
+const METHOD_BYTES_MAX: usize = 33;
 const SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
