@@ -25,6 +25,8 @@ struct Pending<T> {
     /// `None` for the setup's own.
     tag: Option<T>,
     deadline_ms: u64,
+    /// It has no reply unless the ACL refuses it: its confirmations are pushes.
+    is_silent: bool,
 }
 
 /// The kind of a value from the server.
@@ -77,6 +79,7 @@ impl<T> Connection<T> {
             self.pending.push_back(Pending {
                 tag: None,
                 deadline_ms,
+                is_silent: false,
             });
         }
     }
@@ -99,12 +102,24 @@ impl<T> Connection<T> {
         self.pending.push_back(Pending {
             tag: Some(tag),
             deadline_ms,
+            is_silent: false,
         });
     }
 
-    /// Sends a command that has no reply but pushes, such as `SUBSCRIBE`.
+    /// Sends a command that has no reply but pushes, such as `UNSUBSCRIBE`.
     pub fn send_unanswered(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.output);
+    }
+
+    /// Sends a command that has no reply but pushes, unless the ACL refuses it: then the tag comes back with the error.
+    /// A command with a reply, such as `PING`, must follow it.
+    pub fn send_silent(&mut self, tag: T, deadline_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.output);
+        self.pending.push_back(Pending {
+            tag: Some(tag),
+            deadline_ms,
+            is_silent: true,
+        });
     }
 
     /// Sends `SCRIPT LOAD` for all scripts again, after a server has forgotten them.
@@ -141,11 +156,16 @@ impl<T> Connection<T> {
         if let Value::Push(_) = value {
             return Ok(Incoming::Push(value));
         }
-        let pending = self.pending.pop_front().ok_or(ConnectionError::Unasked)?;
         let result = match value {
             Value::Error(text) => Err(ServerError::new(text)),
             value => Ok(value),
         };
+        // A silent command that was done has no reply, so what comes is that of the command behind it.
+        let is_refused = result.as_ref().is_err_and(ServerError::is_of_subscription);
+        while !is_refused && self.pending.front().is_some_and(|it| it.is_silent) {
+            self.pending.pop_front();
+        }
+        let pending = self.pending.pop_front().ok_or(ConnectionError::Unasked)?;
         if let Some(tag) = pending.tag {
             return Ok(Incoming::Reply(tag, result));
         }

@@ -107,6 +107,7 @@ fn escaped(text: &[u8]) -> Vec<u8> {
 /// The names of the keys and channels that begin with one prefix.
 #[derive(Debug, Clone)]
 pub struct Layout {
+    prefix: Vec<u8>,
     /// The prefix and the tag of the lane: `tw:{0}:`.
     lane: String,
     /// The beginning of every stream's key: `tw:{0}:t:`.
@@ -119,7 +120,11 @@ impl Layout {
     pub fn new(prefix: &str) -> Self {
         let lane = format!("{prefix}:{{0}}:");
         let streams = format!("{lane}t:").into_bytes();
-        Self { lane, streams }
+        Self {
+            prefix: prefix.as_bytes().to_vec(),
+            lane,
+            streams,
+        }
     }
 
     /// The slot in which a Redis Cluster has all keys.
@@ -150,6 +155,12 @@ impl Layout {
     pub fn glob_of_all(&self, beginning: &str) -> Vec<u8> {
         let text = escaped(beginning.as_bytes());
         [escaped(&self.streams), text, b"*".to_vec()].concat()
+    }
+
+    /// The glob that an ACL rule of the prefix allows: everything below the prefix.
+    #[must_use]
+    pub fn glob_of_prefix(&self) -> Vec<u8> {
+        [&self.prefix, b":*".as_slice()].concat()
     }
 
     /// The topic of a stream's key or a channel; `None` if it is the name of something else.

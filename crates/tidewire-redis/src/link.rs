@@ -25,10 +25,12 @@ mod lineage;
 mod options;
 mod patterns;
 mod presence;
+mod problem;
 mod producers;
 mod publishing;
 mod random;
 mod reading;
+mod refused;
 mod sends;
 mod slots;
 mod state;
@@ -38,6 +40,7 @@ pub use event::{
     Placed, Present, Refusal,
 };
 pub use options::{Lineage, LinkOptions, Now, Slot};
+pub use problem::{Problem, Problems};
 
 use crate::connection::PubSub;
 use crate::layout::{Layout, NodeId, Position};
@@ -158,6 +161,7 @@ impl Link {
     pub fn tick(&mut self, now: Now) {
         self.tick_slots(now);
         self.tick_clock(now);
+        self.retry_refused(now);
         self.tick_interest(now);
         self.tick_patterns(now);
         self.tick_sends(now);
@@ -177,6 +181,7 @@ impl Link {
             self.slots_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),
+            self.refused_deadline_ms(),
             self.patterns_deadline_ms(),
             self.sends_deadline_ms(),
             self.publishing_deadline_ms(),

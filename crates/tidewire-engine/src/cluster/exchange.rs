@@ -6,6 +6,7 @@ mod complaints;
 mod control;
 mod filling;
 mod groups;
+mod health;
 mod nodes;
 mod parcels;
 mod presence;
@@ -22,7 +23,7 @@ use crate::cluster::broker::ClusterBroker;
 use crate::cluster::commands::{Command, OwnedOrder};
 use crate::cluster::convert;
 use crate::cluster::mirror::refuse;
-use crate::topics::broker::{BrokerHealth, Done, Refusal, Sink, Ticket};
+use crate::topics::broker::{Done, Refusal, Sink, Ticket};
 use crate::topics::hub::Hub;
 use crate::topics::name::is_pattern;
 use crate::topics::outlet::Origin;
@@ -403,70 +404,6 @@ impl Exchange {
             Event::Health(health) => self.note_health(health),
             event => self.handle_event_of_others(event, now),
         }
-    }
-
-    fn note_health(&mut self, health: Health) {
-        match (self.health.is_connected, health.is_connected) {
-            (false, true) => {
-                self.outage = Outage::after_answer();
-                tracing::info!(
-                    version = health.version.as_deref(),
-                    is_durable = health.is_durable,
-                    "the broker answers",
-                );
-            }
-            (_, false) if self.outage.is_new(health.reason.as_deref()) => tracing::warn!(
-                reason = health.reason.as_deref(),
-                "the broker does not answer",
-            ),
-            _ => {}
-        }
-        if let Some(warning) = &health.warning
-            && health.warning != self.health.warning
-        {
-            tracing::warn!(%warning, "the broker works, but its settings should be changed");
-        }
-        self.health = health;
-        self.tell_health();
-    }
-
-    /// Tells the shards' side how the broker is.
-    fn tell_health(&self) {
-        let counters = self.link.counters();
-        let health = &self.health;
-        self.broker.set_health(BrokerHealth {
-            is_connected: health.is_connected,
-            version: health.version.clone(),
-            reason: health.reason.clone(),
-            warning: health.warning.clone(),
-            nodes: self.nodes.list.clone(),
-            counts: vec![
-                ("publications_offered", counters.offered),
-                ("publications_settled", counters.settled),
-                ("publications_refused", counters.refused),
-                ("publications_unknown", counters.unknown),
-                ("batches", counters.batches),
-                ("batches_repeated", counters.repeated_batches),
-                ("deliveries", counters.delivered),
-                ("deliveries_stale", counters.stale),
-                ("gaps", counters.gaps),
-                ("catch_ups", counters.catch_ups),
-                ("reads", counters.reads),
-                ("malformed", counters.malformed),
-                ("disconnects", counters.disconnects),
-                ("lineages", counters.lineages),
-                ("probes", counters.probes),
-                ("presence_calls", counters.presence_calls),
-                ("presence_reads", counters.presence_reads),
-                ("group_calls", counters.group_calls),
-                ("group_publications", counters.works),
-                ("leases_lost", counters.leases_lost),
-                ("nodes_lost", counters.nodes_lost),
-                ("commands_lost", self.orders.losses),
-                ("groups_refused", self.groups.refused),
-                ("messages_lost", self.broker.commands.lost()),
-            ],
-        });
     }
 
     /// Answers a request to forget a history. The message that begins the new epoch on all servers may arrive later than

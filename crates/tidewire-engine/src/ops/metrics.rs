@@ -217,6 +217,13 @@ fn write_broker(body: &mut String, broker: &BrokerHealth) {
     let connected = f64::from(u8::from(broker.is_connected));
     let help = "Whether the broker that servers share answers";
     write_gauge(body, "broker_connected", help, "", connected);
+    let name = "tidewire_broker_problem";
+    let help = "Problems of a broker that answers: 1 while the problem lasts";
+    write_head(body, name, help, "gauge");
+    for problem in tidewire_redis::Problem::ALL.map(tidewire_redis::Problem::name) {
+        let lasts = broker.problems.iter().any(|it| it.kind == problem);
+        let _ = writeln!(body, "{name}{{kind=\"{problem}\"}} {}", u8::from(lasts));
+    }
     for (name, count) in &broker.counts {
         let help = format!("Over the broker: {}", name.replace('_', " "));
         let name = format!("tidewire_broker_{name}_total");

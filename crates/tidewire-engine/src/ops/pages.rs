@@ -46,10 +46,20 @@ pub(crate) fn ready(source: &dyn OpsSource) -> Response {
         return json_response(503, &json!({ "status": "no_keys" })).with("Retry-After", "5");
     }
     let shards = failing_shards(source);
-    let broker = source.broker();
-    if let Some(broker) = broker.filter(|broker| !broker.is_connected) {
-        let body = json!({ "status": "broker_unavailable", "reason": broker.reason });
-        return json_response(503, &body).with("Retry-After", "5");
+    if let Some(broker) = source.broker() {
+        let fatal = broker.problems.iter().find(|problem| problem.is_fatal);
+        let body = match fatal {
+            _ if !broker.is_connected => {
+                json!({ "status": "broker_unavailable", "reason": broker.reason })
+            }
+            Some(problem) => json!({
+                "status": "broker_refuses", "problem": problem.kind, "reason": problem.text,
+            }),
+            None => Value::Null,
+        };
+        if !body.is_null() {
+            return json_response(503, &body).with("Retry-After", "5");
+        }
     }
     if shards.is_empty() {
         return json_response(200, &json!({ "status": "ready" }));

@@ -389,11 +389,24 @@ pub struct BrokerHealth {
     pub reason: Option<String>,
     /// The advice to an operator although the broker works.
     pub warning: Option<String>,
+    /// What is wrong although the broker answers. Each lasts until it is ended.
+    pub problems: Vec<BrokerProblem>,
     /// The servers that share it, this one among them, as of some seconds ago.
     pub nodes: Vec<ClusterNode>,
     /// The counts since the start of the server, by name.
     #[serde(serialize_with = "as_map")]
     pub counts: Vec<(&'static str, u64)>,
+}
+
+/// What is wrong with a broker that answers.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct BrokerProblem {
+    /// The kind, such as `channels_refused`: one of those in docs/scale-out.md.
+    pub kind: &'static str,
+    /// It should receive no clients until that has ended: `/ready` fails.
+    pub is_fatal: bool,
+    /// What is wrong, and what to do.
+    pub text: String,
 }
 
 /// A server of a cluster, as it says itself.

@@ -83,6 +83,11 @@ impl ServerError {
         !matches!(self.kind, ErrorKind::Other)
     }
 
+    /// Whether the ACL has refused a subscription, and not the `PING` behind it.
+    pub(super) fn is_of_subscription(&self) -> bool {
+        self.kind == ErrorKind::NoPermission && !self.text.contains("'ping'")
+    }
+
     /// Whether another connection to the same name may reach a server that can.
     #[must_use]
     pub fn is_wrong_server(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
+use crate::link::problem::Problems;
 use crate::record::{Category, Excluded, Priority};
 use crate::script::{Member, OpenReply, Seen, Work};
 use std::sync::Arc;
@@ -304,6 +305,8 @@ pub struct Health {
     pub reason: Option<String>,
     /// The advice to an operator although Redis works.
     pub warning: Option<String>,
+    /// What an operator has to end, with what to do.
+    pub problems: Problems,
 }
 
 /// The counts of a link since it began.
@@ -353,4 +356,6 @@ pub struct Counters {
     pub leases_lost: u64,
     /// Nodes whose lease has ended and that this node has taken out.
     pub nodes_lost: u64,
+    /// Subscriptions that the ACL refused.
+    pub channels_refused: u64,
 }

@@ -158,17 +158,28 @@ impl Link {
         }
         self.topics.to_unsubscribe.clear();
         // Few at a time, so that a hundred thousand do not fill the memory at both ends.
-        while !self.topics.to_subscribe.is_empty() && connection.pending() < GROUPS_IN_FLIGHT {
-            let mut streams = Vec::new();
-            while streams.len() < CHANNELS_MAX
-                && let Some(id) = self.topics.to_subscribe.pop_front()
-            {
-                streams.extend(self.topics.all.get(&id).map(|topic| &topic.stream));
-            }
-            if streams.is_empty() {
+        let topics = &mut self.topics;
+        while connection.pending() < 2 * GROUPS_IN_FLIGHT {
+            let (mut ids, mut streams) = (Vec::new(), Vec::new());
+            let (queue, most) = match topics.to_subscribe.is_empty() {
+                true => (&mut topics.to_subscribe_alone, 1),
+                false => (&mut topics.to_subscribe, CHANNELS_MAX),
+            };
+            if queue.is_empty() {
                 return;
             }
-            connection.send_unanswered(|out| {
+            while streams.len() < most
+                && let Some(id) = queue.pop_front()
+            {
+                if let Some(topic) = topics.all.get(&id) {
+                    ids.push(id);
+                    streams.push(&topic.stream);
+                }
+            }
+            if streams.is_empty() {
+                continue;
+            }
+            connection.send_silent(Tag::Subscribe(ids), deadline_ms, |out| {
                 command_head(out, 1 + streams.len());
                 argument(out, form.subscribe());
                 streams.iter().for_each(|stream| argument(out, stream));
@@ -183,7 +194,10 @@ impl Link {
         let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         if let Some(connection) = self.slots.ready(Slot::Subscribe) {
             let inbox = &self.names.inbox;
-            connection.send_unanswered(|out| command(out, &[form.subscribe(), inbox]));
+            let tag = Tag::Listen(vec![inbox.clone()]);
+            connection.send_silent(tag, deadline_ms, |out| {
+                command(out, &[form.subscribe(), inbox]);
+            });
             connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
         self.begin_patterns();
@@ -198,6 +212,8 @@ impl Link {
         self.lose_rosters();
         self.lose_probe();
         self.topics.to_subscribe.clear();
+        self.topics.to_subscribe_alone.clear();
+        self.topics.refused.clear();
         self.topics.to_sync.clear();
         self.topics.to_catch_up.clear();
         self.topics.to_renew.clear();
@@ -210,6 +226,7 @@ impl Link {
 
     /// Redis has confirmed a subscription: from here on nothing is missed.
     pub(super) fn handle_subscribed(&mut self, channel: &[u8]) {
+        self.end_refusals();
         if channel == self.names.inbox {
             self.clock.has_inbox = true;
             return;

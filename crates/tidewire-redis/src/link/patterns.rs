@@ -3,7 +3,7 @@
 //! The patterns of a node share few globs, of which at most one matches a topic (see [`Cover`]). So Redis sends a
 //! publication once, however many patterns it matches. A glob matches more than its patterns; the owner matches again.
 //! When the globs change, the new ones are subscribed to before the old ones are left, so that nothing is missed; what
-//! comes by both is dropped by its mark. A topic that is subscribed to by its name is delivered as such, so each
+//! comes by both is dropped by its mark. An ACL may allow no glob but that of the whole prefix: then everything comes. A topic that is subscribed to by its name is delivered as such, so each
 //! publication comes once. A pattern has no position: after a lost connection its owner receives a gap of unknown size.
 
 use crate::layout::{Layout, Position};
@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::link::cover::{Cover, Reach, beginning};
 use crate::link::event::Event;
 use crate::link::options::{Now, Slot};
-use crate::link::state::{Glob, Progress, Tag, TopicId};
+use crate::link::state::{Glob, GlobReach, Patterns, Progress, Tag, TopicId};
 use crate::record::Mark;
 use crate::resp::{argument, command, command_head};
 use std::collections::BTreeMap;
@@ -58,7 +58,8 @@ impl Link {
             patterns.cover = cover;
         }
         // One change after the other, so that clients that come and go do not make ever more of them.
-        if !patterns.has_changed || patterns.globs.values().any(|glob| !glob.is_confirmed) {
+        let is_changing = patterns.globs.values().any(|glob| !glob.is_confirmed);
+        if !patterns.has_changed || is_changing || patterns.refused_until_ms.is_some() {
             return;
         }
         let deadline_ms = now.ms + self.options.command_ms;
@@ -66,7 +67,7 @@ impl Link {
             return;
         };
         patterns.has_changed = false;
-        let wanted = globs_of(&patterns.cover, &self.names.layout);
+        let wanted = patterns.wanted_globs(&self.names.layout);
         let is_new = |glob: &&Vec<u8>| !patterns.globs.contains_key(*glob);
         let new: Vec<_> = wanted.keys().filter(is_new).cloned().collect();
         let is_old = |glob: &&Vec<u8>| !wanted.contains_key(*glob);
@@ -76,7 +77,7 @@ impl Link {
             if globs.is_empty() {
                 continue;
             }
-            connection.send_unanswered(|out| {
+            connection.send_silent(Tag::Watch, deadline_ms, |out| {
                 command_head(out, 1 + globs.len());
                 argument(out, name);
                 globs.iter().for_each(|glob| argument(out, glob));
@@ -102,6 +103,9 @@ impl Link {
 
     pub(super) fn begin_patterns(&mut self) {
         self.patterns.globs.clear();
+        // The rules may be others now: Redis ends connections whose rules become narrower.
+        self.patterns.reach = GlobReach::Exact;
+        self.patterns.refused_until_ms = None;
         self.patterns.has_changed = !self.patterns.all.is_empty();
     }
 
@@ -116,6 +120,7 @@ impl Link {
         if let Some(glob) = self.patterns.globs.get_mut(glob) {
             glob.is_confirmed = true;
             let text = glob.text.clone();
+            self.end_refusals();
             self.tell_confirmed(&text);
         }
     }
@@ -123,10 +128,15 @@ impl Link {
     /// Tells the patterns that begin with this text of the cover, if Redis has confirmed its glob.
     fn tell_confirmed(&mut self, text: &str) {
         let patterns = &mut self.patterns;
-        let Some((text, reach)) = patterns.cover.covering(text) else {
-            return;
+        let (text, glob) = match patterns.reach {
+            GlobReach::Prefix => ("", self.names.layout.glob_of_prefix()),
+            GlobReach::Exact => {
+                let Some((text, reach)) = patterns.cover.covering(text) else {
+                    return;
+                };
+                (text, glob_of(text, reach, &self.names.layout))
+            }
         };
-        let glob = glob_of(text, reach, &self.names.layout);
         if !patterns
             .globs
             .get(&glob)
@@ -231,11 +241,18 @@ impl Link {
     }
 }
 
-/// The globs of a cover, each with its text.
-fn globs_of(cover: &Cover, layout: &Layout) -> BTreeMap<Vec<u8>, Box<str>> {
-    let all = cover.iter();
-    all.map(|(text, reach)| (glob_of(text, reach, layout), text.into()))
-        .collect()
+impl Patterns {
+    /// The globs that are to be subscribed to, each with its text.
+    fn wanted_globs(&self, layout: &Layout) -> BTreeMap<Vec<u8>, Box<str>> {
+        let all = self.cover.iter();
+        match self.reach {
+            GlobReach::Prefix if self.all.is_empty() => BTreeMap::new(),
+            GlobReach::Prefix => BTreeMap::from([(layout.glob_of_prefix(), "".into())]),
+            GlobReach::Exact => all
+                .map(|(text, reach)| (glob_of(text, reach, layout), text.into()))
+                .collect(),
+        }
+    }
 }
 
 fn glob_of(text: &str, reach: &Reach, layout: &Layout) -> Vec<u8> {

@@ -342,6 +342,7 @@ impl Link {
                 Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
                 Tag::Presence(_) | Tag::Sweep(_) | Tag::Group(_) => {}
                 Tag::OpenProducer(_) | Tag::KeepProducers(_) => {}
+                Tag::Subscribe(_) | Tag::Listen(_) | Tag::Watch => {}
             }
         }
     }

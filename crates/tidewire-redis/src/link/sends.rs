@@ -73,30 +73,49 @@ impl Link {
         let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             self.sends.changes.clear();
+            self.sends.alone.clear();
             return;
         };
         // In their order: a user may come and go in one turn.
         let changes = std::mem::take(&mut self.sends.changes);
-        for group in changes.chunk_by(|(before, _), (after, _)| before == after) {
-            for channels in group.chunks(CHANNELS_MAX) {
-                let name = match channels[0].0 {
-                    true => form.subscribe(),
-                    false => form.unsubscribe(),
-                };
-                connection.send_unanswered(|out| {
-                    command_head(out, 1 + channels.len());
-                    argument(out, name);
-                    channels
-                        .iter()
-                        .for_each(|(_, channel)| argument(out, channel));
-                });
-                connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
+        let alone = std::mem::take(&mut self.sends.alone);
+        let users = &self.sends.users;
+        // Those who are gone meanwhile are not subscribed to again.
+        let layout = &self.names.layout;
+        let is_wanted = |channel: &[u8]| {
+            let user = layout.user_of(channel);
+            user.is_none_or(|user| users.contains(user))
+        };
+        let alone = alone.chunks(1).filter(|it| is_wanted(&it[0].1));
+        let groups = changes.chunk_by(|(before, _), (after, _)| before == after);
+        let groups = groups.flat_map(|group| group.chunks(CHANNELS_MAX));
+        for channels in groups.chain(alone) {
+            let begins = channels[0].0;
+            let name = match begins {
+                true => form.subscribe(),
+                false => form.unsubscribe(),
+            };
+            let write = |out: &mut Vec<u8>| {
+                command_head(out, 1 + channels.len());
+                argument(out, name);
+                channels
+                    .iter()
+                    .for_each(|(_, channel)| argument(out, channel));
+            };
+            if begins {
+                let names = channels.iter().map(|(_, channel)| channel.clone());
+                let tag = Tag::Listen(names.collect());
+                connection.send_silent(tag, deadline_ms, write);
+            } else {
+                connection.send_unanswered(write);
             }
+            connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
     }
 
     /// A connection for subscriptions is new.
     pub(super) fn begin_users(&mut self) {
+        self.sends.is_refused = false;
         let layout = &self.names.layout;
         let users = self
             .sends

@@ -92,6 +92,21 @@ impl Link {
                     self.give_up(slot, &error.to_string(), now);
                 }
             }
+            Tag::Subscribe(ids) => {
+                if let Err(error) = result {
+                    self.handle_refused_topics(ids, &error, now);
+                }
+            }
+            Tag::Listen(channels) => {
+                if let Err(error) = result {
+                    self.handle_refused_channels(&channels, &error, now);
+                }
+            }
+            Tag::Watch => {
+                if let Err(error) = result {
+                    self.handle_refused_globs(&error, now);
+                }
+            }
             Tag::Tails(rounds) => self.handle_tails(&rounds, result, now),
             Tag::CatchUp(round) => self.handle_catch_up(round, result, now),
             Tag::Renew(round) => self.handle_renewed(round, result, now),

@@ -24,6 +24,12 @@ pub(super) enum Tag {
     Lease { sent_unix_ms: u64, sent_ms: u64 },
     /// The end of a group of `SUBSCRIBE`.
     Ping,
+    /// Topics to be subscribed to. It comes back only if it was refused.
+    Subscribe(Vec<TopicId>),
+    /// Channels of the node, of users or of everyone, in the same way.
+    Listen(Vec<Vec<u8>>),
+    /// Globs, in the same way.
+    Watch,
     /// Where these topics stand.
     Tails(Vec<Round>),
     /// The publications after the head of a topic.
@@ -232,6 +238,10 @@ pub(super) struct Topics {
     pub(super) last_id: u64,
     pub(super) to_subscribe: VecDeque<TopicId>,
     pub(super) to_unsubscribe: Vec<Vec<u8>>,
+    /// Topics whose group was refused, each to be subscribed to alone.
+    pub(super) to_subscribe_alone: VecDeque<TopicId>,
+    /// Topics that the ACL refuses, and when each is tried again.
+    pub(super) refused: VecDeque<(u64, TopicId)>,
     pub(super) to_sync: VecDeque<Round>,
     pub(super) to_catch_up: VecDeque<Round>,
     pub(super) to_renew: VecDeque<(Round, u32)>,
@@ -312,6 +322,21 @@ pub(super) struct Patterns {
     pub(super) renew_ms: Option<u64>,
     /// The publication that was told last.
     pub(super) last: Option<Mark>,
+    /// The ACL allows no glob but its own rule.
+    pub(super) reach: GlobReach,
+    /// The ACL refuses every glob; they are tried again then.
+    pub(super) refused_until_ms: Option<u64>,
+}
+
+/// Which globs the ACL lets a node subscribe to. Redis compares the glob of `PSUBSCRIBE` with the text of a rule
+/// literally, so `&tw:*` allows the glob `tw:*` and nothing more exact.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GlobReach {
+    /// Those of the patterns.
+    #[default]
+    Exact,
+    /// The one of everything below the prefix.
+    Prefix,
 }
 
 #[derive(Debug)]
@@ -329,6 +354,10 @@ pub(super) struct Sends {
     pub(super) users: BTreeSet<Arc<str>>,
     /// Channels to be subscribed to (`true`) or not any more, in their order.
     pub(super) changes: Vec<(bool, Vec<u8>)>,
+    /// Those whose group was refused, to be subscribed to one by one.
+    pub(super) alone: Vec<(bool, Vec<u8>)>,
+    /// The ACL refuses some of them on the present connection.
+    pub(super) is_refused: bool,
 }
 
 #[derive(Debug)]

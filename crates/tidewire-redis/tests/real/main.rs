@@ -1,5 +1,6 @@
 //! Links against a real `redis-server`.
 
+mod access;
 mod basics;
 mod faults;
 mod groups;
