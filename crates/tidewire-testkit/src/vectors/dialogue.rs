@@ -40,6 +40,8 @@ pub struct Features {
     pub calls: bool,
     #[serde(default)]
     pub history: bool,
+    #[serde(default)]
+    pub binary: bool,
 }
 
 /// A message that is received or to be sent, and its result: exactly one of the others.

@@ -22,7 +22,7 @@ mod token;
 mod walk;
 
 pub use batch::{BATCH_MESSAGES_MAX, write_shared_batch};
-pub use call::{Call, CallError, CallResult};
+pub use call::{Call, CallAnswer, CallError, CallResult};
 pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, SubscriptionRequest};
 pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
@@ -53,7 +53,7 @@ pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;
 use crate::envelope::raw::Raw;
-use crate::format::{Format, json_to_msgpack};
+use crate::format::{Format, Place, pack};
 use crate::frame::OpCode;
 use object::Object;
 
@@ -93,6 +93,8 @@ pub struct Features {
     pub calls: bool,
     /// `replay` and `history_request`.
     pub history: bool,
+    /// Binary payloads.
+    pub binary: bool,
 }
 
 impl Features {
@@ -110,6 +112,7 @@ impl Features {
             "presence",
             "calls",
             "history",
+            "binary",
         ]);
         let allowed = picked.map(|value| value.flag() != Some(false));
         let [
@@ -123,6 +126,7 @@ impl Features {
             presence,
             calls,
             history,
+            binary,
         ] = allowed;
         Self {
             compression: self.compression && compression,
@@ -135,6 +139,7 @@ impl Features {
             presence: self.presence && presence,
             calls: self.calls && calls,
             history: self.history && history,
+            binary: self.binary && binary,
         }
     }
 
@@ -150,6 +155,9 @@ impl Features {
         object.boolean("presence", self.presence);
         object.boolean("calls", self.calls);
         object.boolean("history", self.history);
+        if self.binary {
+            object.boolean("binary", true);
+        }
         object.close();
     }
 }
@@ -168,7 +176,11 @@ fn write_message(
             let mut payload = Vec::new();
             write_payload(&mut payload);
             header.write_msgpack_with(out, |out| {
-                if json_to_msgpack(&payload, out).is_err() {
+                let place = match Place::of_type(header.t.as_bytes()).member(b"p") {
+                    Place::Payload => Place::Other,
+                    place => place,
+                };
+                if pack(place, &payload, out).is_err() {
                     out.push(MESSAGEPACK_NIL);
                 }
             });

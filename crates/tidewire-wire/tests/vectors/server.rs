@@ -210,6 +210,7 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         presence: features.presence,
         calls: features.calls,
         history: features.history,
+        binary: features.binary,
     }
 }
 
