@@ -32,7 +32,7 @@ impl Application for Market {
         let confirm =
             NewCall::new("confirm", payload.clone()).with_timeout(Duration::from_secs(30));
         context.call(confirm, |answer| match answer {
-            Ok(json) => println!("the client says {json}"),
+            Ok(answer) => println!("the client says {}", answer.as_json()),
             Err(failure) => println!("not confirmed: {failure}"),
         });
         let order = NewPublication::new("order_created", payload).without(context.connection());

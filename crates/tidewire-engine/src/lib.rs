@@ -76,6 +76,7 @@ pub use log::{
     HeldLog, LOG_BYTES_MAX, LOG_LINES_MAX, LogLines, LogQueue, dropped_log_lines, dropped_words,
 };
 pub use model::calls::{Call, CallFailure, NewCall};
+pub use model::content::Content;
 pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
     PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,

@@ -13,6 +13,7 @@ use tidewire_wire::session::GapRange;
 
 pub(crate) mod callback;
 pub(crate) mod calls;
+pub(crate) mod content;
 pub(crate) mod inbox;
 pub(crate) mod queries;
 pub(crate) mod spelling;

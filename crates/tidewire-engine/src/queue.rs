@@ -108,6 +108,7 @@ enum QueuedEvent {
 struct StoredCall {
     t: String,
     payload: String,
+    is_binary: bool,
     timeout_ms: u64,
     responder: Responder,
 }
@@ -292,6 +293,7 @@ impl StoredCall {
         Call {
             t: &self.t,
             payload: &self.payload,
+            is_binary: self.is_binary,
             timeout_ms: self.timeout_ms,
         }
     }
@@ -463,6 +465,7 @@ impl Application for QueueApplication {
         let stored = StoredCall {
             t: call.t.to_owned(),
             payload: call.payload.to_owned(),
+            is_binary: call.is_binary,
             timeout_ms: call.timeout_ms,
             responder,
         };

@@ -7,6 +7,11 @@
 //! Numbers are big-endian. `t`, `id` and `key` have their length in two bytes before them; the payload is the rest.
 //! The mark and the time of publication are at a fixed place, so that a script can read the one and the writer can fill
 //! in both last.
+//!
+//! The highest bit of the excluded shard says that the payload is binary. A server that does not know binary payloads
+//! reads such a record and compares the excluded connection with those of its own process, of which none is this one:
+//! it delivers the base64 as a text. A record of a binary payload that excludes nobody has an excluded connection that
+//! does not exist.
 
 use crate::layout::NodeId;
 
@@ -31,6 +36,8 @@ pub struct Record<'a> {
     pub id: Option<&'a str>,
     /// The conflation key.
     pub key: Option<&'a str>,
+    /// Whether the payload is binary: the base64 of the bytes in quotes.
+    pub binary: bool,
     /// One JSON value. The record does not check it.
     pub payload: &'a [u8],
 }
@@ -77,7 +84,7 @@ pub enum Priority {
 pub struct Excluded {
     /// The node.
     pub node: NodeId,
-    /// The shard of the node.
+    /// The shard of the node, below 2^31.
     pub shard: u32,
     /// The connection of the shard.
     pub number: u64,
@@ -162,9 +169,10 @@ impl<'a> Record<'a> {
         if let Some(at) = self.expires_redis_ms {
             out.extend_from_slice(&at.to_be_bytes());
         }
-        if let Some(excluded) = self.excluded {
+        if let Some(excluded) = self.excluded.or(self.binary.then_some(NOBODY)) {
+            let shard = excluded.shard & !BINARY | if self.binary { BINARY } else { 0 };
             out.extend_from_slice(&excluded.node.0.to_be_bytes());
-            out.extend_from_slice(&excluded.shard.to_be_bytes());
+            out.extend_from_slice(&shard.to_be_bytes());
             out.extend_from_slice(&excluded.number.to_be_bytes());
         }
         for name in names.into_iter().flatten() {
@@ -207,10 +215,10 @@ impl<'a> Record<'a> {
         } else {
             None
         };
-        let excluded = if has(EXCLUDES) {
-            Some(excluded(&mut rest)?)
+        let (excluded, binary) = if has(EXCLUDES) {
+            excluded(&mut rest)?
         } else {
-            None
+            (None, false)
         };
         Ok(Self {
             mark,
@@ -236,6 +244,7 @@ impl<'a> Record<'a> {
             } else {
                 None
             },
+            binary,
             payload: rest,
         })
     }
@@ -244,7 +253,7 @@ impl<'a> Record<'a> {
         let flag = |flag, is_set| if is_set { flag } else { 0 };
         flag(SNAPSHOT, self.category == Category::Snapshot)
             | flag(EXPIRES, self.expires_redis_ms.is_some())
-            | flag(EXCLUDES, self.excluded.is_some())
+            | flag(EXCLUDES, self.excluded.is_some() || self.binary)
             | flag(HAS_ID, self.id.is_some())
             | flag(HAS_KEY, self.key.is_some())
             | flag(PUBLISHED, self.published_redis_ms.is_some())
@@ -276,12 +285,18 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], RecordError> {
     Ok(*first)
 }
 
-fn excluded(rest: &mut &[u8]) -> Result<Excluded, RecordError> {
-    Ok(Excluded {
-        node: NodeId(u64::from_be_bytes(take(rest)?)),
-        shard: u32::from_be_bytes(take(rest)?),
-        number: u64::from_be_bytes(take(rest)?),
-    })
+/// The excluded connection, if it is one, and whether the payload is binary.
+fn excluded(rest: &mut &[u8]) -> Result<(Option<Excluded>, bool), RecordError> {
+    let node = NodeId(u64::from_be_bytes(take(rest)?));
+    let shard = u32::from_be_bytes(take(rest)?);
+    let number = u64::from_be_bytes(take(rest)?);
+    let binary = shard & BINARY != 0;
+    let excluded = Excluded {
+        node,
+        shard: shard & !BINARY,
+        number,
+    };
+    Ok(((!binary || excluded != NOBODY).then_some(excluded), binary))
 }
 
 fn name<'a>(rest: &mut &'a [u8]) -> Result<&'a str, RecordError> {
@@ -308,6 +323,16 @@ const HAS_ID: u8 = 8;
 const HAS_KEY: u8 = 16;
 const PUBLISHED: u8 = 32;
 const KNOWN_FLAGS: u8 = 63;
+
+/// In the shard of the excluded connection: the payload is binary.
+const BINARY: u32 = 1 << 31;
+
+/// The excluded connection of a record that excludes nobody and has a binary payload.
+const NOBODY: Excluded = Excluded {
+    node: NodeId(0),
+    shard: u32::MAX >> 1,
+    number: 0,
+};
 
 /// The place of the flags.
 const FLAGS_AT: usize = 1 + MARK_BYTES;
@@ -347,6 +372,7 @@ mod tests {
             t: "trade",
             id: Some("id-1"),
             key: Some("ключ"),
+            binary: false,
             payload: br#"{"price":12.5}"#,
         }
     }
@@ -369,12 +395,38 @@ mod tests {
             payload: b"",
             ..full
         };
-        for record in [full, bare] {
+        let binary = |record| Record {
+            binary: true,
+            payload: br#""AAH/""#,
+            ..record
+        };
+        for record in [full, bare, binary(full), binary(bare)] {
             let bytes = encoded(&record);
             assert_eq!(Record::decode(&bytes), Ok(record));
             assert_eq!(Mark::of(&bytes), Some(record.mark));
             let published = Record::published_redis_ms_of(&bytes);
             assert_eq!(published, record.published_redis_ms);
+        }
+    }
+
+    /// An older server knows six flags, and takes the excluded connection for one of another process.
+    #[test]
+    fn an_older_server_reads_a_binary_payload_as_a_text() {
+        let excluded = sample().excluded;
+        for (excluded, node) in [(None, 0), (excluded, 9)] {
+            let record = Record {
+                excluded,
+                binary: true,
+                payload: br#""AAH/""#,
+                ..sample()
+            };
+            let bytes = encoded(&record);
+            assert_eq!((bytes[0], bytes[FLAGS_AT]), (1, 63));
+            let (at, end) = (PUBLISHED_AT + 16, PUBLISHED_AT + 36);
+            assert_eq!(bytes[at..at + 8], u64::to_be_bytes(node));
+            assert!(bytes[at + 8] & 0x80 != 0);
+            assert_eq!(bytes[end..end + 7], *b"\0\x05trade");
+            assert!(bytes.ends_with(br#""AAH/""#));
         }
     }
 

@@ -18,17 +18,19 @@ pub use classify::{
 pub use outline::Outline;
 pub use peek::{
     correlation_id, message_id, message_number, message_payload, message_topic,
-    message_traceparent, message_type,
+    message_traceparent, message_type, payload_bytes,
 };
 pub use priority::Priority;
 pub use publication::{
     PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
 };
 pub(crate) use publication::{pack_event, write_event};
-pub use read::{Envelope, PAYLOAD_TREE_BYTES_MAX, parse_json, parse_json_head, parse_msgpack};
+pub use read::{
+    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, parse_json, parse_json_head, parse_msgpack,
+};
 pub use salvage::readable_correlation_id;
-pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;
+pub use write::{EnvelopeHeader, pack_payload};
 
 use crate::format::FormatError;
 use crate::json::{self, JsonError};

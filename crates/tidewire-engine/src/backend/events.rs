@@ -2,7 +2,8 @@
 
 use crate::backend::failure::Failure;
 use crate::config::backend::BackendEvent;
-use crate::model::{ConnectionKey, is_payload};
+use crate::model::ConnectionKey;
+use crate::model::content::Content;
 use crate::topics::access::AccessRules;
 use crate::topics::name::check_topic_or_pattern;
 use serde::de::DeserializeOwned;
@@ -47,6 +48,14 @@ impl Body {
         self.name(name);
         self.0.extend_from_slice(value);
         self
+    }
+
+    /// Adds a payload, and whether it is binary if it is.
+    pub(crate) fn payload(&mut self, json: &[u8], is_binary: bool) -> &mut Self {
+        if is_binary {
+            self.field("binary", &true);
+        }
+        self.json("payload", json)
     }
 
     fn name(&mut self, name: &str) {
@@ -157,22 +166,35 @@ impl SubscribeAnswer {
 }
 
 /// The answer to `publish`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Default)]
 pub(crate) struct PublishAnswer {
     /// Another payload, one JSON value.
-    pub(crate) payload: Option<Box<RawValue>>,
+    pub(crate) payload: Option<Content>,
     pub(crate) refused: Option<Refused>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct PublishBody {
+    payload: Option<Box<RawValue>>,
+    binary: Option<bool>,
+    refused: Option<Refused>,
 }
 
 impl PublishAnswer {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Failure> {
-        let answer: Self = read(body)?;
-        let payload = answer.payload.as_deref();
-        if payload.is_some_and(|payload| !is_payload(payload.get())) {
+        let body: PublishBody = read(body)?;
+        let payload = content_of(body.payload.as_deref(), body.binary)?;
+        if payload
+            .as_ref()
+            .is_some_and(|payload| !payload.is_readable())
+        {
             return Err(invalid("the payload is nested too deep"));
         }
-        Ok(answer)
+        Ok(Self {
+            payload,
+            refused: body.refused,
+        })
     }
 }
 
@@ -180,6 +202,7 @@ impl PublishAnswer {
 #[serde(deny_unknown_fields, default)]
 struct RequestBody {
     payload: Option<Box<RawValue>>,
+    binary: Option<bool>,
     error: Option<RequestError>,
 }
 
@@ -191,17 +214,36 @@ struct RequestError {
     message: String,
 }
 
-/// The answer to `request`: one JSON value, or an error of the backend for the client.
-pub(crate) fn read_response(body: &[u8]) -> Result<Result<String, CallError>, Failure> {
+/// The answer to `request`: a payload, or an error of the backend for the client.
+pub(crate) fn read_response(body: &[u8]) -> Result<Result<Content, CallError>, Failure> {
     let body: RequestBody = read(body)?;
-    match (body.payload, body.error) {
+    match (
+        content_of(body.payload.as_deref(), body.binary)?,
+        body.error,
+    ) {
         (_, Some(error)) if error.code.is_empty() => Err(invalid("the error has no code")),
         (_, Some(error)) => Ok(Err(CallError {
             code: shortened(&error.code, CODE_CHARS_MAX),
             message: shortened(&error.message, REASON_CHARS_MAX),
         })),
-        (Some(payload), None) => Ok(Ok(String::from(Box::<str>::from(payload)))),
-        (None, None) => Ok(Ok("null".to_owned())),
+        (payload, None) => Ok(Ok(payload.unwrap_or_else(|| Content::from("null")))),
+    }
+}
+
+/// A payload of the backend, which is base64 if it is marked as binary.
+fn content_of(
+    payload: Option<&RawValue>,
+    binary: Option<bool>,
+) -> Result<Option<Content>, Failure> {
+    let is_binary = binary.unwrap_or_default();
+    let content = match payload {
+        None if is_binary => None,
+        None => return Ok(None),
+        Some(payload) => Content::read(payload.get(), is_binary),
+    };
+    match content {
+        Some(content) => Ok(Some(content)),
+        None => Err(invalid("the payload is marked as binary and is not base64")),
     }
 }
 
@@ -247,7 +289,7 @@ mod tests {
             }
         }
         assert!(ConnectAnswer::read(b" {} \n").unwrap().refused.is_none());
-        assert_eq!(read_response(b"{}").unwrap(), Ok("null".to_owned()));
+        assert_eq!(read_response(b"{}").unwrap(), Ok(Content::from("null")));
     }
 
     #[test]
@@ -260,8 +302,21 @@ mod tests {
         assert!(answer.access.is_some());
         assert_eq!(
             read_response(br#"{"payload": {"a": 1}}"#).unwrap(),
-            Ok(r#"{"a": 1}"#.to_owned())
+            Ok(Content::from(r#"{"a": 1}"#))
         );
+        let binary = br#"{"payload":"AAH\/","binary":true}"#;
+        let bytes = Content::binary([0, 1, 255]);
+        assert_eq!(read_response(binary).unwrap(), Ok(bytes.clone()));
+        assert_eq!(PublishAnswer::read(binary).unwrap().payload, Some(bytes));
+        for wrong in [
+            &br#"{"binary":true}"#[..],
+            br#"{"binary":true,"payload":"AAH"}"#,
+            br#"{"binary":true,"payload":{}}"#,
+        ] {
+            let error = read_response(wrong).unwrap_err().to_string();
+            assert!(error.contains("base64"), "{error}");
+            assert!(PublishAnswer::read(wrong).is_err());
+        }
         for (body, words) in [
             (&b"[]"[..], "object"),
             (b"<html>", "object"),

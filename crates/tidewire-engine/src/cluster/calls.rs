@@ -2,6 +2,7 @@
 
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, NewCall};
+use crate::model::content::Content;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tidewire_wire::session::CallError;
@@ -14,6 +15,9 @@ pub(super) struct Question {
     connection: ConnectionKey,
     t: String,
     payload: String,
+    /// An older server reads over it, here and in a reply: its client gets the base64 as a text.
+    #[serde(default, skip_serializing_if = "is_false")]
+    binary: bool,
     timeout_ms: u64,
 }
 
@@ -22,6 +26,8 @@ pub(super) struct Question {
 pub(super) struct Reply {
     pub(super) number: u64,
     outcome: CallOutcome,
+    #[serde(default, skip_serializing_if = "is_false")]
+    binary: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +48,8 @@ impl Question {
             number,
             connection,
             t: call.t,
-            payload: call.payload,
+            binary: call.payload.is_binary(),
+            payload: call.payload.into_json(),
             timeout_ms: u64::try_from(call.timeout.as_millis()).unwrap_or(u64::MAX),
         };
         json(&question)
@@ -52,15 +59,17 @@ impl Question {
     pub(super) fn read(json: &[u8]) -> Option<(u64, ConnectionKey, NewCall)> {
         let question: Self = serde_json::from_slice(json).ok()?;
         let timeout = Duration::from_millis(question.timeout_ms);
-        let call = NewCall::new(question.t, question.payload).with_timeout(timeout);
+        let payload = Content::read(&question.payload, question.binary)?;
+        let call = NewCall::new(question.t, payload).with_timeout(timeout);
         Some((question.number, question.connection, call))
     }
 }
 
 impl Reply {
-    pub(super) fn write(number: u64, outcome: Result<String, CallFailure>) -> Vec<u8> {
+    pub(super) fn write(number: u64, outcome: Result<Content, CallFailure>) -> Vec<u8> {
+        let binary = outcome.as_ref().is_ok_and(Content::is_binary);
         let outcome = match outcome {
-            Ok(answer) => CallOutcome::Answered(answer),
+            Ok(answer) => CallOutcome::Answered(answer.into_json()),
             Err(CallFailure::Refused(error)) => CallOutcome::Refused {
                 code: error.code,
                 message: error.message,
@@ -72,16 +81,22 @@ impl Reply {
             // The server that asks has checked the call.
             Err(CallFailure::Unsupported | CallFailure::Invalid(_)) => CallOutcome::Unsupported,
         };
-        json(&Self { number, outcome })
+        json(&Self {
+            number,
+            outcome,
+            binary,
+        })
     }
 
     pub(super) fn read(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
-    pub(super) fn into_outcome(self) -> Result<String, CallFailure> {
+    pub(super) fn into_outcome(self) -> Result<Content, CallFailure> {
         Err(match self.outcome {
-            CallOutcome::Answered(answer) => return Ok(answer),
+            CallOutcome::Answered(answer) => {
+                return Ok(Content::checked(answer, self.binary));
+            }
             CallOutcome::Refused { code, message } => {
                 CallFailure::Refused(CallError { code, message })
             }
@@ -92,6 +107,14 @@ impl Reply {
             CallOutcome::Busy => CallFailure::Busy,
         })
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the serializer has it so"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -108,14 +131,21 @@ mod tests {
     fn a_call_and_its_outcome_cross_servers_as_they_are() {
         let connection = ConnectionKey::new(1, 2, ConnectionId::from_u64(3));
         let call = NewCall::new("confirm", r#"{"a":"\u00e4"}"#);
-        let json = Question::write(9, connection, call.clone());
-        assert_eq!(Question::read(&json), Some((9, connection, call)));
+        let bytes = NewCall::new("confirm", Content::binary([0, 1, 255]));
+        for call in [call, bytes] {
+            let json = Question::write(9, connection, call.clone());
+            assert_eq!(Question::read(&json), Some((9, connection, call)));
+        }
         let error = CallError {
             code: "NOPE".to_owned(),
             message: "not now".to_owned(),
         };
         for (outcome, expected) in [
-            (Ok("[1]".to_owned()), Ok("[1]".to_owned())),
+            (Ok(Content::from("[1]")), Ok(Content::from("[1]"))),
+            (
+                Ok(Content::binary([0, 1, 255])),
+                Ok(Content::binary([0, 1, 255])),
+            ),
             (
                 Err(CallFailure::Refused(error.clone())),
                 Err(CallFailure::Refused(error)),

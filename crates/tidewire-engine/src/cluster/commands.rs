@@ -1,6 +1,6 @@
 //! Commands: what the shards ask of the link.
 
-use crate::cluster::convert::UNIQUE;
+use crate::cluster::convert::{self, UNIQUE};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{Order, ProducerName, ProducerOpening, ProducerPlace, Ticket};
@@ -72,6 +72,7 @@ pub(crate) struct OwnedOrder {
     pub(crate) id: Option<Box<str>>,
     pub(crate) key: Option<Box<str>>,
     pub(crate) payload: Box<[u8]>,
+    pub(crate) is_binary: bool,
 }
 
 /// The way of commands from any thread to the link. It is bounded by those who put in: publishers
@@ -113,6 +114,22 @@ impl OwnedOrder {
             },
             key: draft.key.map(Box::from),
             payload: draft.payload.into(),
+            is_binary: draft.is_binary,
+        }
+    }
+
+    /// The same as the node that publishes it gives it to the link.
+    pub(crate) fn link_draft(&self, node: NodeId) -> tidewire_redis::Draft<'_> {
+        tidewire_redis::Draft {
+            category: convert::link_category(self.category),
+            priority: convert::link_priority(self.priority),
+            ttl_ms: self.ttl_ms,
+            excluded: self.exclude.map(|key| convert::excluded(node, key)),
+            t: &self.t,
+            id: self.id.as_deref(),
+            key: self.key.as_deref(),
+            binary: self.is_binary,
+            payload: &self.payload,
         }
     }
 
@@ -136,7 +153,7 @@ impl Command {
 
 /// The size of a call until the link has it, in bytes.
 pub(crate) fn call_bytes(call: &NewCall) -> usize {
-    call.t.len() + call.payload.len() + COMMAND_BYTES
+    call.t.len() + call.payload.as_json().len() + COMMAND_BYTES
 }
 
 /// The size of a command besides its text, in bytes.

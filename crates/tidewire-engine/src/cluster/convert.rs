@@ -105,6 +105,7 @@ pub(super) fn publication(
     let draft = Draft {
         t: record.t,
         payload: record.payload,
+        is_binary: record.binary,
         category: category(record.category),
         priority: None,
         id: record.id.filter(|id| !id.starts_with(UNIQUE)),

@@ -31,7 +31,7 @@ use crate::topics::publication::Publication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tidewire_redis as redis;
-use tidewire_redis::{Draft, Event, Health, Keep, Link, Now};
+use tidewire_redis::{Event, Health, Keep, Link, Now};
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -216,17 +216,7 @@ impl Exchange {
     fn publish(&mut self, order: &OwnedOrder, ticket: Ticket, now: Now) {
         let number = self.next_number();
         self.publications.insert(number, (ticket, order.bytes()));
-        let node = self.link.node();
-        let draft = Draft {
-            category: convert::link_category(order.category),
-            priority: convert::link_priority(order.priority),
-            ttl_ms: order.ttl_ms,
-            excluded: order.exclude.map(|key| convert::excluded(node, key)),
-            t: &order.t,
-            id: order.id.as_deref(),
-            key: order.key.as_deref(),
-            payload: &order.payload,
-        };
+        let draft = order.link_draft(self.link.node());
         let history = order.keeps_history.then(|| keep(order.publications_max));
         self.link
             .publish(number, &order.topic, history, &draft, now);

@@ -415,6 +415,7 @@ mod tests {
         let draft = Draft {
             t: "x",
             payload: payload.as_bytes(),
+            is_binary: false,
             category: Category::Update,
             priority: None,
             id: None,

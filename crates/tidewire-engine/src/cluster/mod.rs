@@ -18,6 +18,7 @@ use crate::config::broker::BrokerConfig;
 use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, NewCall};
+use crate::model::content::Content;
 use crate::topics::broker::{Broker, ClusterNode, Control};
 use crate::topics::config::{GroupOverload, TopicLimits};
 use crate::topics::hub::Hub;
@@ -64,7 +65,7 @@ impl<'a> LinkLimits<'a> {
 }
 
 /// Receives the outcome of a call.
-pub(crate) type CallDone = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
+pub(crate) type CallDone = Box<dyn FnOnce(Result<Content, CallFailure>) + Send>;
 
 /// Why a cluster cannot be joined. The caller's fault, but for [`ClusterError::System`].
 #[derive(Debug, thiserror::Error)]

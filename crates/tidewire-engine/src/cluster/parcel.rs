@@ -83,6 +83,7 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
         t: draft.t,
         id: draft.id,
         key: draft.key,
+        binary: draft.is_binary,
         payload: draft.payload,
     }
 }
@@ -130,6 +131,7 @@ fn publication(body: &[u8]) -> Option<Publication> {
     let draft = Draft {
         t: record.t,
         payload: record.payload,
+        is_binary: record.binary,
         category: convert::category(record.category),
         priority: None,
         id: record.id,

@@ -3,6 +3,7 @@
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
+use crate::model::content::Content;
 use crate::shard::mailbox::Mail;
 use crate::state::calls::PostedCall;
 use std::sync::mpsc::sync_channel;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tidewire_net::MailboxError;
 
 impl Handle {
-    /// Sends a request to a client. `done` is called with the answer, one JSON value, or the reason why there is none,
+    /// Sends a request to a client. `done` is called with the answer or the reason why there is none,
     /// exactly once: on the connection's shard or, before this returns, on the calling thread. It
     /// must not block. With a broker the client may be one of another server.
     ///
@@ -18,7 +19,7 @@ impl Handle {
     /// # use tidewire_engine::{ConnectionKey, Handle, NewCall};
     /// # fn ask(handle: &Handle, connection: ConnectionKey) {
     /// handle.call(connection, NewCall::new("confirm", r#"{"order":17}"#), |answer| match answer {
-    ///     Ok(json) => println!("the client says {json}"),
+    ///     Ok(answer) => println!("the client says {}", answer.as_json()),
     ///     Err(failure) => println!("no answer: {failure}"),
     /// });
     /// # }
@@ -27,7 +28,7 @@ impl Handle {
         &self,
         connection: ConnectionKey,
         call: NewCall,
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+        done: impl FnOnce(Result<Content, CallFailure>) + Send + 'static,
     ) {
         let outcome = CallOutcome::new(done, CallFailure::Stopped);
         if let Err(failure) = call.check() {
@@ -51,7 +52,7 @@ impl Handle {
         }
     }
 
-    /// Asks a client something and waits for the answer, one JSON value. Never on a shard's own
+    /// Asks a client something and waits for the answer. Never on a shard's own
     /// thread.
     ///
     /// # Errors
@@ -60,7 +61,7 @@ impl Handle {
         &self,
         connection: ConnectionKey,
         call: NewCall,
-    ) -> Result<String, CallFailure> {
+    ) -> Result<Content, CallFailure> {
         let (answer, answers) = sync_channel(1);
         let wait = call.timeout.min(TIMEOUT_MAX) + SHARD_TIME_MAX;
         self.call(connection, call, move |outcome| {

@@ -2,6 +2,7 @@
 
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
+use crate::model::content::Content;
 use crate::session::snapshots::{check, write};
 use crate::topics::broker::Sending;
 use crate::topics::error::PublishError;
@@ -21,18 +22,25 @@ impl Handle {
         connection: ConnectionKey,
         topic: &str,
         t: &str,
-        payload: &str,
+        payload: impl Into<Content>,
         correlation_id: Option<&str>,
     ) -> Result<(), PublishError> {
+        let payload = payload.into();
         let hub = &self.shared.hub;
-        check(topic, t, payload, hub.limits.get().payload_bytes_max)?;
+        check(topic, t, &payload, hub.limits.get().payload_bytes_max)?;
         if self.shared.is_stopped() {
             return Err(PublishError::Stopped);
         }
         if hub.is_busy(Origin::Outside) {
             return Err(PublishError::Busy);
         }
-        let json = write(topic, None, t, payload.as_bytes(), correlation_id);
+        let json = write(
+            topic,
+            None,
+            t,
+            (payload.as_json().as_bytes(), payload.is_binary()),
+            correlation_id,
+        );
         if !hub.is_here(connection) {
             hub.post_to(connection, &Sending::Event(&json));
             return Ok(());

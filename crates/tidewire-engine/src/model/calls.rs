@@ -1,10 +1,11 @@
 //! Calls: what one side asks the other, and why a call fails.
 
 use crate::model::callback::call_back;
-use crate::model::is_payload;
+use crate::model::content::Content;
 use std::fmt;
 use std::time::Duration;
 use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::binary_bytes;
 use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
 
 /// A request of a client.
@@ -12,8 +13,10 @@ use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
 pub struct Call<'a> {
     /// The name of the request: 1 to 128 bytes, the application's words.
     pub t: &'a str,
-    /// One JSON value, checked; `null` if the client gave none.
+    /// One JSON value, checked; `null` if the client gave none. If it is binary, the base64 of the bytes in quotes.
     pub payload: &'a str,
+    /// Whether the payload is binary; [`Call::bytes`] has the bytes.
+    pub is_binary: bool,
     /// How long an answer is waited for, in milliseconds: what the client asked for, and at most
     /// [`call_timeout_ms`](crate::Limits::call_timeout_ms).
     pub timeout_ms: u64,
@@ -30,7 +33,7 @@ pub struct Call<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCall {
     pub(crate) t: String,
-    pub(crate) payload: String,
+    pub(crate) payload: Content,
     pub(crate) timeout: Duration,
 }
 
@@ -61,11 +64,21 @@ pub enum CallFailure {
     Invalid(&'static str),
 }
 
-impl NewCall {
-    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text. Both are checked when
-    /// it is sent. It has 10 seconds.
+impl Call<'_> {
+    /// The bytes of a payload that is binary; `None` for a JSON value.
     #[must_use]
-    pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        self.is_binary
+            .then(|| binary_bytes(self.payload.as_bytes()))
+            .flatten()
+    }
+}
+
+impl NewCall {
+    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text, or the bytes of
+    /// [`Content::binary`](crate::Content::binary). Both are checked when it is sent. It has 10 seconds.
+    #[must_use]
+    pub fn new(t: impl Into<String>, payload: impl Into<Content>) -> Self {
         Self {
             t: t.into(),
             payload: payload.into(),
@@ -86,7 +99,7 @@ impl NewCall {
             Err(CallFailure::Invalid(
                 "the type of a call has 1 to 128 bytes",
             ))
-        } else if !is_payload(&self.payload) {
+        } else if !self.payload.is_readable() {
             Err(CallFailure::Invalid(
                 "the payload of a call is not JSON, or is nested deeper than 61 levels",
             ))
@@ -102,11 +115,11 @@ pub(crate) struct CallOutcome {
     if_dropped: CallFailure,
 }
 
-type Done = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
+type Done = Box<dyn FnOnce(Result<Content, CallFailure>) + Send>;
 
 impl CallOutcome {
     pub(crate) fn new(
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+        done: impl FnOnce(Result<Content, CallFailure>) + Send + 'static,
         if_dropped: CallFailure,
     ) -> Self {
         Self {
@@ -115,7 +128,7 @@ impl CallOutcome {
         }
     }
 
-    pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
+    pub(crate) fn end(mut self, outcome: Result<Content, CallFailure>) {
         if let Some(done) = self.done.take() {
             call_back(|| done(outcome));
         }

@@ -4,6 +4,7 @@ use crate::auth::api_key::NamedApiKey;
 use crate::handle::Handle;
 use crate::limits::source::Source;
 use crate::model::ConnectionKey;
+use crate::model::content::Content;
 use crate::model::queries::{ConnectionInfo, TopicInfo};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::guesses::{Guesses, Party};
@@ -299,6 +300,14 @@ pub(crate) fn connection_of(context: &TaskContext, text: &str) -> Result<Connect
         .handle
         .find_connection(text)?
         .ok_or_else(|| ApiError::unknown_connection(text))
+}
+
+/// The payload of a request: JSON text, which is base64 if it is marked as binary.
+pub(crate) fn content_of(json: &str, binary: Option<bool>) -> Result<Content, ApiError> {
+    Content::read(json, binary.unwrap_or_default()).ok_or_else(|| {
+        let message = "the payload is marked as binary and is not base64";
+        ApiError::new(400, "invalid_payload", message)
+    })
 }
 
 /// Items of a list, unless more or fewer are asked for.

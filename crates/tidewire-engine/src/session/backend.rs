@@ -8,6 +8,7 @@ use crate::config::Protocol;
 use crate::config::backend::BackendEvent;
 use crate::limits::lines::LineKind;
 use crate::model::calls::{Call, call_error};
+use crate::model::content::Content;
 use crate::model::{CloseReason, Encoding, Message};
 use crate::session::Session;
 use crate::state::calls::Responder;
@@ -62,19 +63,19 @@ impl Session<'_> {
         let span = self.core.backend_span(backend, event, parent);
         let mut body = self.event_body(event);
         body.field("type", call.t)
-            .json("payload", call.payload.as_bytes())
+            .payload(call.payload.as_bytes(), call.is_binary)
             .field("timeout_ms", &call.timeout_ms);
         let answer_later = responder.clone();
         let done = move |outcome: BackendOutcome| {
             let answer = outcome.and_then(|body| read_response(&body));
             let failure = answer.as_ref().err().cloned();
-            answer_later.respond(response_of(answer));
+            answer_later.respond_with(response_of(answer));
             failure
         };
         let done = Some(Box::new(done) as _);
         let owner = self.state.owner;
         if let Err(failure) = backend.submit(event, owner, body.finish(), done, span) {
-            responder.respond(response_of(Err(failure)));
+            responder.respond_with(response_of(Err(failure)));
         }
     }
 
@@ -126,7 +127,7 @@ impl Session<'_> {
 }
 
 /// The answer to a call. Of a failure the client learns its kind; the log has the reason.
-fn response_of(answer: Result<Result<String, CallError>, Failure>) -> Result<String, CallError> {
+fn response_of(answer: Result<Result<Content, CallError>, Failure>) -> Result<Content, CallError> {
     answer.unwrap_or_else(|failure| {
         let code = failure.code(BackendEvent::Request);
         Err(call_error(code, failure.words()))

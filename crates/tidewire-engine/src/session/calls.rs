@@ -10,6 +10,7 @@
 use crate::config::Protocol;
 use crate::config::backend::BackendEvent;
 use crate::model::calls::{Call, CallFailure, CallOutcome, NewCall, TIMEOUT_MAX, call_error};
+use crate::model::content::Content;
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
@@ -25,11 +26,20 @@ impl Context<'_> {
     /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to
     /// this connection.
     pub fn respond(&mut self, responder: &Responder, answer: Result<String, CallError>) -> bool {
+        self.respond_with(responder, answer.map(Content::from))
+    }
+
+    /// The same with any payload, also [bytes](Content::binary).
+    pub fn respond_with(
+        &mut self,
+        responder: &Responder,
+        answer: Result<Content, CallError>,
+    ) -> bool {
         let call = &*responder.0;
         let is_here = call.connection == self.session.state.key
             && Arc::ptr_eq(&call.inbox, self.session.core.calls.inbox());
         if !is_here {
-            return responder.respond(answer);
+            return responder.respond_with(answer);
         }
         let is_first = call.take();
         if is_first {
@@ -40,13 +50,13 @@ impl Context<'_> {
         is_first
     }
 
-    /// Sends a request to the client of this call. `done` is called with the answer, one JSON value, or why
+    /// Sends a request to the client of this call. `done` is called with the answer, or why
     /// there is none: once, on the shard's thread, and before this returns if the call cannot be
     /// sent. It must not block.
     pub fn call(
         &mut self,
         call: NewCall,
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+        done: impl FnOnce(Result<Content, CallFailure>) + Send + 'static,
     ) {
         let outcome = CallOutcome::new(done, CallFailure::Closed);
         match call.check() {
@@ -71,7 +81,10 @@ impl Session<'_> {
         self.core.counters.calls_sent_answered.add(1);
         let outcome = match result {
             // The message was checked to be UTF-8, whichever its format.
-            Ok(payload) => Ok(String::from_utf8_lossy(&payload).into_owned()),
+            Ok(answer) => {
+                let json = String::from_utf8_lossy(&answer.payload).into_owned();
+                Ok(Content::checked(json, answer.binary))
+            }
             Err(error) => Err(CallFailure::Refused(error)),
         };
         sent.outcome.end(outcome);
@@ -184,7 +197,8 @@ impl Session<'_> {
         let reply = Reply::CallRequest {
             call: WireCall {
                 t: call.t,
-                payload: call.payload.into_bytes(),
+                binary: call.payload.is_binary(),
+                payload: call.payload.into_json().into_bytes(),
                 timeout_ms: Some(timeout_ms),
             },
             correlation_id: number.to_string(),
@@ -276,6 +290,7 @@ impl<A: Application> Inbound<'_, A> {
         let call = Call {
             t: &call.t,
             payload,
+            is_binary: call.binary,
             timeout_ms,
         };
         if let Some(backend) = self.session.backend(BackendEvent::Request) {

@@ -7,6 +7,7 @@ pub(crate) mod access;
 pub(crate) mod acknowledge;
 pub(crate) mod application;
 pub(crate) mod backend;
+pub(crate) mod binary;
 pub(crate) mod calls;
 pub(crate) mod catch_up;
 pub(crate) mod close;

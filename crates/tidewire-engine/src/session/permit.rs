@@ -5,6 +5,7 @@ use crate::backend::Backend;
 use crate::backend::events::{PublishAnswer, SubscribeAnswer};
 use crate::backend::failure::Failure;
 use crate::config::backend::{BackendAway, BackendEvent};
+use crate::model::content::Content;
 use crate::session::Session;
 use crate::state::backend::{BackendAnswer, Question};
 use crate::state::jobs::{Job, PublishJob, SubscriptionJob};
@@ -25,7 +26,7 @@ pub(crate) struct Decided {
 #[derive(Debug)]
 pub(crate) enum Ruling {
     /// Publish it, with another payload if there is one.
-    Publish(Option<String>),
+    Publish(Option<Content>),
     Refuse(ErrorCode, String),
 }
 
@@ -134,7 +135,7 @@ impl Session<'_> {
         let mut body = self.event_body(BackendEvent::Publish);
         body.field("topic", &*request.topic)
             .field("type", &*request.t)
-            .json("payload", &request.payload);
+            .payload(&request.payload, request.binary);
         let body = body.finish();
         let asked = self.ask(&backend, (BackendEvent::Publish, parent), body, |outcome| {
             let answer = outcome.and_then(|body| PublishAnswer::read(&body));
@@ -206,7 +207,7 @@ fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Ruling {
                 ErrorCode::TopicForbidden,
                 refused.reason_or("the backend refuses this publication"),
             ),
-            None => Ruling::Publish(answer.payload.map(|json| json.get().to_owned())),
+            None => Ruling::Publish(answer.payload),
         },
         Err(_) if away == BackendAway::Allow => Ruling::Publish(None),
         Err(failure) => Ruling::Refuse(ErrorCode::BackendUnavailable, failure.words().to_owned()),

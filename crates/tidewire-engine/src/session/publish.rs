@@ -59,7 +59,10 @@ impl Session<'_> {
                 };
                 return self.refuse_publication(refusal, span);
             }
-            Some(Ruling::Publish(Some(payload))) => request.payload = payload.into_bytes().into(),
+            Some(Ruling::Publish(Some(content))) => {
+                request.binary = content.is_binary();
+                request.payload = content.into_json().into_bytes().into();
+            }
             Some(Ruling::Publish(None)) | None => {}
         }
         let unique = numbered.and_then(|(_, number)| self.unique(number));
@@ -202,6 +205,7 @@ impl Session<'_> {
         let draft = Draft {
             t: &request.t,
             payload: &request.payload,
+            is_binary: request.binary,
             category: request.category,
             priority: request.priority,
             id: request.id.as_deref(),

@@ -171,6 +171,7 @@ impl<A: Application> Inbound<'_, A> {
             return;
         }
         match kind {
+            Kind::Application if !self.session.accepts_mark(format, bytes) => {}
             Kind::Application => self.dispatch(format, bytes),
             Kind::System(system) => self.dispatch_system(system, format, bytes),
         }

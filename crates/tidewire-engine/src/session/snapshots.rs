@@ -1,7 +1,7 @@
 //! Snapshots: the state of topics, for clients that ask for it with `sync_request`.
 
 use crate::limits::work::cost;
-use crate::model::is_payload;
+use crate::model::content::Content;
 use crate::model::queries::SyncRequest;
 use crate::session::Session;
 use crate::session::application::Application;
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
-use tidewire_wire::format::{Format, json_to_msgpack};
+use tidewire_wire::format::{Format, envelope_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{Reply, Sync};
 
@@ -81,8 +81,8 @@ impl<A: Application> Inbound<'_, A> {
 }
 
 impl Context<'_> {
-    /// Answers with the state of a topic: a message of category `S` with this type and payload, one
-    /// JSON value. While the application is called for a `sync_request`, it carries the request's
+    /// Answers with the state of a topic: a message of category `S` with this type and payload, a
+    /// JSON text or the bytes of [`Content::binary`]. While the application is called for a `sync_request`, it carries the request's
     /// `cid`.
     ///
     /// # Errors
@@ -91,12 +91,13 @@ impl Context<'_> {
         &mut self,
         topic: &str,
         t: &str,
-        payload: &str,
+        payload: impl Into<Content>,
     ) -> Result<(), PublishError> {
+        let payload = payload.into();
         check(
             topic,
             t,
-            payload,
+            &payload,
             self.session
                 .core
                 .setup
@@ -111,7 +112,7 @@ impl Context<'_> {
             topic,
             None,
             t,
-            payload.as_bytes(),
+            (payload.as_json().as_bytes(), payload.is_binary()),
             correlation_id.as_deref(),
         );
         self.session.send_snapshot(&json);
@@ -289,7 +290,7 @@ impl Session<'_> {
             Format::MessagePack => {
                 let mut packed = Vec::with_capacity(json.len());
                 // The payload was checked to be JSON and not to be nested too deep.
-                if let Err(error) = json_to_msgpack(json, &mut packed) {
+                if let Err(error) = envelope_to_msgpack(json, &mut packed) {
                     return tracing::error!(%error, "a snapshot cannot be written as MessagePack");
                 }
                 self.send(Payload::messagepack(&packed));
@@ -308,17 +309,17 @@ struct Head<'a> {
 pub(crate) fn check(
     topic: &str,
     t: &str,
-    payload: &str,
+    payload: &Content,
     bytes_max: usize,
 ) -> Result<(), PublishError> {
     check_topic(topic)?;
     if t.is_empty() || SystemType::parse(t).is_some() {
         return Err(PublishError::Type);
     }
-    if payload.len() > bytes_max {
+    if payload.as_json().len() > bytes_max {
         return Err(PublishError::TooLarge { bytes_max });
     }
-    if is_payload(payload) {
+    if payload.is_readable() {
         Ok(())
     } else {
         Err(PublishError::Payload)
@@ -333,7 +334,7 @@ fn snapshot_of(topic: &str, newest: &Publication, correlation_id: Option<&str>) 
         topic,
         position,
         &head.t,
-        newest.content(),
+        (newest.content(), newest.is_binary()),
         correlation_id,
     ))
 }
@@ -343,7 +344,7 @@ pub(crate) fn write(
     topic: &str,
     position: Option<(u32, u64)>,
     t: &str,
-    payload: &[u8],
+    (payload, binary): (&[u8], bool),
     correlation_id: Option<&str>,
 ) -> Vec<u8> {
     let header = PublicationHeader {
@@ -355,6 +356,7 @@ pub(crate) fn write(
         priority: Priority::Normal,
         delivery: None,
         correlation_id,
+        binary,
     };
     let mut json = Vec::with_capacity(payload.len() + ENVELOPE_BYTES);
     header.write_json(payload, &mut json);

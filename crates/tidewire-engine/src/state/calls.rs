@@ -1,9 +1,10 @@
 //! Open calls of a shard, in both directions.
 
 use crate::log::LineBudget;
+use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall, call_error};
+use crate::model::content::Content;
 use crate::model::inbox::Inbox;
-use crate::model::{ConnectionKey, is_payload};
 use crate::trace::OpenSpan;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -125,8 +126,13 @@ impl Responder {
     /// text that is not JSON, or is nested deeper than 61 levels, and an error without a code reach
     /// the client as `HANDLER_ERROR`. An answer after the call's time, or to a connection that is
     /// gone, is dropped and counted.
-    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
     pub fn respond(&self, answer: Result<String, CallError>) -> bool {
+        self.respond_with(answer.map(Content::from))
+    }
+
+    /// The same with any payload, also [bytes](Content::binary).
+    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
+    pub fn respond_with(&self, answer: Result<Content, CallError>) -> bool {
         let is_first = self.0.take();
         if is_first {
             self.0.send(Some(checked(answer, self.0.connection)));
@@ -175,9 +181,14 @@ impl Drop for PendingAnswer {
 }
 
 /// An answer of the application as it can be sent.
-pub(crate) fn checked(answer: Result<String, CallError>, connection: ConnectionKey) -> CallResult {
+pub(crate) fn checked(answer: Result<Content, CallError>, connection: ConnectionKey) -> CallResult {
     let problem = match answer {
-        Ok(json) if is_payload(&json) => return Ok(json.into_bytes()),
+        Ok(content) if content.is_readable() => {
+            return Ok(tidewire_wire::session::CallAnswer {
+                binary: content.is_binary(),
+                payload: content.into_json().into_bytes(),
+            });
+        }
         Ok(_) => "the application's answer is not JSON that a client can read",
         Err(error) if error.code.is_empty() => "the application's error has no code",
         Err(error) => return Err(error),

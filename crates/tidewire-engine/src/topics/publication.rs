@@ -1,13 +1,14 @@
 //! Publications, and the forms in which they are sent.
 
-use crate::model::{ConnectionKey, Outgoing, Position, is_payload};
+use crate::model::content::Content;
+use crate::model::{ConnectionKey, Outgoing, Position};
 use crate::topics::error::PublishError;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
-use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, envelope_to_msgpack, json_to_msgpack};
 use tidewire_wire::frame;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
@@ -21,11 +22,12 @@ use tidewire_wire::uuid::Uuid;
 /// let trade = NewPublication::new("trade", r#"{"symbol":"TIDE","price":12.5}"#)
 ///     .with_priority(Priority::High)
 ///     .with_id("trade-4711");
+/// let image = NewPublication::new("image", tidewire_engine::Content::binary(b"\x89PNG"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPublication {
     pub(crate) t: String,
-    pub(crate) payload: String,
+    pub(crate) payload: Content,
     pub(crate) category: Category,
     pub(crate) priority: Option<Priority>,
     pub(crate) id: Option<String>,
@@ -35,10 +37,10 @@ pub struct NewPublication {
 }
 
 impl NewPublication {
-    /// A publication of type `t` whose payload is this JSON text. Both are checked when it is
-    /// published.
+    /// A publication of type `t` whose payload is this JSON text, or the bytes of [`Content::binary`]. Both are
+    /// checked when it is published.
     #[must_use]
-    pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
+    pub fn new(t: impl Into<String>, payload: impl Into<Content>) -> Self {
         Self {
             t: t.into(),
             payload: payload.into(),
@@ -131,6 +133,7 @@ enum Body {
     Envelope {
         json: Box<[u8]>,
         payload: Range<usize>,
+        is_binary: bool,
     },
 }
 
@@ -157,8 +160,9 @@ pub(crate) struct Placed<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draft<'a> {
     pub(crate) t: &'a str,
-    /// One JSON value.
+    /// One JSON value; if it is binary, the base64 of the bytes in quotes.
     pub(crate) payload: &'a [u8],
+    pub(crate) is_binary: bool,
     pub(crate) category: Category,
     pub(crate) priority: Option<Priority>,
     pub(crate) id: Option<&'a str>,
@@ -173,7 +177,7 @@ impl NewPublication {
     /// Whether the payload is JSON that a client can read, also behind the levels of the envelope
     /// and of a batch.
     pub(crate) fn check_payload(&self) -> Result<(), PublishError> {
-        if is_payload(&self.payload) {
+        if self.payload.is_readable() {
             Ok(())
         } else {
             Err(PublishError::Payload)
@@ -183,7 +187,8 @@ impl NewPublication {
     pub(crate) fn draft(&self) -> Draft<'_> {
         Draft {
             t: &self.t,
-            payload: self.payload.as_bytes(),
+            payload: self.payload.as_json().as_bytes(),
+            is_binary: self.payload.is_binary(),
             category: self.category,
             priority: self.priority,
             id: self.id.as_deref(),
@@ -208,6 +213,7 @@ impl Draft<'_> {
             priority: placed.priority,
             delivery: None,
             correlation_id: None,
+            binary: self.is_binary,
         };
         let mut json = Vec::with_capacity(self.payload.len() + ENVELOPE_BYTES);
         header.write_json(self.payload, &mut json);
@@ -217,6 +223,7 @@ impl Draft<'_> {
             body: Body::Envelope {
                 json: json.into_boxed_slice(),
                 payload: end - self.payload.len()..end,
+                is_binary: self.is_binary,
             },
             topic: placed.topic.cloned(),
             position: placed.position,
@@ -253,6 +260,7 @@ impl Publication {
             body: Body::Envelope {
                 json: json.into_boxed_slice(),
                 payload: 0..0,
+                is_binary: false,
             },
             topic,
             ..Self::verbatim(Outgoing::Binary(Arc::new([])))
@@ -298,7 +306,8 @@ impl Publication {
             (Body::Verbatim(message), _) => message.payload(),
             (Body::Envelope { json, .. }, Format::Json) => Payload::new(OpCode::Text, json),
             (Body::Envelope { json, .. }, Format::MessagePack) => {
-                let packed = self.forms().messagepack.get_or_init(|| packed(json));
+                let forms = self.forms();
+                let packed = forms.messagepack.get_or_init(|| self.packed(json));
                 Payload::new(OpCode::Binary, packed)
             }
         };
@@ -328,8 +337,19 @@ impl Publication {
     pub(crate) fn content(&self) -> &[u8] {
         match &self.body {
             Body::Verbatim(_) => &[],
-            Body::Envelope { json, payload } => &json[payload.clone()],
+            Body::Envelope { json, payload, .. } => &json[payload.clone()],
         }
+    }
+
+    /// Whether its payload is binary: [`content`](Self::content) is then the base64 of the bytes in quotes.
+    pub(crate) fn is_binary(&self) -> bool {
+        matches!(
+            self.body,
+            Body::Envelope {
+                is_binary: true,
+                ..
+            }
+        )
     }
 
     /// The whole envelope, JSON.
@@ -343,7 +363,7 @@ impl Publication {
     /// The envelope without its payload, JSON.
     pub(crate) fn json_without_payload(&self) -> Vec<u8> {
         match &self.body {
-            Body::Envelope { json, payload } if !payload.is_empty() => {
+            Body::Envelope { json, payload, .. } if !payload.is_empty() => {
                 // The payload is the last field.
                 let mut head = json[..payload.start - PAYLOAD_NAME.len()].to_vec();
                 head.push(b'}');
@@ -371,7 +391,7 @@ impl Publication {
     /// The same with the number under which it is to be acknowledged, and whether it was delivered
     /// before.
     pub(crate) fn numbered(&self, number: u64, redelivered: bool) -> Self {
-        let Body::Envelope { json, payload } = &self.body else {
+        let Body::Envelope { json, payload, .. } = &self.body else {
             return self.for_anyone();
         };
         // Before the payload, which is the last field.
@@ -391,7 +411,10 @@ impl Publication {
     fn with_json(&self, json: Vec<u8>, later: usize) -> Self {
         let body = match &self.body {
             Body::Verbatim(message) => Body::Verbatim(message.clone()),
-            Body::Envelope { payload, .. } => Body::Envelope {
+            Body::Envelope {
+                payload, is_binary, ..
+            } => Body::Envelope {
+                is_binary: *is_binary,
                 json: json.into_boxed_slice(),
                 payload: payload.start + later..payload.end + later,
             },
@@ -449,15 +472,21 @@ impl Publication {
     fn forms(&self) -> &Forms {
         self.forms.get_or_init(Box::default)
     }
-}
 
-fn packed(json: &[u8]) -> Box<[u8]> {
-    let mut packed = MESSAGEPACK_PREFIX.to_vec();
-    // The payload was checked to be JSON and not to be nested too deep.
-    if json_to_msgpack(json, &mut packed).is_err() {
-        tracing::error!("a publication cannot be written as MessagePack");
+    fn packed(&self, json: &[u8]) -> Box<[u8]> {
+        let mut packed = MESSAGEPACK_PREFIX.to_vec();
+        // A snapshot is an event, and may be binary, too.
+        let result = if self.is_binary() || self.is_event() {
+            envelope_to_msgpack(json, &mut packed)
+        } else {
+            json_to_msgpack(json, &mut packed)
+        };
+        // The payload was checked to be JSON and not to be nested too deep.
+        if result.is_err() {
+            tracing::error!("a publication cannot be written as MessagePack");
+        }
+        packed.into_boxed_slice()
     }
-    packed.into_boxed_slice()
 }
 
 fn made(make: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {

@@ -121,7 +121,7 @@ fn a_client_of_another_server_is_called() {
     );
     respond(&mut client, &cid, &json!({"payload": {"is": 3}}));
     let answer = asked.recv().expect("an outcome");
-    let answer: Value = serde_json::from_str(&answer.expect("an answer")).expect("JSON");
+    let answer: Value = serde_json::from_str(answer.expect("an answer").as_json()).expect("JSON");
     assert_eq!(answer, json!({"is": 3}));
     // A panic of the application stops nothing.
     handle.call(key, call(), |_| panic!("on purpose"));

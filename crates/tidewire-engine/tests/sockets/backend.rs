@@ -18,6 +18,7 @@ use tidewire_engine::{
     AccessRules, BackendAway, BackendConfig, BackendEvent, BackendSecret, BackendUrl, Config,
     Server,
 };
+use tidewire_wire::format::binary_text;
 use tidewire_wire::secure::hmac_sha256;
 
 const SECRET: &[u8] = b"a secret of a backend";
@@ -62,6 +63,55 @@ fn assert_fails(client: &mut Client, code: &str) {
 fn publication(client: &mut Client, topic: &str, payload: &Value) -> Value {
     let body = json!({"topic": topic, "type": "chat", "payload": payload});
     client.ask(&json!({"t": "publish_request", "cid": "p", "p": body}))
+}
+
+#[test]
+fn bytes_go_to_the_backend_and_come_back() {
+    let backend = TestBackend::start(|body, _| {
+        let length = body["payload"].as_str().map_or(0, str::len);
+        match body["event"].as_str() {
+            Some("request") if length == 0 => answer(json!({"payload": "AAH", "binary": true})),
+            Some("request") => {
+                answer(json!({"payload": body["payload"], "binary": body["binary"]}))
+            }
+            _ if body["binary"] != true => answer(json!({})),
+            _ if length > 8 => answer(json!({})),
+            // Other bytes in their place.
+            _ => answer(json!({"payload": "/w==", "binary": true})),
+        }
+    });
+    let server = server_for(&backend, &[BackendEvent::Request, BackendEvent::Publish]);
+    let mut client = connect_v1(&server);
+    subscribe(&mut client, json!(["a"]));
+    let ask = |client: &mut Client, payload: &str| {
+        let body = json!({"type": "mirror", "payload": payload, "binary": true});
+        let answer = client.ask(&json!({"t": "call_request", "cid": "c", "p": body}));
+        answer["p"].clone()
+    };
+    let long = binary_text(&vec![7; 65_535]);
+    for text in ["AA==", long.trim_matches('"')] {
+        let answered = ask(&mut client, text);
+        assert!(
+            answered == json!({"payload": text, "binary": true}),
+            "{answered}"
+        );
+    }
+    // The answer of the backend is marked and is not base64.
+    assert_eq!(ask(&mut client, "")["error"]["code"], "HANDLER_ERROR");
+    for (payload, binary, arrives) in [
+        ("AAH/AAH/AAH/", true, "AAH/AAH/AAH/"),
+        ("AAH/", true, "/w=="),
+        ("AAH/", false, "AAH/"),
+    ] {
+        let mut body = json!({"topic": "a", "type": "chat", "payload": payload});
+        if binary {
+            body["binary"] = true.into();
+        }
+        client.send_text(&json!({"t": "publish_request", "p": body}).to_string());
+        let message = client.next_json();
+        let expected = if binary { json!(true) } else { Value::Null };
+        assert_eq!((&message["b"], &message["p"]), (&expected, &json!(arrives)));
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::queue::{Event, queue};
 use tidewire_engine::{
-    Application, Call, CallError, CallFailure, Config, ConnectionKey, Context, Message, NewCall,
-    Peer, Responder, Server,
+    Application, Call, CallError, CallFailure, Config, ConnectionKey, Content, Context, Message,
+    NewCall, Peer, Responder, Server,
 };
 
 /// Answers by the type of the call; keeps those that are to be answered by the test.
@@ -63,7 +63,7 @@ impl Application for Clerk {
                 let call = NewCall::new("back", payload);
                 context.call(call, move |answer| {
                     let answer = answer.map_err(|failure| refusal("BACK", &failure.to_string()));
-                    responder.respond(answer);
+                    responder.respond_with(answer);
                 });
             }
             "drop" => {}
@@ -152,7 +152,7 @@ fn start_call(
     server: &Server,
     connection: ConnectionKey,
     call: NewCall,
-) -> Receiver<Result<String, CallFailure>> {
+) -> Receiver<Result<Content, CallFailure>> {
     let (told, outcomes) = channel();
     let done = move |outcome| told.send(outcome).expect("the test listens");
     server.handle().call(connection, call, done);
@@ -161,7 +161,7 @@ fn start_call(
 
 /// The only outcome of a call.
 #[track_caller]
-fn outcome(outcomes: Receiver<Result<String, CallFailure>>) -> Result<String, CallFailure> {
+fn outcome(outcomes: Receiver<Result<Content, CallFailure>>) -> Result<Content, CallFailure> {
     let outcome = outcomes.recv_timeout(common::DEADLINE).expect("an outcome");
     // The sender is gone with the only closure that could have sent another.
     assert!(outcomes.recv().is_err());

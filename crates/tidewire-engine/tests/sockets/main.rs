@@ -10,6 +10,7 @@ mod back_pressure;
 mod backend;
 mod backlog;
 mod batches;
+mod binary;
 mod calls;
 mod compression;
 mod containment;

@@ -24,6 +24,8 @@ pub struct Draft<'a> {
     pub id: Option<&'a str>,
     /// The conflation key.
     pub key: Option<&'a str>,
+    /// Whether the payload is binary: the base64 of the bytes in quotes.
+    pub binary: bool,
     /// One JSON value.
     pub payload: &'a [u8],
 }

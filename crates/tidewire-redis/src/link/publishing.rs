@@ -39,6 +39,7 @@ impl Link {
             published_redis_ms: history.map(|_| redis_ms),
             expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
             excluded: draft.excluded,
+            binary: draft.binary,
             t: draft.t,
             id: draft.id,
             key: draft.key,

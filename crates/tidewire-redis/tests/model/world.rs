@@ -89,6 +89,7 @@ fn draft(payload: &str) -> Draft<'_> {
         priority: Priority::Normal,
         ttl_ms: None,
         excluded: None,
+        binary: false,
         t: "t",
         id: None,
         key: None,

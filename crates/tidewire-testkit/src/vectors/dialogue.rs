@@ -42,6 +42,8 @@ pub struct Features {
     pub history: bool,
     #[serde(default)]
     pub server_subscriptions: bool,
+    #[serde(default)]
+    pub binary: bool,
 }
 
 /// A message that is received or to be sent, and its result: exactly one of the others.

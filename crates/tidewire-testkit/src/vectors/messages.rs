@@ -77,6 +77,7 @@ pub struct Envelope {
     pub d: Option<u64>,
     pub rd: Option<bool>,
     pub n: Option<u64>,
+    pub b: Option<bool>,
 }
 
 fn both() -> Vec<Side> {

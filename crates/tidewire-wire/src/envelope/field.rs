@@ -40,11 +40,13 @@ pub(crate) enum Field {
     Redelivered,
     /// `n`.
     Number,
+    /// `b`.
+    Binary,
 }
 
 impl Field {
     /// How many fields there are. Each has a place of its own below it: `field as usize`.
-    pub(crate) const COUNT: usize = Self::Number as usize + 1;
+    pub(crate) const COUNT: usize = Self::Binary as usize + 1;
 
     /// All fields.
     pub(crate) const ALL: [Self; Self::COUNT] = [
@@ -64,6 +66,7 @@ impl Field {
         Self::Delivery,
         Self::Redelivered,
         Self::Number,
+        Self::Binary,
     ];
 
     /// The field with this name, without escapes.
@@ -80,6 +83,7 @@ impl Field {
                 b'v' => Self::Version,
                 b'd' => Self::Delivery,
                 b'n' => Self::Number,
+                b'b' => Self::Binary,
                 _ => return None,
             },
             [first, second] => match [*first, *second] {
@@ -132,6 +136,7 @@ impl Field {
             Self::Delivery => "d",
             Self::Redelivered => "rd",
             Self::Number => "n",
+            Self::Binary => "b",
         }
     }
 }
@@ -241,7 +246,7 @@ mod tests {
     fn each_field_is_known_by_its_name_in_every_spelling() {
         for name in [
             "t", "p", "c", "id", "cid", "tp", "e", "o", "ts", "seq", "v", "pri", "sig", "d", "rd",
-            "n",
+            "n", "b",
         ] {
             let field = Field::of(name.as_bytes()).expect(name);
             assert_eq!(field.name(), name);

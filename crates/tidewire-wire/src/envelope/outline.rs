@@ -3,6 +3,7 @@
 use super::EnvelopeError;
 use super::field::{Field, Values};
 use super::publication::parse_epoch;
+use super::read::is_binary;
 use crate::format::{Format, Item, Reader};
 use crate::json;
 use std::borrow::Cow;
@@ -28,6 +29,8 @@ pub struct Outline<'a> {
     pub delivery: Option<u64>,
     /// `rd`, whether the publication was delivered before.
     pub redelivered: bool,
+    /// Whether the payload is binary: [`payload_bytes`](super::payload_bytes) has the bytes.
+    pub binary: bool,
 }
 
 impl<'a> Outline<'a> {
@@ -35,8 +38,8 @@ impl<'a> Outline<'a> {
     /// twice the first counts; an epoch without an offset, and the other way round, counts as missing.
     ///
     /// # Errors
-    /// No object, no type, one that is broken on the way, and a field of a wrong type. The payload is not
-    /// looked at.
+    /// No object, no type, one that is broken on the way, a field of a wrong type, and a payload that is marked as
+    /// binary and is not. Any other payload is not looked at.
     pub fn find(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let found = match encoding {
             Format::Json => Values::of_json(bytes)?,
@@ -54,9 +57,11 @@ impl<'a> Outline<'a> {
         let t = found.get(Field::Type).ok_or(EnvelopeError::NoType)?;
         let t = self::text(encoding, t).map_err(|()| EnvelopeError::InvalidType)?;
         let epoch = text(Field::Epoch)?.and_then(|epoch| parse_epoch(&epoch));
+        let t = t.filter(|t| !t.is_empty());
+        let t = t.ok_or(EnvelopeError::InvalidType)?;
         Ok(Self {
-            t: t.filter(|t| !t.is_empty())
-                .ok_or(EnvelopeError::InvalidType)?,
+            binary: is_binary(encoding, &found, &t)?,
+            t,
             payload: found.get(Field::Payload).unwrap_or_default(),
             id: text(Field::Id)?,
             correlation_id: text(Field::CorrelationId)?,
@@ -120,6 +125,7 @@ mod tests {
             priority: Some(8),
             delivery: Some(300),
             redelivered: true,
+            binary: false,
         };
         assert_eq!(outline, expected);
         let mut packed = Vec::new();

@@ -1,7 +1,7 @@
 //! Single fields of an envelope, found without parsing the rest.
 
 use super::{EnvelopeError, strip_category};
-use crate::format::{Format, Item, Reader};
+use crate::format::{Format, Item, Reader, base64_bytes, binary_bytes};
 use crate::json::fields::Fields;
 use crate::json::text::text as json_text;
 use std::borrow::Cow;
@@ -115,6 +115,19 @@ pub fn message_payload(encoding: Format, bytes: &[u8]) -> Result<Option<&[u8]>, 
             }
             Ok(payload)
         }
+    }
+}
+
+/// The bytes of a payload that is binary, from its value in JSON text or in MessagePack: base64 in quotes, a text that is
+/// base64, or bytes. `None` for anything else.
+pub fn payload_bytes(encoding: Format, payload: &[u8]) -> Option<Cow<'_, [u8]>> {
+    match encoding {
+        Format::Json => binary_bytes(payload).map(Cow::Owned),
+        Format::MessagePack => match Reader::new(payload).item().ok()? {
+            Item::Bin(bytes) => Some(Cow::Borrowed(bytes)),
+            Item::Str(text) => base64_bytes(text).map(Cow::Owned),
+            _ => None,
+        },
     }
 }
 

@@ -28,6 +28,8 @@ pub struct PublicationHeader<'a> {
     pub delivery: Option<(u64, bool)>,
     /// `cid`.
     pub correlation_id: Option<&'a str>,
+    /// `b`: the payload is binary. In JSON it is then the base64 of the bytes in quotes.
+    pub binary: bool,
 }
 
 impl PublicationHeader<'_> {
@@ -67,6 +69,9 @@ impl PublicationHeader<'_> {
             out.extend_from_slice(b",\"cid\":");
             write_string(correlation_id, out);
         }
+        if self.binary {
+            out.extend_from_slice(b",\"b\":true");
+        }
         out.extend_from_slice(b",\"p\":");
         out.extend_from_slice(payload);
         out.push(b'}');
@@ -76,7 +81,7 @@ impl PublicationHeader<'_> {
     /// checked.
     pub fn write_msgpack(&self, payload: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(MESSAGEPACK_PREFIX);
-        // A map of 3 to 11 pairs, whose keys are strings of one to three bytes.
+        // A map of 3 to 12 pairs, whose keys are strings of one to three bytes.
         out.push(0x80 + self.fields());
         out.extend_from_slice(b"\xa1c");
         pack_text(self.category.as_str(), out);
@@ -111,6 +116,9 @@ impl PublicationHeader<'_> {
             out.extend_from_slice(b"\xa3cid");
             pack_text(correlation_id, out);
         }
+        if self.binary {
+            out.extend_from_slice(b"\xa1b\xc3");
+        }
         out.extend_from_slice(b"\xa1p");
         out.extend_from_slice(payload);
     }
@@ -124,6 +132,7 @@ impl PublicationHeader<'_> {
             + u8::from(self.delivery.is_some())
             + u8::from(redelivered)
             + u8::from(self.correlation_id.is_some())
+            + u8::from(self.binary)
     }
 }
 
@@ -248,6 +257,7 @@ mod tests {
         priority: Priority::Normal,
         delivery: None,
         correlation_id: None,
+        binary: false,
     };
 
     fn json_of(header: &PublicationHeader<'_>, payload: &str) -> String {
@@ -366,6 +376,7 @@ mod tests {
                 priority,
                 delivery,
                 correlation_id: cid.as_deref(),
+                binary: false,
             };
             let envelope = parse_json(json_of(&header, "7").as_bytes()).unwrap();
             let mut packed = Vec::new();

@@ -3,8 +3,8 @@
 
 use super::field::{Field, Values};
 use super::raw::Raw;
-use super::{Category, EnvelopeError, classify_msgpack, strip_category};
-use crate::format::msgpack_to_json;
+use super::{Category, EnvelopeError, Kind, SystemType, classify_msgpack, strip_category};
+use crate::format::{Format, Item, Place, Reader, check_binary_text, is_base64, message_to_json};
 use crate::json::parse_tree;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -44,6 +44,8 @@ pub struct Envelope {
     pub redelivered: Option<bool>,
     /// `n`, the producer's number of the message.
     pub number: Option<u64>,
+    /// `b`, whether the payload is binary: it is then the base64 of the bytes.
+    pub binary: bool,
 }
 
 /// Reads an envelope from JSON, with or without one of the older prefixes. Of fields that come twice
@@ -88,8 +90,48 @@ pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), Envelop
         delivery: number_field(&values, Field::Delivery)?,
         redelivered: flag_field(&values, Field::Redelivered)?,
         number: number_field(&values, Field::Number)?,
+        binary: false,
     };
-    Ok((envelope, values.get(Field::Payload)))
+    let payload = values.get(Field::Payload);
+    let binary = is_binary(Format::Json, &values, &envelope.t)?;
+    Ok((Envelope { binary, ..envelope }, payload))
+}
+
+/// Whether the payload of a message is binary (`PROTOCOL.md`, section 5.5). In a system message it never is.
+///
+/// # Errors
+/// It is marked as binary and is neither base64 nor, in MessagePack, binary.
+pub(super) fn is_binary(
+    encoding: Format,
+    values: &Values<'_>,
+    t: &str,
+) -> Result<bool, EnvelopeError> {
+    let payload = values.get(Field::Payload).unwrap_or_default();
+    let (is_typed, yes): (bool, &[u8]) = match encoding {
+        Format::Json => (false, b"true"),
+        Format::MessagePack => (matches!(payload, [0xc4..=0xc6, ..]), b"\xc3"),
+    };
+    let is_marked = values.get(Field::Binary) == Some(yes);
+    if !(is_marked || is_typed) || SystemType::parse(t).is_some() {
+        return Ok(false);
+    }
+    let is_text = || match encoding {
+        Format::Json => check_binary_text(payload).is_some(),
+        Format::MessagePack => is_base64_item(payload),
+    };
+    if is_typed || is_text() {
+        Ok(true)
+    } else {
+        Err(EnvelopeError::InvalidField("p"))
+    }
+}
+
+/// Whether a MessagePack value is a text that is base64.
+fn is_base64_item(payload: &[u8]) -> bool {
+    match Reader::new(payload).item() {
+        Ok(Item::Str(text)) => is_base64(text),
+        _ => false,
+    }
 }
 
 /// [`parse_json`] for MessagePack, without the prefix `M:`.
@@ -98,10 +140,27 @@ pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), Envelop
 /// As [`parse_json`].
 pub fn parse_msgpack(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
     // A type made of bytes would become a string below, and the two ways to read it would differ.
-    classify_msgpack(bytes)?;
+    let place = match classify_msgpack(bytes)? {
+        Kind::Application => Place::Envelope,
+        Kind::System(system) => Place::of_type(system.as_str().as_bytes()),
+    };
     let mut text = Vec::with_capacity(bytes.len() * 2);
-    msgpack_to_json(bytes, &mut text)?;
+    message_to_json(place, bytes, &mut text)?;
     parse_json(&text)
+}
+
+/// Checks that a message of the application that is marked as binary is so: JSON text, or MessagePack without the prefix
+/// `M:`. Nothing else of the message is checked.
+///
+/// # Errors
+/// [`EnvelopeError::InvalidField`] for a payload that is marked and is neither base64 nor, in MessagePack, binary; no
+/// object, and one whose structure is broken.
+pub fn check_binary(encoding: Format, bytes: &[u8]) -> Result<(), EnvelopeError> {
+    let values = match encoding {
+        Format::Json => Values::of_json(bytes)?,
+        Format::MessagePack => Values::of_msgpack(bytes)?,
+    };
+    is_binary(encoding, &values, "").map(|_| ())
 }
 
 /// The memory that the payload of an envelope may take as a tree of values. A message of 1 MiB with nothing but presence
@@ -166,6 +225,7 @@ mod tests {
             delivery: Some(4),
             redelivered: Some(true),
             number: Some(2),
+            binary: false,
         };
         assert_eq!(envelope, expected);
         let mut packed = Vec::new();

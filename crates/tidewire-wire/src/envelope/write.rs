@@ -1,7 +1,7 @@
 //! Writing an envelope around a payload.
 
 use super::Category;
-use crate::format::{Format, FormatError, MESSAGEPACK_PREFIX, json_to_msgpack};
+use crate::format::{Format, FormatError, MESSAGEPACK_PREFIX, binary_bytes, json_to_msgpack};
 use crate::json::text::write_string;
 use crate::timestamp::write_rfc3339_ms;
 use crate::uuid::Uuid;
@@ -25,11 +25,13 @@ pub struct EnvelopeHeader<'a> {
     pub signature: Option<&'a str>,
     /// `n`, if any: a producer's number of the message.
     pub number: Option<u64>,
+    /// `b`: the payload is binary. In JSON it is then the base64 of the bytes in quotes.
+    pub binary: bool,
 }
 
 impl EnvelopeHeader<'_> {
     /// Appends the envelope in `format`, with the prefix `M:` if that is MessagePack. `payload` is one
-    /// JSON value.
+    /// JSON value; if it is binary, the base64 of the bytes in quotes.
     ///
     /// # Errors
     /// Only for MessagePack: a payload that is not JSON or nested too deep; `out` is as it was before.
@@ -46,7 +48,7 @@ impl EnvelopeHeader<'_> {
             }
             Format::MessagePack => {
                 let mut packed = Vec::with_capacity(payload.len());
-                json_to_msgpack(payload, &mut packed)?;
+                pack_payload(payload, self.binary, &mut packed)?;
                 self.write_msgpack(&packed, out);
                 Ok(())
             }
@@ -93,6 +95,9 @@ impl EnvelopeHeader<'_> {
             out.extend_from_slice(b",\"n\":");
             out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
+        if self.binary {
+            out.extend_from_slice(b",\"b\":true");
+        }
         out.extend_from_slice(b",\"p\":");
         write_payload(out);
         out.extend_from_slice(b",\"v\":1}");
@@ -105,10 +110,10 @@ impl EnvelopeHeader<'_> {
         write_payload: impl FnOnce(&mut Vec<u8>),
     ) {
         out.extend_from_slice(MESSAGEPACK_PREFIX);
-        // A map of 7 to 10 pairs, whose keys are strings of one to three bytes.
+        // A map of 7 to 11 pairs, whose keys are strings of one to three bytes.
         let texts = [self.correlation_id, self.signature];
         let optional = texts.into_iter().flatten().count() as u8;
-        out.push(0x87 + optional + u8::from(self.number.is_some()));
+        out.push(0x87 + optional + u8::from(self.number.is_some()) + u8::from(self.binary));
         out.extend_from_slice(b"\xa1c");
         pack_text(self.category.as_str(), out);
         out.extend_from_slice(b"\xa1t");
@@ -133,9 +138,26 @@ impl EnvelopeHeader<'_> {
             out.extend_from_slice(b"\xa1n");
             pack_number(number, out);
         }
+        if self.binary {
+            out.extend_from_slice(b"\xa1b\xc3");
+        }
         out.extend_from_slice(b"\xa1p");
         write_payload(out);
         out.extend_from_slice(b"\xa1v\x01");
+    }
+}
+
+/// Appends the MessagePack of a payload in JSON. One that is binary is the base64 of its bytes in quotes.
+///
+/// # Errors
+/// It is not JSON or nested too deep; `out` is as it was before.
+pub fn pack_payload(payload: &[u8], binary: bool, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    match binary.then(|| binary_bytes(payload)).flatten() {
+        Some(bytes) => {
+            rmp::encode::write_bin(out, &bytes).expect("a Vec takes every write");
+            Ok(())
+        }
+        None => json_to_msgpack(payload, out),
     }
 }
 
@@ -166,6 +188,7 @@ mod tests {
             correlation_id: None,
             signature: None,
             number: None,
+            binary: false,
         };
         let mut out = Vec::new();
         header.write_json(b"{}", &mut out);
@@ -187,6 +210,7 @@ mod tests {
             correlation_id: None,
             signature: None,
             number: None,
+            binary: false,
         };
         let mut out = b"x".to_vec();
         assert!(header.write(Format::MessagePack, b"{", &mut out).is_err());
@@ -212,6 +236,7 @@ mod tests {
                 correlation_id: cid.as_deref(),
                 signature: sig.as_deref(),
                 number: n,
+                binary: false,
             };
             let payload = serde_json::json!({ "n": number, "t": t.clone() });
             let payload_text = payload.to_string();

@@ -1,9 +1,9 @@
 //! MessagePack: a reader over borrowed bytes, and the way to JSON.
 
+use super::binary::{Place, write_base64};
 use super::{FormatError, NESTING_MAX};
 use crate::json::text::write_string;
 use crate::timestamp::write_rfc3339_ms;
-use base64::Engine as _;
 use serde_json::Value;
 
 /// Appends the JSON of one MessagePack value to `out`.
@@ -20,6 +20,27 @@ pub fn msgpack_to_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatErro
     msgpack_to_json_within(bytes, out, usize::MAX)
 }
 
+/// The same for a message: a payload that is binary is marked (`PROTOCOL.md`, section 5.5).
+pub(crate) fn message_to_json(
+    place: Place,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    convert(place, bytes, out, (usize::MAX, false))
+}
+
+/// [`message_to_json`] of a message that a server accepts: what JSON cannot say is refused.
+///
+/// # Errors
+/// As [`msgpack_to_json`], and [`FormatError::Malformed`] for a float that is not finite.
+pub(crate) fn message_to_exact_json(
+    place: Place,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    convert(place, bytes, out, (usize::MAX, true))
+}
+
 /// The same for a text of about `bytes_max` bytes at most: no value begins beyond.
 ///
 /// # Errors
@@ -29,18 +50,11 @@ pub(crate) fn msgpack_to_json_within(
     out: &mut Vec<u8>,
     bytes_max: usize,
 ) -> Result<(), FormatError> {
-    convert(bytes, out, (bytes_max, false))
-}
-
-/// [`msgpack_to_json`] of a message that a server accepts: what JSON cannot say is refused.
-///
-/// # Errors
-/// As [`msgpack_to_json`], and [`FormatError::Malformed`] for a float that is not finite.
-pub(crate) fn msgpack_to_exact_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    convert(bytes, out, (usize::MAX, true))
+    convert(Place::Other, bytes, out, (bytes_max, false))
 }
 
 fn convert(
+    place: Place,
     bytes: &[u8],
     out: &mut Vec<u8>,
     (bytes_max, is_exact): (usize, bool),
@@ -53,7 +67,7 @@ fn convert(
         end: start.saturating_add(bytes_max),
     };
     let result = converter
-        .value(0, out)
+        .value(place, 0, out)
         .and_then(|()| converter.reader.finish());
     if result.is_err() {
         out.truncate(start);
@@ -237,7 +251,7 @@ struct Converter<'a> {
 }
 
 impl Converter<'_> {
-    fn value(&mut self, depth: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn value(&mut self, place: Place, depth: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
         if out.len() > self.end {
             return Err(FormatError::TooLarge {
                 bytes_max: self.bytes_max,
@@ -263,23 +277,86 @@ impl Converter<'_> {
                     if index > 0 {
                         out.push(b',');
                     }
-                    self.value(depth + 1, out)?;
+                    self.value(place, depth + 1, out)?;
                 }
                 out.push(b']');
             }
             Item::Map(count) => {
                 check_depth(depth)?;
                 out.push(b'{');
-                for index in 0..count {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    key_to_json(&mut self.reader, out)?;
-                    out.push(b':');
-                    self.value(depth + 1, out)?;
+                if place == Place::Other {
+                    self.members(count, depth, out)?;
+                } else {
+                    self.marked_members(place, count, depth, out)?;
                 }
                 out.push(b'}');
             }
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, count: u32, depth: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        for index in 0..count {
+            if index > 0 {
+                out.push(b',');
+            }
+            key_to_json(&mut self.reader, out)?;
+            out.push(b':');
+            self.value(Place::Other, depth + 1, out)?;
+        }
+        Ok(())
+    }
+
+    /// The members of a part of a message. The mark of a payload that is binary comes before it.
+    fn marked_members(
+        &mut self,
+        place: Place,
+        count: u32,
+        depth: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let mark = place.mark();
+        let mut is_marked = false;
+        let start = out.len();
+        for _ in 0..count {
+            let key = self.reader.clone().item()?;
+            let name = if let Item::Str(name) = key { name } else { b"" };
+            let member = place.member(name);
+            let mut value = self.reader.clone();
+            value.item()?;
+            let value = value.item()?;
+            if mark.is_some_and(|mark| mark.as_bytes() == name) {
+                let is_missing = place == Place::Envelope && value != Item::Bool(true);
+                if is_missing || value == Item::Bool(false) {
+                    // It would count before the mark that is written.
+                    self.reader.skip(depth + 1)?;
+                    self.reader.skip(depth + 1)?;
+                    continue;
+                }
+                is_marked |= value == Item::Bool(true);
+            }
+            let separate = |out: &mut Vec<u8>| {
+                if out.len() > start {
+                    out.push(b',');
+                }
+            };
+            if let (Some(mark), Place::Payload, Item::Bin(_)) = (mark, member, value)
+                && !is_marked
+            {
+                separate(out);
+                write_string(mark, out);
+                out.extend_from_slice(b":true");
+                is_marked = true;
+            }
+            separate(out);
+            key_to_json(&mut self.reader, out)?;
+            out.push(b':');
+            let inside = if member == Place::Payload {
+                Place::Other
+            } else {
+                member
+            };
+            self.value(inside, depth + 1, out)?;
         }
         Ok(())
     }
@@ -339,17 +416,6 @@ fn key_to_json(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), FormatE
 const UNFINITE: FormatError = FormatError::Malformed("a float that is not finite");
 
 const WRONG_KEY: FormatError = FormatError::Malformed("a map key is neither text nor an integer");
-
-/// Appends bytes as a base64 string.
-pub(crate) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    out.extend_from_slice(
-        base64::engine::general_purpose::STANDARD
-            .encode(bytes)
-            .as_bytes(),
-    );
-    out.push(b'"');
-}
 
 /// Appends a timestamp extension as a string.
 pub(crate) fn write_timestamp(

@@ -1,6 +1,7 @@
 //! JSON to MessagePack in one pass, fields kept in their order.
 
 use super::FormatError;
+use super::binary::{Place, binary_bytes};
 use super::msgpack::{check_depth, utf8};
 use crate::json::scan::{skip_space, string_end, value_end};
 use serde_json::Value;
@@ -13,13 +14,27 @@ use serde_json::Value;
 /// [`FormatError::Malformed`] if it is not JSON, [`FormatError::TooDeep`] past
 /// [`NESTING_MAX`](super::NESTING_MAX); `out` is as it was before.
 pub fn json_to_msgpack(text: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    pack(Place::Other, text, out)
+}
+
+/// [`json_to_msgpack`] for an envelope: a payload that `b` (or `binary`, in a publication or a call) before it marks
+/// is written as binary. A payload with the mark behind it stays a text, which means the same beside the mark.
+///
+/// # Errors
+/// As [`json_to_msgpack`].
+pub fn envelope_to_msgpack(text: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    pack(Place::Envelope, text, out)
+}
+
+/// The same for any part of a message.
+pub(crate) fn pack(place: Place, text: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let mut packer = Packer {
         text,
         at: skip_space(text, 0),
         out,
     };
-    let mut result = packer.value(0);
+    let mut result = packer.value(place, 0);
     if result.is_ok() && skip_space(text, packer.at) != text.len() {
         result = Err(FormatError::TrailingBytes);
     }
@@ -36,27 +51,89 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    fn value(&mut self, depth: usize) -> Result<(), FormatError> {
+    fn value(&mut self, place: Place, depth: usize) -> Result<(), FormatError> {
         match self.text.get(self.at) {
-            Some(b'{') => self.container(b'}', depth),
-            Some(b'[') => self.container(b']', depth),
+            Some(b'{') if place != Place::Other => self.marked_object(place, depth),
+            Some(b'{') => self.container(Place::Other, b'}', depth),
+            Some(b'[') => self.container(place, b']', depth),
             Some(b'"') => self.string(),
             _ => self.scalar(),
         }
     }
 
-    /// The head is one byte until the number of elements is known to need more.
-    fn container(&mut self, close: u8, depth: usize) -> Result<(), FormatError> {
+    fn container(&mut self, place: Place, close: u8, depth: usize) -> Result<(), FormatError> {
+        self.elements(close, depth, |packer| {
+            if close == b'}' {
+                packer.name()?;
+            }
+            packer.value(place, depth + 1)
+        })
+    }
+
+    /// An object at a place that may have a binary payload.
+    fn marked_object(&mut self, place: Place, depth: usize) -> Result<(), FormatError> {
+        let (mut place, mut is_marked) = (place, false);
+        self.elements(b'}', depth, |packer| {
+            let start = packer.at;
+            packer.name()?;
+            let text = packer.text;
+            let name = text[start..packer.at].trim_ascii_end();
+            let name = name.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
+            let [b'"', name @ .., b'"'] = name else {
+                return Err(NOT_JSON);
+            };
+            let member = place.member(name);
+            if is_marked && member == Place::Payload && packer.binary() {
+                return Ok(());
+            }
+            let start = packer.at;
+            let inside = if member == Place::Payload {
+                Place::Other
+            } else {
+                member
+            };
+            packer.value(inside, depth + 1)?;
+            let value = &text[start..packer.at];
+            if place.mark().is_some_and(|mark| mark.as_bytes() == name) {
+                is_marked = value == b"true";
+            } else if place == Place::Envelope
+                && name == b"t"
+                && let [b'"', t @ .., b'"'] = value
+            {
+                place = Place::of_type(t);
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes a string as the bytes whose base64 it is; false, and nothing is written, if it is not one.
+    fn binary(&mut self) -> bool {
+        let Ok(end) = value_end(self.text, self.at, 0) else {
+            return false;
+        };
+        let bytes = binary_bytes(&self.text[self.at..end]);
+        let written = bytes.is_some_and(|bytes| rmp::encode::write_bin(self.out, &bytes).is_ok());
+        if written {
+            self.at = end;
+        }
+        written
+    }
+
+    /// The elements of an array, or the pairs of an object. The head is one byte until their number is known to need more.
+    #[inline]
+    fn elements(
+        &mut self,
+        close: u8,
+        depth: usize,
+        mut element: impl FnMut(&mut Self) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
         check_depth(depth)?;
         let head_at = self.out.len();
         self.out.push(0);
         self.at = skip_space(self.text, self.at + 1);
         let mut count = 0u32;
         while count > 0 || !self.takes(close) {
-            if close == b'}' {
-                self.name()?;
-            }
-            self.value(depth + 1)?;
+            element(self)?;
             count = count.checked_add(1).ok_or(NOT_JSON)?;
             self.at = skip_space(self.text, self.at);
             if self.takes(close) {

@@ -5,7 +5,7 @@ use crate::envelope::{
     Category, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json, classify_msgpack,
     pack_event, pack_number, write_event,
 };
-use crate::format::{Format, FormatError, Item, Reader, json_to_msgpack};
+use crate::format::{Format, FormatError, Item, Place, Reader, pack};
 use crate::frame::OpCode;
 use crate::json::fields::{Fields, elements};
 use crate::uuid::Uuid;
@@ -36,6 +36,7 @@ pub(super) fn write(
         correlation_id: None,
         signature: None,
         number: None,
+        binary: false,
     };
     match format {
         Format::Json => header.write_json_with(out, |out| write_payload(messages, out)),
@@ -43,7 +44,7 @@ pub(super) fn write(
             let mut text = Vec::new();
             write_payload(messages, &mut text);
             let mut payload = Vec::with_capacity(text.len());
-            json_to_msgpack(&text, &mut payload)?;
+            pack(Place::Messages, &text, &mut payload)?;
             header.write_msgpack(&payload, out);
         }
     }

@@ -2,12 +2,12 @@
 
 use super::Object;
 use super::objection::Objection;
-use super::publish::{KEY_BYTES_MAX, TYPE_BYTES_MAX};
-use super::walk::{Unusable, as_json, bounded, unsigned, walk};
+use super::publish::{BINARY_NO_FLAG, KEY_BYTES_MAX, NOT_BASE64, TYPE_BYTES_MAX, binary_payload};
+use super::walk::{Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
 use crate::envelope::raw::Raw;
-use crate::format::Format;
+use crate::format::{Format, Place, binary_text};
 use std::borrow::Cow;
 
 /// A call.
@@ -15,14 +15,25 @@ use std::borrow::Cow;
 pub struct Call {
     /// `type`: 1 to [`TYPE_BYTES_MAX`] bytes, defined by the application.
     pub t: String,
-    /// One validated JSON value; `{}` if it is missing.
+    /// One validated JSON value; `{}` if it is missing. If it is binary, the base64 of the bytes in quotes.
     pub payload: Vec<u8>,
+    /// Whether the payload is binary.
+    pub binary: bool,
     /// The time for which the caller waits, in milliseconds.
     pub timeout_ms: Option<u64>,
 }
 
-/// The answer to a call: one JSON value, or an error.
-pub type CallResult = Result<Vec<u8>, CallError>;
+/// The answer to a call: a payload, or an error.
+pub type CallResult = Result<CallAnswer, CallError>;
+
+/// The payload of the answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallAnswer {
+    /// One validated JSON value; `null` if it is missing. If it is binary, the base64 of the bytes in quotes.
+    pub payload: Vec<u8>,
+    /// Whether the payload is binary.
+    pub binary: bool,
+}
 
 /// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +44,24 @@ pub struct CallError {
     pub message: String,
 }
 
+impl CallAnswer {
+    /// An answer of one JSON value, which is not checked.
+    pub fn json(payload: impl Into<Vec<u8>>) -> Self {
+        Self {
+            payload: payload.into(),
+            binary: false,
+        }
+    }
+
+    /// An answer of bytes.
+    pub fn binary(bytes: &[u8]) -> Self {
+        Self {
+            payload: binary_text(bytes).into_bytes(),
+            binary: true,
+        }
+    }
+}
+
 impl Call {
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
         let mut object = Object::open(out);
@@ -40,16 +69,23 @@ impl Call {
         if let Some(timeout_ms) = self.timeout_ms {
             object.number("timeout_ms", timeout_ms);
         }
-        object.with("payload", |out| out.extend_from_slice(&self.payload));
+        write_answer(&mut object, &self.payload, self.binary);
         object.close();
     }
+}
+
+fn write_answer(object: &mut Object<'_>, payload: &[u8], binary: bool) {
+    if binary {
+        object.boolean("binary", true);
+    }
+    object.with("payload", |out| out.extend_from_slice(payload));
 }
 
 /// The payload of `call_response`.
 pub(super) fn write_result(result: &CallResult, out: &mut Vec<u8>) {
     let mut object = Object::open(out);
     match result {
-        Ok(payload) => object.with("payload", |out| out.extend_from_slice(payload)),
+        Ok(answer) => write_answer(&mut object, &answer.payload, answer.binary),
         Err(error) => object.with("error", |out| {
             let mut object = Object::open(out);
             object.text("code", &error.code);
@@ -73,7 +109,7 @@ pub(super) fn parse(
     bytes: &[u8],
 ) -> Result<(Either, String), Unusable> {
     let mut scratch = Vec::new();
-    let text = as_json(encoding, bytes, &mut scratch)?;
+    let text = as_json(encoding, Place::Carrier, bytes, &mut scratch)?;
     let (either, correlation_id) = if system == SystemType::CallRequest {
         parse_request(text)?
     } else {
@@ -92,13 +128,16 @@ fn parse_request(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable
     let no_type = "type is not 1 to 128 bytes of text";
     let mut call = Call {
         t: String::new(),
-        payload: b"{}".to_vec(),
+        payload: Vec::new(),
+        binary: false,
         timeout_ms: None,
     };
+    let mut payload = &b"{}"[..];
     let correlation_id = walk(text, |name, value| {
         match name {
             b"type" => call.t = bounded(value, TYPE_BYTES_MAX, no_type)?.into_owned(),
-            b"payload" => call.payload = value.to_vec(),
+            b"payload" => payload = value,
+            b"binary" => call.binary = flag(value, BINARY_NO_FLAG)?,
             b"timeout_ms" => {
                 call.timeout_ms = Some(unsigned(value, "timeout_ms is not a number")?);
             }
@@ -109,15 +148,21 @@ fn parse_request(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable
     if call.t.is_empty() {
         return Err(Unusable::payload(no_type, correlation_id));
     }
+    let Some(payload) = checked(payload, call.binary) else {
+        return Err(Unusable::payload(NOT_BASE64, correlation_id));
+    };
+    call.payload = payload.into_owned();
     Ok((Either::Request(call), correlation_id))
 }
 
 fn parse_response(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable> {
-    let mut payload = None;
+    let mut payload = &b"{}"[..];
+    let mut binary = false;
     let mut error = None;
     let correlation_id = walk(text, |name, value| {
         match name {
-            b"payload" => payload = Some(value),
+            b"payload" => payload = value,
+            b"binary" => binary = flag(value, BINARY_NO_FLAG)?,
             b"error" => error = Some(parse_error(value)?),
             _ => {}
         }
@@ -125,9 +170,25 @@ fn parse_response(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusabl
     })?;
     let result = match error {
         Some(error) => Err(error),
-        None => Ok(payload.unwrap_or(b"{}").to_vec()),
+        None => match checked(payload, binary) {
+            Some(payload) => Ok(CallAnswer {
+                payload: payload.into_owned(),
+                binary,
+            }),
+            None => return Err(Unusable::payload(NOT_BASE64, correlation_id)),
+        },
     };
     Ok((Either::Response(result), correlation_id))
+}
+
+/// A payload, without escapes if it is binary; `None` if it is marked as binary and is not base64.
+fn checked(payload: &[u8], binary: bool) -> Option<Cow<'_, [u8]>> {
+    let payload = Cow::Borrowed(payload);
+    if binary {
+        binary_payload(payload)
+    } else {
+        Some(payload)
+    }
 }
 
 fn parse_error(value: &[u8]) -> Result<CallError, Objection> {

@@ -33,6 +33,7 @@ pub struct ClientSession {
     ready: bool,
     established: bool,
     key_offered: bool,
+    takes_binary: bool,
 }
 
 /// The content of a `client_hello`.
@@ -62,6 +63,7 @@ impl ClientSession {
             ready: false,
             established: false,
             key_offered: false,
+            takes_binary: false,
         }
     }
 
@@ -85,6 +87,11 @@ impl ClientSession {
     /// Whether `server_hello` was received.
     pub fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Whether the server offers binary payloads; only then may a client send one.
+    pub fn server_takes_binary(&self) -> bool {
+        self.takes_binary
     }
 
     /// Time between two pings of this side: the server's interval once `server_hello` has named one,
@@ -298,6 +305,7 @@ impl ClientSession {
             correlation_id,
             signature: None,
             number: None,
+            binary: false,
         }
     }
 
@@ -307,7 +315,10 @@ impl ClientSession {
         envelope: Envelope,
     ) -> Result<ClientEvent, EnvelopeError> {
         match system {
-            SystemType::ServerReady => self.ready = true,
+            SystemType::ServerReady => {
+                self.ready = true;
+                self.takes_binary = offers_binary(&envelope.payload["details"]);
+            }
             SystemType::ServerHello => return self.handle_hello(&envelope.payload),
             _ => {}
         }
@@ -323,6 +334,7 @@ impl ClientSession {
         };
         self.key_offered = false;
         self.established = true;
+        self.takes_binary |= offers_binary(payload);
         let limits = &payload["limits"];
         let number = |value: &Value| value.as_f64().unwrap_or_default() as u64;
         let ping_interval_ms = number(&payload["ping_interval"]);
@@ -341,6 +353,11 @@ impl ClientSession {
             producer: event::producer(&payload["producer"])?,
         })
     }
+}
+
+/// Whether `server_ready`'s details or `server_hello` offer binary payloads.
+fn offers_binary(payload: &Value) -> bool {
+    payload["features"]["binary"] == Value::Bool(true)
 }
 
 /// The interval of pings before the server sets one.

@@ -6,7 +6,7 @@ use super::walk::{as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::raw::Raw;
 use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};
-use crate::format::Format;
+use crate::format::{Format, Place};
 use crate::json::fields::elements;
 use std::borrow::Cow;
 
@@ -149,7 +149,7 @@ pub(super) fn read_page(
     bytes: &[u8],
 ) -> Result<(HistoryPage, Option<String>), EnvelopeError> {
     let mut scratch = Vec::new();
-    let text = as_json(encoding, bytes, &mut scratch)?;
+    let text = as_json(encoding, Place::History, bytes, &mut scratch)?;
     let mut page = HistoryPage {
         topic: String::new(),
         epoch: 0,

@@ -23,7 +23,7 @@ mod token;
 mod walk;
 
 pub use batch::{BATCH_MESSAGES_MAX, write_shared_batch};
-pub use call::{Call, CallError, CallResult};
+pub use call::{Call, CallAnswer, CallError, CallResult};
 pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, SubscriptionRequest};
 pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
@@ -54,7 +54,7 @@ pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;
 use crate::envelope::raw::Raw;
-use crate::format::{Format, json_to_msgpack};
+use crate::format::{Format, Place, pack};
 use crate::frame::OpCode;
 use object::Object;
 
@@ -96,6 +96,8 @@ pub struct Features {
     pub history: bool,
     /// Subscriptions that the server makes, and that a client asks for again (`renew`).
     pub server_subscriptions: bool,
+    /// Binary payloads.
+    pub binary: bool,
 }
 
 impl Features {
@@ -114,6 +116,7 @@ impl Features {
             "calls",
             "history",
             "server_subscriptions",
+            "binary",
         ]);
         let allowed = picked.map(|value| value.flag() != Some(false));
         let [
@@ -128,6 +131,7 @@ impl Features {
             calls,
             history,
             server_subscriptions,
+            binary,
         ] = allowed;
         Self {
             compression: self.compression && compression,
@@ -141,6 +145,7 @@ impl Features {
             calls: self.calls && calls,
             history: self.history && history,
             server_subscriptions: self.server_subscriptions && server_subscriptions,
+            binary: self.binary && binary,
         }
     }
 
@@ -158,6 +163,9 @@ impl Features {
         object.boolean("history", self.history);
         if self.server_subscriptions {
             object.boolean("server_subscriptions", true);
+        }
+        if self.binary {
+            object.boolean("binary", true);
         }
         object.close();
     }
@@ -177,7 +185,11 @@ fn write_message(
             let mut payload = Vec::new();
             write_payload(&mut payload);
             header.write_msgpack_with(out, |out| {
-                if json_to_msgpack(&payload, out).is_err() {
+                let place = match Place::of_type(header.t.as_bytes()).member(b"p") {
+                    Place::Payload => Place::Other,
+                    place => place,
+                };
+                if pack(place, &payload, out).is_err() {
                     out.push(MESSAGEPACK_NIL);
                 }
             });

@@ -5,7 +5,7 @@ use super::objection::Objection;
 use super::walk::{Refusal, Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{Category, Priority, SystemType};
-use crate::format::Format;
+use crate::format::{Format, Place, check_binary_text};
 use std::borrow::Cow;
 
 /// A publication in a request of a client.
@@ -15,8 +15,11 @@ pub struct PublishRequest<'a> {
     pub topic: Cow<'a, str>,
     /// `type`, the type of the publication: 1 to [`TYPE_BYTES_MAX`] bytes, and not a type of the protocol.
     pub t: Cow<'a, str>,
-    /// The payload: one validated JSON value in UTF-8, as the client wrote it. `{}` if it is missing, null if it is null.
+    /// The payload: one validated JSON value in UTF-8, as the client wrote it. `{}` if it is missing, null if it is null. If
+    /// it is binary, the base64 of the bytes in quotes, without escapes.
     pub payload: Cow<'a, [u8]>,
+    /// Whether the payload is binary.
+    pub binary: bool,
     /// [`Category::Update`] if it is missing; never [`Category::System`].
     pub category: Category,
     /// The priority, if the request has one.
@@ -39,6 +42,7 @@ impl<'a> PublishRequest<'a> {
             topic: topic.into(),
             t: t.into(),
             payload: payload.into(),
+            binary: false,
             category: Category::Update,
             priority: None,
             id: None,
@@ -68,7 +72,7 @@ impl<'a> PublishRequest<'a> {
         bytes: &'a [u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<(Self, Option<Cow<'a, str>>), Unusable> {
-        let text = as_json(encoding, bytes, scratch)?;
+        let text = as_json(encoding, Place::Carrier, bytes, scratch)?;
         let mut request = Self::new("", "", b"{}");
         let correlation_id = walk(text, |name, value| request.set(name, value))?;
         if request.topic.is_empty() {
@@ -76,6 +80,12 @@ impl<'a> PublishRequest<'a> {
         }
         if request.t.is_empty() {
             return Err(Unusable::payload("type is missing", correlation_id));
+        }
+        if request.binary {
+            request.payload = match binary_payload(request.payload) {
+                Some(payload) => payload,
+                None => return Err(Unusable::payload(NOT_BASE64, correlation_id)),
+            };
         }
         Ok((request, correlation_id))
     }
@@ -92,6 +102,7 @@ impl<'a> PublishRequest<'a> {
                 }
             }
             b"payload" => self.payload = value.into(),
+            b"binary" => self.binary = flag(value, BINARY_NO_FLAG)?,
             b"category" => {
                 self.category = match value {
                     b"\"U\"" => Category::Update,
@@ -156,10 +167,25 @@ impl<'a> PublishRequest<'a> {
         if self.exclude_self {
             object.boolean("exclude_self", true);
         }
+        if self.binary {
+            object.boolean("binary", true);
+        }
         object.with("payload", |out| out.extend_from_slice(&self.payload));
         object.close();
     }
 }
+
+/// The text of a payload that is marked as binary, without escapes; `None` if it is not base64.
+pub(super) fn binary_payload(payload: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
+    match payload {
+        Cow::Borrowed(payload) => check_binary_text(payload),
+        Cow::Owned(payload) => Some(Cow::Owned(check_binary_text(&payload)?.into_owned())),
+    }
+}
+
+pub(super) const BINARY_NO_FLAG: &str = "binary is neither true nor false";
+
+pub(super) const NOT_BASE64: &str = "the payload is marked as binary and is not base64";
 
 /// The maximum length of the type of a publication or of a call, in bytes.
 pub const TYPE_BYTES_MAX: usize = 128;

@@ -265,6 +265,7 @@ impl ServerSession {
             correlation_id: reply.correlation_id(),
             signature: None,
             number: None,
+            binary: false,
         };
         if let (
             Reply::Pong {

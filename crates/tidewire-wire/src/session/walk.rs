@@ -5,7 +5,7 @@ use crate::codes::ErrorCode;
 use crate::envelope::field::{Field, Values};
 use crate::envelope::raw::Raw;
 use crate::envelope::{EnvelopeError, classify_msgpack, readable_correlation_id, strip_category};
-use crate::format::{Format, msgpack_to_exact_json};
+use crate::format::{Format, Place, message_to_exact_json};
 use crate::json::strict::Cursor;
 use crate::json::text::{Short, text as json_text, unescape};
 use crate::json::{JsonError, digits};
@@ -86,9 +86,10 @@ impl From<Unusable> for EnvelopeError {
     }
 }
 
-/// The message as JSON: itself, or what `scratch` is made to hold.
+/// The message, an envelope at `place`, as JSON: itself, or what `scratch` is made to hold.
 pub(super) fn as_json<'a>(
     encoding: Format,
+    place: Place,
     bytes: &'a [u8],
     scratch: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], EnvelopeError> {
@@ -98,7 +99,7 @@ pub(super) fn as_json<'a>(
             // A type made of bytes would become a string, and the two ways to read it would differ.
             classify_msgpack(bytes)?;
             scratch.clear();
-            msgpack_to_exact_json(bytes, scratch)?;
+            message_to_exact_json(place, bytes, scratch)?;
             Ok(scratch)
         }
     }
@@ -277,7 +278,8 @@ fn plain<T>(raw: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
 /// That a field has a value of its type.
 fn has_shape(field: Field, value: Raw<'_>) -> bool {
     match field {
-        Field::Type | Field::Payload => true,
+        // `b` has no meaning here, and no type but true a meaning anywhere.
+        Field::Type | Field::Payload | Field::Binary => true,
         Field::Category
         | Field::Id
         | Field::CorrelationId

@@ -51,6 +51,7 @@ fn all_fields() {
             topic: "orders.eu".into(),
             t: "trade".into(),
             payload: (&br#"{"x":[1,{}]}"#[..]).into(),
+            binary: false,
             category: Category::Snapshot,
             priority: Some(Priority::High),
             id: Some("i1".into()),
@@ -193,7 +194,13 @@ fn what_is_written_is_read() {
             exclude_self: true,
             ..PublishRequest::new("a.b", "c", br#"{"x":1}"#)
         };
-        for request in [request, PublishRequest::new("a", "b", b"[]")] {
+        let binary = PublishRequest {
+            binary: true,
+            ..PublishRequest::new("a", "b", br#""AAH/""#)
+        };
+        let text = PublishRequest::new("a", "b", br#""AAH/""#);
+        let array = PublishRequest::new("a", "b", b"[]");
+        for request in [request, binary, text, array] {
             let mut out = Vec::new();
             let op_code = client
                 .write_publish(&request, Some("7"), Some(5), id(), NOW, &mut out)

@@ -187,17 +187,27 @@ fn other_requests() {
 
 #[test]
 fn calls_both_ways() {
-    let call = Call {
-        t: "quote".to_owned(),
-        payload: br#"{"x":[1.5]}"#.to_vec(),
-        timeout_ms: Some(250),
-    };
+    for (payload, binary) in [
+        (r#"{"x":[1.5]}"#, false),
+        (r#""AAH/""#, true),
+        (r#""AAH/""#, false),
+    ] {
+        call_both_ways(&Call {
+            t: "quote".to_owned(),
+            payload: payload.into(),
+            binary,
+            timeout_ms: Some(250),
+        });
+    }
+}
+
+fn call_both_ways(call: &Call) {
     let failed = CallError {
         code: "TIMEOUT".to_owned(),
         message: "too \"late\"".to_owned(),
     };
     let event = heard_by_server(SystemType::CallRequest, |client, out| {
-        client.write_call_request(&call, "9", id(), NOW, out)
+        client.write_call_request(call, "9", id(), NOW, out)
     });
     assert_eq!(event, request(RequestKind::Call(call.clone()), Some("9")));
     let said = Reply::CallRequest {
@@ -205,11 +215,17 @@ fn calls_both_ways() {
         correlation_id: "9".to_owned(),
     };
     let expected = ClientEvent::Call {
-        call,
+        call: call.clone(),
         correlation_id: "9".to_owned(),
     };
     assert_eq!(heard_by_client(&said), expected);
-    for result in [Ok(b"[null]".to_vec()), Ok(b"null".to_vec()), Err(failed)] {
+    for result in [
+        Ok(CallAnswer::json("[null]")),
+        Ok(CallAnswer::json("null")),
+        Ok(CallAnswer::binary(b"\0\x01\xff")),
+        Ok(CallAnswer::json(r#""AAH/""#)),
+        Err(failed),
+    ] {
         let event = heard_by_server(SystemType::CallResponse, |client, out| {
             client.write_call_response(&result, "9", id(), NOW, out)
         });

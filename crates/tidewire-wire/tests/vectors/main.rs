@@ -32,6 +32,7 @@ macro_rules! run_files {
 }
 
 run_files! {
+    binary: "binary" => publications::run_binary;
     client_dialogues: "client-dialogues" => dialogues;
     deflate: "deflate" => deflate::run;
     deflate_frames: "deflate-frames" => frames::run;

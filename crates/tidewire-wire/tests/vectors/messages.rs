@@ -7,12 +7,13 @@ use tidewire_testkit::vectors::load;
 use tidewire_testkit::vectors::messages::{Case, Envelope as Expected, Form, Kind as Business};
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, accept_json,
-    accept_msgpack, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, Outline, SystemType, accept_json,
+    accept_msgpack, check_binary, classify_json, classify_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Format, FormatError, Framing, identify, inflate};
 use tidewire_wire::session::{
-    ClientEvent, ClientSession, Now, Reply, ServerProfile, ServerSession, SystemEvent,
+    ClientEvent, ClientSession, Now, PublishRequest, Reply, ServerProfile, ServerSession,
+    SystemEvent,
 };
 use tidewire_wire::uuid::Uuid;
 
@@ -132,6 +133,7 @@ fn check_written(name: &str, envelope: &Envelope) {
         correlation_id: envelope.correlation_id.as_deref(),
         signature: envelope.signature.as_deref(),
         number: envelope.number,
+        binary: envelope.binary,
     };
     let expected = Envelope {
         category: Some(header.category),
@@ -183,6 +185,16 @@ fn check_refused(name: &str, case: &Case, found: Result<(Format, Vec<u8>), Refus
                 let reason = reason.as_ref().map_or("request", super::reason);
                 assert_eq!((code, Some(reason)), expected, "{name}, by the server");
             }
+            Side::Client if classify(format, &bytes) == Ok(Kind::Application) => {
+                let found = parse(format, &bytes).map(|_| ());
+                let wanted = case.reason.as_deref();
+                assert_eq!(
+                    found.as_ref().err().map(reason),
+                    wanted,
+                    "{name}, by the client"
+                );
+                assert!(Outline::find(format, &bytes).is_err(), "{name}");
+            }
             Side::Client => {
                 let mut session = ClientSession::new(format, Now::default());
                 let event = session.handle_message(format, &bytes, Now::default());
@@ -198,7 +210,10 @@ fn check_refused(name: &str, case: &Case, found: Result<(Format, Vec<u8>), Refus
 fn server(format: Format, bytes: &[u8]) -> (Option<ErrorCode>, Option<EnvelopeError>) {
     let system: SystemType = match classify(format, bytes) {
         Ok(Kind::System(system)) => system,
-        Ok(Kind::Application) => return (None, None),
+        Ok(Kind::Application) => {
+            let error = check_binary(format, bytes).err();
+            return (error.as_ref().map(|_| ErrorCode::InvalidMessage), error);
+        }
         Err(error) => return (Some(ErrorCode::InvalidMessage), Some(error)),
     };
     let mut session = ServerSession::new(format, false, Now::default());
@@ -212,6 +227,11 @@ fn server(format: Format, bytes: &[u8]) -> (Option<ErrorCode>, Option<EnvelopeEr
                 error
             };
             (Some(code), error)
+        }
+        SystemEvent::Publish => {
+            let mut scratch = Vec::new();
+            let refusal = PublishRequest::parse(format, bytes, &mut scratch).err();
+            (refusal.map(|refusal| refusal.code), None)
         }
         other => panic!("no error: {other:?}"),
     }
@@ -237,5 +257,6 @@ fn wire_names(envelope: &Envelope) -> Expected {
         d: envelope.delivery,
         rd: envelope.redelivered,
         n: envelope.number,
+        b: envelope.binary.then_some(true),
     }
 }

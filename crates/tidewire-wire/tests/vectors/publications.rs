@@ -3,8 +3,7 @@
 use super::messages;
 use tidewire_testkit::vectors::load;
 use tidewire_testkit::vectors::messages::{Case, Form, Kind};
-use tidewire_wire::envelope::{Category, Priority, PublicationHeader, parse_epoch};
-use tidewire_wire::format::json_to_msgpack;
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader, pack_payload, parse_epoch};
 
 pub(crate) fn run(file: &str) {
     messages::run(file);
@@ -16,6 +15,14 @@ pub(crate) fn run(file: &str) {
         }
     }
     assert!(written > 0);
+}
+
+/// One of the cases is a publication as a server writes it.
+pub(crate) fn run_binary(file: &str) {
+    messages::run(file);
+    let cases = load::<Case>(file);
+    let written = cases.iter().find(|case| case.name == "a publication");
+    check_written(written.expect("a publication"));
 }
 
 /// The first form is JSON and the second MessagePack.
@@ -33,6 +40,7 @@ fn check_written(case: &Case) {
         priority: priority.unwrap_or_default(),
         delivery: envelope.d.map(|d| (d, envelope.rd == Some(true))),
         correlation_id: envelope.cid.as_deref(),
+        binary: envelope.b == Some(true),
     };
     let [Form::Text(text), Form::Binary(binary), ..] = &case.frames[..] else {
         panic!("{}: the forms are in another order", case.name)
@@ -47,7 +55,7 @@ fn check_written(case: &Case) {
         case.name
     );
     let mut packed = Vec::new();
-    json_to_msgpack(payload.as_bytes(), &mut packed).expect("a payload that is JSON");
+    pack_payload(payload.as_bytes(), header.binary, &mut packed).expect("a payload that is JSON");
     out.clear();
     header.write_msgpack(&packed, &mut out);
     assert_eq!(out, binary[..], "{}", case.name);

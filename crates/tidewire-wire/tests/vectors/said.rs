@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tidewire_testkit::vectors::dialogue::{self, Publish, Say, Subscribe};
 use tidewire_wire::envelope::{Category, Priority, parse_epoch};
 use tidewire_wire::session::{
-    Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason,
-    HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
+    Action, Call, CallAnswer, CallError, CallResult, ClientEvent, ClientSession, GapRange,
+    GapReason, HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
     PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply, SubscriptionRequest,
     Token, TopicFailure, TopicPresence, TopicRecovery,
 };
@@ -279,7 +279,7 @@ pub(crate) fn describe_call(call: &Call) -> Value {
 
 pub(crate) fn describe_result(result: &CallResult) -> Value {
     match result {
-        Ok(payload) => json!({"payload": json_value(payload)}),
+        Ok(answer) => json!({"payload": json_value(&answer.payload)}),
         Err(error) => json!({"error": {"code": error.code, "message": error.message}}),
     }
 }
@@ -387,13 +387,17 @@ fn call(said: &dialogue::Call) -> Call {
     Call {
         t: said.t.clone(),
         payload: said.payload.to_string().into_bytes(),
+        binary: false,
         timeout_ms: said.timeout_ms,
     }
 }
 
 fn call_result(said: &dialogue::CallResponse) -> CallResult {
     match (&said.payload, &said.error) {
-        (Some(payload), None) => Ok(payload.to_string().into_bytes()),
+        (Some(payload), None) => Ok(CallAnswer {
+            payload: payload.to_string().into_bytes(),
+            binary: false,
+        }),
         (None, Some(error)) => Err(CallError {
             code: error.code.clone(),
             message: error.message.clone(),

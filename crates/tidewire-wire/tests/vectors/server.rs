@@ -211,6 +211,7 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         calls: features.calls,
         history: features.history,
         server_subscriptions: features.server_subscriptions,
+        binary: features.binary,
     }
 }
 

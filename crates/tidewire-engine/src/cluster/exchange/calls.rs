@@ -6,6 +6,7 @@ use crate::cluster::commands::{Command, Receiver, call_bytes};
 use crate::cluster::parcel;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
+use crate::model::content::Content;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tidewire_redis::{Address, NodeId, Now, Refusal};
@@ -30,7 +31,7 @@ impl OpenCalls {
         self.deadlines.first().map(|(at_ms, _)| *at_ms)
     }
 
-    fn end(&mut self, number: u64, outcome: Result<String, CallFailure>) {
+    fn end(&mut self, number: u64, outcome: Result<Content, CallFailure>) {
         // One that was answered before, or is too late, is dropped.
         if let Some(call) = self.open.remove(&number) {
             self.deadlines.remove(&(call.deadline_ms, number));

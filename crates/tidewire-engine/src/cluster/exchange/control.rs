@@ -91,6 +91,7 @@ impl Exchange {
             t: "control",
             id: None,
             key: None,
+            binary: false,
             payload: json,
         };
         self.link

@@ -1,7 +1,7 @@
 //! Publishing over HTTP.
 
 use crate::ops::error::{ApiError, ApiResult};
-use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, ok};
+use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, content_of, ok};
 use crate::topics::publication::{NewPublication, Published};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,6 +21,7 @@ struct Publishing {
     #[serde(rename = "type")]
     t: String,
     payload: Box<RawValue>,
+    binary: Option<bool>,
     category: Option<Category>,
     priority: Option<u64>,
     id: Option<String>,
@@ -110,7 +111,8 @@ fn publish_one(
 impl Publishing {
     /// Checks what can be checked without publishing.
     fn read(self, context: &TaskContext) -> Result<(To, NewPublication), ApiError> {
-        let mut publication = NewPublication::new(self.t, self.payload.get());
+        let mut publication =
+            NewPublication::new(self.t, content_of(self.payload.get(), self.binary)?);
         if let Some(Category::S) = self.category {
             publication = publication.as_snapshot();
         }

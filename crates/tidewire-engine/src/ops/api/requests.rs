@@ -4,7 +4,9 @@ use crate::model::ConnectionKey;
 use crate::model::calls::NewCall;
 use crate::model::queries::ConnectionQuery;
 use crate::ops::error::ApiError;
-use crate::ops::task::{LIMIT_MAX, Respond, Task, TaskContext, body_of, connection_of, ok};
+use crate::ops::task::{
+    LIMIT_MAX, Respond, Task, TaskContext, body_of, connection_of, content_of, ok,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -20,12 +22,15 @@ struct Asking {
     #[serde(rename = "type")]
     t: String,
     payload: Option<Box<RawValue>>,
+    binary: Option<bool>,
     timeout_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct ClientAnswer {
     connection: ConnectionKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binary: Option<bool>,
     payload: Box<RawValue>,
 }
 
@@ -45,11 +50,13 @@ pub(crate) fn request(context: &TaskContext, task: &Task, respond: Respond) {
     context.handle.call(connection, call, move |answer| {
         drop(place);
         let answer = answer.map_err(ApiError::from);
-        respond(answer.and_then(|json| {
-            let payload = RawValue::from_string(json)
+        respond(answer.and_then(|content| {
+            let binary = content.is_binary().then_some(true);
+            let payload = RawValue::from_string(content.into_json())
                 .map_err(|error| ApiError::new(500, "internal", error.to_string()))?;
             ok(&ClientAnswer {
                 connection,
+                binary,
                 payload,
             })
         }));
@@ -72,6 +79,7 @@ fn prepare(context: &TaskContext, task: &Task) -> Result<(ConnectionKey, NewCall
         .payload
         .as_ref()
         .map_or("null", |payload| payload.get());
+    let payload = content_of(payload, body.binary)?;
     let call = NewCall::new(body.t, payload).with_timeout(Duration::from_millis(timeout_ms));
     let who = &task.who;
     tracing::debug!(who, what = "request", %connection);

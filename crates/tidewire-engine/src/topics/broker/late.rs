@@ -7,6 +7,7 @@ use super::{
 };
 use super::{PresenceView, Refusal, Sink, Ticket, Tickets};
 use crate::model::ConnectionKey;
+use crate::model::content::Content;
 use crate::topics::config::TopicRule;
 use crate::topics::history::{HistoryLimits, Page, Recovery};
 use crate::topics::presence::PresenceChange;
@@ -174,7 +175,10 @@ impl Broker for LateBroker {
         let draft = order.draft;
         let publication = NewPublication {
             t: draft.t.to_owned(),
-            payload: String::from_utf8_lossy(draft.payload).into_owned(),
+            payload: Content::checked(
+                String::from_utf8_lossy(draft.payload).into_owned(),
+                draft.is_binary,
+            ),
             category: draft.category,
             priority: draft.priority,
             id: draft.id.map(str::to_owned),

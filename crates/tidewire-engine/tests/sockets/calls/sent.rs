@@ -37,7 +37,7 @@ fn the_server_asks_and_the_client_answers() {
     }
     respond(&mut client, &asked[0].0, &json!({"payload": "again"}));
     for (n, outcomes) in calls.into_iter().enumerate() {
-        assert_eq!(outcome(outcomes), Ok(format!(r#"{{"of":[{n},1]}}"#)));
+        assert_eq!(outcome(outcomes), Ok(format!(r#"{{"of":[{n},1]}}"#).into()));
     }
     let refused = start_call(&server, connection, NewCall::new("sum", "null"));
     let (cid, _) = next_call(&mut client);

@@ -7,7 +7,7 @@ use super::super::{
 };
 use super::ClientSession;
 use crate::envelope::SystemType;
-use crate::format::{Format, FormatError, json_to_msgpack};
+use crate::format::{Format, FormatError, Place, pack};
 use crate::frame::OpCode;
 use crate::json::text::write_string;
 use crate::uuid::Uuid;
@@ -146,7 +146,7 @@ impl ClientSession {
                 let mut text = Vec::new();
                 request.write_payload(&mut text);
                 let mut payload = Vec::with_capacity(text.len());
-                json_to_msgpack(&text, &mut payload)?;
+                pack(Place::Carried, &text, &mut payload)?;
                 header.write_msgpack(&payload, out);
             }
         }
