@@ -33,7 +33,8 @@ const NAMES = [
     "method",
     "poisson",
   ],
-  ...["profile", "proxy", "rampPerS", "ratePerS", "redirects", "reply", "requests", "requestsPerConnection"],
+  ...["profile", "proxy", "rampPerS", "ratePerS", "reconnect", "redirects", "reply", "requests"],
+  "requestsPerConnection",
   ...[
     "resolve",
     "scenario",

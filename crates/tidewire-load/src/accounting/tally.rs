@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
 use super::windows::WindowSeries;
@@ -52,6 +53,10 @@ pub struct Tally {
     pub opened: u64,
     /// Attempts to connect that failed.
     pub not_opened: u64,
+    /// Connections that ended before the plan ended them.
+    pub ended: EndedCounts,
+    /// Connections that replaced one that had ended.
+    pub reconnected: u64,
     /// The largest number of connections open at once, of this worker.
     pub peak: u64,
     /// Connection attempts of this worker.
@@ -147,6 +152,8 @@ impl Tally {
             connect: Recorder::new(),
             opened: 0,
             not_opened: 0,
+            ended: EndedCounts::default(),
+            reconnected: 0,
             peak: 0,
             attempted: 0,
             unsolicited: 0,
@@ -275,6 +282,19 @@ impl Tally {
         Duration::from_nanos(self.stopped_ns.saturating_sub(self.start_ns))
     }
 
+    /// Adds the connections of the time before this phase, in which nothing was sent.
+    pub fn keep_connections(&mut self, before: &Self) {
+        self.attempted += before.attempted;
+        self.opened += before.opened;
+        self.not_opened += before.not_opened;
+        self.reconnected += before.reconnected;
+        self.ended.merge(&before.ended);
+        self.connect.merge(&before.connect);
+        for (name, count) in &before.errors {
+            *self.errors.entry(name).or_default() += count;
+        }
+    }
+
     /// Adds the counts of another worker in the same phase.
     pub fn merge(&mut self, other: &Self) {
         self.requests.add(&other.requests);
@@ -292,6 +312,8 @@ impl Tally {
         self.connect.merge(&other.connect);
         self.opened += other.opened;
         self.not_opened += other.not_opened;
+        self.ended.merge(&other.ended);
+        self.reconnected += other.reconnected;
         self.peak += other.peak;
         self.attempted += other.attempted;
         self.unsolicited += other.unsolicited;

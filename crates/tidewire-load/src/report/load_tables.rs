@@ -246,6 +246,8 @@ fn outcomes(result: &TestResult) -> Block {
             ("connections opened", connecting.opened),
             ("connections open at once", connecting.peak),
             ("connections failed", connecting.failed),
+            ("connections ended early", connecting.ended),
+            ("connections replaced", connecting.reconnected),
         ];
         let known = all.into_iter().filter(|(_, count)| *count > 0);
         rows.extend(known.map(|(name, count)| counted(name.to_owned(), count, 0)));

@@ -58,6 +58,7 @@ impl Bench<'_> {
         };
         result.replies = ran.answered.then_some(replies);
         let evidence = Evidence {
+            connections_ended: Vec::new(),
             aim,
             account,
             replies,

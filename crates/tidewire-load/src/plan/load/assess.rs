@@ -48,7 +48,10 @@ pub(super) fn assess(result: &TestResult) -> Assessment {
             "failed connections",
             "%",
             FAILED_PERCENT,
-            percent(connecting.failed, connecting.failed + connecting.opened),
+            percent(
+                connecting.failed + connecting.ended,
+                connecting.failed + connecting.opened,
+            ),
         ),
     ];
     if let Some(latency) = &result.latency_us {

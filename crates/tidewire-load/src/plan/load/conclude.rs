@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Loading;
 use super::watch::Seen;
+use crate::accounting::ended::EndedCounts;
 use crate::accounting::generator::Moment;
 use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerSample;
@@ -12,7 +13,7 @@ use crate::accounting::tally::{SURPLUS, Tally};
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
     self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
-    ReplyFaults, TargetFigures, TestResult, number,
+    ReplyFaults, TargetFigures, TestResult, model::ended_in_words, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
@@ -69,8 +70,9 @@ impl Loading<'_> {
         let succeeded = tally.requests.succeeded;
         let all_opened = self.connected.opened + tally.opened;
         let all_failed = self.connected.not_opened + tally.not_opened;
+        let ended = self.ended(tally);
         result.connected = Some(tally.peak.max(self.connected.peak));
-        result.failed = Some(all_failed);
+        result.failed = Some(all_failed + ended.ready());
         result.duration_s = Some(duration_s);
         result.rate_per_s =
             (succeeded > 0 && duration_s > 0.0).then(|| succeeded as f64 / duration_s);
@@ -108,6 +110,12 @@ impl Loading<'_> {
             opened: all_opened,
             failed: all_failed,
             peak: tally.peak.max(self.connected.peak),
+            ended: ended.ready(),
+            ended_by: ended.report(),
+            reconnected: match self.plan.setup.dialogue {
+                DialogueKind::Http => 0,
+                DialogueKind::Messages(_) => tally.reconnected,
+            },
             latency_us: connect.summary(LatencyOrigin::Sent),
         });
         load.received = (tally.received > 0).then(|| Received {
@@ -155,6 +163,13 @@ impl Loading<'_> {
         connect
     }
 
+    /// The connections that ended before the phase and in it.
+    fn ended(&self, tally: &Tally) -> EndedCounts {
+        let mut ended = self.connected.ended.clone();
+        ended.merge(&tally.ended);
+        ended
+    }
+
     fn figures<'t>(
         &self,
         tally: &'t Tally,
@@ -163,6 +178,10 @@ impl Loading<'_> {
     ) -> Figures<'t> {
         let duration_s = tally.duration().as_secs_f64();
         let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
+        let ended = self.ended(tally).ready();
+        let opened = self.connected.opened + tally.opened;
+        let peak = tally.peak.max(self.connected.peak);
+        let failed = self.connected.not_opened + tally.not_opened + ended;
         Figures {
             latency: Some(&tally.latency),
             service: Some(&tally.service),
@@ -172,12 +191,12 @@ impl Loading<'_> {
             rate_per_s: per_s(tally.requests.succeeded),
             bytes_per_s: per_s(tally.traffic.received.wire),
             errors: Some(Part {
-                count: tally.requests.failed,
-                of: tally.requests.succeeded + tally.requests.failed,
+                count: tally.requests.failed + ended,
+                of: tally.requests.succeeded + tally.requests.failed + ended,
             }),
             statuses: Some(statuses),
-            connected: Some(self.part_of_users(tally.peak.max(self.connected.peak))),
-            failed: Some(self.part_of_users(self.connected.not_opened + tally.not_opened)),
+            connected: Some(self.part_of_users(peak.min(opened.saturating_sub(ended)))),
+            failed: Some(self.part_of_users(failed)),
         }
     }
 
@@ -235,6 +254,10 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
+            connections_ended: match are_errors_allowed {
+                true => Vec::new(),
+                false => self.ended(tally).report(),
+            },
             // An unsolicited message is not a failed request, and not reliable as a confirmation.
             replies: ReplyFaults {
                 unsent: tally.errors.get(SURPLUS).copied().unwrap_or(0),
@@ -289,6 +312,12 @@ impl Loading<'_> {
         let requests = &seen.tally.requests;
         let notes = &mut result.notes;
         notes.extend(seen.samples.precision.clone());
+        if let Some(after) = seen.samples.nobody_left {
+            notes.push(format!(
+                "The load ended after {}, because no connection was left. With --reconnect it replaces them.",
+                number::seconds(after.as_secs_f64())
+            ));
+        }
         if requests.unfinished > 0 {
             notes.push(format!(
                 "{} requests had no answer {} ms after the last request; no latency includes them.",
@@ -326,6 +355,13 @@ impl Loading<'_> {
         for (name, count) in &self.connected.errors {
             result.load.errors.insert((*name).to_owned(), *count);
         }
+        let ended_by = self.connected.ended.report();
+        let how = ended_in_words(&ended_by);
+        result.load.connecting = Some(Connecting {
+            failed,
+            ended_by,
+            ..Connecting::default()
+        });
         let words: Vec<String> = self
             .connected
             .errors
@@ -341,8 +377,12 @@ impl Loading<'_> {
         result.doubts.push("not_connected".to_owned());
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
-            false => format!(
+            false if how.is_empty() => format!(
                 "No connection could be opened: {}. Check the URL, and whether the server runs.",
+                words.join(", ")
+            ),
+            false => format!(
+                "No connection could be opened: {} ({how}). Check what the server requires, such as a token.",
                 words.join(", ")
             ),
         });

@@ -131,6 +131,7 @@ impl Loading<'_> {
             },
             longest: Some(limits.step),
             requests: None,
+            revives: true,
         };
         let shown = format!("{}/s", number::si(rate));
         self.progress.phase_started(&shown, phase.longest);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Latency;
+use super::connecting::Connecting;
 use crate::report::buckets;
 
 /// The additional figures of a load of an HTTP or WebSocket service. In the JSON form its fields
@@ -147,20 +148,6 @@ impl ByteCounts {
         self.head += other.head;
         self.body += other.body;
     }
-}
-
-/// Connections over the whole load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Connecting {
-    /// Connections that became ready, including those that replaced others.
-    pub opened: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// The largest number that was open at once.
-    pub peak: u64,
-    /// From the start of a connection until it was ready, TLS and the opening handshake included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_us: Option<Latency>,
 }
 
 /// Messages from the server.

@@ -5,6 +5,7 @@ use tidewire_net::{Io, SPIN};
 use super::Core;
 use super::order::{ServicePhase, ServiceReport, Tempo};
 use super::user::{User, UserState};
+use crate::accounting::live::UsersLive;
 use crate::worker::meter::Meter;
 
 /// The current phase.
@@ -51,7 +52,9 @@ impl Core {
     pub(super) fn begin_phase<S: Default>(&mut self, order: ServicePhase, users: &mut [User<S>]) {
         self.is_connecting_all = false;
         let start_ns = order.start_ns;
-        self.restart_tally(start_ns);
+        // A connection that ended between two phases ended before the plan ended it.
+        let between = self.restart_tally(start_ns);
+        self.tally.keep_connections(&between);
         self.free.clear();
         self.wakes.clear();
         if self.setup.growth.is_constant() {
@@ -69,8 +72,9 @@ impl Core {
                     user.next_ns = u64::MAX;
                 }
             }
-            if self.setup.growth.is_constant() && user.state == UserState::Retired {
+            if order.revives && user.state == UserState::Gone {
                 user.state = UserState::Absent;
+                self.gone -= 1;
             }
         }
         let longest = order.longest.map(|longest| longest.as_nanos() as u64);
@@ -292,8 +296,12 @@ impl Core {
     fn publish_now(&self) {
         let start_ns = self.tally.start_ns;
         let since_ns = self.now_ns().saturating_sub(start_ns);
-        self.live
-            .publish(&self.tally, self.connected, self.outstanding, since_ns);
+        let users = UsersLive {
+            connected: self.connected,
+            gone: self.gone,
+            outstanding: self.outstanding,
+        };
+        self.live.publish(&self.tally, &users, since_ns);
     }
 }
 
