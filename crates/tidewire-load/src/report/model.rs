@@ -30,8 +30,9 @@ pub use judgement::{
 };
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
-    BaselineSource, ByteCounts, ExpectationResult, LatencyOverTime, LatencyWindow, LoadFigures,
-    RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic, Windows,
+    BaselineSource, ByteCounts, ExpectationResult, FoundRate, LatencyOverTime, LatencyWindow,
+    LoadFigures, RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic,
+    Windows,
 };
 pub use repeats::{Range, Repeats};
 

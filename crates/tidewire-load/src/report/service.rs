@@ -17,14 +17,25 @@ pub(super) fn words(result: &TestResult) -> Words {
     }
 }
 
+/// `requests` or `messages`.
+pub(crate) fn unit(result: &TestResult) -> &'static str {
+    words(result).many
+}
+
 /// Whether the result is that of a load of a service.
 pub(super) fn is_load(result: &TestResult) -> bool {
     result.load.requests.is_some() || result.load.connecting.is_some()
 }
 
 /// What the service did wrong, the most serious first; empty if nothing failed.
-pub(super) fn failures(result: &TestResult) -> Vec<String> {
-    let all = [ended(result), not_opened(result), failed(result)];
+pub(crate) fn failures(result: &TestResult) -> Vec<String> {
+    let all = [
+        ended(result),
+        not_opened(result),
+        failed(result),
+        unanswered(result),
+        unsent(result),
+    ];
     all.into_iter().flatten().collect()
 }
 
@@ -73,6 +84,30 @@ fn failed(result: &TestResult) -> Option<String> {
             words(result).many,
             percent(requests.failed as f64 / ended as f64 * 100.0),
             errors_in_words(result)
+        )
+    })
+}
+
+fn unanswered(result: &TestResult) -> Option<String> {
+    let requests = result.load.requests?;
+    (requests.unfinished > 0).then(|| {
+        format!(
+            "{} of {} {} had no answer when the load ended.",
+            grouped(requests.unfinished),
+            grouped(requests.sent),
+            words(result).many
+        )
+    })
+}
+
+fn unsent(result: &TestResult) -> Option<String> {
+    let requests = result.load.requests?;
+    (requests.unsent > 0).then(|| {
+        format!(
+            "{} of {} {} were due and never sent.",
+            grouped(requests.unsent),
+            grouped(requests.due()),
+            words(result).many
         )
     })
 }

@@ -21,6 +21,8 @@ pub enum Doubt {
         /// How they ended, in words.
         how: String,
     },
+    /// Requests had no answer when the time for the last answers was over.
+    RequestsUnanswered(u64),
     /// Replies that match no message in flight.
     RepliesWrong(u64),
     /// Messages without a reply, although the reply to a later message arrived.
@@ -112,6 +114,7 @@ impl Doubt {
             Self::Account(discrepancy) => discrepancy.name(),
             Self::Interrupted => "interrupted",
             Self::ConnectionsEnded { .. } => "connections_ended",
+            Self::RequestsUnanswered(_) => "requests_unanswered",
             Self::RepliesWrong(_) => "replies_wrong",
             Self::RepliesMissing(_) => "replies_missing",
             Self::RepliesDoubled(_) => "replies_doubled",
@@ -179,6 +182,11 @@ impl Doubt {
             }
             Self::ConnectionsEnded { count, how } => format!(
                 "{} connections ended before the load ended them: {how}.",
+                grouped(*count)
+            ),
+            Self::RequestsUnanswered(count) => format!(
+                "{} requests had no answer when the load ended; the latencies include them at their age. If the \
+                 service may take longer, give it more time with --drain-ms.",
                 grouped(*count)
             ),
             Self::RepliesWrong(count) => format!(

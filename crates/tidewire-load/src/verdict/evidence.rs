@@ -33,6 +33,8 @@ pub struct Evidence {
     pub counters_error: Option<String>,
     /// Connections that ended before the plan ended them, of a load.
     pub connections_ended: Vec<EndedConnections>,
+    /// Requests of a load that had no answer when the time for the last answers was over.
+    pub unanswered: u64,
     /// The test ended before its plan was complete.
     pub interrupted: bool,
     /// How well a given rate was kept; `None` in a closed loop.

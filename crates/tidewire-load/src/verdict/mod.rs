@@ -50,6 +50,8 @@ fn doubts(evidence: &Evidence) -> Vec<Doubt> {
             .map(Doubt::Account),
     );
     found.extend(ended_doubt(evidence));
+    let unanswered = evidence.unanswered;
+    found.extend((unanswered > 0).then_some(Doubt::RequestsUnanswered(unanswered)));
     content_doubts(evidence, &mut found);
     refusal_doubts(evidence, &mut found);
     found.extend(pace_doubt(evidence));

@@ -17,6 +17,7 @@ mod schema;
 #[path = "../secure/mod.rs"]
 mod secure;
 
+mod censoring;
 mod ended;
 mod fan_out;
 mod http_faults;

@@ -42,7 +42,7 @@ pub(super) fn assess(result: &TestResult) -> Assessment {
             "failed requests",
             "%",
             FAILED_PERCENT,
-            percent(requests.failed, requests.failed + requests.succeeded),
+            percent(requests.unsuccessful(), requests.due()),
         ),
         threshold(
             "failed connections",

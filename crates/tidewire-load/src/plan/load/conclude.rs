@@ -45,7 +45,8 @@ impl Loading<'_> {
         self.fill_in(result, &seen);
         let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
         let connect = self.connect_times(tally);
-        let figures = self.figures(tally, &statuses, &connect);
+        let latency = tally.all_latencies();
+        let figures = self.figures(tally, &statuses, (&latency, &connect));
         result.load.expectations = results_of(expectations, &figures);
         if let Some(text) = &seen.samples.aborted {
             result.end_early_by(text);
@@ -86,7 +87,10 @@ impl Loading<'_> {
             true => LatencyOrigin::Intended,
             false => LatencyOrigin::Sent,
         };
-        result.latency_us = tally.latency.summary(origin);
+        result.latency_us = tally.all_latencies().summary(origin);
+        if tally.unsuccessful.count() > 0 {
+            result.load.succeeded_latency_us = tally.latency.summary(origin);
+        }
         if is_paced {
             result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
         }
@@ -141,7 +145,7 @@ impl Loading<'_> {
                 name: name.clone(),
                 requests: step.requests,
                 statuses: step.statuses.iter().collect(),
-                latency_us: step.latency.summary(origin),
+                latency_us: step.all_latencies().summary(origin),
             })
             .collect()
     }
@@ -174,7 +178,7 @@ impl Loading<'_> {
         &self,
         tally: &'t Tally,
         statuses: &'t BTreeMap<u16, u64>,
-        connect: &'t Recorder,
+        (latency, connect): (&'t Recorder, &'t Recorder),
     ) -> Figures<'t> {
         let duration_s = tally.duration().as_secs_f64();
         let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
@@ -183,7 +187,8 @@ impl Loading<'_> {
         let peak = tally.peak.max(self.connected.peak);
         let failed = self.connected.not_opened + tally.not_opened + ended;
         Figures {
-            latency: Some(&tally.latency),
+            latency: Some(latency),
+            succeeded: Some(&tally.latency),
             service: Some(&tally.service),
             connect: Some(connect),
             first_byte: Some(&tally.first_byte),
@@ -191,8 +196,8 @@ impl Loading<'_> {
             rate_per_s: per_s(tally.requests.succeeded),
             bytes_per_s: per_s(tally.traffic.received.wire),
             errors: Some(Part {
-                count: tally.requests.failed + ended,
-                of: tally.requests.succeeded + tally.requests.failed + ended,
+                count: tally.requests.unsuccessful() + ended,
+                of: tally.requests.due() + ended,
             }),
             statuses: Some(statuses),
             connected: Some(self.part_of_users(peak.min(opened.saturating_sub(ended)))),
@@ -253,6 +258,10 @@ impl Loading<'_> {
                     connections_failed
                 },
                 ..Accounting::default()
+            },
+            unanswered: match are_errors_allowed {
+                true => 0,
+                false => requests.unfinished,
             },
             connections_ended: match are_errors_allowed {
                 true => Vec::new(),
@@ -316,13 +325,6 @@ impl Loading<'_> {
             notes.push(format!(
                 "The load ended after {}, because no connection was left. With --reconnect it replaces them.",
                 number::seconds(after.as_secs_f64())
-            ));
-        }
-        if requests.unfinished > 0 {
-            notes.push(format!(
-                "{} requests had no answer {} ms after the last request; no latency includes them.",
-                number::grouped(requests.unfinished),
-                self.plan.setup.timeouts.drain_ms
             ));
         }
         if requests.retried > 0 {
