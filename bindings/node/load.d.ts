@@ -59,6 +59,8 @@ export interface LoadOptions {
   rampPerS?: number;
   /** Requests a second over all connections, whatever the service does. */
   ratePerS?: number;
+  /** Replace a WebSocket that ends before the load ends it, or that cannot be opened. Default false. */
+  reconnect?: boolean;
   redirects?: number;
   reply?: string;
   requests?: number;

@@ -33,7 +33,8 @@ const NAMES = [
     "method",
     "poisson",
   ],
-  ...["profile", "proxy", "rampPerS", "ratePerS", "redirects", "reply", "requests", "requestsPerConnection"],
+  ...["profile", "proxy", "rampPerS", "ratePerS", "reconnect", "redirects", "reply", "requests"],
+  "requestsPerConnection",
   ...[
     "resolve",
     "scenario",
@@ -89,7 +90,7 @@ class LoadResult {
     return { ...this.#result.errors };
   }
 
-  /** Latency of the successes in milliseconds: `p50`, `p90`, `p99`, `min`, `mean`, `max` and more. */
+  /** Latency of all requests that were due in milliseconds, with those that failed at their age: `p50`, `p90`, `p99`, `min`, `mean`, `max` and more. */
   get latencyMs() {
     const entries = Object.entries(this.#result.latency_us ?? {});
     const numbers = entries.filter(([name, value]) => typeof value === "number" && name !== "count");

@@ -80,8 +80,8 @@ class LoadResult:
 
     @property
     def latency_ms(self) -> dict[str, float]:
-        """Latency of the successes in milliseconds: `p50`, `p90`, `p95`, `p99`, `p99_9`, `min`, `mean`, `max` and
-        more. Empty without a success."""
+        """Latency of all requests that were due in milliseconds, with those that failed at their age: `p50`, `p90`,
+        `p95`, `p99`, `p99_9`, `min`, `mean`, `max` and more. Empty without a request."""
         latency = self._result.get("latency_us") or {}
         return {
             name: value / 1000

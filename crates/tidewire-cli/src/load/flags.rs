@@ -208,6 +208,10 @@ pub(crate) struct ConnectionFlags {
     /// Replace a connection after this many requests
     #[arg(long, value_name = "N", value_parser = whole)]
     pub(crate) requests_per_connection: Option<u64>,
+    /// Replace a WebSocket that ends before the load ends it, or that cannot be opened; each end is
+    /// counted as a failure all the same
+    #[arg(long)]
+    pub(crate) reconnect: bool,
     /// Milliseconds to wait for a complete response [default: 30000]
     #[arg(long, value_name = "MS", value_parser = whole)]
     pub(crate) timeout_ms: Option<u64>,

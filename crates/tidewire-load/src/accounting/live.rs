@@ -59,6 +59,8 @@ pub struct ServiceLive {
     pub connected: u64,
     /// Connections that could not be opened.
     pub not_opened: u64,
+    /// Users whose connection has ended and is not replaced.
+    pub gone: u64,
     /// Requests that currently wait for a response, or for a connection.
     pub outstanding: u64,
     /// Requests and their outcomes.
@@ -75,15 +77,27 @@ pub struct ServiceLive {
     pub window: Option<EndedWindow>,
 }
 
+/// The users of one worker at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct UsersLive {
+    /// Those with an open connection.
+    pub(crate) connected: u64,
+    /// See [`ServiceLive::gone`].
+    pub(crate) gone: u64,
+    /// See [`ServiceLive::outstanding`].
+    pub(crate) outstanding: u64,
+}
+
 impl ServiceCell {
     /// Replaces the figures.
-    pub(crate) fn publish(&self, tally: &Tally, connected: u64, outstanding: u64, since_ns: u64) {
+    pub(crate) fn publish(&self, tally: &Tally, users: &UsersLive, since_ns: u64) {
         let elapsed = Duration::from_nanos(since_ns);
         let live = ServiceLive {
             elapsed,
-            connected,
+            connected: users.connected,
             not_opened: tally.not_opened,
-            outstanding,
+            gone: users.gone,
+            outstanding: users.outstanding,
             requests: tally.requests,
             traffic: tally.traffic,
             unsolicited: tally.unsolicited,
@@ -107,6 +121,7 @@ pub(crate) fn sum_service(cells: &[Arc<ServiceCell>]) -> ServiceLive {
         all.elapsed = all.elapsed.max(live.elapsed);
         all.connected += live.connected;
         all.not_opened += live.not_opened;
+        all.gone += live.gone;
         all.outstanding += live.outstanding;
         all.requests.add(&live.requests);
         all.traffic.add(&live.traffic);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
 use super::windows::WindowSeries;
@@ -40,6 +41,9 @@ pub struct Tally {
     pub service: Recorder,
     /// From the time of sending to the first byte of the response.
     pub first_byte: Recorder,
+    /// The age of every request without a success when it failed, or when the phase ended without an
+    /// answer to it: from its planned time, also of those that were due and not sent.
+    pub unsuccessful: Recorder,
     /// Latency of failures with a response.
     pub failed_latency: Recorder,
     /// From the creation time that a message of the server contains to its arrival.
@@ -52,6 +56,10 @@ pub struct Tally {
     pub opened: u64,
     /// Attempts to connect that failed.
     pub not_opened: u64,
+    /// Connections that ended before the plan ended them.
+    pub ended: EndedCounts,
+    /// Connections that replaced one that had ended.
+    pub reconnected: u64,
     /// The largest number of connections open at once, of this worker.
     pub peak: u64,
     /// Connection attempts of this worker.
@@ -67,6 +75,8 @@ pub struct Tally {
     pub starved: u64,
     /// Successes in each quarter of a second since the start.
     pub quarters: Vec<u64>,
+    /// Failures in each quarter of a second.
+    pub failed_quarters: Vec<u64>,
     /// Successes, failures and latencies of each second.
     pub series: WindowSeries,
     /// The counts of each request of a scenario; empty if there is only one.
@@ -93,6 +103,18 @@ pub struct StepTally {
     pub statuses: StatusCounts,
     /// Latency of successes.
     pub latency: Recorder,
+    /// The age of the others.
+    pub unsuccessful: Recorder,
+}
+
+impl StepTally {
+    /// The latencies of all of its requests, as [`Tally::all_latencies`].
+    #[must_use]
+    pub fn all_latencies(&self) -> Recorder {
+        let mut all = self.latency.clone();
+        all.merge(&self.unsuccessful);
+        all
+    }
 }
 
 /// Responses by status, in a table for the three digits that a status has.
@@ -141,12 +163,15 @@ impl Tally {
             latency: Recorder::new(),
             service: Recorder::new(),
             first_byte: Recorder::new(),
+            unsuccessful: Recorder::new(),
             failed_latency: Recorder::new(),
             message_age: Recorder::new(),
             late: Recorder::new(),
             connect: Recorder::new(),
             opened: 0,
             not_opened: 0,
+            ended: EndedCounts::default(),
+            reconnected: 0,
             peak: 0,
             attempted: 0,
             unsolicited: 0,
@@ -154,6 +179,7 @@ impl Tally {
             due: 0,
             starved: 0,
             quarters: Vec::new(),
+            failed_quarters: Vec::new(),
             series: WindowSeries::new(),
             steps: vec![StepTally::default(); steps],
             last_sent_ns: 0,
@@ -186,7 +212,7 @@ impl Tally {
         self.note_first_byte(exchange);
         let at_ns = now_ns.saturating_sub(self.start_ns);
         self.series.succeed(at_ns, latency_ns, bytes);
-        self.count_quarter(at_ns);
+        count_quarter(&mut self.quarters, at_ns);
         if status > 0 {
             self.statuses.add(status);
         }
@@ -205,7 +231,11 @@ impl Tally {
         self.requests.failed += 1;
         self.requests.timeouts += u64::from(name == TIMEOUT);
         self.add_error(name);
-        self.series.fail(now_ns.saturating_sub(self.start_ns));
+        self.note_age(exchange, now_ns, 1);
+        count_quarter(
+            &mut self.failed_quarters,
+            now_ns.saturating_sub(self.start_ns),
+        );
         self.last_done_ns = now_ns;
         if status > 0 {
             self.statuses.add(status);
@@ -222,12 +252,50 @@ impl Tally {
         }
     }
 
-    /// Counts a request that was open when the phase ended.
-    pub fn leave_unfinished(&mut self, exchange: &Exchange) {
+    /// Counts a request that was open when the phase ended, at its age so far.
+    pub fn leave_unfinished(&mut self, exchange: &Exchange, now_ns: u64) {
         self.requests.unfinished += 1;
+        self.note_age(exchange, now_ns, 1);
         if let Some(step) = self.steps.get_mut(exchange.step as usize) {
             step.requests.unfinished += 1;
         }
+    }
+
+    /// Counts requests that were due and not sent when the phase ended, at their age so far.
+    pub fn leave_unsent(&mut self, intended_ns: u64, now_ns: u64, count: u64) {
+        self.requests.unsent += count;
+        let exchange = Exchange {
+            intended_ns,
+            // Which request of a scenario it would have been is not known.
+            step: u32::MAX,
+            ..Exchange::default()
+        };
+        self.note_age(&exchange, now_ns, count);
+    }
+
+    /// Requests that had no success and no answer, or were not sent, belong to the last moment of the
+    /// sending; those that failed before it to the moment of their failure.
+    fn note_age(&mut self, exchange: &Exchange, now_ns: u64, count: u64) {
+        let age_ns = now_ns.saturating_sub(exchange.intended_ns);
+        self.unsuccessful.record_many_ns(age_ns, count);
+        let end_ns = match self.stopped_ns {
+            0 => now_ns,
+            stopped_ns => now_ns.min(stopped_ns.saturating_sub(1)),
+        };
+        let at_ns = end_ns.saturating_sub(self.start_ns);
+        self.series.fail_at_age(at_ns, age_ns, count);
+        if let Some(step) = self.steps.get_mut(exchange.step as usize) {
+            step.unsuccessful.record_many_ns(age_ns, count);
+        }
+    }
+
+    /// The latencies of all requests that were due: of successes until the response, of the others
+    /// their age.
+    #[must_use]
+    pub fn all_latencies(&self) -> Recorder {
+        let mut all = self.latency.clone();
+        all.merge(&self.unsuccessful);
+        all
     }
 
     /// Counts an error that belongs to no request.
@@ -240,16 +308,6 @@ impl Tally {
             let wait_ns = exchange.first_byte_ns.saturating_sub(exchange.sent_ns);
             self.first_byte.record_ns(wait_ns);
         }
-    }
-
-    #[inline]
-    fn count_quarter(&mut self, at_ns: u64) {
-        let quarter = (at_ns / WINDOW.as_nanos() as u64) as usize;
-        if quarter >= self.quarters.len() {
-            // A load of a day has 345,600.
-            self.quarters.resize(quarter.min(QUARTERS_MAX) + 1, 0);
-        }
-        self.quarters[quarter.min(QUARTERS_MAX)] += 1;
     }
 
     /// The quarters of a second that were complete before the end of sending.
@@ -275,6 +333,19 @@ impl Tally {
         Duration::from_nanos(self.stopped_ns.saturating_sub(self.start_ns))
     }
 
+    /// Adds the connections of the time before this phase, in which nothing was sent.
+    pub fn keep_connections(&mut self, before: &Self) {
+        self.attempted += before.attempted;
+        self.opened += before.opened;
+        self.not_opened += before.not_opened;
+        self.reconnected += before.reconnected;
+        self.ended.merge(&before.ended);
+        self.connect.merge(&before.connect);
+        for (name, count) in &before.errors {
+            *self.errors.entry(name).or_default() += count;
+        }
+    }
+
     /// Adds the counts of another worker in the same phase.
     pub fn merge(&mut self, other: &Self) {
         self.requests.add(&other.requests);
@@ -286,29 +357,29 @@ impl Tally {
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.first_byte.merge(&other.first_byte);
+        self.unsuccessful.merge(&other.unsuccessful);
         self.failed_latency.merge(&other.failed_latency);
         self.message_age.merge(&other.message_age);
         self.late.merge(&other.late);
         self.connect.merge(&other.connect);
         self.opened += other.opened;
         self.not_opened += other.not_opened;
+        self.ended.merge(&other.ended);
+        self.reconnected += other.reconnected;
         self.peak += other.peak;
         self.attempted += other.attempted;
         self.unsolicited += other.unsolicited;
         self.received += other.received;
         self.due += other.due;
         self.starved += other.starved;
-        if self.quarters.len() < other.quarters.len() {
-            self.quarters.resize(other.quarters.len(), 0);
-        }
-        for (mine, theirs) in self.quarters.iter_mut().zip(&other.quarters) {
-            *mine += theirs;
-        }
+        add_quarters(&mut self.quarters, &other.quarters);
+        add_quarters(&mut self.failed_quarters, &other.failed_quarters);
         self.series.merge(&other.series);
         for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
             mine.requests.add(&theirs.requests);
             mine.statuses.merge(&theirs.statuses);
             mine.latency.merge(&theirs.latency);
+            mine.unsuccessful.merge(&theirs.unsuccessful);
         }
         self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
         self.last_done_ns = self.last_done_ns.max(other.last_done_ns);
@@ -317,6 +388,25 @@ impl Tally {
         if self.server.is_none() {
             self.server.clone_from(&other.server);
         }
+    }
+}
+
+#[inline]
+fn count_quarter(quarters: &mut Vec<u64>, at_ns: u64) {
+    let quarter = (at_ns / WINDOW.as_nanos() as u64) as usize;
+    if quarter >= quarters.len() {
+        // A load of a day has 345,600.
+        quarters.resize(quarter.min(QUARTERS_MAX) + 1, 0);
+    }
+    quarters[quarter.min(QUARTERS_MAX)] += 1;
+}
+
+fn add_quarters(mine: &mut Vec<u64>, theirs: &[u64]) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), 0);
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine += theirs;
     }
 }
 

@@ -14,7 +14,7 @@ use crate::report::{LatencyOverTime, LatencyWindow, Spread, Windows};
 pub struct Window {
     /// Requests or messages that succeeded.
     pub succeeded: u64,
-    /// Those that failed.
+    /// Those that failed, or were not answered or not sent when the load ended.
     pub failed: u64,
     /// Received bytes.
     pub bytes: u64,
@@ -74,13 +74,14 @@ impl Window {
         }
     }
 
-    fn record(&mut self, index: usize, latency_ns: u64) {
-        self.sum_ns = self.sum_ns.saturating_add(latency_ns);
+    fn record(&mut self, index: usize, latency_ns: u64, count: u64) {
+        self.sum_ns = self.sum_ns.saturating_add(latency_ns.saturating_mul(count));
         self.max_ns = self.max_ns.max(latency_ns);
         let index = index as u16;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         match self.counts.binary_search_by_key(&index, |entry| entry.0) {
-            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(1),
-            Err(at) => self.counts.insert(at, (index, 1)),
+            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(count),
+            Err(at) => self.counts.insert(at, (index, count)),
         }
     }
 
@@ -181,7 +182,7 @@ impl WindowSeries {
             let window = &mut self.windows[window];
             window.succeeded += 1;
             window.bytes += bytes;
-            window.record(bucket, latency_ns);
+            window.record(bucket, latency_ns, 1);
         }
     }
 
@@ -192,10 +193,18 @@ impl WindowSeries {
         self.windows[window].bytes += bytes;
     }
 
-    /// Counts a failure.
+    /// Counts a failure without a latency.
     pub fn fail(&mut self, at_ns: u64) {
         let window = self.at(at_ns);
         self.windows[window].failed += 1;
+    }
+
+    /// Counts failures, each at its age when it failed, so that percentiles include them.
+    pub fn fail_at_age(&mut self, at_ns: u64, age_ns: u64, count: u64) {
+        let window = self.at(at_ns);
+        let window = &mut self.windows[window];
+        window.failed += count;
+        window.record(buckets::index_of(age_ns), age_ns, count);
     }
 
     /// Counts bytes that belong to no success.

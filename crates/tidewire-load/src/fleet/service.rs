@@ -41,6 +41,8 @@ pub struct PhasePlan {
     pub longest: Option<Duration>,
     /// The largest number of requests.
     pub requests: Option<u64>,
+    /// Connections that ended in an earlier phase are opened again.
+    pub revives: bool,
 }
 
 impl ServiceFleet {
@@ -157,6 +159,7 @@ impl ServiceFleet {
                 tempo,
                 start_ns,
                 longest: plan.longest,
+                revives: plan.revives,
                 budget: budget.clone(),
             }))
         })?;

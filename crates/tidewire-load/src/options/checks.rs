@@ -119,6 +119,10 @@ impl LoadOptions {
             ],
         )?;
         refuse(
+            "is for ws:// and wss://: the connections of an HTTP load are replaced when they end",
+            [self.reconnect.then_some("--reconnect")],
+        )?;
+        refuse(
             "is for ws:// and wss://: --expect-status and --expect-body check the responses of an HTTP load",
             [
                 (messages.matching != Matching::None).then_some("--reply"),

@@ -63,6 +63,7 @@ struct Written {
     abort_after_s: Option<f64>,
     confidence: Option<String>,
     keep_alive: Option<bool>,
+    reconnect: bool,
     requests_per_connection: Option<u64>,
     timeout_ms: Option<u64>,
     connect_timeout_ms: Option<u64>,
@@ -268,6 +269,7 @@ impl Written {
 
     fn connection(&self, options: &mut LoadOptions) {
         options.keep_alive = self.keep_alive.unwrap_or(true);
+        options.reconnect = self.reconnect;
         options.requests_per_connection = self.requests_per_connection;
         let timeouts = &mut options.timeouts;
         timeouts.request_ms = self.timeout_ms.unwrap_or(timeouts.request_ms);

@@ -66,6 +66,9 @@ pub struct LoadOptions {
     pub keep_alive: bool,
     /// A connection is replaced after this many requests.
     pub requests_per_connection: Option<u64>,
+    /// Whether a WebSocket that ends before the plan ends it, or that cannot be opened, is replaced.
+    /// Its end is a failure in any case. Default false.
+    pub reconnect: bool,
     /// Redirects to follow per request. Default 0.
     pub redirects: u32,
     /// Whether the requests ask for compressed responses. Default false.
@@ -142,6 +145,7 @@ impl LoadOptions {
             in_flight: 1,
             keep_alive: true,
             requests_per_connection: None,
+            reconnect: false,
             redirects: 0,
             compressed: false,
             timeouts: ServiceTimeouts::default(),
@@ -196,6 +200,7 @@ impl LoadOptions {
             keeps_alive: self.keep_alive,
             requests_per_connection: self.requests_per_connection,
             in_flight: if self.keep_alive { self.in_flight } else { 1 },
+            reconnects: !parts.is_websocket || self.reconnect,
             redirects_max: self.redirects,
             timeouts: self.timeouts,
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,

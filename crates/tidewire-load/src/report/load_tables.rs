@@ -228,7 +228,8 @@ fn outcomes(result: &TestResult) -> Block {
         ];
         let sometimes = [
             ("of them timed out", requests.timeouts),
-            ("unfinished", requests.unfinished),
+            ("unanswered at the end", requests.unfinished),
+            ("due and not sent", requests.unsent),
             ("sent again", requests.retried),
             ("redirects", requests.redirects),
         ];
@@ -246,6 +247,8 @@ fn outcomes(result: &TestResult) -> Block {
             ("connections opened", connecting.opened),
             ("connections open at once", connecting.peak),
             ("connections failed", connecting.failed),
+            ("connections ended early", connecting.ended),
+            ("connections replaced", connecting.reconnected),
         ];
         let known = all.into_iter().filter(|(_, count)| *count > 0);
         rows.extend(known.map(|(name, count)| counted(name.to_owned(), count, 0)));
@@ -295,7 +298,8 @@ fn times(result: &TestResult) -> Block {
         ("connect", connect),
         ("message age", load.message_age_us.as_ref()),
         ("first byte", load.first_byte_us.as_ref()),
-        ("failed requests", load.failed_latency_us.as_ref()),
+        ("succeeded", load.succeeded_latency_us.as_ref()),
+        ("failed with a response", load.failed_latency_us.as_ref()),
     ];
     let rows = all.into_iter().filter_map(|(name, latency)| {
         let latency = latency?;
@@ -377,16 +381,17 @@ fn by_rate(steps: &[RateStep]) -> Block {
             number::grouped(step.errors),
             number::seconds(step.duration_s),
             shown(held),
+            step.reason.clone().unwrap_or_default(),
         ]
     };
-    Block {
+    without_empty(Block {
         title: "Latency by offered rate".to_owned(),
         header: vec![
-            "Offered", "Achieved", "p50", "p99", "Errors", "Time", "Held",
+            "Offered", "Achieved", "p50", "p99", "Errors", "Time", "Held", "Why",
         ],
         rows: steps.iter().map(row).collect(),
         text_columns: 1,
-    }
+    })
 }
 
 fn targets(targets: &[TargetFigures]) -> Block {

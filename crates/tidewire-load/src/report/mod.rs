@@ -18,6 +18,7 @@ mod load_plots;
 mod load_tables;
 mod plots;
 pub mod repeats;
+mod service;
 pub(crate) mod statistics;
 mod summary;
 mod svg;
@@ -31,12 +32,14 @@ use std::path::{Path, PathBuf};
 pub use model::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
     BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
-    ExpectationResult, FanOut, Finding, GeneratorHealth, Latency, LatencyOrigin, LatencyOverTime,
-    LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind, Machine, Memory, Messages, Pace,
-    Pings, Plan, Processes, Range, RateStep, Received, Repeats, ReplyFaults, Report, Requests,
-    ResourceSample, Spread, StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic,
-    Verdict, Windows,
+    EndedConnections, ExpectationResult, FanOut, Finding, FoundRate, GeneratorHealth, Latency,
+    LatencyOrigin, LatencyOverTime, LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind,
+    Machine, Memory, Messages, Pace, Pings, Plan, Processes, Range, RateStep, Received, Repeats,
+    ReplyFaults, Report, Requests, ResourceSample, Spread, StoppedBy, Survival, Target,
+    TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
 };
+
+pub(crate) use service::{failures as failures_of, unit as unit_of};
 
 /// The files that [`save_all`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]

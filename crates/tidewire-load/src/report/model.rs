@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tidewire_net::io_words;
 
+mod connecting;
 mod figures;
 mod judgement;
 mod load;
 mod repeats;
 
+pub use connecting::{Connecting, EndedConnections, ended_in_words};
 pub use figures::{
     ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
     Pace, Pings, Processes, StoppedBy, Survival,
@@ -28,7 +30,7 @@ pub use judgement::{
 };
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
-    BaselineSource, ByteCounts, Connecting, ExpectationResult, LatencyOverTime, LatencyWindow,
+    BaselineSource, ByteCounts, ExpectationResult, FoundRate, LatencyOverTime, LatencyWindow,
     LoadFigures, RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic,
     Windows,
 };

@@ -1,6 +1,7 @@
 //! Summary of a report: its verdict as a sentence, the machine, and the most important figures.
 
 use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
+use super::service;
 use super::table;
 use crate::report::number;
 
@@ -113,10 +114,20 @@ fn verdict_text(report: &Report, verdict: Verdict) -> String {
             "In {of} the rate varied too much to be relied on. \
              Nothing was lost."
         ),
+        Verdict::Failed if all == 1 && !failures_of_all(report).is_empty() => {
+            failures_of_all(report)
+        }
         Verdict::Failed => format!(
             "In {of} messages or connections were lost or failed: do not use those figures. The notes give the reason."
         ),
     }
+}
+
+/// What the service of a load did wrong.
+fn failures_of_all(report: &Report) -> String {
+    let loads = report.results.iter().filter(|one| service::is_load(one));
+    let all: Vec<String> = loads.flat_map(service::failures).collect();
+    all.join(" ")
 }
 
 /// The limit of the throughput, in words; `None` without a test that saturates.

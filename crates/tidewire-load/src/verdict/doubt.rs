@@ -14,6 +14,15 @@ pub enum Doubt {
     Account(Discrepancy),
     /// The test ended before its plan was complete.
     Interrupted,
+    /// Connections ended before the plan ended them.
+    ConnectionsEnded {
+        /// Their number.
+        count: u64,
+        /// How they ended, in words.
+        how: String,
+    },
+    /// Requests had no answer when the time for the last answers was over.
+    RequestsUnanswered(u64),
     /// Replies that match no message in flight.
     RepliesWrong(u64),
     /// Messages without a reply, although the reply to a later message arrived.
@@ -104,6 +113,8 @@ impl Doubt {
         match self {
             Self::Account(discrepancy) => discrepancy.name(),
             Self::Interrupted => "interrupted",
+            Self::ConnectionsEnded { .. } => "connections_ended",
+            Self::RequestsUnanswered(_) => "requests_unanswered",
             Self::RepliesWrong(_) => "replies_wrong",
             Self::RepliesMissing(_) => "replies_missing",
             Self::RepliesDoubled(_) => "replies_doubled",
@@ -169,6 +180,15 @@ impl Doubt {
                 "The test was interrupted before its end: its figures cover only a part of the plan."
                     .to_owned()
             }
+            Self::ConnectionsEnded { count, how } => format!(
+                "{} connections ended before the load ended them: {how}.",
+                grouped(*count)
+            ),
+            Self::RequestsUnanswered(count) => format!(
+                "{} requests had no answer when the load ended; the latencies include them at their age. If the \
+                 service may take longer, give it more time with --drain-ms.",
+                grouped(*count)
+            ),
             Self::RepliesWrong(count) => format!(
                 "{} replies match no message in flight by kind or content: this server does not echo.",
                 grouped(*count)

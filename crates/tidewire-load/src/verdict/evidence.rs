@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::model::{GeneratorHealth, ReplyFaults};
+use crate::report::model::{EndedConnections, GeneratorHealth, ReplyFaults};
 use crate::verdict::account::Accounting;
 use crate::verdict::usage::Usage;
 
@@ -31,6 +31,10 @@ pub struct Evidence {
     pub refusals_in_doubt: bool,
     /// Why the server's counters could not be compared.
     pub counters_error: Option<String>,
+    /// Connections that ended before the plan ended them, of a load.
+    pub connections_ended: Vec<EndedConnections>,
+    /// Requests of a load that had no answer when the time for the last answers was over.
+    pub unanswered: u64,
     /// The test ended before its plan was complete.
     pub interrupted: bool,
     /// How well a given rate was kept; `None` in a closed loop.

@@ -8,7 +8,7 @@ pub mod usage;
 
 pub use doubt::Doubt;
 
-use crate::report::model::{Bottleneck, Verdict};
+use crate::report::model::{Bottleneck, EndedConnections, Verdict, ended_in_words};
 use crate::report::number;
 use crate::verdict::evidence::{Aim, Evidence, RATE_LIMIT};
 use crate::verdict::usage::SATURATED_SHARE;
@@ -49,12 +49,31 @@ fn doubts(evidence: &Evidence) -> Vec<Doubt> {
             .into_iter()
             .map(Doubt::Account),
     );
+    found.extend(ended_doubt(evidence));
+    let unanswered = evidence.unanswered;
+    found.extend((unanswered > 0).then_some(Doubt::RequestsUnanswered(unanswered)));
     content_doubts(evidence, &mut found);
     refusal_doubts(evidence, &mut found);
     found.extend(pace_doubt(evidence));
     generator_doubts(evidence, &mut found);
     found.extend(noise_doubt(evidence));
     found
+}
+
+/// Connections that were ready and ended, however few messages were lost with them.
+fn ended_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let ready = |one: &&EndedConnections| one.was_ready;
+    let ended: Vec<EndedConnections> = evidence
+        .connections_ended
+        .iter()
+        .filter(ready)
+        .cloned()
+        .collect();
+    let count = ended.iter().map(|one| one.count).sum();
+    (count > 0).then(|| Doubt::ConnectionsEnded {
+        count,
+        how: ended_in_words(&ended),
+    })
 }
 
 fn content_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {

@@ -102,6 +102,14 @@ fn of_answers() -> Vec<Flaw> {
         ("connections_failed", Failed, |e| {
             e.account.connections_failed = 1;
         }),
+        ("connections_ended", Failed, |e| {
+            e.connections_ended = vec![EndedConnections {
+                was_ready: true,
+                count: 1,
+                ..EndedConnections::default()
+            }];
+        }),
+        ("requests_unanswered", Failed, |e| e.unanswered = 1),
         ("pongs_lost", Failed, |e| e.account.pongs_lost = 1),
         ("pongs_strange", Failed, |e| e.pongs_strange = 1),
         ("replies_wrong", Failed, |e| e.replies = faults(0)),
@@ -226,6 +234,8 @@ fn every_doubt_has_a_flaw_that_raises_it() {
         match doubt {
             Doubt::Account(_)
             | Doubt::Interrupted
+            | Doubt::ConnectionsEnded { .. }
+            | Doubt::RequestsUnanswered(_)
             | Doubt::RepliesWrong(_)
             | Doubt::RepliesMissing(_)
             | Doubt::RepliesDoubled(_)
@@ -249,9 +259,9 @@ fn every_doubt_has_a_flaw_that_raises_it() {
             | Doubt::Noisy(_) => {}
         }
     }
-    // 22 kinds beside the account's, which has 8.
+    // 24 kinds beside the account's, which has 8.
     let kinds: std::collections::HashSet<&str> = raised.iter().map(Doubt::name).collect();
-    assert_eq!(kinds.len(), 22 + 8);
+    assert_eq!(kinds.len(), 24 + 8);
 }
 
 #[test]

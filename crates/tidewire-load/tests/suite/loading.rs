@@ -6,12 +6,17 @@ use std::sync::atomic::AtomicBool;
 
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::plan::load;
-use tidewire_load::report::TestResult;
+use tidewire_load::report::{Report, TestResult};
+
+/// Runs a load and returns its report.
+pub(crate) fn report_of(options: &LoadOptions) -> Report {
+    let plan = options.plan().unwrap();
+    load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap()
+}
 
 /// Runs a load and returns its only result.
 pub(crate) fn run(options: &LoadOptions) -> TestResult {
-    let plan = options.plan().unwrap();
-    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+    let mut report = report_of(options);
     assert_eq!(report.results.len(), 1);
     report.results.remove(0)
 }

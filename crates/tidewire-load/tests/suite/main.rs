@@ -1,5 +1,7 @@
 //! The lab against servers over real sockets, honest and dishonest ones, and its reports.
 
+#[path = "../account/mod.rs"]
+mod account;
 #[path = "../broadcast/mod.rs"]
 mod broadcast;
 #[path = "../common/mod.rs"]
@@ -15,6 +17,8 @@ mod schema;
 #[path = "../secure/mod.rs"]
 mod secure;
 
+mod censoring;
+mod ended;
 mod fan_out;
 mod http_faults;
 mod layers;

@@ -23,6 +23,8 @@ const MESSAGES: u64 = 6;
 
 fn options(url: &str) -> LoadOptions {
     LoadOptions {
+        // Every message of the plan is sent, however many connections end.
+        reconnect: true,
         connections: 2,
         threads: 1,
         requests: Some(MESSAGES),

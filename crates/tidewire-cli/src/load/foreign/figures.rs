@@ -51,7 +51,10 @@ impl<'a> Figures<'a> {
             requests: load.requests.unwrap_or_default(),
             seconds: result.duration_s.unwrap_or(0.0),
             rate_per_s: result.rate_per_s.unwrap_or(0.0),
-            latency: result.latency_us.clone().unwrap_or_default(),
+            // The tools leave out what has no answer.
+            latency: (load.succeeded_latency_us.clone())
+                .or_else(|| result.latency_us.clone())
+                .unwrap_or_default(),
             wire: received.wire,
             body: received.body,
             refused: refused.map(|(_, count)| count).sum(),

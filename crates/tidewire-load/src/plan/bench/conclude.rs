@@ -58,6 +58,8 @@ impl Bench<'_> {
         };
         result.replies = ran.answered.then_some(replies);
         let evidence = Evidence {
+            connections_ended: Vec::new(),
+            unanswered: 0,
             aim,
             account,
             replies,

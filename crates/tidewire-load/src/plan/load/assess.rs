@@ -42,13 +42,16 @@ pub(super) fn assess(result: &TestResult) -> Assessment {
             "failed requests",
             "%",
             FAILED_PERCENT,
-            percent(requests.failed, requests.failed + requests.succeeded),
+            percent(requests.unsuccessful(), requests.due()),
         ),
         threshold(
             "failed connections",
             "%",
             FAILED_PERCENT,
-            percent(connecting.failed, connecting.failed + connecting.opened),
+            percent(
+                connecting.failed + connecting.ended,
+                connecting.failed + connecting.opened,
+            ),
         ),
     ];
     if let Some(latency) = &result.latency_us {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Loading;
 use super::watch::Seen;
+use crate::accounting::ended::EndedCounts;
 use crate::accounting::generator::Moment;
 use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerSample;
@@ -12,7 +13,7 @@ use crate::accounting::tally::{SURPLUS, Tally};
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
     self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
-    ReplyFaults, TargetFigures, TestResult, number,
+    ReplyFaults, TargetFigures, TestResult, model::ended_in_words, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
@@ -44,7 +45,8 @@ impl Loading<'_> {
         self.fill_in(result, &seen);
         let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
         let connect = self.connect_times(tally);
-        let figures = self.figures(tally, &statuses, &connect);
+        let latency = tally.all_latencies();
+        let figures = self.figures(tally, &statuses, (&latency, &connect));
         result.load.expectations = results_of(expectations, &figures);
         if let Some(text) = &seen.samples.aborted {
             result.end_early_by(text);
@@ -69,8 +71,9 @@ impl Loading<'_> {
         let succeeded = tally.requests.succeeded;
         let all_opened = self.connected.opened + tally.opened;
         let all_failed = self.connected.not_opened + tally.not_opened;
+        let ended = self.ended(tally);
         result.connected = Some(tally.peak.max(self.connected.peak));
-        result.failed = Some(all_failed);
+        result.failed = Some(all_failed + ended.ready());
         result.duration_s = Some(duration_s);
         result.rate_per_s =
             (succeeded > 0 && duration_s > 0.0).then(|| succeeded as f64 / duration_s);
@@ -84,7 +87,10 @@ impl Loading<'_> {
             true => LatencyOrigin::Intended,
             false => LatencyOrigin::Sent,
         };
-        result.latency_us = tally.latency.summary(origin);
+        result.latency_us = tally.all_latencies().summary(origin);
+        if tally.unsuccessful.count() > 0 {
+            result.load.succeeded_latency_us = tally.latency.summary(origin);
+        }
         if is_paced {
             result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
         }
@@ -108,6 +114,12 @@ impl Loading<'_> {
             opened: all_opened,
             failed: all_failed,
             peak: tally.peak.max(self.connected.peak),
+            ended: ended.ready(),
+            ended_by: ended.report(),
+            reconnected: match self.plan.setup.dialogue {
+                DialogueKind::Http => 0,
+                DialogueKind::Messages(_) => tally.reconnected,
+            },
             latency_us: connect.summary(LatencyOrigin::Sent),
         });
         load.received = (tally.received > 0).then(|| Received {
@@ -133,7 +145,7 @@ impl Loading<'_> {
                 name: name.clone(),
                 requests: step.requests,
                 statuses: step.statuses.iter().collect(),
-                latency_us: step.latency.summary(origin),
+                latency_us: step.all_latencies().summary(origin),
             })
             .collect()
     }
@@ -155,16 +167,28 @@ impl Loading<'_> {
         connect
     }
 
+    /// The connections that ended before the phase and in it.
+    fn ended(&self, tally: &Tally) -> EndedCounts {
+        let mut ended = self.connected.ended.clone();
+        ended.merge(&tally.ended);
+        ended
+    }
+
     fn figures<'t>(
         &self,
         tally: &'t Tally,
         statuses: &'t BTreeMap<u16, u64>,
-        connect: &'t Recorder,
+        (latency, connect): (&'t Recorder, &'t Recorder),
     ) -> Figures<'t> {
         let duration_s = tally.duration().as_secs_f64();
         let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
+        let ended = self.ended(tally).ready();
+        let opened = self.connected.opened + tally.opened;
+        let peak = tally.peak.max(self.connected.peak);
+        let failed = self.connected.not_opened + tally.not_opened + ended;
         Figures {
-            latency: Some(&tally.latency),
+            latency: Some(latency),
+            succeeded: Some(&tally.latency),
             service: Some(&tally.service),
             connect: Some(connect),
             first_byte: Some(&tally.first_byte),
@@ -172,12 +196,12 @@ impl Loading<'_> {
             rate_per_s: per_s(tally.requests.succeeded),
             bytes_per_s: per_s(tally.traffic.received.wire),
             errors: Some(Part {
-                count: tally.requests.failed,
-                of: tally.requests.succeeded + tally.requests.failed,
+                count: tally.requests.unsuccessful() + ended,
+                of: tally.requests.due() + ended,
             }),
             statuses: Some(statuses),
-            connected: Some(self.part_of_users(tally.peak.max(self.connected.peak))),
-            failed: Some(self.part_of_users(self.connected.not_opened + tally.not_opened)),
+            connected: Some(self.part_of_users(peak.min(opened.saturating_sub(ended)))),
+            failed: Some(self.part_of_users(failed)),
         }
     }
 
@@ -235,6 +259,14 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
+            unanswered: match are_errors_allowed {
+                true => 0,
+                false => requests.unfinished,
+            },
+            connections_ended: match are_errors_allowed {
+                true => Vec::new(),
+                false => self.ended(tally).report(),
+            },
             // An unsolicited message is not a failed request, and not reliable as a confirmation.
             replies: ReplyFaults {
                 unsent: tally.errors.get(SURPLUS).copied().unwrap_or(0),
@@ -289,11 +321,10 @@ impl Loading<'_> {
         let requests = &seen.tally.requests;
         let notes = &mut result.notes;
         notes.extend(seen.samples.precision.clone());
-        if requests.unfinished > 0 {
+        if let Some(after) = seen.samples.nobody_left {
             notes.push(format!(
-                "{} requests had no answer {} ms after the last request; no latency includes them.",
-                number::grouped(requests.unfinished),
-                self.plan.setup.timeouts.drain_ms
+                "The load ended after {}, because no connection was left. With --reconnect it replaces them.",
+                number::seconds(after.as_secs_f64())
             ));
         }
         if requests.retried > 0 {
@@ -326,6 +357,13 @@ impl Loading<'_> {
         for (name, count) in &self.connected.errors {
             result.load.errors.insert((*name).to_owned(), *count);
         }
+        let ended_by = self.connected.ended.report();
+        let how = ended_in_words(&ended_by);
+        result.load.connecting = Some(Connecting {
+            failed,
+            ended_by,
+            ..Connecting::default()
+        });
         let words: Vec<String> = self
             .connected
             .errors
@@ -341,8 +379,12 @@ impl Loading<'_> {
         result.doubts.push("not_connected".to_owned());
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
-            false => format!(
+            false if how.is_empty() => format!(
                 "No connection could be opened: {}. Check the URL, and whether the server runs.",
+                words.join(", ")
+            ),
+            false => format!(
+                "No connection could be opened: {} ({how}). Check what the server requires, such as a token.",
                 words.join(", ")
             ),
         });

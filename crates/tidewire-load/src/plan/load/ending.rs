@@ -22,6 +22,8 @@ pub(super) struct Ending {
     length: Duration,
     /// The end of the last examined window.
     seen: Duration,
+    /// The users of the load, if it ends when all of them have lost their connections.
+    users: Option<u64>,
     reason: Option<EndedBy>,
 }
 
@@ -32,6 +34,8 @@ pub(super) enum EndedBy {
     Broken(String),
     /// A figure is known precisely enough.
     Known,
+    /// No connection is left, after this time.
+    NobodyLeft(Duration),
 }
 
 impl Ending {
@@ -45,9 +49,17 @@ impl Ending {
         self.precision = Some(precision.clone());
     }
 
+    /// Ends the phase when this number of users have lost their connections.
+    pub(super) fn without(&mut self, users: u64) {
+        self.users = Some(users);
+    }
+
     /// The reason to end the phase now, if there is one. Each window is observed once, when every
     /// worker has published it.
     pub(super) fn look(&mut self, service: &ServiceLive) -> Option<&EndedBy> {
+        if self.reason.is_none() && self.users.is_some_and(|users| service.gone >= users) {
+            self.reason = Some(EndedBy::NobodyLeft(service.elapsed));
+        }
         if let Some(ended) = &service.window
             && ended.end() > self.seen
             && service.elapsed >= ended.end() + PUBLISHING
@@ -99,6 +111,14 @@ impl Ending {
         self.windows.push(ended.window.clone());
         if self.reason.is_none() && precision.is_met(&self.windows) {
             self.reason = Some(EndedBy::Known);
+        }
+    }
+
+    /// The end of the last connection, if it has ended the phase.
+    pub(super) fn nobody_left(&self) -> Option<Duration> {
+        match self.reason {
+            Some(EndedBy::NobodyLeft(after)) => Some(after),
+            _ => None,
         }
     }
 

@@ -112,6 +112,8 @@ pub fn run(
         connected: Tally::new(0, 1),
     };
     let results = load.run()?;
+    // Connections end with a closing handshake, also those of a load that was interrupted.
+    load.fleet.close()?;
     report.target.server = load.connected.server.clone();
     let is_interrupted = stop.load(Ordering::Relaxed);
     drop(load);
@@ -224,6 +226,7 @@ impl Loading<'_> {
             rhythm: self.plan.rhythm.clone(),
             longest: self.plan.longest,
             requests: self.plan.requests,
+            revives: false,
         };
         self.progress.phase_started("sending", phase.longest);
         let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
@@ -255,11 +258,13 @@ impl Loading<'_> {
             rhythm: self.plan.rhythm.clone(),
             longest: Some(self.plan.warm_up),
             requests: None,
+            revives: false,
         };
         self.progress.phase_started("warming up", phase.longest);
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         let warmed = self.fleet.run(&phase, &mut |live| watcher.look(live))?;
         self.note_server(&warmed);
+        self.connected.ended.merge(&warmed.ended);
         Ok(())
     }
 
@@ -269,6 +274,7 @@ impl Loading<'_> {
         let before = self.server.sample();
         let started = Moment::now(&self.cores, self.fleet.stopped());
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
+        watcher.ending().without(self.plan.setup.users as u64);
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
             watcher.ending().abort_after(&self.plan.expectations, after);
         }

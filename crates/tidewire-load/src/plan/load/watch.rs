@@ -27,6 +27,8 @@ pub(super) struct Seen {
     pub(super) samples: Vec<ResourceSample>,
     /// The expectation that ended the load early.
     pub(super) aborted: Option<String>,
+    /// The time after which no connection was left, if that has ended the load.
+    pub(super) nobody_left: Option<Duration>,
     /// The precision of the figure that was to end the load, in a sentence.
     pub(super) precision: Option<String>,
 }
@@ -53,10 +55,12 @@ impl<'a> Watcher<'a> {
     }
 
     pub(super) fn into_samples(self) -> Seen {
+        let nobody_left = self.ending.nobody_left();
         let (aborted, precision) = self.ending.into_words();
         Seen {
             samples: self.resources.into_samples(),
             aborted,
+            nobody_left,
             precision,
         }
     }

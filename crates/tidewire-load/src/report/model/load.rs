@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Latency;
+use super::connecting::Connecting;
 use crate::report::buckets;
 
 /// The additional figures of a load of an HTTP or WebSocket service. In the JSON form its fields
@@ -40,7 +41,10 @@ pub struct LoadFigures {
     /// From the first byte of a request to the first byte of its response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<Latency>,
-    /// Latency of the requests that failed with a response; no other latency includes them.
+    /// Latency of the requests that succeeded alone; absent if all did, because it is then `latency_us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded_latency_us: Option<Latency>,
+    /// Latency of the requests that failed with a response, which is a part of `latency_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_latency_us: Option<Latency>,
     /// The differences between the rates of equal windows.
@@ -56,6 +60,9 @@ pub struct LoadFigures {
     /// One entry per offered rate, if the load had several, in the order in which they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_by_rate: Vec<RateStep>,
+    /// The answer of a search for the highest rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_rate: Option<FoundRate>,
     /// Processor and memory of both sides, about once per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources_over_time: Vec<ResourceSample>,
@@ -88,6 +95,9 @@ pub struct Requests {
     /// Requests without an outcome when the load ended.
     #[serde(default)]
     pub unfinished: u64,
+    /// Requests that were due at a given time and never sent; they are not part of `sent`.
+    #[serde(default)]
+    pub unsent: u64,
     /// Requests that were sent again because their reused connection was closed before the first
     /// byte of the response.
     #[serde(default)]
@@ -98,6 +108,18 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// All that were due: sent, or not sent although their time had come.
+    #[must_use]
+    pub fn due(&self) -> u64 {
+        self.sent + self.unsent
+    }
+
+    /// Those without a success: failed, unanswered at the end, or never sent.
+    #[must_use]
+    pub fn unsuccessful(&self) -> u64 {
+        self.failed + self.unfinished + self.unsent
+    }
+
     /// Adds those of another worker.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
@@ -105,6 +127,7 @@ impl Requests {
         self.failed += other.failed;
         self.timeouts += other.timeouts;
         self.unfinished += other.unfinished;
+        self.unsent += other.unsent;
         self.retried += other.retried;
         self.redirects += other.redirects;
     }
@@ -147,20 +170,6 @@ impl ByteCounts {
         self.head += other.head;
         self.body += other.body;
     }
-}
-
-/// Connections over the whole load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Connecting {
-    /// Connections that became ready, including those that replaced others.
-    pub opened: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// The largest number that was open at once.
-    pub peak: u64,
-    /// From the start of a connection until it was ready, TLS and the opening handshake included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_us: Option<Latency>,
 }
 
 /// Messages from the server.
@@ -279,7 +288,7 @@ pub struct LatencyWindow {
 }
 
 /// One offered rate of a load that had several.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateStep {
     /// Requests due per second.
     pub offered_per_s: f64,
@@ -298,6 +307,26 @@ pub struct RateStep {
     /// Whether every threshold was kept; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<bool>,
+    /// Why it did not hold, or why it was tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The answer of a search for the highest rate at which the expectations hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FoundRate {
+    /// The highest rate that held, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_per_s: Option<f64>,
+    /// The lowest rate above it that did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broke_per_s: Option<f64>,
+    /// The first measured violation there, with its value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The answer in a sentence.
+    pub text: String,
 }
 
 /// Processor and memory of both sides at one moment.

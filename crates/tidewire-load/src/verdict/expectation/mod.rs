@@ -4,7 +4,7 @@
 //! ```text
 //! expectation = figure comparison value
 //! figure      = [span "."] latency | "rate" | "bytes" | "errors" | "status:" class | "connected" | "failed" | "late"
-//! span        = "service" | "connect" | "first_byte" | "late"
+//! span        = "succeeded" | "service" | "connect" | "first_byte" | "late"
 //! latency     = "p" number | "min" | "mean" | "median" | "max"
 //! class       = three digits, of which the last ones may be "x"
 //! comparison  = "<" | "<=" | ">" | ">=" | "=="
@@ -98,6 +98,7 @@ impl FigureKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Span {
     Response,
+    Succeeded,
     Service,
     Connect,
     FirstByte,
@@ -146,8 +147,10 @@ pub trait Distribution {
 /// The figures that expectations can name; those that are not known are `None`.
 #[derive(Clone, Copy, Default)]
 pub struct Figures<'a> {
-    /// Latency from the origin that the plan defines.
+    /// Latency of every request that was due, from the origin that the plan defines.
     pub latency: Option<&'a dyn Distribution>,
+    /// The same of the requests that succeeded; `None` if all did.
+    pub succeeded: Option<&'a dyn Distribution>,
     /// Latency from the actual send.
     pub service: Option<&'a dyn Distribution>,
     /// From the start of a connection until it was ready.
@@ -195,7 +198,9 @@ impl Expectation {
     #[must_use]
     pub fn kind(&self) -> FigureKind {
         match self.figure {
-            Figure::Latency(Span::Response | Span::Service, _) => FigureKind::Latency,
+            Figure::Latency(Span::Response | Span::Succeeded | Span::Service, _) => {
+                FigureKind::Latency
+            }
             Figure::Latency(Span::Connect, _) => FigureKind::Connect,
             Figure::Latency(Span::FirstByte, _) => FigureKind::FirstByte,
             Figure::Latency(Span::Late, _) => FigureKind::Late,
@@ -229,15 +234,47 @@ impl Expectation {
         let (seen, kept, reason) = match self.check(figures) {
             ExpectationOutcome::Kept(seen) => (Some(self.shown(seen)), true, None),
             ExpectationOutcome::Broken(seen) => (Some(self.shown(seen)), false, None),
-            ExpectationOutcome::Unknown(reason) => {
-                (None, false, Some(format!("not known: {reason}")))
-            }
+            ExpectationOutcome::Unknown(reason) => match self.already_broken(figures) {
+                Some(seen) => {
+                    let why = format!("a lower percentile is already above it; {reason}");
+                    (Some(self.shown(seen)), false, Some(why))
+                }
+                None => (None, false, Some(format!("not known: {reason}"))),
+            },
         };
         ExpectationResult {
             text: self.text.clone(),
             seen,
             kept,
             reason,
+        }
+    }
+
+    /// With too few values for a percentile: the highest percentile that is known, if an upper bound
+    /// does not even hold for it.
+    fn already_broken(&self, figures: &Figures<'_>) -> Option<f64> {
+        let Figure::Latency(span, Statistic::Percentile(_)) = self.figure else {
+            return None;
+        };
+        if !matches!(self.comparison, Comparison::Less | Comparison::AtMost) {
+            return None;
+        }
+        let count = distribution(figures, span).0?.count();
+        let known = 100.0 * (1.0 - 1.0 / count.max(1) as f64);
+        let seen = time(figures, span, Statistic::Percentile(known.min(99.0))).ok()?;
+        (!self.comparison.holds(seen, self.value)).then_some(seen)
+    }
+
+    /// The number of requests from which the figure is known: for a percentile or a share as many as
+    /// tell its value from the next one.
+    #[must_use]
+    pub fn values_needed(&self) -> u64 {
+        match self.figure {
+            Figure::Latency(_, Statistic::Percentile(percentile)) => values_needed(percentile),
+            Figure::Errors | Figure::Status(_) if self.is_share && self.value > 0.0 => {
+                (100.0 / self.value).ceil() as u64
+            }
+            _ => 1,
         }
     }
 
@@ -306,9 +343,17 @@ impl StatusClass {
     }
 }
 
-fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, String> {
-    let (distribution, name) = match span {
+/// The distribution of a span, and its name.
+fn distribution<'a>(
+    figures: &Figures<'a>,
+    span: Span,
+) -> (Option<&'a dyn Distribution>, &'static str) {
+    match span {
         Span::Response => (figures.latency, "latency"),
+        Span::Succeeded => (
+            figures.succeeded.or(figures.latency),
+            "latency of a success",
+        ),
         // In a closed loop both latencies are the same.
         Span::Service => (
             figures.service.or(figures.latency),
@@ -317,7 +362,11 @@ fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, 
         Span::Connect => (figures.connect, "connect latency"),
         Span::FirstByte => (figures.first_byte, "latency of the first byte"),
         Span::Late => (figures.late, "lateness: only a given rate has one"),
-    };
+    }
+}
+
+fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, String> {
+    let (distribution, name) = distribution(figures, span);
     let distribution = distribution
         .filter(|distribution| distribution.count() > 0)
         .ok_or_else(|| missing(name))?;

@@ -104,12 +104,13 @@ fn figure(name: &str) -> Result<(Figure, bool), String> {
 
 fn span(name: &str) -> Result<Span, String> {
     match name {
+        "succeeded" => Ok(Span::Succeeded),
         "service" => Ok(Span::Service),
         "connect" => Ok(Span::Connect),
         "first_byte" => Ok(Span::FirstByte),
         "late" | "lag" => Ok(Span::Late),
         _ => Err(format!(
-            "`{name}` is unknown before the point: write service, connect, first_byte or late, as in service.p99<20ms"
+            "`{name}` is unknown before the point: write succeeded, service, connect, first_byte or late, as in service.p99<20ms"
         )),
     }
 }

@@ -181,7 +181,7 @@ fn a_wrong_expectation_is_told_in_one_line_what_to_write() {
         ("latency<1s", "there is no figure `latency`; there are p50"),
         (
             "server.p99<1s",
-            "write service, connect, first_byte or late",
+            "write succeeded, service, connect, first_byte or late",
         ),
         ("rate>10s", "write a number of requests per second"),
         ("bytes>10", "write bytes>10MB/s"),

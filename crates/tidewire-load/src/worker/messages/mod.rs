@@ -1,6 +1,7 @@
 //! WebSocket as a user of a service load speaks it: messages that are answered, or confirmed by pongs.
 
 mod coding;
+mod ends;
 mod matching;
 
 use std::sync::Arc;
@@ -24,9 +25,11 @@ use super::websocket::layer::Layer;
 use super::websocket::profile::{
     Profile, ServerMessage, classify, encryption_key, write_hello, write_key_hello, write_pong,
 };
+use crate::accounting::ended::Ended;
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
+use ends::{end_session, note_ended};
 use matching::unix_us;
 pub use matching::{Matching, Pointer};
 
@@ -306,7 +309,10 @@ impl Messages {
             Event::Pong(payload) => self.handle_pong(core, io, user, payload),
             Event::Ping(_) => {}
             Event::Compressed(message) => self.handle_compressed(core, io, user, message),
-            Event::Close(..) => self.handle_close_frame(core, io, user),
+            Event::Close(code, reason) => {
+                let code = code.map(CloseCode::value);
+                self.handle_close_frame(core, io, user, (code, reason));
+            }
         }
     }
 
@@ -407,17 +413,31 @@ impl Messages {
             return core.refuse(io, user, name);
         }
         end_session(core, user, name);
+        note_ended(core, user, name, (None, ""));
         core.drop_connection(io, user);
     }
 
     /// The server sends nothing after its close frame (RFC 6455, section 5.5.1), so that no message in
     /// flight is waited for.
-    fn handle_close_frame(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+    fn handle_close_frame(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        (code, reason): (Option<u16>, &str),
+    ) {
         const NAME: &str = "closed-by-server";
         if user.state != UserState::Open {
+            core.tally.ended.add(Ended {
+                how: NAME,
+                code,
+                reason: reason.to_owned(),
+                was_ready: false,
+            });
             return core.refuse(io, user, NAME);
         }
         end_session(core, user, NAME);
+        note_ended(core, user, NAME, (code, reason));
         core.close_connection(io, user);
     }
 }
@@ -512,6 +532,10 @@ impl Dialogue for Messages {
             ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
         };
         end_session(core, user, name);
+        // After a timeout the generator itself replaces the connection.
+        if matches!(end, ConnectionEnd::Closed(_)) {
+            note_ended(core, user, name, (None, ""));
+        }
     }
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
@@ -558,16 +582,6 @@ fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u
     core.tally.succeed(&pending.exchange, 0, bytes, now_ns);
     core.settle(user, now_ns);
     core.think(user, pending.exchange.step, now_ns);
-}
-
-/// Fails the messages in flight. Without any, the error is counted once.
-fn end_session(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
-    if user.pending.is_empty() {
-        core.tally.add_error(name);
-    }
-    while let Some(pending) = user.pending.pop_front() {
-        core.fail(user, &pending, name, 0);
-    }
 }
 
 /// The largest message taken from a server.

@@ -7,6 +7,7 @@ use tidewire_net::{Connect, Io, Usage, tls};
 use super::Core;
 use super::order::{DialogueKind, ServiceReport};
 use super::user::{User, UserState};
+use crate::accounting::ended::Ended;
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::Tally;
 use crate::worker::script::Encoded;
@@ -16,6 +17,52 @@ impl Core {
     pub(super) fn begin_connecting(&mut self) {
         self.is_connecting_all = true;
         self.restart_tally(self.now_ns());
+    }
+
+    /// The user's connection has ended before the plan ended it, or could not be opened.
+    pub(super) fn lose<S: Default>(&mut self, user: &mut User<S>) {
+        if !self.setup.reconnects {
+            user.state = UserState::Gone;
+            self.gone += 1;
+        }
+    }
+
+    /// The load shrinks below the user, which leaves.
+    pub(super) fn retire<S: Default>(&mut self, user: &mut User<S>) {
+        if user.state == UserState::Gone {
+            self.gone -= 1;
+        }
+        user.state = UserState::Retired;
+    }
+
+    /// A server that ends connections on which nothing was sent is not asked for the next one at once.
+    pub(super) fn rest_unused<S: Default>(&mut self, user: &mut User<S>) {
+        let now_ns = self.now_ns();
+        if user.state != UserState::Absent || user.rests_until_ns > now_ns {
+            return;
+        }
+        if now_ns.saturating_sub(user.ready_ns) < LASTING_NS {
+            user.is_replacing = true;
+            user.failures = user.failures.saturating_add(1);
+            user.rests_until_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
+            self.wake_at(user.rests_until_ns, user.index);
+        }
+    }
+
+    /// Counts a connection of messages that ended before the plan ended it. The next one waits, so
+    /// that a server that accepts and closes at once is not flooded; a connection that lasted resets
+    /// this wait.
+    pub(crate) fn note_ended<S: Default>(&mut self, user: &mut User<S>, ended: Ended) {
+        self.tally.ended.add(ended);
+        let now_ns = self.now_ns();
+        user.failures = match now_ns.saturating_sub(user.ready_ns) >= LASTING_NS {
+            true => 0,
+            false => user.failures.saturating_add(1),
+        };
+        user.is_replacing = true;
+        user.rests_until_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
+        self.wake_at(user.rests_until_ns, user.index);
+        self.lose(user);
     }
 
     /// Answers when each user has a connection or its attempt has failed.
@@ -50,6 +97,10 @@ impl Core {
             return None;
         }
         self.begun += 1;
+        // One that was never there, has left, or is gone: then another user has its number.
+        if user.state == UserState::Gone {
+            self.gone -= 1;
+        }
         user.state = UserState::Absent;
         user.next_ns = user.next_ns.max(self.now_ns());
         Some(next)
@@ -121,6 +172,7 @@ impl Core {
     fn connect<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         user.connect_ns = self.now_ns();
         user.state = UserState::Connecting;
+        user.has_tried = true;
         self.handshakes += 1;
         self.tally.attempted += 1;
         let destination = self.destination(user);
@@ -197,8 +249,9 @@ impl Core {
             }
             None => self.tally.add_error(name),
         }
-        user.rests_until_ns = now_ns + self.rest_ns(user.failures);
+        user.rests_until_ns = now_ns + self.rest_ns(user.failures, CONNECT_DOUBLINGS_MAX);
         user.failures += 1;
+        self.lose(user);
         self.wake_at(user.rests_until_ns, user.index);
     }
 
@@ -209,7 +262,7 @@ impl Core {
             return;
         }
         if self.is_connecting_all {
-            return if user.failures == 0 {
+            return if !user.has_tried {
                 self.want_connection(io, user);
             };
         }
@@ -231,6 +284,15 @@ impl Core {
         self.random.random()
     }
 }
+
+/// A connection that lives this long is no failed attempt.
+const LASTING_NS: u64 = 1_000_000_000;
+
+/// 128 ms at most between two attempts to connect.
+const CONNECT_DOUBLINGS_MAX: u32 = 7;
+
+/// About a second at most between the ends of two connections of a user that did not last.
+const RECONNECT_DOUBLINGS_MAX: u32 = 10;
 
 /// Every segment holds this much: the smallest packet of IPv6, without headers and the options of TCP.
 const SEGMENT_BYTES_MIN: usize = 1_200;

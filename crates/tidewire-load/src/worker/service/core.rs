@@ -52,6 +52,8 @@ pub(crate) struct Core {
     /// The times at which users must be handled.
     pub(super) wakes: BinaryHeap<Reverse<(u64, u32)>>,
     pub(super) connected: u64,
+    /// Users whose connection has ended and is not replaced.
+    pub(super) gone: u64,
     /// Pending and waiting requests.
     pub(super) outstanding: u64,
     /// Outside of a call for one connection: messages then leave at once.
@@ -90,6 +92,7 @@ impl Core {
             free: VecDeque::new(),
             wakes: BinaryHeap::new(),
             connected: 0,
+            gone: 0,
             outstanding: 0,
             is_in_turn: false,
             spin: Spin::default(),
@@ -118,7 +121,12 @@ impl Core {
     pub(crate) fn ready<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
         user.state = UserState::Open;
-        user.failures = 0;
+        if std::mem::take(&mut user.is_replacing) {
+            self.tally.reconnected += 1;
+        } else {
+            user.failures = 0;
+        }
+        user.ready_ns = now_ns;
         user.free_ns = now_ns;
         self.handshakes -= 1;
         self.connected += 1;
@@ -365,13 +373,10 @@ impl Core {
 
     /// The waiting time after this number of consecutive failures, drawn so that users do not all
     /// retry at once.
-    pub(super) fn rest_ns(&mut self, failures: u32) -> u64 {
-        let longest = REST_NS_MIN << failures.min(REST_DOUBLINGS_MAX);
+    pub(super) fn rest_ns(&mut self, failures: u32, doublings_max: u32) -> u64 {
+        let longest = REST_NS_MIN << failures.min(doublings_max);
         self.random.random_range(longest / 2..=longest)
     }
 }
 
 const REST_NS_MIN: u64 = 1_000_000;
-
-/// 128 ms at most.
-const REST_DOUBLINGS_MAX: u32 = 7;

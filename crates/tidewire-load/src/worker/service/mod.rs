@@ -148,7 +148,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         match user.state {
             UserState::Absent => self.core.serve_absent(io, user),
             UserState::Open => self.core.wait(user),
-            UserState::Connecting | UserState::Greeting | UserState::Retired => {}
+            UserState::Connecting | UserState::Greeting | UserState::Retired | UserState::Gone => {}
         }
     }
 
@@ -162,7 +162,7 @@ impl<D: Dialogue> ServiceWorker<D> {
             let user = &mut self.users[place];
             // Its state determines how its requests are counted, so this comes first.
             self.core.drop_connection(io, user);
-            user.state = UserState::Retired;
+            self.core.retire(user);
         }
     }
 
@@ -233,8 +233,12 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         match user.state {
             UserState::Open => {
                 let end = ConnectionEnd::Closed(&closed);
+                let is_unused = user.sent_here == 0;
                 self.dialogue.end(&mut self.core, user, end);
                 self.core.note_gone(user);
+                if is_unused {
+                    self.core.rest_unused(user);
+                }
             }
             _ if user.tunnel.is_requested() => {
                 self.core.fail_to_connect(user, tunnel::end_name(&closed));

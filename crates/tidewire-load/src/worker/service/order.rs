@@ -34,6 +34,9 @@ pub struct ServiceSetup {
     pub requests_per_connection: Option<u64>,
     /// Requests in flight on each connection.
     pub in_flight: u32,
+    /// Whether a connection that has ended, or that could not be opened, is replaced. HTTP needs it: a
+    /// service may end a connection after any response.
+    pub reconnects: bool,
     /// Redirects to follow per request.
     pub redirects_max: u32,
     /// Timeouts.
@@ -203,6 +206,8 @@ pub struct ServicePhase {
     pub start_ns: u64,
     /// Time from the start to the end of sending.
     pub longest: Option<Duration>,
+    /// Users whose connection has ended before begin again.
+    pub revives: bool,
     /// Requests of all workers together.
     pub budget: Option<Arc<Budget>>,
 }

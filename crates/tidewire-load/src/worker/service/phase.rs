@@ -5,6 +5,7 @@ use tidewire_net::{Io, SPIN};
 use super::Core;
 use super::order::{ServicePhase, ServiceReport, Tempo};
 use super::user::{User, UserState};
+use crate::accounting::live::UsersLive;
 use crate::worker::meter::Meter;
 
 /// The current phase.
@@ -51,7 +52,9 @@ impl Core {
     pub(super) fn begin_phase<S: Default>(&mut self, order: ServicePhase, users: &mut [User<S>]) {
         self.is_connecting_all = false;
         let start_ns = order.start_ns;
-        self.restart_tally(start_ns);
+        // A connection that ended between two phases ended before the plan ended it.
+        let between = self.restart_tally(start_ns);
+        self.tally.keep_connections(&between);
         self.free.clear();
         self.wakes.clear();
         if self.setup.growth.is_constant() {
@@ -69,8 +72,9 @@ impl Core {
                     user.next_ns = u64::MAX;
                 }
             }
-            if self.setup.growth.is_constant() && user.state == UserState::Retired {
+            if order.revives && user.state == UserState::Gone {
                 user.state = UserState::Absent;
+                self.gone -= 1;
             }
         }
         let longest = order.longest.map(|longest| longest.as_nanos() as u64);
@@ -148,6 +152,7 @@ impl Core {
         };
         let stopped_ns = phase.stopped_ns;
         let (mut unsent, mut starved) = (0, 0);
+        self.tally.stopped_ns = stopped_ns;
         if let Tempo::Each { per_s } = &phase.order.tempo
             && !is_spent
         {
@@ -161,6 +166,10 @@ impl Core {
                     continue;
                 }
                 let due = (stopped_ns - user.next_ns).div_ceil(gap_ns);
+                for (number, count) in parts(due) {
+                    let intended_ns = user.next_ns.saturating_add(number.saturating_mul(gap_ns));
+                    self.tally.leave_unsent(intended_ns, stopped_ns, count);
+                }
                 unsent += due;
                 let could_send = is_open && self.has_room(user);
                 starved += if could_send { 0 } else { due };
@@ -177,12 +186,26 @@ impl Core {
             return;
         };
         self.tally.stopped_ns = phase.stopped_ns;
+        let now_ns = self.now_ns();
         match &phase.order.tempo {
             Tempo::Closed => {}
             Tempo::Each { .. } => self.tally.due = phase.sent + phase.unsent.unwrap_or(0),
             Tempo::Open(share) => {
                 let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
-                self.tally.due = share.due_in(window_ns);
+                let is_spent = phase
+                    .order
+                    .budget
+                    .as_ref()
+                    .is_some_and(|all| all.is_spent());
+                self.tally.due = match is_spent {
+                    // The plan has ended with its last request.
+                    true => phase.sent,
+                    false => share.due_in(window_ns),
+                };
+                for (number, count) in parts(self.tally.due.saturating_sub(phase.sent)) {
+                    let intended_ns = phase.order.due_ns(phase.sent + number);
+                    self.tally.leave_unsent(intended_ns, now_ns, count);
+                }
                 // The service is not responsible for a request that was due while a user was free.
                 if self.free.is_empty() {
                     self.tally.starved += self.tally.due.saturating_sub(phase.sent);
@@ -203,19 +226,25 @@ impl Core {
 
     /// Abandons unanswered requests.
     pub(super) fn abandon<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
+        let now_ns = self.now_ns();
+        if let Some(phase) = &self.phase {
+            self.tally.stopped_ns = phase.stopped_ns;
+        }
         for user in users {
             let any = !user.pending.is_empty();
             for pending in user.pending.drain(..) {
                 self.outstanding -= 1;
-                self.tally.leave_unfinished(&pending.exchange);
+                self.tally.leave_unfinished(&pending.exchange, now_ns);
             }
             for pending in user.owed.drain(..) {
                 self.outstanding -= 1;
                 if pending.is_again {
                     self.tally.requests.sent += 1;
-                    self.tally.leave_unfinished(&pending.exchange);
+                    self.tally.leave_unfinished(&pending.exchange, now_ns);
                 } else {
                     self.tally.starved += 1;
+                    let intended_ns = pending.exchange.intended_ns;
+                    self.tally.leave_unsent(intended_ns, now_ns, 1);
                 }
             }
             if any || user.state != UserState::Open {
@@ -292,8 +321,12 @@ impl Core {
     fn publish_now(&self) {
         let start_ns = self.tally.start_ns;
         let since_ns = self.now_ns().saturating_sub(start_ns);
-        self.live
-            .publish(&self.tally, self.connected, self.outstanding, since_ns);
+        let users = UsersLive {
+            connected: self.connected,
+            gone: self.gone,
+            outstanding: self.outstanding,
+        };
+        self.live.publish(&self.tally, &users, since_ns);
     }
 }
 
@@ -301,5 +334,15 @@ impl Core {
 pub(super) fn interval_ns(per_s: f64) -> u64 {
     ((1e9 / per_s) as u64).max(1)
 }
+
+/// The first of each part of this many requests, and the length of the part: one each, or the same
+/// number of parts for any number, so that a rate that nobody can keep costs no time.
+fn parts(requests: u64) -> impl Iterator<Item = (u64, u64)> {
+    let length = requests.div_ceil(PARTS_MAX).max(1);
+    let starts = (0..requests).step_by(usize::try_from(length).unwrap_or(usize::MAX));
+    starts.map(move |start| (start, length.min(requests - start)))
+}
+
+const PARTS_MAX: u64 = 100_000;
 
 const PUBLISH_NS: u64 = 50_000_000;

@@ -21,6 +21,8 @@ pub(crate) struct User<S> {
     pub(crate) tunnel: Tunnel,
     /// The start of the connection.
     pub(crate) connect_ns: u64,
+    /// The time at which the connection became ready.
+    pub(crate) ready_ns: u64,
     /// Requests without a complete response, oldest first.
     pub(crate) pending: VecDeque<Pending>,
     /// Requests that leave as soon as a connection is ready.
@@ -47,6 +49,10 @@ pub(crate) struct User<S> {
     pub(crate) rests_until_ns: u64,
     /// Attempts to connect that failed since the last success.
     pub(crate) failures: u32,
+    /// A connection was begun since all users were told to connect.
+    pub(crate) has_tried: bool,
+    /// Its last connection ended before the plan ended it, and the next one replaces it.
+    pub(crate) is_replacing: bool,
     pub(crate) script: ScriptState,
     pub(crate) session: S,
 }
@@ -62,6 +68,8 @@ pub(crate) enum UserState {
     Open,
     /// Has left permanently.
     Retired,
+    /// Its connection has ended, and the plan replaces none.
+    Gone,
 }
 
 /// The progress of a connection through the proxy.
@@ -106,6 +114,7 @@ impl<S: Default> User<S> {
             socket: None,
             tunnel: Tunnel::None,
             connect_ns: 0,
+            ready_ns: 0,
             pending: VecDeque::new(),
             owed: VecDeque::new(),
             sent_here: 0,
@@ -119,6 +128,8 @@ impl<S: Default> User<S> {
             next_ns: 0,
             rests_until_ns: 0,
             failures: 0,
+            has_tried: false,
+            is_replacing: false,
             script,
             session: S::default(),
         }
@@ -133,7 +144,7 @@ impl<S: Default> User<S> {
         self.is_spent = false;
         self.is_timed = false;
         self.session = S::default();
-        if self.state != UserState::Retired {
+        if !matches!(self.state, UserState::Retired | UserState::Gone) {
             self.state = UserState::Absent;
         }
     }
