@@ -3,6 +3,7 @@
 import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
+import { utf8Decoder, utf8Encoder } from "./core/utf8.js";
 import { TidewireError } from "./errors.js";
 
 /**
@@ -51,7 +52,7 @@ function envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): 
 let bytes = new Uint8Array(4096);
 let view = new DataView(bytes.buffer);
 let length = 0;
-const encoder = new TextEncoder();
+const encoder = utf8Encoder();
 
 /** Makes room for `count` bytes and the head of a value. */
 function reserve(count: number): void {
@@ -220,7 +221,7 @@ function malformed(why: string | false): TidewireError {
   );
 }
 
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const decoder = utf8Decoder(true);
 
 /** Reads one message. Declared lengths are believed only as far as there are bytes. */
 class Reader {

@@ -15,6 +15,7 @@ import type {
   KeyExchange,
   Signing,
 } from "./layers.js";
+import { type Utf8Decoder, utf8Decoder } from "./utf8.js";
 
 /** What lies between the messages of a connection and its frames. */
 export interface Layers {
@@ -75,7 +76,8 @@ export const direct: PipelineFactory = ({ format }, wire) => ({
   },
 });
 
-const decoder = new TextDecoder("utf-8", { fatal: true });
+/** Made for the first binary message, which most connections never have. */
+let decoder: Utf8Decoder | undefined;
 
 /** Reads a binary message that is neither encrypted nor compressed. */
 export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope {
@@ -93,6 +95,7 @@ export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope
   }
   let text: string;
   try {
+    decoder ??= utf8Decoder();
     text = decoder.decode(bytes);
   } catch (cause) {
     throw unreadable(DEVELOPMENT && "it is not UTF-8", cause);
