@@ -221,7 +221,7 @@ function malformed(why: string | false): TidewireError {
   );
 }
 
-const decoder = utf8Decoder(true);
+const decoder = utf8Decoder();
 
 /** Reads one message. Declared lengths are believed only as far as there are bytes. */
 class Reader {

@@ -15,7 +15,6 @@ import type {
   KeyExchange,
   Signing,
 } from "./layers.js";
-import { type Utf8Decoder, utf8Decoder } from "./utf8.js";
 
 /** What lies between the messages of a connection and its frames. */
 export interface Layers {
@@ -76,8 +75,8 @@ export const direct: PipelineFactory = ({ format }, wire) => ({
   },
 });
 
-/** Made for the first binary message, which most connections never have. */
-let decoder: Utf8Decoder | undefined;
+/** Made for the first binary message, which a connection without layers never has: not everywhere is a `TextDecoder`. */
+let decoder: TextDecoder | undefined;
 
 /** Reads a binary message that is neither encrypted nor compressed. */
 export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope {
@@ -95,7 +94,7 @@ export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope
   }
   let text: string;
   try {
-    decoder ??= utf8Decoder();
+    decoder ??= new TextDecoder("utf-8", { fatal: true });
     text = decoder.decode(bytes);
   } catch (cause) {
     throw unreadable(DEVELOPMENT && "it is not UTF-8", cause);

@@ -27,9 +27,9 @@ export function utf8Encoder(): Utf8Encoder {
       };
 }
 
-/** A decoder, which throws for what is not UTF-8. */
-export function utf8Decoder(ignoreBOM = false): Utf8Decoder {
-  return globalThis.TextDecoder ? new TextDecoder("utf-8", { fatal: true, ignoreBOM }) : { decode };
+/** A decoder, which throws for what is not UTF-8 and keeps a byte order mark. */
+export function utf8Decoder(): Utf8Decoder {
+  return globalThis.TextDecoder ? new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }) : { decode };
 }
 
 function encode(text: string): Bytes {
