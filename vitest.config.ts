@@ -28,7 +28,7 @@ export default defineConfig({
         test: {
           name: "packages",
           include: ["packages/*/test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
-          exclude: ["packages/react/**", ...(CHROMIUM ? [] : IN_A_BROWSER)],
+          exclude: ["**/node_modules/**", "packages/react/**", ...(CHROMIUM ? [] : IN_A_BROWSER)],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

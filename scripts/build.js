@@ -1,15 +1,9 @@
 // Builds each package: types and ES modules by tsc, CommonJS beside them, and one file for pages without a bundler.
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 import { DASHBOARD, dashboardFiles } from "./dashboard.js";
-
-/** The parts of the client that a page can load beside the core. */
-const PARTS = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints", "quality"];
-/** What names begin with that the core exports for its parts alone. */
-const INTERNAL = "_";
+import { forPages } from "./packages-pages.js";
 
 const only = process.argv.slice(2);
 // React builds on the client, and the bench on both.
@@ -30,7 +24,9 @@ for (const name of names) {
   tsc();
   if (name === "bench") continue;
   await toCommonJs(dir);
-  if (name === "client") await forPages(dir);
+  if (name !== "client") continue;
+  forOldTools(dir);
+  await forPages(dir);
 }
 
 /** The dashboard's files, which the engine embeds: they are committed, so that `cargo build` needs no npm. */
@@ -39,6 +35,34 @@ async function embed(dir, to) {
     // A new time of a file would have cargo compile the engine again.
     const path = `${to}/${name}`;
     if (!existsSync(path) || !Buffer.from(contents).equals(readFileSync(path))) writeFileSync(path, contents);
+  }
+}
+
+/**
+ * What tools find that do not read `exports` and `imports`, such as Parcel as it is installed and TypeScript with
+ * `--module commonjs`: CommonJS that names its modules by paths alone (`browser` of the package replaces those that need
+ * Node), and a folder for each part.
+ */
+function forOldTools(dir) {
+  const { exports } = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
+  const [cjs, old] = [`${dir}/dist/cjs`, `${dir}/dist/old`];
+  const ownPaths = { "#transport": "transport/default-node.cjs", "#development": "development/on.cjs" };
+  cpSync(cjs, old, { recursive: true, filter: (path) => !path.endsWith(".d.cts") });
+  for (const file of readdirSync(old, { recursive: true }).filter((file) => file.endsWith(".cjs"))) {
+    const up = "../".repeat(file.split("/").length - 1) || "./";
+    const text = readFileSync(`${old}/${file}`, "utf8");
+    writeFileSync(
+      `${old}/${file}`,
+      text.replace(/require\("(#\w+)"\)/g, (_, name) => `require("${up}${ownPaths[name]}")`),
+    );
+  }
+  for (const [part, { require, node }] of Object.entries(exports)) {
+    const target = node?.require ?? require;
+    if (!target || part === ".") continue;
+    mkdirSync(`${dir}/${part}`, { recursive: true });
+    const path = (to) => `.${to.default.replace("/cjs/", "/old/")}`;
+    const stub = { main: path(target), types: `.${target.types}`, browser: node && path(require) };
+    writeFileSync(`${dir}/${part}/package.json`, `${JSON.stringify(stub)}\n`);
   }
 }
 
@@ -67,106 +91,4 @@ async function toCommonJs(dir) {
     const own = renamed(text, /(?:from |import\()"\.[^"]+\.js"/g);
     writeFileSync(`${to}/${file.replace(/\.d\.ts$/, ".d.cts")}`, own);
   }
-}
-
-/**
- * The build for pages in production: minified, without explanations of errors and checks of options, and with short names
- * for members that are nobody else's. `tidewire.min.js` is the core as one module for `<script type="module">`. `dist/min`
- * has an entry for each part; what parts have in common with the core they import from `tidewire.min.js`, so that there is
- * one `Message`, one `TidewireError` and one set of short names, however a page loads them.
- */
-async function forPages(dir) {
-  const from = resolve(dir, "dist/esm");
-  const { names } = JSON.parse(readFileSync(`${dir}/mangle.json`, "utf8"));
-  const common = {
-    bundle: true,
-    minify: true,
-    format: "esm",
-    target: "es2022",
-    conditions: ["browser"],
-    mangleProps: new RegExp(`^(?:${names.join("|")})$`),
-    logLevel: "warning",
-  };
-  const core = await graphOf([`${from}/index.js`], common);
-  const parts = await graphOf(
-    PARTS.map((part) => `${from}/${part}.js`),
-    common,
-  );
-  const shared = sharedNames(core, parts);
-  const { mangleCache } = await build({
-    ...common,
-    stdin: { contents: coreEntry(from, shared), resolveDir: from },
-    mangleCache: {},
-    outfile: `${dir}/dist/tidewire.min.js`,
-  });
-  await build({
-    ...common,
-    entryPoints: PARTS.map((part) => `${from}/${part}.js`),
-    outdir: `${dir}/dist/min`,
-    splitting: true,
-    mangleCache,
-    plugins: [fromCore(shared)],
-  });
-  const main = await import(pathToFileURL(resolve(dir, "dist/tidewire.min.js")));
-  const faces = Object.keys(main).filter((name) => !name.startsWith(INTERNAL));
-  writeFileSync(`${dir}/dist/min/index.js`, `export { ${faces.join(", ")} } from "../tidewire.min.js";\n`);
-}
-
-/** The modules that entries reach, with what each imports: `path -> path -> names`. */
-async function graphOf(entryPoints, common) {
-  const { metafile } = await build({ ...common, entryPoints, outdir: "-", write: false, metafile: true });
-  const graph = new Map();
-  for (const path of Object.keys(metafile.inputs).map((path) => resolve(path))) {
-    const imports = new Map();
-    const text = readFileSync(path, "utf8");
-    for (const [, list, target] of text.matchAll(
-      /^(?:import|export) (?:\{([^}]*)\}|.*) from "(\.[^"]+)";/gm,
-    )) {
-      if (list === undefined) throw new Error(`${path}: import by names, so that parts can share modules`);
-      const names = list.split(",").map((one) => one.trim().split(" as ")[0]);
-      imports.set(resolve(path, "..", target), names.filter(Boolean));
-    }
-    graph.set(path, imports);
-  }
-  return graph;
-}
-
-/** What the parts import of the core's modules: `path -> names`. */
-function sharedNames(core, parts) {
-  const shared = new Map();
-  for (const [path, imports] of parts) {
-    if (core.has(path)) continue;
-    for (const [target, names] of imports) {
-      if (!core.has(target)) continue;
-      if (!shared.has(target)) shared.set(target, new Set());
-      for (const name of names) shared.get(target).add(name);
-    }
-  }
-  return shared;
-}
-
-/** The public face of the core, and what the parts share with it under names that nobody else uses. */
-function coreEntry(from, shared) {
-  const lines = [`export * from "${from}/index.js";`];
-  for (const [path, names] of shared) {
-    const list = [...names].map((name) => `${name} as ${INTERNAL}${name}`);
-    lines.push(`export { ${list.join(", ")} } from "${path}";`);
-  }
-  return lines.join("\n");
-}
-
-/** Takes modules of the core from `tidewire.min.js`. */
-function fromCore(shared) {
-  return {
-    name: "from-core",
-    setup(own) {
-      own.onLoad({ filter: /\.js$/ }, ({ path }) => {
-        const names = shared.get(path);
-        if (!names) return undefined;
-        const list = [...names].map((name) => `${INTERNAL}${name} as ${name}`);
-        return { contents: `export { ${list.join(", ")} } from "../tidewire.min.js";` };
-      });
-      own.onResolve({ filter: /tidewire\.min\.js$/ }, ({ path }) => ({ path, external: true }));
-    },
-  };
 }

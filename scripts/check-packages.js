@@ -23,8 +23,7 @@ for (const name of packages) {
   const manifest = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
   apiReport(dir, manifest);
   run(dir, "publint", ["--strict"]);
-  if (manifest.exports)
-    run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
+  if (manifest.exports) run(dir, "attw", ["--pack", "."]);
 }
 await dashboardIsCurrent();
 await size("core", 'export { connect } from "@tidewire/client";');

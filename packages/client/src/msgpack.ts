@@ -4,6 +4,7 @@ import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
 import { bytesOf, isRecord, isWhole, LEVELS_MAX, unsendable } from "./core/payload.js";
+import { utf8Decoder, utf8Encoder } from "./core/utf8.js";
 import { TidewireError } from "./errors.js";
 
 /**
@@ -57,7 +58,7 @@ function envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): 
 let bytes = new Uint8Array(4096);
 let view = new DataView(bytes.buffer);
 let length = 0;
-const encoder = new TextEncoder();
+const encoder = utf8Encoder();
 
 /** Makes room for `count` bytes and the head of a value. */
 function reserve(count: number): void {
@@ -219,7 +220,7 @@ function malformed(why: string | false): TidewireError {
   );
 }
 
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const decoder = utf8Decoder();
 
 /** Reads one message. Declared lengths are believed only as far as there are bytes. */
 class Reader {

@@ -1,40 +1,26 @@
 /** The package as its users get it: packed, installed elsewhere, and used by each kind of project. */
 
 import { execFileSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { build } from "vite";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Engine, startEngine } from "./node/engine.js";
+import { makeProject, type Project, root } from "./packed.js";
 
-const root = fileURLToPath(new URL("../../../", import.meta.url));
+let project: Project;
 let folder: string;
 let engine: Engine;
 
 beforeAll(async () => {
-  if (!existsSync(`${root}packages/client/dist/esm`)) execFileSync("npm", ["run", "build"], { cwd: root });
-  folder = mkdtempSync(join(tmpdir(), "tidewire-consumer-"));
-  const target = join(folder, "node_modules/@tidewire/client");
-  mkdirSync(target, { recursive: true });
-  execFileSync("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: `${root}packages/client` });
-  const archive = readdirSync(folder).find((file) => file.endsWith(".tgz"))!;
-  execFileSync("tar", ["-xzf", join(folder, archive), "--strip-components=1", "-C", target]);
+  project = makeProject();
+  folder = project.folder;
   engine = await startEngine("--no-auth", "--topics-open", "--log-level", "error");
 }, 120_000);
 
 afterAll(async () => {
   await engine?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  project?.remove();
 });
 
 const BODY = `
@@ -49,9 +35,7 @@ const BODY = `
 `;
 
 function write(name: string, text: string): string {
-  const path = join(folder, name);
-  writeFileSync(path, text);
-  return path;
+  return project.write(name, text);
 }
 
 function run(path: string): string {

@@ -1,12 +1,15 @@
 /** Bytes and texts of bytes. */
 
+import { type Utf8Encoder, utf8Encoder } from "./utf8.js";
+
 /** Bytes that are not shared with other threads, as the browser's functions want them. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-const encoder = new TextEncoder();
+let encoder: Utf8Encoder | undefined;
 
 /** Text as UTF-8. */
 export function utf8(text: string): Bytes {
+  encoder ??= utf8Encoder();
   return encoder.encode(text);
 }
 

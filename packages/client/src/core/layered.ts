@@ -7,6 +7,7 @@ import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
 import { Message } from "../message.js";
 import type { Frame } from "../transport.js";
+import { utf8 } from "./bytes.js";
 import { isObject, payloadOf, typeOf, unreadable } from "./envelope.js";
 import type { Awaitable, EncodedPayload, Envelope, EnvelopeFields } from "./layers.js";
 import {
@@ -23,8 +24,6 @@ import {
 const UNSIGNED = new Set(["ping", "PONG", "client_hello", "key_update"]);
 /** Messages from this size on are compressed. */
 const COMPRESS_BYTES_MIN = 1_024;
-
-const encoder = new TextEncoder();
 
 /** Frames that wait while a layer is at work; past it the socket is not read, where that is possible. */
 const INBOUND_MAX = 1_024;
@@ -209,7 +208,7 @@ class LayeredPipeline implements Pipeline {
 }
 
 function toBytes(frame: Frame): Uint8Array {
-  return typeof frame === "string" ? encoder.encode(frame) : frame;
+  return typeof frame === "string" ? utf8(frame) : frame;
 }
 
 function withPrefix(letter: number, bytes: Uint8Array): Uint8Array {

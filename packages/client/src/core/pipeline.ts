@@ -75,7 +75,8 @@ export const direct: PipelineFactory = ({ format }, wire) => ({
   },
 });
 
-const decoder = new TextDecoder("utf-8", { fatal: true });
+/** Made for the first binary message, which a connection without layers never has: not everywhere is a `TextDecoder`. */
+let decoder: TextDecoder | undefined;
 
 /** Reads a binary message that is neither encrypted nor compressed. */
 export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope {
@@ -93,6 +94,7 @@ export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope
   }
   let text: string;
   try {
+    decoder ??= new TextDecoder("utf-8", { fatal: true });
     text = decoder.decode(bytes);
   } catch (cause) {
     throw unreadable(DEVELOPMENT && "it is not UTF-8", cause);

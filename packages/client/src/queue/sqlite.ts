@@ -4,6 +4,7 @@
  * from one to another.
  */
 
+import { TextDecoder, TextEncoder } from "node:util";
 import type { Priority } from "../core/queue-port.js";
 import {
   type Depth,

@@ -1,5 +1,7 @@
 /** Messages that are encoded once and sent many times. */
 
+import { utf8 } from "../core/bytes.js";
+
 /**
  * A message whose bytes are computed once. A transport that writes frames itself copies and masks them; any other
  * sends {@link PreparedFrame.data}.
@@ -15,6 +17,6 @@ export class PreparedFrame {
   constructor(data: string | Uint8Array) {
     this.data = data;
     this.isText = typeof data === "string";
-    this.bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    this.bytes = typeof data === "string" ? utf8(data) : data;
   }
 }

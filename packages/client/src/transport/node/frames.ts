@@ -1,6 +1,7 @@
 /** Reader of RFC 6455 frames, the client's side: bytes in, messages and control frames out, no I/O. */
 
 import { isAscii, isUtf8 } from "node:buffer";
+import { TextDecoder } from "node:util";
 import type { Frame } from "../../transport.js";
 
 /** The opcodes of RFC 6455, section 5.2. */

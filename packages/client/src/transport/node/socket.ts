@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import * as net from "node:net";
+import { setImmediate } from "node:timers";
 import * as tls from "node:tls";
 import type { CloseInfo, Frame, OpenOptions, OutgoingFrame, Socket, SocketHandler } from "../../transport.js";
 import { CONTROL_BYTES_MAX, FrameError, FrameReader, isCloseCode, OPCODE } from "./frames.js";

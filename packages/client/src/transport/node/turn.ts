@@ -1,5 +1,8 @@
 /** The end of the event loop's turn, at which every connection writes what it has collected. */
 
+// jsdom, which Jest uses, has no global `setImmediate`.
+import { setImmediate } from "node:timers";
+
 /** A connection with something to write. */
 export interface Flushable {
   flush(): void;

@@ -1,0 +1,42 @@
+/** UTF-8, also where JavaScript has no `TextEncoder` and `TextDecoder`: in Jest's jsdom, and in some versions of Hermes. */
+
+import type { Bytes } from "./bytes.js";
+
+/** What `TextEncoder` is used for. */
+export interface Utf8Encoder {
+  encode(text: string): Bytes;
+  encodeInto(text: string, bytes: Uint8Array): { written: number };
+}
+
+/** What `TextDecoder` is used for. */
+export interface Utf8Decoder {
+  decode(bytes: Uint8Array): string;
+}
+
+/** An encoder; halves of surrogate pairs become U+FFFD. */
+export function utf8Encoder(): Utf8Encoder {
+  return globalThis.TextEncoder
+    ? new TextEncoder()
+    : {
+        encode,
+        encodeInto(text, into) {
+          const bytes = encode(text);
+          into.set(bytes);
+          return { written: bytes.length };
+        },
+      };
+}
+
+/** A decoder, which throws for what is not UTF-8 and keeps a byte order mark. */
+export function utf8Decoder(): Utf8Decoder {
+  return globalThis.TextDecoder ? new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }) : { decode };
+}
+
+function encode(text: string): Bytes {
+  const binary = unescape(encodeURIComponent(text.replace(/[\ud800-\udfff]/gu, "\ufffd")));
+  return Uint8Array.from(binary, (digit) => digit.charCodeAt(0));
+}
+
+function decode(bytes: Uint8Array): string {
+  return decodeURIComponent(escape(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")));
+}
