@@ -17,7 +17,9 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{CallError, Reply};
+use tidewire_wire::envelope::readable_correlation_id;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::CallError;
 
 impl Session<'_> {
     /// The backend, if this event goes to it.
@@ -105,7 +107,12 @@ impl Session<'_> {
                 _ => ErrorCode::BackendUnavailable,
             };
             if self.core.setup.config.protocol == Protocol::V1 {
-                self.reply(&Reply::error(code, failure.words().to_owned()));
+                let format = match message.encoding {
+                    Encoding::MessagePack => Format::MessagePack,
+                    _ => Format::Json,
+                };
+                let id = readable_correlation_id(format, message.bytes);
+                self.reply_error(code, failure.words().to_owned(), id);
             }
         }
     }

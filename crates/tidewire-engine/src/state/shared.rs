@@ -121,6 +121,7 @@ fn profile_of(config: &Config) -> ServerProfile {
             topics: true,
             presence: true,
             history: true,
+            server_subscriptions: true,
         },
         message_bytes_max: limits.message_bytes_max,
         rate_limit_capacity: limits.rate_limit_capacity,
