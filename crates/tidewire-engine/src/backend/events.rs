@@ -2,7 +2,7 @@
 
 use crate::backend::failure::Failure;
 use crate::config::backend::BackendEvent;
-use crate::model::{ConnectionKey, is_payload};
+use crate::model::{ConnectionKey, is_payload, payload_text, present};
 use crate::topics::access::AccessRules;
 use crate::topics::name::check_topic_or_pattern;
 use serde::de::DeserializeOwned;
@@ -160,7 +160,8 @@ impl SubscribeAnswer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PublishAnswer {
-    /// Another payload, one JSON value.
+    /// Another payload, one JSON value; null is one.
+    #[serde(deserialize_with = "present")]
     pub(crate) payload: Option<Box<RawValue>>,
     pub(crate) refused: Option<Refused>,
 }
@@ -179,6 +180,7 @@ impl PublishAnswer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RequestBody {
+    #[serde(deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     error: Option<RequestError>,
 }
@@ -200,8 +202,7 @@ pub(crate) fn read_response(body: &[u8]) -> Result<Result<String, CallError>, Fa
             code: shortened(&error.code, CODE_CHARS_MAX),
             message: shortened(&error.message, REASON_CHARS_MAX),
         })),
-        (Some(payload), None) => Ok(Ok(String::from(Box::<str>::from(payload)))),
-        (None, None) => Ok(Ok("null".to_owned())),
+        (payload, None) => Ok(Ok(payload_text(payload.as_deref()).to_owned())),
     }
 }
 
@@ -247,7 +248,14 @@ mod tests {
             }
         }
         assert!(ConnectAnswer::read(b" {} \n").unwrap().refused.is_none());
-        assert_eq!(read_response(b"{}").unwrap(), Ok("null".to_owned()));
+        assert_eq!(read_response(b"{}").unwrap(), Ok("{}".to_owned()));
+        let null = br#"{"payload":null}"#;
+        assert_eq!(read_response(null).unwrap(), Ok("null".to_owned()));
+        assert_eq!(
+            PublishAnswer::read(null).unwrap().payload.unwrap().get(),
+            "null"
+        );
+        assert!(PublishAnswer::read(b"{}").unwrap().payload.is_none());
     }
 
     #[test]

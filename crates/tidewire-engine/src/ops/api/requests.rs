@@ -3,6 +3,7 @@
 use crate::model::ConnectionKey;
 use crate::model::calls::NewCall;
 use crate::model::queries::ConnectionQuery;
+use crate::model::{payload_text, present};
 use crate::ops::error::ApiError;
 use crate::ops::task::{LIMIT_MAX, Respond, Task, TaskContext, body_of, connection_of, ok};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ struct Asking {
     user: Option<String>,
     #[serde(rename = "type")]
     t: String,
+    #[serde(default, deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     timeout_ms: Option<u64>,
 }
@@ -68,10 +70,7 @@ fn prepare(context: &TaskContext, task: &Task) -> Result<(ConnectionKey, NewCall
         (None, Some(user)) => newest_of(context, user)?,
         _ => return Err(ApiError::bad("give one of connection and user")),
     };
-    let payload = body
-        .payload
-        .as_ref()
-        .map_or("null", |payload| payload.get());
+    let payload = payload_text(body.payload.as_deref());
     let call = NewCall::new(body.t, payload).with_timeout(Duration::from_millis(timeout_ms));
     let who = &task.who;
     tracing::debug!(who, what = "request", %connection);
