@@ -85,7 +85,7 @@ impl Session<'_> {
         let mut body = self.event_body(BackendEvent::Message);
         match message.encoding {
             Encoding::Text => {
-                // It is known to be UTF-8; in version 1 it is an object, but not valid throughout.
+                // It is known to be UTF-8; in version 1 it is JSON as well.
                 let text = String::from_utf8_lossy(message.bytes);
                 match serde_json::from_str::<&serde_json::value::RawValue>(&text) {
                     Ok(json) => body.json("message", json.get().as_bytes()),
