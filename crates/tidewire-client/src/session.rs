@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod clock_tests;
 mod codec;
+mod granted;
 mod pending;
 mod publications;
 mod receive;
@@ -29,6 +30,7 @@ use crate::queue::handle::StoreHandle;
 use crate::queue::job::StoreEvent;
 use crate::rate::RateLimit;
 use crate::sequencer::{Sequencer, SequencerLimits};
+use granted::Granted;
 use pending::Pending;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _};
@@ -51,6 +53,7 @@ pub(crate) struct Session {
     outbox: Arc<Outbox>,
     random: StdRng,
     subscriptions: Subscriptions,
+    granted: Granted,
     sequencer: Sequencer<Option<HeldMessage>>,
     /// The size of the messages that the sequencer holds, in bytes.
     held_bytes: usize,
@@ -85,6 +88,8 @@ struct Link {
     is_accepted: bool,
     /// `server_hello` has been taken; a second one changes nothing.
     is_greeted: bool,
+    /// The server knows subscriptions of its own that a client asks for again.
+    can_renew: bool,
     /// The token is about to expire.
     refresh: Option<TokenRefresh>,
 }
@@ -132,6 +137,7 @@ impl Session {
             outbox,
             random,
             subscriptions: Subscriptions::default(),
+            granted: Granted::default(),
             sequencer: Sequencer::new(limits),
             held_bytes: 0,
             pending: Pending::default(),
@@ -187,6 +193,7 @@ impl Session {
             repeat_at_ms: None,
             is_accepted: false,
             is_greeted: false,
+            can_renew: false,
             refresh: None,
         });
         Ok(())
@@ -199,6 +206,7 @@ impl Session {
         };
         self.quality.handle_disconnect();
         self.pending.handle_disconnect();
+        self.granted.handle_disconnect();
         for (_, reply) in link.pings {
             let _ = reply.map(|reply| reply.send(Err(Error::ConnectionLost)));
         }
@@ -286,6 +294,7 @@ impl Session {
         }
         if let Some(link) = &self.link {
             deadline_ms = deadline_ms.min(link.wire.poll_deadline_ms());
+            deadline_ms = deadline_ms.min(self.granted.poll_deadline_ms());
             if let Some(next_ping_ms) = self.next_ping_ms(link) {
                 deadline_ms = deadline_ms.min(next_ping_ms);
             }
@@ -304,6 +313,7 @@ impl Session {
         let mut sequenced = Vec::new();
         self.sequencer.handle_timeout(moment.ms(), &mut sequenced);
         self.push_sequenced(sequenced, batch);
+        self.end_granted(moment, batch);
         let Some(link) = &mut self.link else {
             return Ok(());
         };

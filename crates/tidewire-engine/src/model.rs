@@ -1,6 +1,7 @@
 //! The engine's vocabulary: connections, messages, positions and the health of shards.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
@@ -305,6 +306,18 @@ impl ShardHealth {
             Pulse::Ended => Self::Ended,
         }
     }
+}
+
+/// Reads a payload that may be null: where it is there, it is not missing.
+pub(crate) fn present<'de, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(value).map(Some)
+}
+
+/// The text of a payload of the application; `{}` for one that is missing.
+pub(crate) fn payload_text(payload: Option<&RawValue>) -> &str {
+    payload.map_or("{}", RawValue::get)
 }
 
 /// Whether a text is JSON that a client can read as part of a message.

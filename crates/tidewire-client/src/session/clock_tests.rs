@@ -20,6 +20,8 @@ use tidewire_wire::message::{Event as WireEvent, Input, MessageReader};
 use tidewire_wire::session::Now;
 use tokio::sync::oneshot;
 
+mod granted;
+
 /// A session and what is around it.
 struct Bench {
     session: Session,

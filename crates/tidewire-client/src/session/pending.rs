@@ -29,6 +29,10 @@ pub(crate) enum Waiting {
         /// `None` if the client unsubscribes by itself, to subscribe again at once.
         reply: Option<Reply<Subscribed>>,
     },
+    /// Subscriptions that the server made on an earlier connection.
+    Renew {
+        topics: Vec<String>,
+    },
     Publish {
         publication: Publication,
         reply: Option<Reply<Published>>,
@@ -98,6 +102,15 @@ impl Pending {
         (waiting.kind() == kind).then(|| self.waiting.remove(&number))?
     }
 
+    /// Takes out the request that is refused and is never made again.
+    pub(crate) fn refuse_call(&mut self, correlation_id: &str) -> Option<Waiting> {
+        let number = number(correlation_id)?;
+        match self.waiting.get(&number) {
+            Some(Waiting::Call { .. }) => self.waiting.remove(&number),
+            _ => None,
+        }
+    }
+
     /// Takes out the request that is refused, whatever it was.
     pub(crate) fn refuse(&mut self, correlation_id: &str) -> Option<Waiting> {
         self.waiting.remove(&number(correlation_id)?)
@@ -110,6 +123,7 @@ impl Pending {
             matches!(
                 waiting,
                 Waiting::Call { .. }
+                    | Waiting::Renew { .. }
                     | Waiting::Subscribe { reply: None, .. }
                     | Waiting::Unsubscribe { reply: None, .. }
             )
@@ -143,7 +157,9 @@ impl Pending {
 impl Waiting {
     fn kind(&self) -> RequestKind {
         match self {
-            Self::Subscribe { .. } | Self::Unsubscribe { .. } => RequestKind::Subscription,
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } | Self::Renew { .. } => {
+                RequestKind::Subscription
+            }
             Self::Publish { .. } => RequestKind::Publish,
             Self::Presence { .. } => RequestKind::Presence,
             Self::History { .. } => RequestKind::History,
@@ -154,6 +170,7 @@ impl Waiting {
     pub(crate) fn fail(self, error: &Error) {
         let error = error.clone();
         match self {
+            Self::Renew { .. } => {}
             Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {
                 let _ = reply.map(|reply| reply.send(Err(error)));
             }
@@ -175,7 +192,7 @@ impl Waiting {
     fn is_abandoned(&self) -> bool {
         match self {
             // What came of them still has to be known.
-            Self::Subscribe { .. } | Self::Unsubscribe { .. } => false,
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } | Self::Renew { .. } => false,
             Self::Publish { reply, .. } => reply.as_ref().is_some_and(Reply::is_closed),
             Self::Presence { reply, .. } => reply.is_closed(),
             Self::History { reply, .. } => reply.is_closed(),

@@ -22,7 +22,7 @@ impl Session {
         out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
-        if self.subscriptions.is_empty() {
+        if self.subscriptions.is_empty() && self.granted.is_empty() {
             batch.push_message(encoding, bytes, b"");
             return Ok(());
         }
@@ -97,7 +97,8 @@ impl Session {
         // Asking anew would undo what the application has asked for meanwhile.
         if outcome == SequencerOutcome::Held
             && !self.pending.changes(topic)
-            && self.subscriptions.start_recovery(topic)
+            && (self.subscriptions.start_recovery(topic)
+                || self.subscriptions.options(topic).is_none())
         {
             self.recover(topic, moment, out)?;
         }

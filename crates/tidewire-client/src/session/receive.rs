@@ -256,6 +256,13 @@ impl Session {
                 return self.handle_taken(success_topics, &failures, moment, out, batch);
             }
             ClientEvent::SubscriptionUpdate {
+                action: Some(Action::Subscribe),
+                success_topics,
+                recovery,
+                correlation_id: None,
+                ..
+            } => return self.handle_granted(success_topics, &recovery, moment, out),
+            ClientEvent::SubscriptionUpdate {
                 success_topics,
                 failed_topics,
                 failures,
@@ -273,6 +280,9 @@ impl Session {
                         failures,
                         positions: Vec::new(),
                     };
+                    if matches!(waiting, Waiting::Renew { .. }) {
+                        return self.handle_renewed(&answer, &recovery, moment, out, batch);
+                    }
                     self.handle_subscribed(waiting, answer, &recovery, moment, batch);
                 }
             }
@@ -377,6 +387,7 @@ impl Session {
                 presence: true,
                 calls: true,
                 history: true,
+                server_subscriptions: true,
             },
             encryption,
             producer: producer.as_ref(),
@@ -402,6 +413,7 @@ impl Session {
             rate_limit_refill_per_s,
             encryption,
             producer,
+            server_subscriptions,
             ..
         } = event
         else {
@@ -417,6 +429,7 @@ impl Session {
             return Ok(());
         };
         link.is_greeted = true;
+        link.can_renew = server_subscriptions;
         link.server_message_bytes_max = usize::try_from(message_bytes_max).unwrap_or(usize::MAX);
         self.rate = if self.config.rate_limit {
             // Pings, hellos and subscriptions count at the server as well.
@@ -428,7 +441,8 @@ impl Session {
             RateLimit::unlimited()
         };
         self.resume_queue(producer, batch);
-        self.resume_requests(moment, out)
+        self.resume_requests(moment, out)?;
+        self.renew_granted(moment, out)
     }
 
     /// The server has let this client in; once for each connection.

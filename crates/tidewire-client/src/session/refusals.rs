@@ -45,6 +45,7 @@ impl Session {
             recoverable,
             retry_after_s,
             refused,
+            refused_ids,
         } = event
         else {
             return Ok(());
@@ -60,6 +61,18 @@ impl Session {
             Some(ErrorCode::RateLimited) => {
                 self.rate.handle_refusal(retry_ms, moment.ms());
                 self.repeat_all(moment);
+                let refusal = Error::Refused {
+                    code: code.clone(),
+                    message: message.clone(),
+                    retry_after,
+                };
+                // Calls are not made again. All others are.
+                for call in refused_ids
+                    .iter()
+                    .filter_map(|id| self.pending.refuse_call(id))
+                {
+                    call.fail(&refusal);
+                }
             }
             Some(ErrorCode::MessageGap) => {
                 self.rewind();
@@ -83,6 +96,7 @@ impl Session {
                 reply: None,
                 ..
             }) => self.lose(topics, batch),
+            Some(Waiting::Renew { topics }) => self.lose_granted(topics, batch),
             Some(waiting) => {
                 waiting.fail(&told);
                 return Ok(());

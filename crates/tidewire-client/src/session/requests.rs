@@ -177,7 +177,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), Ending> {
         let Some(options) = self.subscriptions.options(topic).cloned() else {
-            return Ok(());
+            return self.recover_granted(topic, moment, out);
         };
         let number = self.pending.insert(Waiting::Unsubscribe {
             topics: vec![topic.to_owned()],
@@ -203,9 +203,18 @@ impl Session {
     }
 
     /// Writes the request with this number.
-    fn transmit(&mut self, number: u64, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
+    pub(super) fn transmit(
+        &mut self,
+        number: u64,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
         let id = self.id(moment);
         let cid = correlation_id(number);
+        let granted = match self.pending.get(number) {
+            Some(Waiting::Renew { topics }) => self.granted_positions(topics),
+            _ => Vec::new(),
+        };
         let (Some(waiting), Some(link)) = (self.pending.get(number), &mut self.link) else {
             return Ok(());
         };
@@ -238,6 +247,18 @@ impl Session {
             Waiting::Unsubscribe { topics, .. } => {
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
                 let request = SubscriptionRequest::new(Action::Unsubscribe, &names);
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_subscription(&request, Some(&cid), id, moment.now, out)
+                })
+            }
+            Waiting::Renew { topics } => {
+                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+                let request = SubscriptionRequest {
+                    recover: !granted.is_empty(),
+                    recovery: &granted,
+                    renew: true,
+                    ..SubscriptionRequest::new(Action::Subscribe, &names)
+                };
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_subscription(&request, Some(&cid), id, moment.now, out)
                 })
@@ -318,6 +339,8 @@ impl Session {
             Waiting::Subscribe { options, reply, .. } => {
                 for topic in &answer.topics {
                     self.subscriptions.insert(topic, &options);
+                    // From now on it is the application's own.
+                    self.granted.remove(topic);
                 }
                 for recovered in recovery {
                     let positions = &mut answer.positions;
@@ -334,6 +357,7 @@ impl Session {
             } => {
                 for topic in &answer.topics {
                     self.subscriptions.remove(topic);
+                    self.granted.remove(topic);
                     self.forget(topic, batch);
                 }
                 let _ = reply.send(Ok(answer));
@@ -343,7 +367,7 @@ impl Session {
     }
 
     /// Takes where a topic stands, which may not be where the client left it.
-    fn handle_position(
+    pub(super) fn handle_position(
         &mut self,
         answer: &TopicRecovery,
         options: &SubscribeOptions,
@@ -390,13 +414,16 @@ impl Session {
     /// if the application gives some. What was missed meanwhile is recovered.
     pub(super) fn handle_taken(
         &mut self,
-        mut topics: Vec<String>,
+        topics: Vec<String>,
         failures: &[TopicFailure],
         moment: Moment,
         out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
-        topics.retain(|topic| self.subscriptions.options(topic).is_some());
+        let (topics, granted): (Vec<_>, Vec<_>) = topics
+            .into_iter()
+            .partition(|topic| self.subscriptions.options(topic).is_some());
+        self.lose_granted(granted, batch);
         let has_expired = |topic: &String| {
             let mut failures = failures.iter();
             failures.any(|failure| {
@@ -428,7 +455,7 @@ impl Session {
         batch.push(Event::SubscriptionLost(topics));
     }
 
-    fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
+    pub(super) fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
         self.push_sequenced(sequenced, batch);

@@ -3,6 +3,7 @@
 mod common;
 mod expiry;
 mod faults;
+mod granted;
 mod history;
 mod layers;
 mod life;

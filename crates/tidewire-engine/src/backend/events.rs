@@ -2,8 +2,8 @@
 
 use crate::backend::failure::Failure;
 use crate::config::backend::BackendEvent;
-use crate::model::ConnectionKey;
 use crate::model::content::Content;
+use crate::model::{ConnectionKey, is_payload, present};
 use crate::topics::access::AccessRules;
 use crate::topics::name::check_topic_or_pattern;
 use serde::de::DeserializeOwned;
@@ -168,7 +168,7 @@ impl SubscribeAnswer {
 /// The answer to `publish`.
 #[derive(Debug, Default)]
 pub(crate) struct PublishAnswer {
-    /// Another payload, one JSON value.
+    /// Another payload; null is one.
     pub(crate) payload: Option<Content>,
     pub(crate) refused: Option<Refused>,
 }
@@ -176,6 +176,7 @@ pub(crate) struct PublishAnswer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct PublishBody {
+    #[serde(deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     binary: Option<bool>,
     refused: Option<Refused>,
@@ -201,6 +202,7 @@ impl PublishAnswer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RequestBody {
+    #[serde(deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     binary: Option<bool>,
     error: Option<RequestError>,
@@ -226,7 +228,7 @@ pub(crate) fn read_response(body: &[u8]) -> Result<Result<Content, CallError>, F
             code: shortened(&error.code, CODE_CHARS_MAX),
             message: shortened(&error.message, REASON_CHARS_MAX),
         })),
-        (payload, None) => Ok(Ok(payload.unwrap_or_else(|| Content::from("null")))),
+        (payload, None) => Ok(Ok(payload.unwrap_or_else(|| Content::from("{}")))),
     }
 }
 
@@ -289,7 +291,12 @@ mod tests {
             }
         }
         assert!(ConnectAnswer::read(b" {} \n").unwrap().refused.is_none());
-        assert_eq!(read_response(b"{}").unwrap(), Ok(Content::from("null")));
+        assert_eq!(read_response(b"{}").unwrap(), Ok(Content::from("{}")));
+        let null = br#"{"payload":null}"#;
+        assert_eq!(read_response(null).unwrap(), Ok(Content::from("null")));
+        let answer = PublishAnswer::read(null).unwrap();
+        assert_eq!(answer.payload, Some(Content::from("null")));
+        assert!(PublishAnswer::read(b"{}").unwrap().payload.is_none());
     }
 
     #[test]

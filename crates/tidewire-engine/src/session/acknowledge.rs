@@ -10,7 +10,7 @@ use crate::topics::producer::{OpeningRefused, ProducerHandle, ProducerVerdict};
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{EnvelopeError, message_id, message_number};
+use tidewire_wire::envelope::{EnvelopeError, message_id, message_number, readable_correlation_id};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{HelloProducer, ProducerState, PublishRequest, Reply};
 
@@ -30,8 +30,8 @@ impl Session<'_> {
             }
             (Err(error), _) => {
                 self.core.counters.publications_refused.add(1);
-                let error = Reply::error(ErrorCode::InvalidMessage, error.to_string());
-                return self.reply(&error);
+                let id = readable_correlation_id(format, bytes);
+                return self.reply_error(ErrorCode::InvalidMessage, error.to_string(), id);
             }
         };
         let shared = Arc::clone(&self.core.shared);
@@ -52,7 +52,7 @@ impl Session<'_> {
         }
         drop(producers);
         if let Some(producer) = producer_of(self.state) {
-            producer.note(verdict);
+            producer.note(verdict, (format, bytes));
         }
         match verdict {
             ProducerVerdict::Take => {}
@@ -60,7 +60,7 @@ impl Session<'_> {
             ProducerVerdict::Gap { .. } => self.core.counters.publications_refused.add(1),
             ProducerVerdict::Superseded => {
                 self.core.counters.publications_refused.add(1);
-                self.end_superseded();
+                self.end_superseded(readable_correlation_id(format, bytes));
             }
         }
     }
@@ -70,10 +70,11 @@ impl Session<'_> {
     pub(crate) fn accept_numbered(&mut self, handle: ProducerHandle, number: u64) {
         let verdict = self.core.shared.producers.locked().accept(handle, number);
         if let Some(producer) = producer_of(self.state) {
-            producer.note(verdict);
+            producer.note_answered(verdict);
         }
         if verdict == ProducerVerdict::Superseded {
-            self.end_superseded();
+            // The message itself was answered.
+            self.end_superseded(None);
         } else {
             self.acknowledge_accepted();
         }
@@ -83,27 +84,28 @@ impl Session<'_> {
     fn answer_repeated(&mut self, format: Format, bytes: &[u8]) {
         self.core.counters.publications_repeated.add(1);
         let mut scratch = Vec::new();
-        if let Ok((request, Some(correlation_id))) =
-            PublishRequest::parse(format, bytes, &mut scratch)
-        {
-            let reply = Reply::PublishResponse {
+        let reply = match PublishRequest::parse(format, bytes, &mut scratch) {
+            Ok((request, Some(correlation_id))) => Reply::PublishResponse {
                 topic: request.topic.into_owned(),
                 duplicate: true,
                 position: None,
                 correlation_id: Some(correlation_id.into_owned()),
-            };
-            self.reply(&reply);
-        }
+            },
+            // It was refused before, and its client waits for an answer.
+            Err(refusal) if refusal.correlation_id.is_some() => refusal.into(),
+            Ok(_) | Err(_) => return,
+        };
+        self.reply(&reply);
     }
 
     /// Another connection goes on as this one's producer.
-    pub(super) fn end_superseded(&mut self) {
+    pub(super) fn end_superseded(&mut self, correlation_id: Option<String>) {
         if !self.state.is_open() {
             return;
         }
         self.core.counters.producers_superseded.add(1);
         let words = "another connection goes on as this producer";
-        self.reply(&Reply::error(ErrorCode::ProducerSuperseded, words));
+        self.reply_error(ErrorCode::ProducerSuperseded, words, correlation_id);
         self.start_close(CloseCode::PRODUCER_SUPERSEDED, words);
     }
 
@@ -113,6 +115,7 @@ impl Session<'_> {
         &mut self,
         HelloProducer { id, attempt }: HelloProducer,
         place: Option<ProducerPlace>,
+        correlation_id: Option<&str>,
     ) -> Option<ProducerState> {
         if !self.state.is_open() {
             return None;
@@ -135,7 +138,7 @@ impl Session<'_> {
         let opened = match opened {
             Ok(opened) => opened,
             Err(OpeningRefused::Superseded) => {
-                self.end_superseded();
+                self.end_superseded(correlation_id.map(str::to_owned));
                 return None;
             }
             Err(OpeningRefused::TooMany) => {
@@ -199,12 +202,16 @@ impl Session<'_> {
             self.reply(&Reply::MessageAck { last });
         }
         if let Some((missing, refused)) = gap {
+            let correlation_id = match &refused.correlation_ids[..] {
+                [id] if refused.count == 1 => Some(id.clone()),
+                _ => None,
+            };
             let error = Reply::Error {
                 code: ErrorCode::MessageGap,
                 message: format!("the message with number {missing} is missing").into(),
                 retry_after_s: None,
                 refused: Some(refused),
-                correlation_id: None,
+                correlation_id,
             };
             self.reply(&error);
         }
@@ -228,7 +235,7 @@ impl Session<'_> {
         };
         if let (Some(number), Some(producer)) = (number, producer_of(self.state)) {
             let verdict = shared.locked().accept(producer.handle, number);
-            producer.note(verdict);
+            producer.note(verdict, (format, bytes));
             if verdict != ProducerVerdict::Take {
                 return Ok(verdict);
             }
@@ -253,9 +260,9 @@ impl Session<'_> {
             Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
             Ok(ProducerVerdict::Superseded) => {
                 self.core.counters.messages_out_of_turn.add(1);
-                self.end_superseded();
+                self.end_superseded(readable_correlation_id(format, bytes));
             }
-            Err(error) => self.refuse(&error.to_string()),
+            Err(error) => self.refuse(format, bytes, &error.to_string()),
         }
         false
     }

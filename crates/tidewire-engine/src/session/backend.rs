@@ -18,7 +18,9 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{CallError, Reply};
+use tidewire_wire::envelope::readable_correlation_id;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::CallError;
 
 impl Session<'_> {
     /// The backend, if this event goes to it.
@@ -84,7 +86,7 @@ impl Session<'_> {
         let mut body = self.event_body(BackendEvent::Message);
         match message.encoding {
             Encoding::Text => {
-                // It is known to be UTF-8; in version 1 it is an object, but not valid throughout.
+                // It is known to be UTF-8; in version 1 it is JSON as well.
                 let text = String::from_utf8_lossy(message.bytes);
                 match serde_json::from_str::<&serde_json::value::RawValue>(&text) {
                     Ok(json) => body.json("message", json.get().as_bytes()),
@@ -106,7 +108,12 @@ impl Session<'_> {
                 _ => ErrorCode::BackendUnavailable,
             };
             if self.core.setup.config.protocol == Protocol::V1 {
-                self.reply(&Reply::error(code, failure.words().to_owned()));
+                let format = match message.encoding {
+                    Encoding::MessagePack => Format::MessagePack,
+                    _ => Format::Json,
+                };
+                let id = readable_correlation_id(format, message.bytes);
+                self.reply_error(code, failure.words().to_owned(), id);
             }
         }
     }

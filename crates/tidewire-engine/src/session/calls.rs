@@ -272,7 +272,10 @@ impl<A: Application> Inbound<'_, A> {
             return;
         }
         let Ok(payload) = std::str::from_utf8(&call.payload) else {
-            return self.session.refuse("the payload of a call is not UTF-8");
+            let words = "the payload of a call is not UTF-8";
+            return self
+                .session
+                .reply_error(ErrorCode::InvalidMessage, words, Some(id));
         };
         let longest_ms = self.session.core.setup.config.limits.call_timeout_ms;
         let longest_ms = longest_ms.min(TIMEOUT_MAX.as_millis() as u64);

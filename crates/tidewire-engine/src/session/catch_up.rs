@@ -152,7 +152,7 @@ impl Session<'_> {
         if self.core.shared.hub.rules.get().shows_presence(name) {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();
-            let announcement = Announcement::new(topics, data);
+            let announcement = Announcement::new(topics, data, None);
             self.state.jobs.push(Job::Announcement(announcement));
         }
         true

@@ -74,17 +74,17 @@ impl Session<'_> {
             Err(error) => {
                 // How far it came is not known; a stream can go wrong at its very end.
                 self.charge_inflated(limit.min(bytes.len().saturating_mul(INFLATION_MAX)));
-                self.refuse(&error.to_string());
+                self.refuse_unread(&error.to_string());
                 return None;
             }
         }
         match identify(inflated) {
             Framing::Encrypted => {
-                self.refuse("a compressed message holds an encrypted one");
+                self.refuse_unread("a compressed message holds an encrypted one");
                 None
             }
             Framing::Zlib { .. } => {
-                self.refuse("a compressed message holds a compressed one");
+                self.refuse_unread("a compressed message holds a compressed one");
                 None
             }
             Framing::Json | Framing::MessagePack => Some(inflated),
@@ -101,7 +101,7 @@ impl Session<'_> {
             Framing::MessagePack => Some((Format::MessagePack, &bytes[MESSAGEPACK_PREFIX.len()..])),
             Framing::Json if std::str::from_utf8(bytes).is_ok() => Some((Format::Json, bytes)),
             Framing::Json => {
-                self.refuse("a binary JSON message is not UTF-8");
+                self.refuse(Format::Json, bytes, "a binary JSON message is not UTF-8");
                 None
             }
             Framing::Encrypted | Framing::Zlib { .. } => None,

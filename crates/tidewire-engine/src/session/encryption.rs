@@ -8,7 +8,9 @@ use crate::state::core::emptied;
 use crate::state::layers::EncryptionLayer;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
+use tidewire_wire::envelope::{
+    Kind, SystemType, classify_json, classify_msgpack, readable_correlation_id,
+};
 use tidewire_wire::format::{Format, Framing, MESSAGEPACK_PREFIX, identify};
 use tidewire_wire::secure::OpenError;
 use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, ProducerState, Reply, SystemEvent};
@@ -31,15 +33,20 @@ impl Session<'_> {
         };
         if must_be_encrypted {
             self.core.counters.messages_refused_invalid.add(1);
-            self.require_encryption(NEEDS_KEY);
+            let id = plain_envelope(encoding, bytes)
+                .and_then(|(format, envelope)| readable_correlation_id(format, envelope));
+            self.require_encryption(NEEDS_KEY, id);
         }
         !must_be_encrypted
     }
 
     /// Says that only encrypted messages are taken, and closes.
-    pub(crate) fn require_encryption(&mut self, reason: &'static str) {
-        let error = Reply::error(ErrorCode::EncryptionRequired, reason);
-        self.reply(&error);
+    pub(crate) fn require_encryption(
+        &mut self,
+        reason: &'static str,
+        correlation_id: Option<String>,
+    ) {
+        self.reply_error(ErrorCode::EncryptionRequired, reason, correlation_id);
         self.start_close(CloseCode::POLICY_VIOLATION, "encryption is required");
     }
 
@@ -73,19 +80,21 @@ impl Session<'_> {
             Framing::Zlib { .. } | Framing::Encrypted => return,
         };
         let kind = match format {
-            Format::Json if std::str::from_utf8(message).is_err() => return,
             Format::Json => classify_json(message),
             Format::MessagePack => classify_msgpack(message),
         };
+        self.note_refused(format, message);
         let system = SystemType::KeyUpdate;
-        if kind == Ok(Kind::System(system)) {
+        if kind == Ok(Kind::System(system))
+            && (format != Format::Json || std::str::from_utf8(message).is_ok())
+        {
             let profile = &self.core.setup.profile;
             if let SystemEvent::KeyUpdate { request } = self
                 .state
                 .session
                 .handle_system(profile, system, format, message)
             {
-                self.update_keys(request);
+                self.update_keys(request, (format, message));
             }
         }
     }
@@ -93,24 +102,22 @@ impl Session<'_> {
     /// In version 2 nothing after such a message can be trusted to be whole.
     fn refuse_sealed(&mut self, error: OpenError) {
         let version = self.state.encryption().map(|layer| layer.cipher.version());
-        self.refuse(&error.to_string());
+        self.refuse_unread(&error.to_string());
         if version == Some(EncryptionVersion::Two) {
             self.start_close(CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC);
         }
     }
 
     /// `key_update`: the client's next message has its next key.
-    pub(crate) fn update_keys(&mut self, request: bool) {
+    pub(crate) fn update_keys(&mut self, request: bool, (format, bytes): (Format, &[u8])) {
         let is_updated = self
             .state
             .encryption()
             .is_some_and(|layer| layer.cipher.update_opening_key());
         if !is_updated {
-            let error = Reply::error(
-                ErrorCode::InvalidMessage,
-                "key_update needs encryption of version 2",
-            );
-            return self.reply(&error);
+            let words = "key_update needs encryption of version 2";
+            let id = readable_correlation_id(format, bytes);
+            return self.reply_error(ErrorCode::InvalidMessage, words, id);
         }
         if request {
             self.renew_sealing_key(self.now());
@@ -161,14 +168,14 @@ impl Session<'_> {
             return None;
         }
         if !self.is_new_enough(offer) {
-            self.require_encryption(NEEDS_VERSION_2);
+            self.require_encryption(NEEDS_VERSION_2, correlation_id);
             return None;
         }
         let (cipher, hello) = match self.core.agree(offer, &self.state.session) {
             Ok(agreed) => agreed,
             Err(error) => {
-                let error = Reply::error(ErrorCode::KeyExchangeFailed, error.to_string());
-                self.reply(&error);
+                let code = ErrorCode::KeyExchangeFailed;
+                self.reply_error(code, error.to_string(), correlation_id);
                 self.start_close(CloseCode::POLICY_VIOLATION, "the key exchange failed");
                 return None;
             }
@@ -201,7 +208,7 @@ impl Session<'_> {
             return Some(bytes);
         }
         let Some(layer) = self.state.encryption() else {
-            self.refuse("no encryption was negotiated");
+            self.refuse_unread("no encryption was negotiated");
             return None;
         };
         if let Err(error) = layer.cipher.open(bytes, decrypted) {
@@ -209,7 +216,7 @@ impl Session<'_> {
             return None;
         }
         if identify(decrypted) == Framing::Encrypted {
-            self.refuse("an encrypted message holds an encrypted one");
+            self.refuse_unread("an encrypted message holds an encrypted one");
             return None;
         }
         Some(decrypted)
@@ -220,12 +227,23 @@ fn is_sealed(encoding: Encoding, bytes: &[u8]) -> bool {
     encoding == Encoding::Binary && identify(bytes) == Framing::Encrypted
 }
 
+/// The envelope of a message that is in no layer.
+pub(crate) fn plain_envelope(encoding: Encoding, bytes: &[u8]) -> Option<(Format, &[u8])> {
+    match (encoding, identify(bytes)) {
+        (Encoding::Text, _) | (_, Framing::Json) => Some((Format::Json, bytes)),
+        (_, Framing::MessagePack) => {
+            Some((Format::MessagePack, &bytes[MESSAGEPACK_PREFIX.len()..]))
+        }
+        _ => None,
+    }
+}
+
 /// The one message that has to come plain.
 fn is_hello(encoding: Encoding, bytes: &[u8]) -> bool {
-    let kind = match (encoding, identify(bytes)) {
-        (Encoding::Text, _) | (_, Framing::Json) => classify_json(bytes),
-        (_, Framing::MessagePack) => classify_msgpack(&bytes[MESSAGEPACK_PREFIX.len()..]),
-        _ => return false,
+    let kind = match plain_envelope(encoding, bytes) {
+        Some((Format::Json, text)) => classify_json(text),
+        Some((Format::MessagePack, packed)) => classify_msgpack(packed),
+        None => return false,
     };
     kind == Ok(Kind::System(SystemType::ClientHello))
 }

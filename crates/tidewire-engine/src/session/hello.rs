@@ -15,7 +15,9 @@ impl<A: Application> Inbound<'_, A> {
             return self.answer_hello(greeting, None);
         };
         if !self.session.core.shared.hub.shares_producers() {
-            let producer = self.session.open_producer(named, None);
+            let producer =
+                self.session
+                    .open_producer(named, None, greeting.correlation_id.as_deref());
             return self.answer_hello(greeting, producer);
         }
         greeting.producer = Some(named);
@@ -57,7 +59,7 @@ impl Session<'_> {
     ) {
         let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
         if encryption.is_none() && self.core.setup.config.encryption.is_required() {
-            return self.require_encryption(NEEDS_KEY);
+            return self.require_encryption(NEEDS_KEY, correlation_id);
         }
         let producer = producer.or_else(|| self.known_producer());
         let hello = Reply::Hello {

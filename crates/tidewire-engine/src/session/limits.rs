@@ -5,7 +5,9 @@ use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::lines::LineKind;
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
+use crate::model::Encoding;
 use crate::session::Session;
+use crate::session::encryption::plain_envelope;
 use crate::state::jobs::{HeldForm, HeldMessage, Job};
 use memchr::memmem;
 use tidewire_wire::close::CloseCode;
@@ -14,8 +16,9 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit admits one more message. The peer receives refusals at most once a
-    /// second, because an answer to each would double the load.
+    /// Whether the rate limit admits one more message. One that it does not admit is to be named by
+    /// [`Self::refuse_for_rate`] or told by [`Self::tell_refusals`]. The peer receives refusals at most once a second,
+    /// because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {
         match self
@@ -40,17 +43,35 @@ impl Session<'_> {
             (RateVerdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
                 let refusals = self.state.refusals.get_or_insert_default();
-                refusals.since_told += 1;
+                refusals.since_told.count += 1;
                 refusals.retry_after_ms = retry_after_ms;
-                match protocol {
-                    Protocol::V1 => self.tell_refusals(),
+                if protocol == Protocol::Raw {
                     // Without messages of ours there is only the close to tell it by.
-                    Protocol::Raw => {
-                        self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit");
-                    }
+                    self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit");
                 }
                 false
             }
+        }
+    }
+
+    /// Refuses a message that the rate limit has not admitted: names it, if it is not in a layer, and tells the client.
+    #[cold]
+    pub(crate) fn refuse_for_rate(&mut self, encoding: Encoding, bytes: &[u8]) {
+        if self.state.layers.is_some() {
+            self.pass_over(encoding, bytes);
+        }
+        if self.core.setup.config.protocol == Protocol::V1 {
+            if let Some((format, envelope)) = plain_envelope(encoding, bytes) {
+                self.note_refused(format, envelope);
+            }
+        }
+        self.tell_refusals();
+    }
+
+    /// Notes the `cid` of a message that the rate limit has refused, unless there are many already.
+    pub(crate) fn note_refused(&mut self, format: Format, bytes: &[u8]) {
+        if let Some(refusals) = &mut self.state.refusals {
+            refusals.since_told.name(format, bytes);
         }
     }
 
@@ -63,7 +84,7 @@ impl Session<'_> {
         let Some(refusals) = self.state.refusals.as_deref() else {
             return;
         };
-        let (is_first, Some(due_ms)) = (refusals.since_told == 1, refusals.due_ms()) else {
+        let (is_first, Some(due_ms)) = (refusals.since_told.count == 1, refusals.due_ms()) else {
             return;
         };
         if now_ms < due_ms {
@@ -77,7 +98,7 @@ impl Session<'_> {
         let refill_per_s = self.core.setup.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
-            refusals.since_told
+            refusals.since_told.count
         );
         let refused = std::mem::take(&mut refusals.since_told);
         refusals.told_ms = Some(now_ms);

@@ -37,7 +37,7 @@ impl Session<'_> {
                 let now_ms = self.now().monotonic_ms;
                 let waits_in_vain = |session: &Unannounced| now_ms >= session.until_ms;
                 if self.state.unannounced.as_deref().is_some_and(waits_in_vain) {
-                    return self.require_encryption(NEEDS_KEY);
+                    return self.require_encryption(NEEDS_KEY, None);
                 }
                 if self.check_expiry() {
                     return;

@@ -1,6 +1,7 @@
 //! Membership of a session in topics: checks of limits, recovery, and joining.
 
 use crate::limits::owner::OwnerId;
+use crate::model::Position;
 use crate::session::Session;
 use crate::state::connection::ConnectionState;
 use crate::state::jobs::{CatchUp, SubscriptionAnswer};
@@ -149,6 +150,47 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Recovers a subscription that the application has made, from where the client has got to on an earlier
+    /// connection. It goes on from there, and nothing else about it changes.
+    pub(crate) fn renew(
+        &mut self,
+        name: &Arc<str>,
+        since: Option<Position>,
+        answer: &mut SubscriptionAnswer,
+    ) {
+        let wanted = Wanted {
+            since,
+            ..Wanted::default()
+        };
+        if self.state.jobs.cancel(name) {
+            // It was on its way in with less than the client wants. The answer says whether it is in.
+            let _ = self.enter_into(name, &wanted, answer);
+            return;
+        }
+        let slot = self.core.topics.slot(name);
+        let slot = slot.filter(|slot| self.core.topics.is_member(*slot, self.state.key.id));
+        let (Some(slot), false) = (slot, is_pattern(name)) else {
+            answer.success_topics.push(name.to_string());
+            return;
+        };
+        let Ok((recovery, catch_up, _)) = self.stand(self.state.owner, name, &wanted) else {
+            let error = PublishError::Unavailable;
+            return answer.fail(name.to_string(), error.code(), &error);
+        };
+        answer.recovery.extend(recovery);
+        answer.success_topics.push(name.to_string());
+        let (Some(catch_up), Some(_)) = (catch_up, since) else {
+            return;
+        };
+        // It joins again when it has caught up, after the answer, and stays present meanwhile.
+        let holder = self.state.holder();
+        if let Some(topics) = &mut self.state.topics {
+            self.core.leave_slot(holder, topics, slot);
+            topics.granted.insert(Arc::clone(name));
+        }
+        answer.catch_ups.push(catch_up);
+    }
+
     /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number
     /// of the last delivery that this includes.
     fn stand(
@@ -249,6 +291,7 @@ impl Session<'_> {
         if self.state.jobs.cancel(name) {
             if let Some(topics) = &mut self.state.topics {
                 topics.by_token.remove(name);
+                topics.granted.remove(name);
             }
             return true;
         }

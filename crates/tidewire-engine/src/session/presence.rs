@@ -177,7 +177,8 @@ impl Session<'_> {
                 Ok(()) => self.join_presence(&topic, data),
                 Err(words) => {
                     let words = format!("{topic}: {words}");
-                    self.reply(&Reply::error(ErrorCode::LimitExceeded, words));
+                    let id = announcement.correlation_id.clone();
+                    self.reply_error(ErrorCode::LimitExceeded, words, id);
                     self.join_presence(&topic, None);
                 }
             }
@@ -203,7 +204,7 @@ impl Session<'_> {
             message: message.into(),
             retry_after_s: Some(announcement.retry_after_s),
             refused: None,
-            correlation_id: None,
+            correlation_id: announcement.correlation_id.clone(),
         });
     }
 

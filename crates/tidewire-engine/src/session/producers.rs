@@ -19,9 +19,15 @@ impl<A: Application> Inbound<'_, A> {
             return;
         };
         match (outcome, greeting.producer.take()) {
-            (Ok(Done::ProducerSuperseded), _) => self.session.end_superseded(),
+            (Ok(Done::ProducerSuperseded), _) => {
+                self.session.end_superseded(greeting.correlation_id);
+            }
             (Ok(Done::ProducerOpened(place)), Some(named)) => {
-                let producer = self.session.open_producer(named, Some(place));
+                let producer = self.session.open_producer(
+                    named,
+                    Some(place),
+                    greeting.correlation_id.as_deref(),
+                );
                 match &producer {
                     // An earlier connection to this server has got further than the broker knows.
                     Some(state) if state.last > place.last => {
@@ -139,7 +145,7 @@ impl Session<'_> {
                 let producer = self.state.producer.as_deref();
                 let producers = &self.core.shared.producers;
                 producers.close(producer, now_unix_ms);
-                self.end_superseded();
+                self.end_superseded(None);
                 false
             }
             // The server stops.

@@ -11,7 +11,7 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::core::emptied;
 use crate::state::jobs::{HeldForm, HeldMessage};
-use tidewire_wire::envelope::{Kind, classify_json, classify_msgpack};
+use tidewire_wire::envelope::{Kind, accept_json, accept_msgpack};
 use tidewire_wire::format::{Format, Framing, identify};
 use tidewire_wire::frame::ProtocolError;
 use tidewire_wire::message::{Compressed, Event};
@@ -34,8 +34,8 @@ impl<A: Application> Inbound<'_, A> {
             } else {
                 self.receive_admitted(encoding, bytes);
             }
-        } else if self.session.state.layers.is_some() {
-            self.session.pass_over(encoding, bytes);
+        } else {
+            self.session.refuse_for_rate(encoding, bytes);
         }
     }
 
@@ -72,6 +72,9 @@ impl<A: Application> Inbound<'_, A> {
                 .hold(HeldForm::Deflated { is_text }, message.bytes);
         }
         self.receive_compressed(message, is_admitted);
+        if !is_admitted {
+            self.session.tell_refusals();
+        }
     }
 
     /// Inflates a message of permessage-deflate. A refused one is inflated too if the next one may
@@ -83,7 +86,7 @@ impl<A: Application> Inbound<'_, A> {
             .inflate_frame(&message, is_admitted, &mut inflated)
         {
             Ok(Some(encoding)) if is_admitted => self.receive_inflated(encoding, &inflated),
-            Ok(Some(encoding)) => self.session.pass_over(encoding, &inflated),
+            Ok(Some(encoding)) => self.session.refuse_for_rate(encoding, &inflated),
             Ok(None) => {}
             Err(error) => {
                 // A message that violates RFC 6455 is not counted as one; a refused one has been
@@ -149,19 +152,23 @@ impl<A: Application> Inbound<'_, A> {
         self.tally.received += 1;
         if is_first || self.session.admit() {
             self.receive_envelope(format, message);
+        } else {
+            self.session.note_refused(format, message);
+            self.session.tell_refusals();
         }
     }
 
-    /// Classifies and verifies a message in plain text, and dispatches it.
+    /// Classifies and verifies a message in plain text, and dispatches it. One of the application is checked to its end
+    /// here, and nowhere else.
     #[inline]
     fn receive_envelope(&mut self, format: Format, bytes: &[u8]) {
         let kind = match format {
-            Format::Json => classify_json(bytes),
-            Format::MessagePack => classify_msgpack(bytes),
+            Format::Json => accept_json(bytes),
+            Format::MessagePack => accept_msgpack(bytes),
         };
         let kind = match kind {
             Ok(kind) => kind,
-            Err(error) => return self.session.refuse(&error.to_string()),
+            Err(error) => return self.session.refuse(format, bytes, &error.to_string()),
         };
         if bytes.len() >= LONG_MESSAGE_BYTES && kind == Kind::Application {
             self.session.charge_search(format, bytes);

@@ -3,18 +3,47 @@
 use crate::limits::errors::ErrorVerdict;
 use crate::session::Session;
 use crate::topics::publication::Payload;
+use std::borrow::Cow;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::Priority;
+use tidewire_wire::envelope::{Priority, readable_correlation_id};
+use tidewire_wire::format::Format;
 use tidewire_wire::frame::write_frame_with;
 use tidewire_wire::session::{Now, Reply, ServerProfile, ServerSession};
 use tidewire_wire::uuid::Uuid;
 
 impl Session<'_> {
-    /// Refuses a message that does not follow version 1: it is counted and answered with an error.
+    /// Refuses a message of which nothing can be read: it is counted and answered with an error.
     #[cold]
-    pub(crate) fn refuse(&mut self, why: &str) {
+    pub(crate) fn refuse_unread(&mut self, why: &str) {
         self.core.counters.messages_refused_invalid.add(1);
         self.reply(&Reply::error(ErrorCode::InvalidMessage, why.to_owned()));
+    }
+
+    /// Refuses a message that does not follow version 1. The error has its `cid`, wherever that stands.
+    #[cold]
+    pub(crate) fn refuse(&mut self, format: Format, bytes: &[u8], why: &str) {
+        self.core.counters.messages_refused_invalid.add(1);
+        self.reply_error(
+            ErrorCode::InvalidMessage,
+            why.to_owned(),
+            readable_correlation_id(format, bytes),
+        );
+    }
+
+    /// Sends an error about the message that has this `cid`.
+    pub(crate) fn reply_error(
+        &mut self,
+        code: ErrorCode,
+        message: impl Into<Cow<'static, str>>,
+        correlation_id: Option<String>,
+    ) {
+        self.reply(&Reply::Error {
+            code,
+            message: message.into(),
+            retry_after_s: None,
+            refused: None,
+            correlation_id,
+        });
     }
 
     /// Sends one of the protocol's own messages, unless this side has sent a close. An error counts

@@ -52,7 +52,7 @@ impl<A: Application> Inbound<'_, A> {
                 correlation_id,
                 producer,
             }),
-            SystemEvent::KeyUpdate { request } => session.update_keys(request),
+            SystemEvent::KeyUpdate { request } => session.update_keys(request, (format, bytes)),
             SystemEvent::Publish
                 if session.core.shared.backend.is_some()
                     && session.backend(BackendEvent::Publish).is_some() =>

@@ -5,7 +5,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType};
 use tidewire_wire::format::Format;
 use tidewire_wire::secure::SignatureError;
-use tidewire_wire::session::Reply;
+use tidewire_wire::session::{Refused, Reply};
 
 impl Session<'_> {
     /// Whether the signature of a message is right, or none is required. A message with a wrong one
@@ -31,18 +31,20 @@ impl Session<'_> {
             Err(error @ SignatureError::Full) => {
                 self.core.counters.signatures_refused.add(1);
                 self.core.counters.messages_refused_rate.add(1);
+                let mut refused = Refused::default();
+                refused.add(encoding, bytes);
                 self.reply(&Reply::Error {
                     code: ErrorCode::RateLimited,
                     message: error.to_string().into(),
                     retry_after_s: Some(FULL_RETRY_S),
-                    refused: Some(1),
+                    refused: Some(refused),
                     correlation_id: None,
                 });
                 false
             }
             Err(error) => {
                 let words = error.to_string();
-                self.refuse(&words);
+                self.refuse(encoding, bytes, &words);
                 false
             }
         }

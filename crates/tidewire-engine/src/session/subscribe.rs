@@ -37,7 +37,15 @@ impl Session<'_> {
             return None;
         }
         let Some(topic) = job.topics.next() else {
-            if !self.permit_subscription(&mut job) || !self.prepare_subscription(&mut job) {
+            if !job.is_permitted {
+                if !self.permit_subscription(&mut job) {
+                    return Some(job);
+                }
+                job.is_permitted = true;
+                let renewed = std::mem::take(&mut job.renewed);
+                job.allowed.extend(renewed);
+            }
+            if !self.prepare_subscription(&mut job) {
                 return Some(job);
             }
             self.finish_subscription(*job);
@@ -54,6 +62,11 @@ impl Session<'_> {
             .meter
             .spend(cost::CHECK + self.state.access.cost());
         if let Some(kind) = self.check_subscription(&topic, &mut job) {
+            if job.renews && self.state.was_granted(&topic) {
+                // The application has decided about it, and nobody else is asked.
+                job.renewed.push((topic, kind));
+                return Some(job);
+            }
             job.allowed.push((topic, kind));
             if let Err(words) = self.compile_filter(&mut job) {
                 let error = refusal(words, job.correlation_id);
@@ -76,6 +89,10 @@ impl Session<'_> {
             self.subscribe_to(topic, kind, &mut job);
         }
         job.answer.presence = job.wanted.presence;
+        if job.renews {
+            // Its client knows the reasons that the answer has.
+            job.answer.error = None;
+        }
         self.answer_subscription(job.action, job.answer, job.correlation_id);
     }
 
@@ -109,6 +126,10 @@ impl Session<'_> {
 
     fn subscribe_to(&mut self, topic: String, kind: Kind, job: &mut SubscriptionJob) {
         let name: Arc<str> = topic.as_str().into();
+        if job.renews && self.state.was_granted(&name) {
+            let since = job.positions.get(&topic).copied();
+            return self.renew(&name, since, &mut job.answer);
+        }
         let Some(group) = &job.group else {
             job.wanted.since = job.positions.get(&topic).copied();
             // The answer says whether it was done.
@@ -148,7 +169,9 @@ impl Session<'_> {
                 return None;
             }
         };
-        if self.state.access.may_subscribe(topic) || job.by_token.contains_key(topic) {
+        let is_granted = job.renews && self.state.was_granted(topic);
+        if is_granted || self.state.access.may_subscribe(topic) || job.by_token.contains_key(topic)
+        {
             return Some(kind);
         }
         // A queue group takes publications away from others, which no token of one topic allows.
@@ -177,6 +200,7 @@ impl Session<'_> {
         answer: SubscriptionAnswer,
         correlation_id: Option<String>,
     ) {
+        let id = correlation_id.clone();
         let reply = Reply::SubscriptionUpdate {
             action,
             success_topics: answer.success_topics,
@@ -191,7 +215,7 @@ impl Session<'_> {
         }
         // The last one pushed is the first one done.
         if !answer.entered.is_empty() {
-            let announcement = Announcement::new(answer.entered, answer.presence);
+            let announcement = Announcement::new(answer.entered, answer.presence, id);
             self.state.jobs.push(Job::Announcement(announcement));
         }
         for catch_up in answer.catch_ups.into_iter().rev() {

@@ -21,7 +21,7 @@ use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::{self as websocket, Control};
 use tidewire_wire::message::MessageReader;
-use tidewire_wire::session::{ServerProfile, ServerSession};
+use tidewire_wire::session::{Refused, ServerProfile, ServerSession};
 
 /// One connection: what reads its messages, and the rest, apart because a message that is being
 /// handled borrows its reader.
@@ -134,7 +134,7 @@ impl Pauses {
 /// Messages refused by the rate limit, told to the peer once in a while and not one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    pub(crate) since_told: u64,
+    pub(crate) since_told: Refused,
     pub(crate) told_ms: Option<u64>,
     /// When the next message is taken, as of the last refusal.
     pub(crate) retry_after_ms: u64,
@@ -146,7 +146,7 @@ impl Refusals {
         let told_ms = self
             .told_ms
             .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
-        (self.since_told > 0).then_some(told_ms)
+        (self.since_told.count > 0).then_some(told_ms)
     }
 }
 

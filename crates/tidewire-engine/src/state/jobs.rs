@@ -247,6 +247,12 @@ pub(crate) struct SubscriptionJob {
     pub(crate) answer: SubscriptionAnswer,
     /// The application subscribes the session, whatever its rights are.
     pub(crate) is_granted: bool,
+    /// The client asks again for subscriptions that the application has made.
+    pub(crate) renews: bool,
+    /// Of these topics those that the application has subscribed the session to already.
+    pub(crate) renewed: Vec<(String, Kind)>,
+    /// The backend has decided, if it is asked.
+    pub(crate) is_permitted: bool,
     /// The rights have changed since the topics were checked.
     pub(crate) is_outdated: bool,
     /// The number of the question to the backend, once it was asked.
@@ -296,6 +302,11 @@ impl SubscriptionJob {
         let positions = request.recovery.into_iter().filter(|_| request.recover);
         let positions =
             positions.filter_map(|told| Some((told.topic.clone(), position_of(&told)?)));
+        let mut answer = SubscriptionAnswer::default();
+        for name in request.unreadable {
+            let words = "the name of the topic is no Unicode text";
+            answer.fail(name, ErrorCode::InvalidSubscription, words);
+        }
         Self {
             action: request.action,
             topics: request.topics.into_iter(),
@@ -316,8 +327,11 @@ impl SubscriptionJob {
                 acknowledges: request.acknowledge,
                 window: request.window,
             }),
-            answer: SubscriptionAnswer::default(),
+            answer,
             is_granted: false,
+            renews: request.renew,
+            renewed: Vec::new(),
+            is_permitted: false,
             is_outdated: false,
             question: None,
             correlation_id,
@@ -338,6 +352,9 @@ impl SubscriptionJob {
             group: None,
             answer: SubscriptionAnswer::default(),
             is_granted: true,
+            renews: false,
+            renewed: Vec::new(),
+            is_permitted: false,
             is_outdated: false,
             question: None,
             correlation_id: None,
@@ -402,13 +419,20 @@ pub(crate) struct Announcement {
     pub(crate) refused: u64,
     /// When it may be said again, in seconds.
     pub(crate) retry_after_s: u64,
+    /// That of the request.
+    pub(crate) correlation_id: Option<String>,
 }
 
 impl Announcement {
-    pub(crate) fn new(topics: Vec<Arc<str>>, data: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(
+        topics: Vec<Arc<str>>,
+        data: Option<Arc<str>>,
+        correlation_id: Option<String>,
+    ) -> Self {
         Self {
             topics: topics.into_iter(),
             data,
+            correlation_id,
             refused: 0,
             retry_after_s: 0,
         }

@@ -5,6 +5,8 @@ use crate::limits::owner::OwnerId;
 use crate::topics::producer::{ProducerHandle, ProducerVerdict, Producers};
 use crate::topics::remembered::{IdKeys, Remembered};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tidewire_wire::format::Format;
+use tidewire_wire::session::Refused;
 
 /// The accepted messages of producers, as all shards know them.
 #[derive(Debug)]
@@ -38,9 +40,9 @@ pub(crate) struct OpenProducer {
     pub(crate) shared: Option<SharedProducer>,
     /// Something was taken, or was taken before, since it was acknowledged last.
     pub(crate) owes_ack: bool,
-    /// The gap to be reported: the number that is missing, and how many messages were refused
+    /// The gap to be reported: the number that is missing, and the messages that were refused
     /// for it.
-    pub(crate) gap: Option<(u64, u64)>,
+    pub(crate) gap: Option<(u64, Refused)>,
 }
 
 /// What the broker knows of a producer of a connection.
@@ -102,15 +104,20 @@ impl SeenIds {
 }
 
 impl OpenProducer {
-    pub(crate) fn note(&mut self, verdict: ProducerVerdict) {
-        match verdict {
-            ProducerVerdict::Take | ProducerVerdict::Repeat => self.owes_ack = true,
-            ProducerVerdict::Gap { expected } => {
-                let (_, refused) = self.gap.unwrap_or_default();
-                self.gap = Some((expected, refused + 1));
-            }
-            ProducerVerdict::Superseded => {}
+    /// Notes the verdict about a message.
+    pub(crate) fn note(&mut self, verdict: ProducerVerdict, (format, bytes): (Format, &[u8])) {
+        if let ProducerVerdict::Gap { expected } = verdict {
+            let (_, mut refused) = self.gap.take().unwrap_or_default();
+            refused.add(format, bytes);
+            self.gap = Some((expected, refused));
+        } else {
+            self.note_answered(verdict);
         }
+    }
+
+    /// Notes the verdict about a message that has had its answer.
+    pub(crate) fn note_answered(&mut self, verdict: ProducerVerdict) {
+        self.owes_ack |= matches!(verdict, ProducerVerdict::Take | ProducerVerdict::Repeat);
     }
 }
 

@@ -122,6 +122,7 @@ fn profile_of(config: &Config) -> ServerProfile {
             presence: true,
             history: true,
             binary: true,
+            server_subscriptions: true,
         },
         message_bytes_max: limits.message_bytes_max,
         rate_limit_capacity: limits.rate_limit_capacity,

@@ -351,6 +351,7 @@ impl ClientSession {
             ping_interval_ms,
             encryption,
             producer: event::producer(&payload["producer"])?,
+            server_subscriptions: payload["features"]["server_subscriptions"] == true,
         })
     }
 }

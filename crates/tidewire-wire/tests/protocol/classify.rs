@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
-use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack, parse_json};
+use tidewire_wire::envelope::{
+    EnvelopeError, Kind, SystemType, accept_json, accept_msgpack, classify_json, classify_msgpack,
+    parse_json,
+};
 use tidewire_wire::format::json_to_msgpack;
 
 /// The result of a full parse; the names in the generated objects are unique.
@@ -129,8 +132,85 @@ fn any_message() -> impl Strategy<Value = String> {
         .prop_map(|(fields, dice)| spelled(&fields, &dice))
 }
 
+/// Pieces of JSON, so that most of them together are nearly valid, and all lengths around a machine word occur.
+fn any_json_like() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        6 => prop::sample::select(vec![
+            "{", "}", "[", "]", ",", ":", "\"", "\"a\":", "\"a\":\"b\",", "\"a\":1,", "[]", "{}", "true", "null", " ", "\n",
+        ]).prop_map(str::to_owned),
+        3 => prop::sample::select(vec![
+            "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\u00e9", "\\n", "\\\"", "\\\\", "\\x", "\\u12",
+            "\u{1}", "\t", "\u{7f}", "é", "😀", "\u{2028}",
+        ]).prop_map(str::to_owned),
+        2 => "-?[0-9]{1,40}(\\.[0-9]{0,20})?([eE][+-]?[0-9]{0,4})?",
+        2 => "[a-z ]{0,70}".prop_map(|text| format!("\"{text}\"")),
+        1 => "[a-z]{1,40}",
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+/// What the server accepts is what `serde_json` accepts, which is what the parsers of other languages accept at least.
+fn assert_same_door(text: &str) {
+    let accepted = accept_json(text.as_bytes());
+    let is_json = serde_json::from_str::<Value>(text).is_ok();
+    match accepted {
+        Ok(Kind::Application) => assert!(is_json, "{text}"),
+        Ok(Kind::System(_)) | Err(EnvelopeError::TooDeep) => {}
+        Err(EnvelopeError::Malformed) => assert!(!is_json, "{text}"),
+        // It is JSON or not; its type decides.
+        Err(_) => assert_eq!(oracle(text), None, "{text}"),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// The short way of the check and the careful one agree with a parser, whatever a payload is.
+    #[test]
+    fn the_door_accepts_what_every_reader_can_read(payload in any_json_like(), spaces in "[ \t\n]{0,3}") {
+        for text in [
+            format!("{{\"t\":\"x\",\"p\":{payload}}}"),
+            format!("{{\"c\":\"U\",\"t\":\"x\",\"p\":{payload}}}"),
+            format!("{{\"type\":\"x\",\"payload\":[{payload}]}}"),
+            format!("{{\"p\":{payload},\"t\":\"x\"}}"),
+            format!("{spaces}{{{spaces}\"t\"{spaces}:\"x\",\"p\":{payload}{spaces}}}{spaces}"),
+            format!("{{\"t\":\"x\",\"p\":{{\"a\":{payload},\"b\":\"c\"}}}}"),
+            format!("{{\"t\":\"x\",\"p\":\"{payload}\"}}"),
+        ] {
+            assert_same_door(&text);
+        }
+    }
+
+    #[test]
+    fn the_door_agrees_with_classification(
+        text in any_message(),
+        at: prop::sample::Index,
+        byte in prop::sample::select(b"{}[]\",:\\ tp0\n".to_vec()),
+    ) {
+        // A whole message is the same at the door.
+        prop_assert_eq!(accept_json(text.as_bytes()).ok(), oracle(&text), "{}", text);
+        let mut packed = Vec::new();
+        json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
+        prop_assert_eq!(accept_msgpack(&packed).ok(), oracle(&text), "{}", text);
+        // A damaged one is refused, or has the same kind.
+        let mut bytes = text.into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            assert_same_door(text);
+            if let Ok(kind) = accept_json(&bytes) {
+                prop_assert_eq!(classify_json(&bytes), Ok(kind));
+            }
+        }
+        let packed_at = at % packed.len();
+        packed[packed_at] = byte;
+        if let Ok(kind) = accept_msgpack(&packed) {
+            prop_assert_eq!(classify_msgpack(&packed), Ok(kind));
+            if kind == Kind::Application {
+                prop_assert!(tidewire_wire::format::msgpack_to_json(&packed, &mut Vec::new()).is_ok());
+            }
+        }
+    }
 
     #[test]
     fn classification_agrees_with_a_parse(text in any_message()) {

@@ -191,6 +191,7 @@ fn establish(mut server: ServerSession, mut client: ClientSession, format: Forma
         ping_interval_ms: 25_000,
         encryption: None,
         producer: Some(producer),
+        server_subscriptions: false,
     };
     assert_eq!(event, Ok(expected));
     assert!(client.is_established());

@@ -170,6 +170,7 @@ fn describe_hello(event: ClientEvent) -> Value {
         ping_interval_ms,
         encryption,
         producer,
+        ..
     } = event
     else {
         panic!("no hello: {event:?}")

@@ -1,5 +1,6 @@
 //! Publishing over HTTP.
 
+use crate::model::{payload_text, present};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, content_of, ok};
 use crate::topics::publication::{NewPublication, Published};
@@ -20,7 +21,9 @@ struct Publishing {
     everyone: bool,
     #[serde(rename = "type")]
     t: String,
-    payload: Box<RawValue>,
+    /// Null is a payload; a missing one is `{}`.
+    #[serde(default, deserialize_with = "present")]
+    payload: Option<Box<RawValue>>,
     binary: Option<bool>,
     category: Option<Category>,
     priority: Option<u64>,
@@ -111,8 +114,8 @@ fn publish_one(
 impl Publishing {
     /// Checks what can be checked without publishing.
     fn read(self, context: &TaskContext) -> Result<(To, NewPublication), ApiError> {
-        let mut publication =
-            NewPublication::new(self.t, content_of(self.payload.get(), self.binary)?);
+        let payload = content_of(payload_text(self.payload.as_deref()), self.binary)?;
+        let mut publication = NewPublication::new(self.t, payload);
         if let Some(Category::S) = self.category {
             publication = publication.as_snapshot();
         }

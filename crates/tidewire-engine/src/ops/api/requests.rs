@@ -3,6 +3,7 @@
 use crate::model::ConnectionKey;
 use crate::model::calls::NewCall;
 use crate::model::queries::ConnectionQuery;
+use crate::model::{payload_text, present};
 use crate::ops::error::ApiError;
 use crate::ops::task::{
     LIMIT_MAX, Respond, Task, TaskContext, body_of, connection_of, content_of, ok,
@@ -21,6 +22,7 @@ struct Asking {
     user: Option<String>,
     #[serde(rename = "type")]
     t: String,
+    #[serde(default, deserialize_with = "present")]
     payload: Option<Box<RawValue>>,
     binary: Option<bool>,
     timeout_ms: Option<u64>,
@@ -75,11 +77,7 @@ fn prepare(context: &TaskContext, task: &Task) -> Result<(ConnectionKey, NewCall
         (None, Some(user)) => newest_of(context, user)?,
         _ => return Err(ApiError::bad("give one of connection and user")),
     };
-    let payload = body
-        .payload
-        .as_ref()
-        .map_or("null", |payload| payload.get());
-    let payload = content_of(payload, body.binary)?;
+    let payload = content_of(payload_text(body.payload.as_deref()), body.binary)?;
     let call = NewCall::new(body.t, payload).with_timeout(Duration::from_millis(timeout_ms));
     let who = &task.who;
     tracing::debug!(who, what = "request", %connection);

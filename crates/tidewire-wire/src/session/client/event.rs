@@ -42,6 +42,8 @@ pub enum ClientEvent {
         encryption: Option<Box<HelloEncryption>>,
         /// Where the producer stands that the hello named, if the server keeps it.
         producer: Option<ProducerState>,
+        /// Whether the server makes subscriptions that this client may ask for again (`renew`).
+        server_subscriptions: bool,
     },
     /// `key_update`: the server's next message is encrypted with its next key.
     KeyUpdate {

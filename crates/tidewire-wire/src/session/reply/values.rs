@@ -1,5 +1,9 @@
 //! Values that several replies carry: producers, presence, gaps and recovery.
 
+use crate::envelope::readable_correlation_id;
+use crate::format::Format;
+use crate::session::KEY_BYTES_MAX;
+
 /// A producer, and the number of its last accepted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerState {
@@ -142,13 +146,29 @@ pub struct TopicRecovery {
 }
 
 /// Messages that one error refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// How many.
     pub count: u64,
-    /// `cids`: the correlation ids of those that had one that could be read, at most [`REFUSED_IDS_MAX`]. Each has at
-    /// most [`KEY_BYTES_MAX`](crate::session::KEY_BYTES_MAX) bytes.
+    /// `cids`: the correlation ids of those that have one, at most [`REFUSED_IDS_MAX`] of at most [`KEY_BYTES_MAX`] bytes.
     pub correlation_ids: Vec<String>,
+}
+
+impl Refused {
+    /// Counts a message, and names it.
+    pub fn add(&mut self, encoding: Format, bytes: &[u8]) {
+        self.count += 1;
+        self.name(encoding, bytes);
+    }
+
+    /// Keeps the correlation id of a message that is counted already, if it can be read and there is room for it.
+    pub fn name(&mut self, encoding: Format, bytes: &[u8]) {
+        if self.correlation_ids.len() < REFUSED_IDS_MAX {
+            let id = readable_correlation_id(encoding, bytes);
+            let id = id.filter(|id| (1..=KEY_BYTES_MAX).contains(&id.len()));
+            self.correlation_ids.extend(id);
+        }
+    }
 }
 
 /// The most correlation ids that one error names.
