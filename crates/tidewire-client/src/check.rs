@@ -1,19 +1,20 @@
 //! Checks of a message before it is sent.
 
 use crate::error::Error;
+use crate::payload::Payload;
 use tidewire_wire::envelope::{SystemType, check_value};
 use tidewire_wire::session::TYPE_BYTES_MAX;
 
-pub(crate) fn check_message(t: &str, payload: &str) -> Result<(), Error> {
+pub(crate) fn check_message(t: &str, payload: &Payload<'_>) -> Result<(), Error> {
     if t.is_empty() || SystemType::parse(t).is_some() {
         return Err(Error::invalid(format!(
             "the type {t:?} is empty or one of the protocol's"
         )));
     }
-    check_payload(payload)
+    payload.check()
 }
 
-pub(crate) fn check_publication(topic: &str, t: &str, payload: &str) -> Result<(), Error> {
+pub(crate) fn check_publication(topic: &str, t: &str, payload: &Payload<'_>) -> Result<(), Error> {
     if topic.is_empty() {
         return Err(Error::invalid("a publication needs a topic"));
     }

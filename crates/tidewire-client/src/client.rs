@@ -1,10 +1,11 @@
 //! The client: the interface for applications.
 
 pub(crate) mod acknowledged;
+mod calls;
 pub(crate) mod events;
 mod history;
 
-use crate::check::{check_message, check_payload, check_publication, check_text};
+use crate::check::{check_message, check_publication, check_text};
 use crate::client::events::Events;
 use crate::command::Command;
 use crate::config::Config;
@@ -14,6 +15,7 @@ use crate::driver::dial::Dialer;
 use crate::endpoints::EndpointHealth;
 use crate::error::Error;
 use crate::event::{Batch, Message};
+use crate::payload::Payload;
 use crate::priority_queue::Priority;
 use crate::quality::Quality;
 use crate::queue::QueueDepth;
@@ -31,8 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::check_value;
 use tidewire_wire::session::{
-    Call as WireCall, DELIVERIES_PER_ACK_MAX, KEY_BYTES_MAX, TOPICS_PER_PRESENCE_REQUEST_MAX,
-    TOPICS_PER_REQUEST_MAX, TYPE_BYTES_MAX,
+    DELIVERIES_PER_ACK_MAX, KEY_BYTES_MAX, TOPICS_PER_PRESENCE_REQUEST_MAX, TOPICS_PER_REQUEST_MAX,
 };
 use tidewire_wire::uuid::uuid_v7;
 use tokio::sync::{mpsc, oneshot};
@@ -189,18 +190,21 @@ impl Client {
         self.shared.inbox.set_waker(waker);
     }
 
-    /// Sends a message to the server's application: a type and a payload, which is JSON text. Waits while the outbox is
-    /// full.
+    /// Sends a message to the server's application: a type and a payload, which is JSON text or
+    /// [bytes](Payload::binary). Waits while the outbox is full.
     ///
     /// The message is delivered at most once. Without a connection it waits in the outbox; a message in flight may be
     /// lost with its connection. Use [`Self::send_acknowledged`] for messages that must arrive.
     ///
     /// # Errors
-    /// The type or the payload is invalid, or the client is closed.
-    pub async fn send(&self, t: &str, payload: &str) -> Result<(), Error> {
-        check_message(t, payload)?;
+    /// The type or the payload is invalid, the payload is binary and the server has no binary payloads, or the client
+    /// is closed.
+    pub async fn send<'a>(&self, t: &str, payload: impl Into<Payload<'a>>) -> Result<(), Error> {
+        let payload = payload.into();
+        check_message(t, &payload)?;
+        self.shared.check_binary(&payload)?;
         let outbox = &self.shared.outbox;
-        self.with_room(|| outbox.try_send(t, payload.as_bytes(), Priority::Normal))
+        self.with_room(|| outbox.try_send(t, &payload, Priority::Normal))
             .await
     }
 
@@ -208,9 +212,16 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::send`], and [`Error::Full`].
-    pub fn try_send(&self, t: &str, payload: &str, priority: Priority) -> Result<(), Error> {
-        check_message(t, payload)?;
-        self.shared.outbox.try_send(t, payload.as_bytes(), priority)
+    pub fn try_send<'a>(
+        &self,
+        t: &str,
+        payload: impl Into<Payload<'a>>,
+        priority: Priority,
+    ) -> Result<(), Error> {
+        let payload = payload.into();
+        check_message(t, &payload)?;
+        self.shared.check_binary(&payload)?;
+        self.shared.outbox.try_send(t, &payload, priority)
     }
 
     /// Sends a whole envelope unchanged, without waiting. It is a JSON object with a type in `t`, which this function
@@ -231,35 +242,6 @@ impl Client {
     /// The client is closed.
     pub async fn room(&self) -> Result<(), Error> {
         self.with_room(|| self.shared.outbox.check_room()).await
-    }
-
-    /// Calls the server's application and returns its answer, JSON text. `timeout` replaces the configured one.
-    ///
-    /// # Errors
-    /// The server rejects the call or does not know its type. Or no answer arrived in time, or the connection was lost;
-    /// the server may have executed the call.
-    pub async fn request(
-        &self,
-        t: &str,
-        payload: &str,
-        timeout: Option<Duration>,
-    ) -> Result<String, Error> {
-        check_text("the type", t, TYPE_BYTES_MAX)?;
-        check_payload(payload)?;
-        let limit = timeout.unwrap_or(self.shared.config.request_timeout);
-        let call = WireCall {
-            t: t.to_owned(),
-            payload: payload.as_bytes().to_vec(),
-            timeout_ms: u64::try_from(limit.as_millis()).ok(),
-        };
-        let answer = self
-            .send_command(limit, |reply| Command::Call { call, reply })
-            .await?;
-        String::from_utf8(answer).map_err(|_| Error::Refused {
-            code: "INVALID_MESSAGE".to_owned(),
-            message: "the answer is not UTF-8".to_owned(),
-            retry_after: None,
-        })
     }
 
     /// Subscribes to topics and patterns. The client recovers publications that it missed during a lost connection.
@@ -374,6 +356,7 @@ impl Client {
 
     fn identified(&self, mut publication: Publication) -> Result<Publication, Error> {
         check_publication(&publication.topic, &publication.t, &publication.payload)?;
+        self.shared.check_binary(&publication.payload)?;
         for key in [&publication.id, &publication.key].into_iter().flatten() {
             check_text("an id or a key", key, KEY_BYTES_MAX)?;
         }

@@ -6,7 +6,7 @@ use crate::request::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tidewire_wire::session::{Call, CallResult, HistoryQuery};
+use tidewire_wire::session::{Call, CallAnswer, CallResult, HistoryQuery};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     },
     Call {
         call: Call,
-        reply: Reply<Vec<u8>>,
+        reply: Reply<CallAnswer>,
     },
     /// The answer to a call of the server's on that session.
     Respond {
@@ -72,12 +72,14 @@ impl Command {
                 | Self::Presence { topics, .. }
                 | Self::Sync { topics } => texts(topics),
                 Self::Publish { publication, .. } => {
-                    publication.payload.len() + publication.topic.len() + publication.t.len()
+                    publication.payload.as_json().len()
+                        + publication.topic.len()
+                        + publication.t.len()
                 }
                 Self::History { query, .. } => query.topic.len(),
                 Self::Call { call, .. } => call.payload.len() + call.t.len(),
                 Self::Respond { result, .. } => match result {
-                    Ok(payload) => payload.len(),
+                    Ok(answer) => answer.payload.len(),
                     Err(error) => error.message.len(),
                 },
                 Self::Acknowledge { deliveries, .. } => deliveries.len() * 8,
@@ -101,6 +103,16 @@ impl Command {
             Self::Call { reply, .. } => reply_error(reply, error),
             Self::Ping { reply } => reply_error(reply, error),
             Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => {}
+        }
+    }
+
+    /// Whether it has a payload of bytes.
+    pub(crate) fn is_binary(&self) -> bool {
+        match self {
+            Self::Publish { publication, .. } => publication.payload.is_binary(),
+            Self::Call { call, .. } => call.binary,
+            Self::Respond { result, .. } => result.as_ref().is_ok_and(|answer| answer.binary),
+            _ => false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Events of a client.
 
 pub use crate::message::Message;
+use crate::payload::bytes_of;
 use crate::priority_queue::Priority;
 use crate::responder::Responder;
 use crate::sequencer::Position;
@@ -116,8 +117,10 @@ pub struct Presence {
 pub struct Call {
     /// The type.
     pub t: String,
-    /// The payload, JSON text.
+    /// The payload, JSON text; if it is binary, the base64 of the bytes in quotes.
     pub payload: String,
+    /// Whether the payload is binary; [`Call::bytes`] has the bytes.
+    pub is_binary: bool,
     /// The time for which the server waits for the answer.
     pub timeout: Option<Duration>,
     /// Sends the answer.
@@ -171,12 +174,30 @@ pub struct QueuedMessage {
     pub topic: Option<String>,
     /// The type.
     pub t: String,
-    /// The payload, JSON text.
+    /// The payload, JSON text; if it is binary, the base64 of the bytes in quotes.
     pub payload: String,
+    /// Whether the payload is binary; [`QueuedMessage::bytes`] has the bytes.
+    pub is_binary: bool,
     /// The priority.
     pub priority: Priority,
     /// The conflation key of a publication.
     pub key: Option<String>,
+}
+
+impl Call {
+    /// The bytes of a payload that is binary; `None` for any other.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        bytes_of(&self.payload, self.is_binary)
+    }
+}
+
+impl QueuedMessage {
+    /// The bytes of a payload that is binary; `None` for any other.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        bytes_of(&self.payload, self.is_binary)
+    }
 }
 
 impl Uncertain {
@@ -292,7 +313,7 @@ enum Entry {
     Message {
         start: usize,
         end: usize,
-        payload: Range<u32>,
+        payload: (Range<u32>, bool),
         encoding: Format,
     },
     Event(Event),
@@ -336,14 +357,20 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a message. `payload` is the part of `bytes` with the payload, or empty if it is not known.
-    pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8], payload: &[u8]) {
+    /// Adds a message. `payload` is the part of `bytes` with the payload, or empty if it is not known, and whether it is
+    /// binary.
+    pub(crate) fn push_message(
+        &mut self,
+        encoding: Format,
+        bytes: &[u8],
+        (payload, is_binary): (&[u8], bool),
+    ) {
         let start = self.data.len();
         self.data.extend_from_slice(bytes);
         self.entries.push(Entry::Message {
             start,
             end: self.data.len(),
-            payload: range_in(bytes, payload).unwrap_or_default(),
+            payload: (range_in(bytes, payload).unwrap_or_default(), is_binary),
             encoding,
         });
     }

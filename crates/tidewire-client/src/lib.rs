@@ -24,6 +24,7 @@ pub mod event;
 mod message;
 pub mod options;
 mod outbox;
+mod payload;
 pub mod priority_queue;
 pub mod quality;
 mod queue;
@@ -41,6 +42,7 @@ pub use client::events::Events;
 pub use config::Config;
 pub use error::Error;
 pub use event::{Batch, Event, Message, QueuedMessage};
+pub use payload::Payload;
 pub use priority_queue::Priority;
 pub use queue::QueueDepth;
 pub use request::{

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
+use tidewire_wire::envelope::{EnvelopeError, Outline, message_content, payload_bytes};
 use tidewire_wire::format::Format;
 
 /// A received message. Cheap to clone: messages that were received together share one buffer.
@@ -13,6 +13,8 @@ pub struct Message {
     data: Bytes,
     /// The range of the payload in `data`; empty if it is not known.
     payload: Range<u32>,
+    /// Whether that payload is binary.
+    is_binary: bool,
     encoding: Format,
     session: u32,
 }
@@ -24,11 +26,17 @@ impl Message {
         &self.data
     }
 
-    /// A message of these bytes, whose payload is at `payload` (empty if that is not known).
-    pub(crate) fn new(data: Bytes, payload: Range<u32>, encoding: Format, session: u32) -> Self {
+    /// A message of these bytes, whose payload is at `payload` (empty if that is not known) and binary or not.
+    pub(crate) fn new(
+        data: Bytes,
+        (payload, is_binary): (Range<u32>, bool),
+        encoding: Format,
+        session: u32,
+    ) -> Self {
         Self {
             data,
             payload,
+            is_binary,
             encoding,
             session,
         }
@@ -39,6 +47,7 @@ impl Message {
         Self {
             data: json.into(),
             payload: 0..0,
+            is_binary: false,
             encoding: Format::Json,
             session,
         }
@@ -72,24 +81,38 @@ impl Message {
         Ok(self.encoding.json_of(&self.data)?)
     }
 
-    /// The payload as JSON text; `null` if there is none.
+    /// The payload as JSON text; `null` if there is none. Of a payload that is binary its base64.
     ///
     /// # Errors
     /// The message is malformed, or as [`Self::json`].
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        match self.payload_bytes()? {
+        match self.content()?.0 {
             None => Ok(Cow::Borrowed(b"null")),
             Some(payload) => Ok(self.encoding.json_of(payload)?),
         }
     }
 
-    /// The encoded payload; `None` if there is none.
-    fn payload_bytes(&self) -> Result<Option<&[u8]>, EnvelopeError> {
+    /// The bytes of a payload that is binary; `None` for any other.
+    ///
+    /// # Errors
+    /// The message is malformed, or marked as binary without being so.
+    pub fn bytes(&self) -> Result<Option<Vec<u8>>, EnvelopeError> {
+        match self.content()? {
+            (Some(payload), true) => {
+                let bytes = payload_bytes(self.encoding, payload);
+                Ok(bytes.map(Cow::into_owned))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The encoded payload, `None` if there is none, and whether it is binary.
+    fn content(&self) -> Result<(Option<&[u8]>, bool), EnvelopeError> {
         if self.payload.is_empty() {
-            return message_payload(self.encoding, &self.data);
+            return message_content(self.encoding, &self.data);
         }
         let (start, end) = (self.payload.start as usize, self.payload.end as usize);
-        Ok(self.data.get(start..end))
+        Ok((self.data.get(start..end), self.is_binary))
     }
 }
 

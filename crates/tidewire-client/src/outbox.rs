@@ -2,6 +2,7 @@
 
 use crate::command::Command;
 use crate::error::Error;
+use crate::payload::Payload;
 use crate::priority_queue::Priority;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,7 @@ enum Record {
     Message {
         t_bytes: usize,
         payload_bytes: usize,
+        is_binary: bool,
         priority: Priority,
     },
     /// A whole envelope of the application's, in JSON.
@@ -57,6 +59,7 @@ pub(crate) enum Outgoing<'a> {
     Message {
         t: &'a str,
         payload: &'a [u8],
+        is_binary: bool,
         priority: Priority,
     },
     Envelope(&'a [u8]),
@@ -73,13 +76,15 @@ impl Outbox {
         }
     }
 
-    /// Appends a message; the payload is one JSON value and is not checked.
+    /// Appends a message; the payload is not checked.
     pub(crate) fn try_send(
         &self,
         t: &str,
-        payload: &[u8],
+        payload: &Payload<'_>,
         priority: Priority,
     ) -> Result<(), Error> {
+        let is_binary = payload.is_binary();
+        let payload = payload.as_json().as_bytes();
         let mut state = self.room_for(t.len() + payload.len())?;
         let burst = &mut state.burst;
         burst.bytes.extend_from_slice(t.as_bytes());
@@ -89,6 +94,7 @@ impl Outbox {
             Record::Message {
                 t_bytes: t.len(),
                 payload_bytes: payload.len(),
+                is_binary,
                 priority,
             },
         );
@@ -239,6 +245,7 @@ impl Burst {
             Record::Message {
                 t_bytes,
                 payload_bytes,
+                is_binary,
                 priority,
             } => {
                 let payload_at = self.at + t_bytes;
@@ -247,6 +254,7 @@ impl Burst {
                 Outgoing::Message {
                     t: std::str::from_utf8(t).unwrap_or_default(),
                     payload: &self.bytes[payload_at..self.at],
+                    is_binary,
                     priority,
                 }
             }

@@ -28,6 +28,8 @@ pub(crate) struct Durable {
     pub(crate) t: String,
     /// One JSON value.
     pub(crate) payload: Vec<u8>,
+    /// It is the base64 of bytes.
+    pub(crate) is_binary: bool,
     pub(crate) priority: Priority,
     /// The conflation key of a publication.
     pub(crate) key: Option<String>,
@@ -65,6 +67,25 @@ pub(crate) struct Taken {
     pub(crate) expired: Vec<u64>,
     /// The server does not take them, and they are gone.
     pub(crate) too_large: Vec<u64>,
+    /// They are binary, which the server does not know, and are gone.
+    pub(crate) unsupported: Vec<u64>,
+}
+
+/// The messages that the server of a connection takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MessageLimits {
+    /// The largest size in bytes; 0 for any.
+    pub(crate) bytes_max: usize,
+    pub(crate) takes_binary: bool,
+}
+
+impl Default for MessageLimits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 0,
+            takes_binary: true,
+        }
+    }
 }
 
 /// How much a store holds.
@@ -132,8 +153,8 @@ pub(crate) trait Store: Send + fmt::Debug {
     /// The application knows of these uncertain messages, and they are gone.
     fn forget(&mut self, rows: &[u64]) -> Result<(), StoreError>;
 
-    /// Messages past that size are not given out any more, but those that are numbered already. 0 for any size.
-    fn limit_messages(&mut self, bytes_max: usize);
+    /// Messages beyond these limits are not given out any more, but those that are numbered already.
+    fn limit_messages(&mut self, limits: MessageLimits);
 
     fn depth(&self) -> QueueDepth;
 }
@@ -145,6 +166,7 @@ impl From<Durable> for QueuedMessage {
             t: message.t,
             // It was checked when it was stored.
             payload: String::from_utf8(message.payload).unwrap_or_default(),
+            is_binary: message.is_binary,
             priority: message.priority,
             key: message.key,
         }
@@ -196,6 +218,7 @@ mod tests {
             topic: None,
             t: "order".to_owned(),
             payload: format!("\"{text}\"").into_bytes(),
+            is_binary: false,
             priority,
             key: None,
             expires_unix_ms: None,

@@ -1,6 +1,7 @@
 //! Requests of a client and their results.
 
 use crate::message::Message;
+use crate::payload::Payload;
 use crate::sequencer::Position;
 pub use serde_json::Value;
 use std::fmt;
@@ -155,7 +156,7 @@ pub struct Publication {
     /// The type: 1 to 128 bytes, and not a type of the protocol.
     pub t: String,
     /// The payload: JSON text.
-    pub payload: String,
+    pub payload: Payload<'static>,
     /// The idempotency key, 1 to 128 bytes: the server accepts only the first publication with a key. Default: a new
     /// key for each publication, so that the client can send it again after a lost connection.
     pub id: Option<String>,
@@ -173,12 +174,16 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// A publication of `payload`, which is JSON text.
-    pub fn new(topic: impl Into<String>, t: impl Into<String>, payload: impl Into<String>) -> Self {
+    /// A publication of `payload`, which is JSON text or [bytes](Payload::binary).
+    pub fn new<'a>(
+        topic: impl Into<String>,
+        t: impl Into<String>,
+        payload: impl Into<Payload<'a>>,
+    ) -> Self {
         Self {
             topic: topic.into(),
             t: t.into(),
-            payload: payload.into(),
+            payload: payload.into().into_owned(),
             id: None,
             key: None,
             ttl_ms: None,

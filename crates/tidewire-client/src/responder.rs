@@ -1,11 +1,12 @@
 //! Answers to calls of the server.
 
-use crate::check::{check_payload, check_text};
+use crate::check::check_text;
 use crate::command::Command;
 use crate::error::Error;
 use crate::outbox::Outbox;
+use crate::payload::Payload;
 use std::sync::Arc;
-use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
+use tidewire_wire::session::{CallAnswer, CallError, TYPE_BYTES_MAX};
 
 /// Answers a call of the server. If it is dropped without an answer, the server receives `HANDLER_ERROR`.
 #[derive(Debug)]
@@ -24,14 +25,18 @@ impl Responder {
         }
     }
 
-    /// Answers with JSON text.
+    /// Answers with JSON text or [bytes](Payload::binary).
     ///
     /// # Errors
     /// The payload is not JSON, or the outbox is full; the server then receives `HANDLER_ERROR`. A lost connection is
     /// not an error, because it ends its calls.
-    pub fn respond(mut self, payload: &str) -> Result<(), Error> {
-        check_payload(payload)?;
-        self.send(Ok(payload.as_bytes().to_vec()))
+    pub fn respond<'a>(mut self, payload: impl Into<Payload<'a>>) -> Result<(), Error> {
+        let payload = payload.into();
+        payload.check()?;
+        self.send(Ok(CallAnswer {
+            binary: payload.is_binary(),
+            payload: payload.into_json().into_bytes(),
+        }))
     }
 
     /// Answers with an error: an error code of the protocol, or a code of the application.
@@ -46,7 +51,7 @@ impl Responder {
         }))
     }
 
-    fn send(&mut self, result: Result<Vec<u8>, CallError>) -> Result<(), Error> {
+    fn send(&mut self, result: Result<CallAnswer, CallError>) -> Result<(), Error> {
         let Some(correlation_id) = self.correlation_id.take() else {
             return Ok(());
         };

@@ -35,6 +35,7 @@ use pending::Pending;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _};
 use refresh::TokenRefresh;
+use send::report_binary;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -381,6 +382,10 @@ impl Session {
                     retry_after: None,
                     refused: messages as u64,
                 })));
+            }
+            StoreEvent::Unsupported(messages) => {
+                queue.has_more = true;
+                report_binary(messages as u64, batch);
             }
             StoreEvent::Failed(words) => batch.push(Event::QueueFailed(words)),
             StoreEvent::NotTaken => {

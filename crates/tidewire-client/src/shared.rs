@@ -10,11 +10,12 @@ use crate::config::Config;
 use crate::endpoints::{EndpointHealth, Endpoints};
 use crate::error::Error;
 use crate::outbox::Outbox;
+use crate::payload::{BINARY, Payload};
 use crate::quality::{Quality, QualityMeter};
 use crate::shared::calls::Calls;
 use crate::shared::inbox::Inbox;
 use crate::shared::life::{ClientState, Life};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct Shared {
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// The beginning of the ids of this client's publications.
     id_prefix: String,
     ids: AtomicU64,
+    /// The server of the session has no binary payloads.
+    refuses_binary: AtomicBool,
 }
 
 impl Shared {
@@ -49,6 +52,7 @@ impl Shared {
             clock: Clock::start(),
             id_prefix,
             ids: AtomicU64::new(0),
+            refuses_binary: AtomicBool::new(false),
             config,
         }
     }
@@ -81,8 +85,20 @@ impl Shared {
         *lock(&self.current) = Some((endpoint, self.moment().ms()));
     }
 
+    /// Checks that the server of the session takes this payload. Without a session that is not known yet.
+    pub(crate) fn check_binary(&self, payload: &Payload<'_>) -> Result<(), Error> {
+        let is_refused = payload.is_binary()
+            && self.refuses_binary.load(Ordering::Acquire)
+            && self.life.is_connected();
+        if is_refused {
+            return Err(Error::Unsupported(BINARY));
+        }
+        Ok(())
+    }
+
     /// A server has let this client in.
-    pub(crate) fn handle_accepted(&self) {
+    pub(crate) fn handle_accepted(&self, takes_binary: bool) {
+        self.refuses_binary.store(!takes_binary, Ordering::Release);
         self.life.set_state(ClientState::Connected);
     }
 

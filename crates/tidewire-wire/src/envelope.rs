@@ -17,7 +17,7 @@ pub use classify::{
 };
 pub use outline::Outline;
 pub use peek::{
-    correlation_id, message_id, message_number, message_payload, message_topic,
+    correlation_id, message_content, message_id, message_number, message_payload, message_topic,
     message_traceparent, message_type, payload_bytes,
 };
 pub use priority::Priority;

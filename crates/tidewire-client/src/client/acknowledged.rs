@@ -4,6 +4,7 @@ use crate::check::{check_message, check_publication};
 use crate::client::Client;
 use crate::clock::steady_unix_ms;
 use crate::error::Error;
+use crate::payload::Payload;
 use crate::priority_queue::Priority;
 use crate::queue::Durable;
 use crate::shared::Shared;
@@ -53,17 +54,18 @@ impl Client {
     /// Stores a message in the queue of unacknowledged messages ([`Config::queue`](crate::Config::queue)), and returns when it is stored. In a
     /// file it then survives a crash. The client sends stored messages by priority as soon as it has a session, and
     /// again until the server acknowledges them; the server accepts each message once. If the caller stops waiting
-    /// early, the message may be stored or not.
+    /// early, the message may be stored or not. A message of bytes that meets a server without binary payloads fails.
     ///
     /// # Errors
     /// The client has no queue, the queue is full or fails, or the message is invalid.
-    pub async fn send_acknowledged(
+    pub async fn send_acknowledged<'a>(
         &self,
         t: &str,
-        payload: &str,
+        payload: impl Into<Payload<'a>>,
         options: QueueOptions,
     ) -> Result<Acknowledgement, Error> {
-        check_message(t, payload)?;
+        let payload = payload.into();
+        check_message(t, &payload)?;
         self.enqueue(None, t, payload, options).await
     }
 
@@ -71,14 +73,15 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::send_acknowledged`].
-    pub async fn publish_acknowledged(
+    pub async fn publish_acknowledged<'a>(
         &self,
         topic: &str,
         t: &str,
-        payload: &str,
+        payload: impl Into<Payload<'a>>,
         options: QueueOptions,
     ) -> Result<Acknowledgement, Error> {
-        check_publication(topic, t, payload)?;
+        let payload = payload.into();
+        check_publication(topic, t, &payload)?;
         self.enqueue(Some(topic), t, payload, options).await
     }
 
@@ -86,9 +89,10 @@ impl Client {
         &self,
         topic: Option<&str>,
         t: &str,
-        payload: &str,
+        payload: Payload<'_>,
         options: QueueOptions,
     ) -> Result<Acknowledgement, Error> {
+        self.shared.check_binary(&payload)?;
         let store = self
             .store
             .as_ref()
@@ -100,7 +104,8 @@ impl Client {
         let (stored, acknowledged) = store.push(Durable {
             topic: topic.map(str::to_owned),
             t: t.to_owned(),
-            payload: payload.as_bytes().to_vec(),
+            is_binary: payload.is_binary(),
+            payload: payload.into_json().into_bytes(),
             priority: options.priority,
             key: options.key,
             expires_unix_ms: ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),

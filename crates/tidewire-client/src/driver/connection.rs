@@ -287,7 +287,7 @@ impl Connection<'_> {
             self.shared.set_quality(quality);
         }
         if !was_accepted && self.session.is_accepted() {
-            self.shared.handle_accepted();
+            self.shared.handle_accepted(self.session.takes_binary());
         }
         if was_established == self.session.is_established() {
             self.reply_bytes += self.out.len() - out_bytes;

@@ -3,7 +3,7 @@
 use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::WhenReceived;
 use super::worker::Worker;
-use super::{Durable, QueueDepth, Store};
+use super::{Durable, MessageLimits, QueueDepth, Store};
 use crate::config::Queue;
 use crate::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,12 +84,12 @@ impl StoreHandle {
         Ok((when_stored, when_acknowledged))
     }
 
-    /// `message_bytes_max` is what the server takes; 0 if it does not say.
-    pub(crate) fn resume(&self, epoch: u32, last: u64, message_bytes_max: usize) {
+    /// `limits` are those of the server.
+    pub(crate) fn resume(&self, epoch: u32, last: u64, limits: MessageLimits) {
         self.send(Job::Resume {
             epoch,
             last,
-            message_bytes_max,
+            limits,
         });
     }
 

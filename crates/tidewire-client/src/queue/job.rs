@@ -1,7 +1,7 @@
 //! The messages between the connection and the thread of a store.
 
 use super::receipts::Receipt;
-use super::{Durable, Numbered, QueueDepth};
+use super::{Durable, MessageLimits, Numbered, QueueDepth};
 use crate::error::Error;
 use crate::event;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +22,8 @@ pub(crate) enum StoreEvent {
     NotResumed,
     /// This many messages were larger than the server takes.
     TooLarge(usize),
+    /// This many messages were binary, which the server does not know.
+    Unsupported(usize),
     /// It is not known whether the server took these messages.
     Uncertain(Box<event::Uncertain>),
     /// This many messages were too old to be sent.
@@ -41,7 +43,7 @@ pub(super) enum Job {
     Resume {
         epoch: u32,
         last: u64,
-        message_bytes_max: usize,
+        limits: MessageLimits,
     },
     Take {
         count_max: usize,

@@ -1,6 +1,8 @@
 //! A store without a file, for as long as the process lives.
 
-use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
+use super::{
+    Durable, MessageLimits, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry,
+};
 use crate::config::{Queue, Uncertain};
 use crate::event::QueuedMessage;
 use crate::priority_queue::{PriorityQueue, QueueLimits};
@@ -17,7 +19,7 @@ pub(super) struct MemoryStore {
     /// By row: whether the server took them is not known, and the application has not been told.
     uncertain: BTreeMap<u64, Durable>,
     uncertain_bytes: u64,
-    message_bytes_max: usize,
+    limits: MessageLimits,
     epoch: Option<u32>,
     /// The last number that was given out on this connection.
     sent: u64,
@@ -47,7 +49,7 @@ impl MemoryStore {
             numbered_bytes: 0,
             uncertain: BTreeMap::new(),
             uncertain_bytes: 0,
-            message_bytes_max: 0,
+            limits: MessageLimits::default(),
             epoch: None,
             sent: 0,
             next_number: 1,
@@ -190,8 +192,13 @@ impl Store for MemoryStore {
             taken.messages.push(message.clone());
         }
         while let Some((_, next)) = self.waiting.peek() {
-            if !next.message.fits(self.message_bytes_max) {
+            if !next.message.fits(self.limits.bytes_max) {
                 taken.too_large.push(next.row);
+                self.waiting.pop();
+                continue;
+            }
+            if next.message.is_binary && !self.limits.takes_binary {
+                taken.unsupported.push(next.row);
                 self.waiting.pop();
                 continue;
             }
@@ -247,8 +254,8 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn limit_messages(&mut self, bytes_max: usize) {
-        self.message_bytes_max = bytes_max;
+    fn limit_messages(&mut self, limits: MessageLimits) {
+        self.limits = limits;
     }
 
     fn depth(&self) -> QueueDepth {

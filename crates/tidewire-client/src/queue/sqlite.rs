@@ -11,7 +11,10 @@ mod log;
 mod schema;
 
 use super::lock::{FileLock, in_use};
-use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry, private};
+use super::{
+    Durable, MessageLimits, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry,
+    private,
+};
 use crate::clock::steady_unix_ms;
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
@@ -32,7 +35,7 @@ pub(super) struct SqliteStore {
     /// Behind the connection, which is closed first.
     _lock: FileLock,
     producer: String,
-    message_bytes_max: usize,
+    limits: MessageLimits,
     epoch: Option<u32>,
     sent: u64,
     next_number: u64,
@@ -68,7 +71,7 @@ impl SqliteStore {
             path,
             _lock: lock,
             producer,
-            message_bytes_max: 0,
+            limits: MessageLimits::default(),
             epoch,
             sent: 0,
             next_number: last + 1,
@@ -134,8 +137,8 @@ impl Store for SqliteStore {
         {
             let mut insert = transaction
                 .prepare_cached(
-                    "INSERT INTO messages (level, topic, type, payload, key, expires_ms)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO messages (level, topic, type, payload, key, expires_ms, binary)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )
                 .map_err(failed)?;
             for message in messages {
@@ -147,6 +150,7 @@ impl Store for SqliteStore {
                     message.payload,
                     message.key,
                     expires_ms,
+                    message.is_binary,
                 ]);
                 rows.push(row.map_err(failed)? as u64);
             }
@@ -231,15 +235,19 @@ impl Store for SqliteStore {
             messages.push(message);
         }
         let mut next_number = self.next_number;
-        let mut too_large = Vec::new();
+        let (mut too_large, mut unsupported) = (Vec::new(), Vec::new());
         let room = if is_full {
             0
         } else {
             count_max - messages.len()
         };
         for (row, message) in waiting(&transaction, room)? {
-            if !message.fits(self.message_bytes_max) {
+            if !message.fits(self.limits.bytes_max) {
                 too_large.extend(delete(&transaction, "row = ?1", signed(row))?);
+                continue;
+            }
+            if message.is_binary && !self.limits.takes_binary {
+                unsupported.extend(delete(&transaction, "row = ?1", signed(row))?);
                 continue;
             }
             if !fits(messages.is_empty(), &message) {
@@ -268,6 +276,7 @@ impl Store for SqliteStore {
             messages,
             expired: self.release(expired),
             too_large: self.release(too_large),
+            unsupported: self.release(unsupported),
         })
     }
 
@@ -286,7 +295,7 @@ impl Store for SqliteStore {
         let mut statement = self
             .connection
             .prepare_cached(
-                "SELECT row, topic, type, payload, level, key, expires_ms FROM messages
+                "SELECT row, topic, type, payload, level, key, expires_ms, binary FROM messages
                  WHERE uncertain = 1 ORDER BY row LIMIT ?1",
             )
             .map_err(failed)?;
@@ -317,8 +326,8 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    fn limit_messages(&mut self, bytes_max: usize) {
-        self.message_bytes_max = bytes_max;
+    fn limit_messages(&mut self, limits: MessageLimits) {
+        self.limits = limits;
     }
 
     fn depth(&self) -> QueueDepth {
@@ -376,7 +385,7 @@ fn numbered(
 ) -> Result<Vec<Numbered>, StoreError> {
     let mut statement = connection
         .prepare_cached(
-            "SELECT row, topic, type, payload, level, key, expires_ms, number FROM messages
+            "SELECT row, topic, type, payload, level, key, expires_ms, binary, number FROM messages
              WHERE number > ?1 ORDER BY number LIMIT ?2",
         )
         .map_err(failed)?;
@@ -384,7 +393,7 @@ fn numbered(
     let rows = statement.query_map([signed(sent), limit], |row| {
         Ok(Numbered {
             row: row.get(0)?,
-            number: row.get(7)?,
+            number: row.get(8)?,
             message: read(row)?,
         })
     });
@@ -395,7 +404,7 @@ fn numbered(
 fn waiting(connection: &Connection, count_max: usize) -> Result<Vec<(u64, Durable)>, StoreError> {
     let mut statement = connection
         .prepare_cached(
-            "SELECT row, topic, type, payload, level, key, expires_ms FROM messages
+            "SELECT row, topic, type, payload, level, key, expires_ms, binary FROM messages
              WHERE number IS NULL AND uncertain = 0 ORDER BY level DESC, row LIMIT ?1",
         )
         .map_err(failed)?;
@@ -413,13 +422,14 @@ fn set_number(connection: &Connection, row: u64, number: u64) -> Result<(), Stor
     Ok(())
 }
 
-/// The message in columns 1 to 6.
+/// The message in columns 1 to 7.
 fn read(row: &Row<'_>) -> rusqlite::Result<Durable> {
     let level: u64 = row.get(4)?;
     Ok(Durable {
         topic: row.get(1)?,
         t: row.get(2)?,
         payload: row.get(3)?,
+        is_binary: row.get(7)?,
         priority: Priority::from_number(level).unwrap_or_default(),
         key: row.get(5)?,
         expires_unix_ms: row.get(6)?,
@@ -449,6 +459,7 @@ mod tests {
             topic: Some("orders.eu".to_owned()),
             t: "order".to_owned(),
             payload: text.as_bytes().to_vec(),
+            is_binary: false,
             priority: Priority::High,
             key: Some("k".to_owned()),
             expires_unix_ms: Some(u64::MAX),

@@ -8,11 +8,12 @@ mod tests;
 
 use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::{Receipt, Receipts};
-use super::{Durable, Store, StoreError};
+use super::{Durable, MessageLimits, Store, StoreError};
 use crate::clock::steady_unix_ms;
 use crate::config::Uncertain;
 use crate::error::Error;
 use crate::event;
+use crate::payload::BINARY;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -248,8 +249,8 @@ impl Worker {
             Job::Resume {
                 epoch,
                 last,
-                message_bytes_max,
-            } => self.resume(*epoch, *last, *message_bytes_max)?,
+                limits,
+            } => self.resume(*epoch, *last, *limits)?,
             Job::Take {
                 count_max,
                 bytes_max,
@@ -271,13 +272,8 @@ impl Worker {
         Ok(())
     }
 
-    fn resume(
-        &mut self,
-        epoch: u32,
-        last: u64,
-        message_bytes_max: usize,
-    ) -> Result<(), StoreError> {
-        self.store.limit_messages(message_bytes_max);
+    fn resume(&mut self, epoch: u32, last: u64, limits: MessageLimits) -> Result<(), StoreError> {
+        self.store.limit_messages(limits);
         let resumed = self.store.resume(epoch, last, self.uncertain)?;
         self.receipts.forget_numbers();
         self.settle(&resumed.acknowledged, &Ok(()));
@@ -305,6 +301,10 @@ impl Worker {
         if !taken.too_large.is_empty() {
             self.settle(&taken.too_large, &Err(Error::too_large()));
             self.send_event(StoreEvent::TooLarge(taken.too_large.len()));
+        }
+        if !taken.unsupported.is_empty() {
+            self.settle(&taken.unsupported, &Err(Error::Unsupported(BINARY)));
+            self.send_event(StoreEvent::Unsupported(taken.unsupported.len()));
         }
         Ok(())
     }

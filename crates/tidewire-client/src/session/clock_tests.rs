@@ -7,6 +7,7 @@ use crate::config::{Config, Queue};
 use crate::error::Error;
 use crate::event::{BatchBuilder, Event};
 use crate::outbox::{Burst, Outbox};
+use crate::payload::Payload;
 use crate::priority_queue::Priority;
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicTokens};
 use rand::SeedableRng as _;
@@ -300,7 +301,10 @@ fn the_servers_limit_is_kept_and_its_words_are_heeded() {
     let limits = json!({"rate_limit_capacity": 20, "rate_limit_refill": 10});
     let mut bench = Bench::established(plain(), limits);
     for _ in 0..40 {
-        bench.outbox.try_send("n", b"1", Priority::Normal).unwrap();
+        bench
+            .outbox
+            .try_send("n", &"1".into(), Priority::Normal)
+            .unwrap();
     }
     assert_eq!(bench.flush().len(), 18, "a tenth is left for pings");
     assert!(bench.flush().is_empty());
@@ -319,6 +323,39 @@ fn the_servers_limit_is_kept_and_its_words_are_heeded() {
 }
 
 #[test]
+fn a_server_without_binary_payloads_gets_none() {
+    let mut bench = Bench::established(plain(), json!({}));
+    assert!(!bench.session.takes_binary());
+    let bytes = Payload::binary([0, 1, 255]);
+    bench
+        .outbox
+        .try_send("n", &bytes, Priority::Normal)
+        .unwrap();
+    let (reply, mut published) = oneshot::channel();
+    let publish = Command::Publish {
+        publication: Publication::new("a", "n", bytes),
+        reply: Some(reply),
+    };
+    bench.outbox.try_command(Box::new(publish)).unwrap();
+    assert_eq!(bench.flush(), [] as [Value; 0]);
+    let unsupported = Error::Unsupported("binary payloads");
+    assert_eq!(published.try_recv(), Ok(Err(unsupported.clone())));
+    let reported = bench
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::Error(error) if error.code == unsupported.code()));
+    assert!(reported, "{:?}", bench.events);
+    let features = json!({"features": {"binary": true}});
+    bench.session.handle_disconnected();
+    bench
+        .session
+        .handle_connected("ws://a".to_owned(), None, bench.moment)
+        .unwrap();
+    bench.receive(json!({"t": "server_ready", "p": {"details": features}}));
+    assert!(bench.session.takes_binary());
+}
+
+#[test]
 fn requests_are_made_again_and_calls_are_not() {
     let mut bench = Bench::established(plain(), json!({}));
     let (reply, mut published) = oneshot::channel();
@@ -332,6 +369,7 @@ fn requests_are_made_again_and_calls_are_not() {
     let call = tidewire_wire::session::Call {
         t: "x".into(),
         payload: b"1".to_vec(),
+        binary: false,
         timeout_ms: None,
     };
     bench.outbox.try_command(Box::new(publish)).unwrap();
@@ -364,9 +402,12 @@ fn a_message_that_the_server_would_not_take_is_told_and_not_sent() {
     let large = format!("\"{}\"", "x".repeat(200));
     bench
         .outbox
-        .try_send("n", large.as_bytes(), Priority::Normal)
+        .try_send("n", &large.as_str().into(), Priority::Normal)
         .unwrap();
-    bench.outbox.try_send("n", b"1", Priority::Normal).unwrap();
+    bench
+        .outbox
+        .try_send("n", &"1".into(), Priority::Normal)
+        .unwrap();
     assert_eq!(bench.flush().len(), 1);
     let told =
         |event: &Event| matches!(event, Event::Error(error) if error.code == "MESSAGE_TOO_LARGE");

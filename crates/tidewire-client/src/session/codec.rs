@@ -349,6 +349,7 @@ mod tests {
             correlation_id: Some("c"),
             signature: None,
             number: Some(5),
+            binary: false,
         };
         let payload = format!("\"{}\"", "x".repeat(payload_bytes));
         header.write(format, payload.as_bytes(), out).unwrap();

@@ -7,7 +7,7 @@ use crate::request::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tidewire_wire::session::HistoryQuery;
+use tidewire_wire::session::{CallAnswer, HistoryQuery};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -48,7 +48,7 @@ pub(crate) enum Waiting {
         reply: Reply<HistoryPage>,
     },
     Call {
-        reply: Reply<Vec<u8>>,
+        reply: Reply<CallAnswer>,
     },
 }
 

@@ -23,14 +23,14 @@ impl Session {
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         if self.subscriptions.is_empty() && self.granted.is_empty() {
-            batch.push_message(encoding, bytes, b"");
+            batch.push_message(encoding, bytes, (b"", false));
             return Ok(());
         }
         let Ok(outline) = Outline::find(encoding, bytes) else {
-            batch.push_message(encoding, bytes, b"");
+            batch.push_message(encoding, bytes, (b"", false));
             return Ok(());
         };
-        let payload = outline.payload;
+        let payload = (outline.payload, outline.binary);
         // Members of a queue group get what the group gives them; the answer to a sync_request includes its position.
         let is_apart = outline.delivery.is_some() || outline.correlation_id.is_some();
         let (Some(topic), Some((epoch, offset)), false) =
@@ -115,7 +115,7 @@ impl Session {
             match item {
                 Sequenced::Message(Some(held)) => {
                     self.held_bytes -= held.bytes.len();
-                    batch.push_message(held.encoding, &held.bytes, b"");
+                    batch.push_message(held.encoding, &held.bytes, (b"", false));
                 }
                 // A publication of this client's own that its subscription left out.
                 Sequenced::Message(None) => {}

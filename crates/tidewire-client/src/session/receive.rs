@@ -8,6 +8,7 @@ use crate::config::Encryption;
 use crate::error::Ending;
 use crate::error::Error;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
+use crate::queue::MessageLimits;
 use crate::rate::RateLimit;
 use crate::request::{HistoryPage, PresenceAnswer, Subscribed};
 use crate::responder::Responder;
@@ -330,6 +331,7 @@ impl Session {
                 batch.push(Event::Call(Box::new(Call {
                     t: call.t,
                     payload: String::from_utf8(call.payload).unwrap_or_default(),
+                    is_binary: call.binary,
                     timeout: call.timeout_ms.map(Duration::from_millis),
                     responder: Responder::new(outbox, self.serial, correlation_id),
                 })));
@@ -388,6 +390,7 @@ impl Session {
                 calls: true,
                 history: true,
                 server_subscriptions: true,
+                binary: true,
             },
             encryption,
             producer: producer.as_ref(),
@@ -480,7 +483,15 @@ impl Session {
                     .link
                     .as_ref()
                     .map_or(0, |link| link.server_message_bytes_max);
-                queue.store.resume(state.epoch, state.last, bytes_max);
+                let takes_binary = self
+                    .link
+                    .as_ref()
+                    .is_some_and(|link| link.wire.server_takes_binary());
+                let limits = MessageLimits {
+                    bytes_max,
+                    takes_binary,
+                };
+                queue.store.resume(state.epoch, state.last, limits);
             }
             None => batch.push(Event::QueueFailed(
                 "the server does not acknowledge messages; they stay in the queue".to_owned(),

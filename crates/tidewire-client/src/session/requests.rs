@@ -3,12 +3,14 @@
 use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
+use super::send::report_binary;
 use super::subscriptions::is_pattern;
 use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
 use crate::error::Error;
 use crate::event::{BatchBuilder, Event, Unrecovered};
+use crate::payload::BINARY;
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;
 use std::sync::Arc;
@@ -17,7 +19,8 @@ use tidewire_wire::envelope::{Category, PublicationHeader, epoch_text, parse_epo
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
-    Action, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicFailure, TopicRecovery,
+    Action, CallError, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicFailure,
+    TopicRecovery,
 };
 
 impl Session {
@@ -38,6 +41,9 @@ impl Session {
                 self.fits(command.bytes() + REQUEST_BYTES, batch);
             }
             return Ok(());
+        }
+        if command.is_binary() && !self.takes_binary() {
+            return self.refuse_binary(command, moment, out, batch);
         }
         let waiting = match command {
             Command::Subscribe {
@@ -70,6 +76,43 @@ impl Session {
         };
         let number = self.pending.insert(waiting);
         self.transmit(number, moment, out)
+    }
+
+    /// Fails a command with a payload of bytes, which the server would take for a text.
+    fn refuse_binary(
+        &mut self,
+        command: Command,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        match command {
+            Command::Respond {
+                session,
+                correlation_id,
+                ..
+            } => {
+                report_binary(1, batch);
+                let error = CallError {
+                    code: ErrorCode::HandlerError.as_str().to_owned(),
+                    message: "the answer is binary, and this server has no binary payloads"
+                        .to_owned(),
+                };
+                let command = Command::Respond {
+                    session,
+                    correlation_id,
+                    result: Err(error),
+                };
+                self.handle_direct(command, moment, out)
+            }
+            command => {
+                if !command.is_awaited() {
+                    report_binary(1, batch);
+                }
+                command.fail(&Error::Unsupported(BINARY));
+                Ok(())
+            }
+        }
     }
 
     /// Ends the requests that are not repeated on another connection.
@@ -312,6 +355,7 @@ impl Session {
             priority: Default::default(),
             delivery: None,
             correlation_id: Some(SYNC_CORRELATION_ID),
+            binary: false,
         };
         let Some(link) = &mut self.link else {
             return Ok(());
@@ -508,7 +552,8 @@ fn publish_request(publication: &Publication) -> PublishRequest<'_> {
     let Publication {
         topic, t, payload, ..
     } = publication;
-    let mut request = PublishRequest::new(topic, t, payload.as_bytes());
+    let mut request = PublishRequest::new(topic, t, payload.as_json().as_bytes());
+    request.binary = payload.is_binary();
     request.id = publication.id.as_deref().map(Into::into);
     request.key = publication.key.as_deref().map(Into::into);
     request.ttl_ms = publication.ttl_ms;

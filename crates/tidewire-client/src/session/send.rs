@@ -9,13 +9,14 @@ use crate::error::Ending;
 use crate::error::Error;
 use crate::event::{BatchBuilder, Event, ServerError};
 use crate::outbox::{Burst, Outgoing};
+use crate::payload::BINARY;
 use crate::priority_queue::Priority;
 use crate::quality::OPEN_MAX;
 use crate::queue::{Durable, Numbered};
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::envelope::{Category, EnvelopeHeader, PublicationHeader};
-use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
+use tidewire_wire::envelope::{Category, EnvelopeHeader, PublicationHeader, pack_payload};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, envelope_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::secure::SealError;
 use tidewire_wire::session::PublishRequest;
@@ -48,9 +49,11 @@ impl Session {
                 Some(Outgoing::Message {
                     t,
                     payload,
+                    is_binary,
                     priority,
                 }) => {
                     tokens -= 1;
+                    let payload = (payload, is_binary);
                     self.send_message(t, payload, priority, moment, out, batch)?;
                 }
                 Some(Outgoing::Envelope(envelope)) => {
@@ -80,13 +83,17 @@ impl Session {
     fn send_message(
         &mut self,
         t: &str,
-        payload: &[u8],
+        (payload, is_binary): (&[u8], bool),
         priority: Priority,
         moment: Moment,
         out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         if !self.fits(t.len() + payload.len() + ENVELOPE_BYTES, batch) {
+            return Ok(());
+        }
+        if is_binary && !self.takes_binary() {
+            report_binary(1, batch);
             return Ok(());
         }
         let header = PublicationHeader {
@@ -98,6 +105,7 @@ impl Session {
             priority,
             delivery: None,
             correlation_id: None,
+            binary: is_binary,
         };
         let Some(link) = &mut self.link else {
             return Ok(());
@@ -111,7 +119,7 @@ impl Session {
                 Format::MessagePack => {
                     let mut packed = Vec::with_capacity(payload.len());
                     // It was checked when it was put into the outbox.
-                    let _ = json_to_msgpack(payload, &mut packed);
+                    let _ = pack_payload(payload, is_binary, &mut packed);
                     header.write_msgpack(&packed, out);
                 }
             },
@@ -136,9 +144,15 @@ impl Session {
             Format::MessagePack => {
                 out.extend_from_slice(MESSAGEPACK_PREFIX);
                 // It was checked when it was put into the outbox.
-                let _ = json_to_msgpack(envelope, out);
+                let _ = envelope_to_msgpack(envelope, out);
             }
         })
+    }
+
+    /// Whether the server of the connection has binary payloads.
+    pub(crate) fn takes_binary(&self) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.wire.server_takes_binary())
     }
 
     /// Whether the server takes a message of that size. A larger one would end the connection, and is reported.
@@ -181,6 +195,7 @@ impl Session {
                 topic,
                 t,
                 payload,
+                is_binary,
                 priority,
                 key,
                 ..
@@ -188,6 +203,7 @@ impl Session {
             match topic {
                 Some(topic) => {
                     let mut request = PublishRequest::new(&topic, &t, &payload);
+                    request.binary = is_binary;
                     request.priority = (priority != Priority::Normal).then_some(priority);
                     request.key = key.as_deref().map(Into::into);
                     let cid = queue_correlation_id(numbered.row);
@@ -206,6 +222,7 @@ impl Session {
                         correlation_id: None,
                         signature: None,
                         number,
+                        binary: is_binary,
                     };
                     link.write(Signed::Yes, moment, out, |format, out| {
                         // It was checked when it was stored.
@@ -305,6 +322,18 @@ impl Link {
             .write(signed, moment.now.unix_ms, out, |out| encode(wire, out));
         written.map_err(|error| sealing(&error))
     }
+}
+
+/// Reports messages of bytes that are not sent, because the server would take them for texts.
+pub(super) fn report_binary(messages: u64, batch: &mut BatchBuilder) {
+    let error = Error::Unsupported(BINARY);
+    batch.push(Event::Error(Box::new(ServerError {
+        code: error.code().to_owned(),
+        message: format!("not sent: {error}"),
+        recoverable: true,
+        retry_after: None,
+        refused: messages,
+    })));
 }
 
 fn sealing(error: &SealError) -> Ending {

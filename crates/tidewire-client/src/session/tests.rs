@@ -172,6 +172,7 @@ fn numbered_messages_wait_for_the_hello_of_their_own_connection() {
         topic: None,
         t: "order".to_owned(),
         payload: b"1".to_vec(),
+        is_binary: false,
         priority: Priority::Normal,
         key: None,
         expires_unix_ms: None,

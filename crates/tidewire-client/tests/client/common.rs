@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_client::{Client, Config, Event, Events};
 use tidewire_engine::{
-    AccessRules, Application, Call, CallError, Config as ServerConfig, ConnectionKey, Context,
-    HistoryLimits, Message, NewPublication, Peer, Responder, Server, TopicRule, Topics,
+    AccessRules, Application, Call, CallError, Config as ServerConfig, ConnectionKey, Content,
+    Context, HistoryLimits, Message, NewPublication, Peer, Responder, Server, TopicRule, Topics,
 };
 
 /// Past it a test has failed; nothing waits that long when it works.
@@ -53,6 +53,13 @@ impl Application for Recorder {
             "double" => {
                 let number: u64 = call.payload.parse().unwrap_or_default();
                 context.respond(&responder, Ok((2 * number).to_string()));
+            }
+            "mirror" => {
+                let answer = match call.bytes() {
+                    Some(bytes) => Content::binary(bytes),
+                    None => Content::from(call.payload),
+                };
+                context.respond_with(&responder, Ok(answer));
             }
             "silence" => std::mem::forget(responder),
             other => {

@@ -28,7 +28,7 @@ async fn works(server: ServerConfig, change: impl FnOnce(&mut Config)) {
             .request("double", "4", None)
             .await
             .expect("an answer"),
-        "8"
+        "8".into()
     );
     client.subscribe(["kept.a"]).await.expect("an answer");
     client

@@ -1,5 +1,6 @@
 //! The client against the real engine, over real sockets.
 
+mod binary;
 mod common;
 mod expiry;
 mod faults;

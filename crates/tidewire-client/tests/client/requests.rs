@@ -79,7 +79,10 @@ async fn wrong_arguments_are_the_callers() {
 async fn calls_both_ways() {
     let (server, recorder) = start(server_config());
     let (client, mut events) = connect(&server).await;
-    assert_eq!(client.request("double", "21", None).await.unwrap(), "42");
+    assert_eq!(
+        client.request("double", "21", None).await.unwrap(),
+        "42".into()
+    );
     let refused = client.request("unknown", "1", None).await.unwrap_err();
     assert_eq!(refused.code(), "NO_CLUE");
     let late = client
@@ -107,7 +110,7 @@ async fn calls_both_ways() {
         );
         if answers {
             call.responder.respond("true").unwrap();
-            assert_eq!(asked.await.unwrap().unwrap(), "true");
+            assert_eq!(asked.await.unwrap().unwrap(), "true".into());
         } else {
             drop(call);
             let failure = asked.await.unwrap().unwrap_err().to_string();

@@ -106,12 +106,28 @@ pub(super) fn is_binary(
     values: &Values<'_>,
     t: &str,
 ) -> Result<bool, EnvelopeError> {
-    let payload = values.get(Field::Payload).unwrap_or_default();
+    is_marked(
+        encoding,
+        values.get(Field::Binary),
+        values.get(Field::Payload),
+        t,
+    )
+}
+
+/// [`is_binary`] of the values of `b` and of the payload.
+#[inline]
+pub(super) fn is_marked(
+    encoding: Format,
+    mark: Option<&[u8]>,
+    payload: Option<&[u8]>,
+    t: &str,
+) -> Result<bool, EnvelopeError> {
+    let payload = payload.unwrap_or_default();
     let (is_typed, yes): (bool, &[u8]) = match encoding {
         Format::Json => (false, b"true"),
         Format::MessagePack => (matches!(payload, [0xc4..=0xc6, ..]), b"\xc3"),
     };
-    let is_marked = values.get(Field::Binary) == Some(yes);
+    let is_marked = mark == Some(yes);
     if !(is_marked || is_typed) || SystemType::parse(t).is_some() {
         return Ok(false);
     }

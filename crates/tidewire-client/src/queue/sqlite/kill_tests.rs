@@ -120,6 +120,7 @@ fn message(payload: &str) -> Durable {
         topic: None,
         t: "order".to_owned(),
         payload: payload.as_bytes().to_vec(),
+        is_binary: false,
         priority: Priority::Normal,
         key: None,
         expires_unix_ms: None,

@@ -10,8 +10,9 @@ pub(super) fn prepare(transaction: &Transaction<'_>, fresh_id: &str) -> Result<(
         .query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(failed)?;
     let steps = match version {
-        0 => [VERSION_1, VERSION_2].as_slice(),
-        1 => &[VERSION_2],
+        0 => [VERSION_1, VERSION_2, VERSION_3].as_slice(),
+        1 => &[VERSION_2, VERSION_3],
+        2 => &[VERSION_3],
         VERSION => &[],
         later => {
             return Err(StoreError::Failed(format!(
@@ -44,7 +45,7 @@ pub(super) fn meta(
         .map_err(failed)
 }
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// `number` is set while a message is on its way.
 const VERSION_1: &str = "
@@ -75,6 +76,12 @@ CREATE INDEX waiting ON messages (level DESC, row) WHERE number IS NULL AND unce
 CREATE INDEX expiring ON messages (expires_ms) WHERE number IS NULL AND uncertain = 0;
 CREATE INDEX uncertain ON messages (row) WHERE uncertain = 1;
 PRAGMA user_version = 2;
+";
+
+/// `binary` is 1 for a payload of bytes, of which the column has the base64 in quotes.
+const VERSION_3: &str = "
+ALTER TABLE messages ADD COLUMN binary INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 3;
 ";
 
 #[cfg(test)]
@@ -111,12 +118,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("queue.db");
         let later = Connection::open(&path).unwrap();
-        later.pragma_update(None, "user_version", 3).unwrap();
+        later.pragma_update(None, "user_version", 4).unwrap();
         drop(later);
         let Err(StoreError::Failed(words)) = SqliteStore::open(&path, &Queue::default(), "a")
         else {
             panic!("it knows what will be");
         };
-        assert!(words.contains("version 3"), "{words}");
+        assert!(words.contains("version 4"), "{words}");
     }
 }

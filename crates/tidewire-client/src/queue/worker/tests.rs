@@ -8,7 +8,7 @@ use crate::queue::handle::StoreHandle;
 use crate::queue::job::StoreEvent;
 use crate::queue::memory::MemoryStore;
 use crate::queue::receipts::WhenReceived;
-use crate::queue::{Durable, QueueDepth, Resumed, Store, StoreError, Taken};
+use crate::queue::{Durable, MessageLimits, QueueDepth, Resumed, Store, StoreError, Taken};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,8 +72,8 @@ impl Store for Flaky {
         self.write(|store| store.forget(rows))
     }
 
-    fn limit_messages(&mut self, bytes_max: usize) {
-        self.store.limit_messages(bytes_max);
+    fn limit_messages(&mut self, limits: MessageLimits) {
+        self.store.limit_messages(limits);
     }
 
     fn depth(&self) -> QueueDepth {
@@ -160,6 +160,7 @@ fn message(text: &str) -> Durable {
         topic: None,
         t: "order".to_owned(),
         payload: text.as_bytes().to_vec(),
+        is_binary: false,
         priority: Priority::Normal,
         key: None,
         expires_unix_ms: None,
@@ -179,7 +180,7 @@ fn texts(told: &event::Uncertain) -> Vec<&str> {
 async fn an_acknowledgement_that_cannot_be_stored_is_told_and_stored_later() {
     let mut bench = Bench::new(Uncertain::Drop);
     let received = bench.push("1").await;
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
     bench.handle.take(10, 1_000);
     assert!(matches!(bench.news().await, StoreEvent::Taken(_)));
@@ -199,7 +200,7 @@ async fn a_resumption_that_cannot_be_stored_is_tried_again() {
     let mut bench = Bench::new(Uncertain::Drop);
     bench.push("1").await;
     bench.fails.store(true, Ordering::SeqCst);
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Failed(_)));
     bench.fails.store(false, Ordering::SeqCst);
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
@@ -209,11 +210,11 @@ async fn a_resumption_that_cannot_be_stored_is_tried_again() {
 async fn the_next_connection_takes_the_place_of_a_resumption_that_is_owed() {
     let mut bench = Bench::new(Uncertain::Drop);
     bench.fails.store(true, Ordering::SeqCst);
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Failed(_)));
     bench.handle.acknowledge(7);
     bench.handle.rewind(0);
-    bench.handle.resume(2, 0, 0);
+    bench.handle.resume(2, 0, MessageLimits::default());
     for _ in 0..2 {
         assert!(matches!(bench.news().await, StoreEvent::NotResumed));
     }
@@ -225,7 +226,7 @@ async fn the_next_connection_takes_the_place_of_a_resumption_that_is_owed() {
 async fn what_could_not_be_given_out_may_be_asked_for_again() {
     let mut bench = Bench::new(Uncertain::Drop);
     bench.push("1").await;
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
     bench.fails.store(true, Ordering::SeqCst);
     bench.handle.take(1, 1_000);
@@ -263,11 +264,11 @@ async fn uncertain_messages_stay_until_the_application_has_taken_the_event() {
     let first = bench.push("1").await;
     bench.push(&large).await;
     bench.push(&large).await;
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
     bench.handle.take(10, 10_000_000);
     assert!(matches!(bench.news().await, StoreEvent::Taken(_)));
-    bench.handle.resume(2, 0, 0);
+    bench.handle.resume(2, 0, MessageLimits::default());
     let told = bench.uncertain().await;
     assert_eq!(texts(&told), ["1", &large]);
     assert!(!told.is_resent);
@@ -293,11 +294,11 @@ async fn uncertain_messages_stay_until_the_application_has_taken_the_event() {
 async fn what_is_sent_again_is_told_and_nothing_is_kept_for_it() {
     let mut bench = Bench::new(Uncertain::Resend);
     bench.push("1").await;
-    bench.handle.resume(1, 0, 0);
+    bench.handle.resume(1, 0, MessageLimits::default());
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
     bench.handle.take(10, 1_000);
     assert!(matches!(bench.news().await, StoreEvent::Taken(_)));
-    bench.handle.resume(2, 0, 0);
+    bench.handle.resume(2, 0, MessageLimits::default());
     let told = bench.uncertain().await;
     assert!(told.is_resent);
     assert_eq!(texts(&told), ["1"]);

@@ -133,7 +133,7 @@ async fn call(client: &Client, events: &Mutex<VecDeque<Event>>, step: &Value) ->
         "send" => client.send(text(0), &payload(1)).await.map(|()| nothing),
         "request" => {
             let answer = client.request(text(0), &payload(1), None).await?;
-            Ok(serde_json::from_str(&answer).expect("an answer is JSON"))
+            Ok(serde_json::from_str(answer.as_json()).expect("an answer is JSON"))
         }
         "publish" => {
             let publication = Publication::new(text(0), text(1), payload(2));
