@@ -185,9 +185,9 @@ describe.each(nodes)("queue in a file: %s", { timeout: 60_000 }, (node) => {
 
   test("a file of a later version is refused", async () => {
     const path = file("later");
-    await shared.call("sql", path, ["PRAGMA user_version = 3"]);
+    await shared.call("sql", path, ["PRAGMA user_version = 4"]);
     const one = new Program(node);
-    await expect(one.call("open", path)).rejects.toThrow("has version 3 of the queue");
+    await expect(one.call("open", path)).rejects.toThrow("has version 4 of the queue");
     await one.kill();
   });
 });
