@@ -220,7 +220,10 @@ export function addressOf(address: string): string {
 
 /** A text without the passwords and queries of addresses, which may be tokens, and without `secret`. */
 export function withoutSecrets(text: string, secret?: string): string {
-  return (secret ? text.replaceAll(secret, "***") : text).replace(/(\/\/)[^\s/]*(@)|(\?)[^\s"']*/g, "$1$3***$2");
+  return (secret ? text.replaceAll(secret, "***") : text).replace(
+    /(\/\/)[^\s/]*(@)|(\?)[^\s"']*/g,
+    "$1$3***$2",
+  );
 }
 
 export function invalid(message: string | false): TidewireError {

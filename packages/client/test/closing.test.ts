@@ -217,6 +217,36 @@ describe("the server at the point where a call is told that it is done", () => {
   });
 });
 
+test("a refusal for the rate that names its requests ends those that are not sent again, at once", async () => {
+  let refused = false;
+  transport.onConnect = (connection) => {
+    const answer = ({ t, cid }: Sent) => {
+      if (t === "client_hello") connection.send({ c: "WSE", t: "server_hello", p: { features: {} } });
+      else if (t === "publish_request" && refused)
+        connection.send({ c: "WSE", t: "publish_response", cid, p: { topic: "a" } });
+    };
+    connection.onMessage = answer as never;
+    connection.accept();
+    connection.onMessage = answer as never;
+  };
+  const client = await start();
+  const all = outcomes([client.request("sum", 1), client.publish("a", 1), client.request("other", 1)]);
+  await later(1);
+  refused = true;
+  const [connection] = transport.connections as [FakeConnection];
+  const [sum, publish] = (connection.sent as Sent[]).slice(-3);
+  const p = { code: "RATE_LIMITED", message: "no", recoverable: true, retry_after: 1, refused: 2 };
+  connection.send({ c: "WSE", t: "error", p: { ...p, cids: [sum!.cid, publish!.cid, "unknown", 7] } });
+  expect(await all[0]).toBe("RATE_LIMITED");
+  await later(2_000);
+  expect(await all[1]).toBe("done");
+  await later(9_000);
+  expect(await all[2]).toBe("TIMEOUT");
+  const closed = client.close();
+  await later(10);
+  await closed;
+});
+
 describe("the way to be told of what has no promise", () => {
   test("a queued message that is refused is an event, and those behind it are sent", async () => {
     const outbox = queue();

@@ -163,6 +163,26 @@ describe.each(FORMATS)("%s", (_, options) => {
   });
 });
 
+test("a refusal for the rate names each tab's requests by that tab's own ids", async () => {
+  const { leader, other, say, transport } = await start();
+  const { connections } = transport;
+  connections[0]!.onMessage = undefined;
+  const before = connections[0]!.sent.length;
+  const calls = [leader.request("sum", 1), other.request("sum", 1), other.request("sum", 2)].map((call) =>
+    call.then(
+      () => "done",
+      ({ code }: { code: string }) => code,
+    ),
+  );
+  await until(() => connections[0]!.sent.length === before + 3, "the server has them");
+  const cids = connections[0]!.sent.slice(before).map((raw) => read(raw).cid);
+  const p = { code: "RATE_LIMITED", message: "no", recoverable: true, retry_after: 1, refused: 2 };
+  say({ c: "WSE", t: "error", p: { ...p, cids: cids.slice(0, 2) } });
+  expect(await Promise.all(calls.slice(0, 2))).toEqual(["RATE_LIMITED", "RATE_LIMITED"]);
+  say({ c: "WSE", t: "call_response", cid: cids[2], p: { payload: 3 } });
+  expect(await calls[2]).toBe("done");
+});
+
 test("the server's subscriptions are those of every tab, also of one that comes later, and are asked for again", async () => {
   const { leader, other, sent, say, transport } = await start();
   const got: string[] = [];
