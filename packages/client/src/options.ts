@@ -213,13 +213,17 @@ export function addressOf(address: string): string {
     url.hash = "";
     if (/^ws/.test(url.protocol)) return url.href;
   } catch {}
-  const shown = DEVELOPMENT && JSON.stringify(withoutSecrets(address));
+  // A password of what cannot be read may contain anything.
+  const shown = DEVELOPMENT && JSON.stringify(withoutSecrets(address.replace(/.*@/s, "***@")));
   throw invalid(DEVELOPMENT && `${shown} is not an address such as "wss://example.org/ws"`);
 }
 
 /** A text without the passwords and queries of addresses, which may be tokens, and without `secret`. */
 export function withoutSecrets(text: string, secret?: string): string {
-  return (secret ? text.replaceAll(secret, "***") : text).replace(/(\/\/)[^\s/]*@|\?[^\s"']*/g, "$1***");
+  return (secret ? text.replaceAll(secret, "***") : text).replace(
+    /(\/\/)[^\s/]*(@)|(\?)[^\s"']*/g,
+    "$1$3***$2",
+  );
 }
 
 export function invalid(message: string | false): TidewireError {

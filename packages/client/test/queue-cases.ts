@@ -308,6 +308,119 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await queue.close();
   },
 
+  async "a binary payload is kept as one, beside others"(fixture) {
+    const { queue } = await open(fixture);
+    await add(queue, "before");
+    await queue.add({ type: "bytes", payload: '"AAH/"', binary: true, priority: 5 });
+    await queue.add({ type: "bytes", topic: "a", payload: '""', binary: true, priority: 5 });
+    await add(queue, "after");
+    const marks = (messages: readonly QueuedMessage[]) =>
+      messages.map(({ payload, binary }) => [payload, binary ?? false]);
+    const expected = [
+      ['"before"', false],
+      ['"AAH/"', true],
+      ['""', true],
+      ['"after"', false],
+    ];
+    if (!fixture.isPersistent) {
+      await queue.resume(FIRST);
+      equal(marks(await queue.take(10, 1e6)), expected);
+      return queue.close();
+    }
+    await queue.close();
+    const { queue: again } = await open(fixture);
+    await again.resume(FIRST);
+    equal(marks(await again.take(10, 1e6)), expected);
+    await again.close();
+  },
+
+  async "what would be refused leaves the store with a report, wherever it stands, and nothing waits for it"(
+    fixture,
+  ) {
+    const { queue, reports } = await open(fixture);
+    const added = await addAll(queue, "bad", "a", "bad", "bad", "b", "bad");
+    const invalid = new TidewireError("INVALID_ARGUMENT", "no");
+    const judge = ({ payload }: QueuedMessage) => (payload === '"bad"' ? invalid : undefined);
+    await queue.resume(FIRST, judge);
+    equal(await take(queue), ["1a", "2b"]);
+    const codes = await Promise.all([0, 2, 3, 5].map((index) => codeOf(added[index]!.acknowledged)));
+    equal(codes, ["INVALID_ARGUMENT", "INVALID_ARGUMENT", "INVALID_ARGUMENT", "INVALID_ARGUMENT"]);
+    equal(
+      reports.map((report) => report.type === "refused" && report.message.payload),
+      ['"bad"', '"bad"', '"bad"', '"bad"'],
+    );
+    equal(queue.depth, 2);
+    await queue.close();
+  },
+
+  async "numbered messages that would be refused leave the store, and the others move up"(fixture) {
+    const { queue, reports } = await open(fixture);
+    await addAll(queue, "a", "bad", "b", "bad", "c");
+    // As an older version has numbered them.
+    await queue.resume(FIRST);
+    equal(await take(queue), ["1a", "2bad", "3b", "4bad", "5c"]);
+    const judge = ({ payload }: QueuedMessage) =>
+      payload === '"bad"' ? new TidewireError("INVALID_ARGUMENT", "no") : undefined;
+    await queue.resume({ ...FIRST, last: 1 }, judge);
+    equal(await take(queue), ["2b", "3c"]);
+    equal(
+      reports.map(({ type }) => type),
+      ["refused", "refused"],
+    );
+    await add(queue, "d");
+    equal(await take(queue), ["4d"]);
+    queue.acknowledge(4);
+    await until(() => queue.depth === 0, "all are gone");
+    await queue.close();
+  },
+
+  async "a message that the server refuses and does not acknowledge is passed with the next connection"(
+    fixture,
+  ) {
+    const { queue, reports } = await open(fixture);
+    const [bad, good] = await addAll(queue, "bad", "good");
+    await queue.resume(FIRST);
+    equal(await take(queue), ["1bad", "2good"]);
+    queue.refused(1, new TidewireError("INVALID_MESSAGE", "no"));
+    equal(await codeOf(bad!.acknowledged), "INVALID_MESSAGE");
+    queue.refused(1, new TidewireError("INVALID_MESSAGE", "no"));
+    equal(queue.rewind(0), false, "whether it can go on");
+    equal(await take(queue), ["1bad", "2good"]);
+    await queue.resume(FIRST);
+    equal(await take(queue), ["1good"]);
+    queue.acknowledge(1);
+    equal(await codeOf(good!.acknowledged), "none");
+    equal(
+      reports.map(({ type }) => type),
+      ["refused"],
+      "reports",
+    );
+    await until(() => queue.depth === 0, "both are gone");
+    await queue.close();
+  },
+
+  async "a refusal for the moment counts if the server acknowledges the message, and not if it is sent again"(
+    fixture,
+  ) {
+    const { queue, reports } = await open(fixture);
+    const [one, two] = await addAll(queue, "a", "b");
+    await queue.resume(FIRST);
+    await take(queue);
+    const full = new TidewireError("QUEUE_FULL", "later");
+    queue.refused(1, full, true);
+    equal(queue.rewind(0), true);
+    equal(await take(queue), ["1a", "2b"]);
+    queue.refused(2, full, true);
+    queue.acknowledge(2);
+    equal(await codeOf(one!.acknowledged), "none");
+    equal(await codeOf(two!.acknowledged), "QUEUE_FULL");
+    equal(
+      reports.map(({ type }) => type),
+      ["refused"],
+    );
+    await queue.close();
+  },
+
   async "an acknowledgement is for all numbers up to it, and not for what was not sent"(fixture) {
     const { queue } = await open(fixture);
     const added = await addAll(queue, "a", "b", "c", "d");

@@ -159,6 +159,33 @@ describe.each(nodes)("queue in a file: %s", { timeout: 60_000 }, (node) => {
     expect(await shared.call("sql", path, sql)).toEqual([[{ user_version: 2 }], [{ value: "10" }]]);
   });
 
+  test("a file becomes one that older programs cannot read with its first binary payload, not before", async () => {
+    const path = file("binary");
+    const version = async () => (await shared.call("sql", path, ["PRAGMA user_version"])) as unknown;
+    const one = new Program(node);
+    await one.call("open", path);
+    await one.call("add", "a");
+    await one.kill();
+    expect(await version()).toEqual([[{ user_version: 2 }]]);
+    const two = new Program(node);
+    await two.call("open", path);
+    await two.call("addBinary", "AAH/");
+    await two.call("add", "b");
+    await two.kill();
+    expect(await version()).toEqual([[{ user_version: 3 }]]);
+    const sql = ["SELECT CAST(payload AS TEXT) AS payload, binary FROM messages ORDER BY row"];
+    const rows = [
+      { payload: '"a"', binary: 0 },
+      { payload: '"AAH/"', binary: 1 },
+      { payload: '"b"', binary: 0 },
+    ];
+    expect(await shared.call("sql", path, sql)).toEqual([rows]);
+    const three = new Program(node);
+    expect(await three.call("open", path)).toMatchObject({ depth: 3 });
+    expect(await three.call("send", 0, 10)).toEqual(["1a", "2AAH/", "3b"]);
+    await three.kill();
+  });
+
   test("only the owner of the file may read it and what is beside it", async () => {
     const folder = await mkdtemp(join(tmpdir(), "tidewire-private-"));
     const path = join(folder, "queue.db");
@@ -185,9 +212,9 @@ describe.each(nodes)("queue in a file: %s", { timeout: 60_000 }, (node) => {
 
   test("a file of a later version is refused", async () => {
     const path = file("later");
-    await shared.call("sql", path, ["PRAGMA user_version = 3"]);
+    await shared.call("sql", path, ["PRAGMA user_version = 4"]);
     const one = new Program(node);
-    await expect(one.call("open", path)).rejects.toThrow("has version 3 of the queue");
+    await expect(one.call("open", path)).rejects.toThrow("has version 4 of the queue");
     await one.kill();
   });
 });

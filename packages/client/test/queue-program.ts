@@ -28,6 +28,10 @@ const commands: Record<string, (...values: never[]) => unknown> = {
     await addAll(opened, ...texts);
   },
 
+  async addBinary(base64: string) {
+    await opened.add({ type: "bytes", payload: JSON.stringify(base64), binary: true, priority: 5 });
+  },
+
   /** Adds messages until it is killed, ten at a time, and tells each that is stored. */
   async flood() {
     for (let round = 0; ; round += 1) {

@@ -412,7 +412,7 @@ describe("types", () => {
     const { client, sent } = await start();
     const both = client.subscribe(["good", "bad\ud83d"]);
     const failed: string[] = [];
-    both.on("failed", ({ topic, error }) => failed.push(topic, (error.cause as { code: string }).code));
+    both.on("failed", ({ topic, error }) => failed.push(topic, (error.cause as { code: string })?.code));
     const other = client.subscribe("other");
     await other.ready();
     await expect(both.ready()).rejects.toMatchObject({ code: "SUBSCRIPTION_FAILED" });

@@ -35,6 +35,7 @@ fn what_is_not_there_is_found_missing() {
     assert!(!exists("life.json", "a client that sings"));
     assert!(!exists("test_scenarios.py", "test_scenari"));
     assert!(!exists("tests/client/promises.rs", "what_is_not_there"));
+    assert!(!exists("closing.test.ts", "a close that sings"));
     assert!(exists(
         "tests/client/promises.rs",
         "what_is_not_there_is_found_missing"
@@ -68,12 +69,16 @@ fn exists(file: &str, name: &str) -> bool {
     if FILES.contains(&file) {
         return names(file).iter().any(|known| known == name);
     }
-    let (path, definition) = match file.ends_with(".py") {
-        true => (
+    let (path, definition) = match Path::new(file).extension().and_then(|end| end.to_str()) {
+        Some("py") => (
             root().join("bindings/python/tests").join(file),
             format!("def {name}("),
         ),
-        false => (
+        Some("ts") => (
+            root().join("packages/client/test").join(file),
+            format!("\"{name}\","),
+        ),
+        _ => (
             Path::new(env!("CARGO_MANIFEST_DIR")).join(file),
             format!("fn {name}("),
         ),

@@ -47,3 +47,11 @@ export function required(payload: Envelope, name: string): number {
   if (typeof value !== "number" || value < 0) throw unreadable(DEVELOPMENT && `${name} is missing`);
   return Math.floor(value);
 }
+
+/** Messages that a batch must not hold. */
+const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
+
+/** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */
+export function isBatched(message: unknown): message is Envelope {
+  return isObject(message) && !ALONE.has(typeOf(message));
+}

@@ -212,6 +212,11 @@ export class Outbound {
     return true;
   }
 
+  /** The server has refused a request for its rate: one that may be sent twice is sent again, another ends. */
+  limited(cid: unknown, error: TidewireError): void {
+    if (!this.#requests.get(cid)?.isRepeatable) this.settle(cid, error);
+  }
+
   /** Whether a message may be sent at once; if so, it counts for the rate limit. */
   #mayWrite(now: Now): boolean {
     if (!this.#session.mayWrite) return false;

@@ -9,7 +9,7 @@ import { TidewireError } from "../errors.js";
 import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
-import { isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
+import { isBatched, isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
@@ -93,9 +93,6 @@ const ALIVE_MS_MIN = 1_000;
 const LATE_MS = 100;
 /** Pings that may be on their way. */
 const PINGS_MAX = 64;
-/** Messages that a batch must not hold. */
-const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
-
 /** What a session does with a message of the protocol. A promise if the next message has to wait. */
 type SystemHandler = (this: Session, payload: Envelope, now: Now, envelope: Envelope) => unknown;
 
@@ -573,6 +570,7 @@ export class Session {
       this.outbound.giveBack();
       this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
       link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
+      for (const cid of Array.isArray(p.cids) ? p.cids : []) this.outbound.limited(cid, error);
       this.producer?.rewind();
     } else if (error.code === "MESSAGE_GAP") {
       this.producer?.rewind(true);
@@ -597,9 +595,4 @@ export class Session {
 /** An error of the server, or of its application. */
 function serverError(code: string, message: unknown, retryAfterMs?: number): TidewireError {
   return new TidewireError(code, String(message ?? ""), { fault: faultOf(code), retryAfterMs });
-}
-
-/** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */
-function isBatched(message: unknown): message is Envelope {
-  return isObject(message) && !ALONE.has(typeOf(message));
 }

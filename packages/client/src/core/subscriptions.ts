@@ -12,8 +12,10 @@ import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
 import { isWhole } from "./payload.js";
 import { defaultSequencerLimits, detached, type Sequenced, Sequencer } from "./sequencer.js";
+import { type Draft, isGaplessTopic, reasonOf, type Topic, type TopicRequest, tokenOf } from "./topic.js";
 import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type WireOptions } from "./topics.js";
 
+export type { TopicRequest } from "./topic.js";
 export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
 
 /** Where events go that concern more than one subscription. */
@@ -21,49 +23,6 @@ interface Host {
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
   /** The network is poor: who does not recover is content with the newest publication of each key. */
   readonly isPoor: boolean | undefined;
-}
-
-interface Topic {
-  readonly name: string;
-  wire: WireOptions;
-  /** The options but `presence`, which subscribers add to the subscription. */
-  readonly key: string;
-  readonly matches: ((topic: string) => boolean) | undefined;
-  readonly subscribers: Set<Subscriber>;
-  state: "idle" | "asked" | "active";
-  /** It was active on an earlier connection. */
-  wasActive: boolean;
-  /** What was missed has been asked for on this connection. */
-  isRecovering: boolean;
-  /** What others learn of this subscriber has changed. */
-  isChanged: boolean;
-  /** The connection has it with the options of an earlier subscription, which ends first. */
-  isReplaced: boolean;
-  /** Subscribers that came when the request had been sent. */
-  readonly late: Set<Subscriber>;
-  /** A new subscriber gets the newest publication, which is kept for those who join later. */
-  last: Message | undefined;
-  givesLast: boolean;
-  /** A subscription that the server made: it counts as lost at this time, unless the server makes it again before. */
-  lostMs: number;
-  /** The server has told where such a subscription stands while the answer to its renewal was on its way. */
-  told: Position | "nowhere" | undefined;
-}
-
-/** A request to be sent. */
-export interface TopicRequest {
-  action: "subscribe" | "unsubscribe";
-  topics: string[];
-  payload: Record<string, unknown>;
-  /** Its size, or more. */
-  bytes: number;
-}
-
-/** A request without its topics. */
-interface Draft extends WireOptions {
-  action: "subscribe" | "unsubscribe";
-  recover?: true;
-  replay?: number;
 }
 
 /** What subscriptions of the server have as options: the requests that renew them do (PROTOCOL 7.5 (9)). */
@@ -82,25 +41,6 @@ const TOPIC_BYTES = 80;
 const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
 const POSITIONS_MAX = 100_000;
-
-function tokenOf(topic: Topic): string | undefined {
-  for (const { tokens } of topic.subscribers) {
-    const token = tokens?.(topic.name);
-    if (token) return token;
-  }
-  return undefined;
-}
-
-/** Why the server does not give a topic, if its answer says so. */
-function reasonOf(failures: readonly unknown[], topic: string): TidewireError | undefined {
-  for (const failure of failures) {
-    if (isObject(failure) && failure.topic === topic && typeof failure.code === "string") {
-      const { code, message } = failure;
-      return new TidewireError(code, typeof message === "string" && message, "application");
-    }
-  }
-  return undefined;
-}
 
 export class Subscriptions {
   readonly #host: Host;
@@ -627,8 +567,4 @@ export class Subscriptions {
     this.#sequencer.forget(name);
     this.#passOn();
   }
-}
-
-function isGaplessTopic({ wire }: Topic): boolean {
-  return !wire.filter && !wire.queue_group && (!wire.overload || wire.overload === "disconnect");
 }

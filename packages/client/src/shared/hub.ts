@@ -228,6 +228,7 @@ export class Hub {
       case "presence_update":
         return this.#sendTo(this.#topics.subscribers(String(p.topic)), message, frame);
       case "error":
+        if (p.code === "RATE_LIMITED" && Array.isArray(p.cids)) return this.#limited(message, p, p.cids);
         if (cid != null || p.code === "PRODUCER_SUPERSEDED" || p.code === "MESSAGE_GAP") {
           return this.#sendTo(this.#sender(cid), message, frame);
         }
@@ -289,6 +290,19 @@ export class Hub {
     if (!hasMany || isError) this.#pending.delete(cid);
     if (tab) tab.send(this.#encode({ ...message, cid: own }));
     done?.(p, isError);
+  }
+
+  /** The server has refused requests for the rate: each tab learns of its own, by its own correlation ids. */
+  #limited(message: Envelope, p: Envelope, cids: readonly unknown[]): void {
+    const own = new Map<Tab | undefined, unknown[]>();
+    for (const cid of cids as string[]) {
+      const { tab = this.#senders.get(cid), cid: known = cid, done } = this.#pending.get(cid) ?? {};
+      this.#pending.delete(cid);
+      done?.(p, true);
+      own.set(tab, [...(own.get(tab) ?? []), known]);
+    }
+    for (const tab of this.#tabs)
+      tab.send(this.#encode({ ...message, p: { ...p, cids: own.get(tab) ?? [] } }));
   }
 
   #pong({ timestamp }: Envelope): void {
