@@ -65,6 +65,8 @@ export interface LoadOptions {
   reply?: string;
   requests?: number;
   requestsPerConnection?: number;
+  /** Whether a request that is closed unanswered is sent again. Default `never`. */
+  retry?: "never" | "idle-close";
   resolve?: Texts;
   scenario?: string;
   seed?: number;

@@ -34,7 +34,7 @@ const NAMES = [
     "poisson",
   ],
   ...["profile", "proxy", "rampPerS", "ratePerS", "reconnect", "redirects", "reply", "requests"],
-  "requestsPerConnection",
+  "requestsPerConnection", "retry",
   ...[
     "resolve",
     "scenario",

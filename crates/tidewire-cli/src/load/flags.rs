@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidewire_load::accounting::precision::Precision;
+use tidewire_load::options::load::Retry;
 use tidewire_load::options::{message, quantity, request};
 use tidewire_load::verdict::expectation::Expectation;
 use tidewire_load::worker::messages::{Matching, Pointer};
@@ -208,6 +209,11 @@ pub(crate) struct ConnectionFlags {
     /// Replace a connection after this many requests
     #[arg(long, value_name = "N", value_parser = whole)]
     pub(crate) requests_per_connection: Option<u64>,
+    /// Whether an HTTP request whose connection is closed before the first byte of the response is sent
+    /// again: never (it has failed), or idle-close (once, on a reused connection, if the method allows it)
+    /// [default: never]
+    #[arg(long, value_name = "WHEN", value_parser = retry)]
+    pub(crate) retry: Option<Retry>,
     /// Replace a WebSocket that ends before the load ends it, or that cannot be opened; each end is
     /// counted as a failure all the same
     #[arg(long)]
@@ -301,6 +307,11 @@ fn stages(text: &str) -> Result<Stages, String> {
 fn statuses(text: &str) -> Result<Statuses, String> {
     let statuses = request::statuses(text).map_err(|error| error.to_string())?;
     Ok(statuses.into())
+}
+
+fn retry(text: &str) -> Result<Retry, String> {
+    text.parse()
+        .map_err(|error: tidewire_load::options::OptionError| error.to_string())
 }
 
 fn expectation(text: &str) -> Result<Expectation, String> {

@@ -102,6 +102,7 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
 fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
     options.keep_alive = !flags.no_keepalive;
     options.reconnect = flags.reconnect;
+    options.retry = flags.retry.unwrap_or_default();
     options.requests_per_connection = flags.requests_per_connection;
     let timeouts = &mut options.timeouts;
     timeouts.request_ms = flags.timeout_ms.unwrap_or(timeouts.request_ms);

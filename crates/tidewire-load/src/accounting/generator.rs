@@ -71,6 +71,7 @@ impl Moment {
                 .map(|(waited, others)| waited_for_others_s(waited, others, server, own, cpu)),
             throttled_s: cfg!(target_os = "linux").then_some(throttled.as_secs_f64()),
             stopped_s: self.stopped.saturating_sub(before.stopped).as_secs_f64(),
+            error_us: None,
             late_us: lateness(late),
         }
     }

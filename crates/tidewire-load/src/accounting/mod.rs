@@ -14,4 +14,5 @@ pub(crate) mod sampler;
 pub(crate) mod server;
 pub mod stats;
 pub mod tally;
+pub mod waits;
 pub mod windows;

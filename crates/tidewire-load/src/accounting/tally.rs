@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
+use super::waits::Waits;
 use super::windows::WindowSeries;
 use crate::report::model::{ByteCounts, Requests, Traffic};
 
@@ -50,6 +51,8 @@ pub struct Tally {
     pub message_age: Recorder,
     /// The delay with which requests left although a connection was free; only at given times.
     pub late: Recorder,
+    /// The waits of the threads for their cores.
+    pub waits: Waits,
     /// From the start of a connection to its readiness.
     pub connect: Recorder,
     /// Connections that became ready.
@@ -167,6 +170,7 @@ impl Tally {
             failed_latency: Recorder::new(),
             message_age: Recorder::new(),
             late: Recorder::new(),
+            waits: Waits::default(),
             connect: Recorder::new(),
             opened: 0,
             not_opened: 0,
@@ -361,6 +365,7 @@ impl Tally {
         self.failed_latency.merge(&other.failed_latency);
         self.message_age.merge(&other.message_age);
         self.late.merge(&other.late);
+        self.waits.merge(&other.waits);
         self.connect.merge(&other.connect);
         self.opened += other.opened;
         self.not_opened += other.not_opened;

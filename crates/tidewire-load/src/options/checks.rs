@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::OptionError;
-use super::load::LoadOptions;
+use super::load::{LoadOptions, Retry};
 use super::request::BodyOptions;
 use crate::worker::messages::Matching;
 use crate::worker::pace::RATE_PER_S;
@@ -79,6 +79,7 @@ impl LoadOptions {
                 body,
                 self.compressed.then_some("--compressed"),
                 (self.redirects > 0).then_some("--redirects"),
+                (self.retry != Retry::Never).then_some("--retry"),
             ],
         )?;
         refuse(

@@ -64,6 +64,7 @@ struct Written {
     confidence: Option<String>,
     keep_alive: Option<bool>,
     reconnect: bool,
+    retry: Option<String>,
     requests_per_connection: Option<u64>,
     timeout_ms: Option<u64>,
     connect_timeout_ms: Option<u64>,
@@ -151,7 +152,7 @@ impl Written {
         self.plan(&mut options)?;
         self.request(&mut options)?;
         self.messages(&mut options)?;
-        self.connection(&mut options);
+        self.connection(&mut options)?;
         options.scenario = self.scenario;
         Ok(options)
     }
@@ -267,9 +268,12 @@ impl Written {
         Ok(())
     }
 
-    fn connection(&self, options: &mut LoadOptions) {
+    fn connection(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
         options.keep_alive = self.keep_alive.unwrap_or(true);
         options.reconnect = self.reconnect;
+        if let Some(retry) = &self.retry {
+            options.retry = retry.parse()?;
+        }
         options.requests_per_connection = self.requests_per_connection;
         let timeouts = &mut options.timeouts;
         timeouts.request_ms = self.timeout_ms.unwrap_or(timeouts.request_ms);
@@ -286,6 +290,7 @@ impl Written {
         options.unix_socket.clone_from(&self.unix_socket);
         options.source_addresses.clone_from(&self.source_address);
         options.resolve.clone_from(&self.resolve);
+        Ok(())
     }
 }
 

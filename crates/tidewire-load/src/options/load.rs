@@ -69,6 +69,8 @@ pub struct LoadOptions {
     /// Whether a WebSocket that ends before the plan ends it, or that cannot be opened, is replaced.
     /// Its end is a failure in any case. Default false.
     pub reconnect: bool,
+    /// Whether an HTTP request that is closed unanswered is sent again. Default never.
+    pub retry: Retry,
     /// Redirects to follow per request. Default 0.
     pub redirects: u32,
     /// Whether the requests ask for compressed responses. Default false.
@@ -103,6 +105,31 @@ pub struct LoadOptions {
     pub seed: u64,
     /// The command line, for the report.
     pub command: Option<String>,
+}
+
+/// What happens to an HTTP request whose connection is closed before the first byte of its response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Retry {
+    /// It has failed.
+    #[default]
+    Never,
+    /// It is sent again, once, if its method allows that and the connection had answered before: the
+    /// server may have closed it while the request was on its way (RFC 9112, section 9.3.1).
+    IdleClose,
+}
+
+impl std::str::FromStr for Retry {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "never" => Ok(Self::Never),
+            "idle-close" => Ok(Self::IdleClose),
+            other => Err(OptionError::new(format_args!(
+                "`{other}` is not a way to retry: write never or idle-close"
+            ))),
+        }
+    }
 }
 
 /// Trusted authorities, and the client's own certificate.
@@ -146,6 +173,7 @@ impl LoadOptions {
             keep_alive: true,
             requests_per_connection: None,
             reconnect: false,
+            retry: Retry::Never,
             redirects: 0,
             compressed: false,
             timeouts: ServiceTimeouts::default(),
@@ -201,6 +229,7 @@ impl LoadOptions {
             requests_per_connection: self.requests_per_connection,
             in_flight: if self.keep_alive { self.in_flight } else { 1 },
             reconnects: !parts.is_websocket || self.reconnect,
+            retries: self.retry == Retry::IdleClose,
             redirects_max: self.redirects,
             timeouts: self.timeouts,
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,

@@ -314,12 +314,30 @@ fn times(result: &TestResult) -> Block {
         let cells = values.into_iter().map(number::us);
         Some(std::iter::once(name.to_owned()).chain(cells).collect())
     });
+    let rows = rows.chain(error_row(result));
     Block {
         title: "Other times".to_owned(),
         header: vec!["Time", "Min", "Mean", "p50", "p95", "p99", "Max"],
         rows: rows.collect(),
         text_columns: 1,
     }
+}
+
+/// The most that the generator itself can have added to each percentile of the latency.
+fn error_row(result: &TestResult) -> Option<Vec<String>> {
+    let bounds = result.generator?.error_us?;
+    let absent = || ABSENT.to_owned();
+    (bounds.p99_9 > 0.0).then(|| {
+        vec![
+            "of the latency the generator's, at most".to_owned(),
+            absent(),
+            absent(),
+            number::us(bounds.p50),
+            number::us(bounds.p95),
+            number::us(bounds.p99),
+            absent(),
+        ]
+    })
 }
 
 fn windows(result: &TestResult) -> Block {

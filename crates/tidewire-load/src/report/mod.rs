@@ -32,10 +32,10 @@ use std::path::{Path, PathBuf};
 pub use model::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
     BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
-    EndedConnections, ExpectationResult, FanOut, Finding, FoundRate, GeneratorHealth, Latency,
-    LatencyOrigin, LatencyOverTime, LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind,
-    Machine, Memory, Messages, Pace, Pings, Plan, Processes, Range, RateStep, Received, Repeats,
-    ReplyFaults, Report, Requests, ResourceSample, Spread, StoppedBy, Survival, Target,
+    EndedConnections, ErrorBounds, ExpectationResult, FanOut, Finding, FoundRate, GeneratorHealth,
+    Latency, LatencyOrigin, LatencyOverTime, LatencyWindow, Lateness, LoadError, LoadFigures,
+    LoopKind, Machine, Memory, Messages, Pace, Pings, Plan, Processes, Range, RateStep, Received,
+    Repeats, ReplyFaults, Report, Requests, ResourceSample, Spread, StoppedBy, Survival, Target,
     TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
 };
 

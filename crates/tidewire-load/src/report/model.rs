@@ -25,8 +25,8 @@ pub use figures::{
 };
 
 pub use judgement::{
-    Bottleneck, EXIT_BROKEN, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults,
-    Verdict, exit_code_of,
+    Bottleneck, EXIT_BROKEN, EXIT_INTERRUPTED, EXIT_USAGE, ErrorBounds, GeneratorHealth, Lateness,
+    ReplyFaults, Verdict, exit_code_of,
 };
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,

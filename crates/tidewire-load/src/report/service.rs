@@ -33,6 +33,7 @@ pub(crate) fn failures(result: &TestResult) -> Vec<String> {
         ended(result),
         not_opened(result),
         failed(result),
+        retried(result),
         unanswered(result),
         unsent(result),
     ];
@@ -84,6 +85,18 @@ fn failed(result: &TestResult) -> Option<String> {
             words(result).many,
             percent(requests.failed as f64 / ended as f64 * 100.0),
             errors_in_words(result)
+        )
+    })
+}
+
+fn retried(result: &TestResult) -> Option<String> {
+    let requests = result.load.requests?;
+    (requests.retried > 0).then(|| {
+        format!(
+            "{} of {} {} were closed unanswered and sent again.",
+            grouped(requests.retried),
+            grouped(requests.sent),
+            words(result).many
         )
     })
 }

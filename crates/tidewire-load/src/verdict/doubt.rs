@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{NOISE_MAX, Verdict};
+use super::{LATE_PART_BOUND, NOISE_MAX, Verdict};
 use crate::report::number::{grouped, seconds, si, us};
 use crate::verdict::account::Discrepancy;
 use crate::verdict::evidence::Aim;
@@ -78,6 +78,13 @@ pub enum Doubt {
         /// 99th percentile of the reported latency.
         latency_p99_us: Option<f64>,
     },
+    /// Threads of the generator waited for their cores, which the 99th percentile may contain.
+    GeneratorNoise {
+        /// The most of it.
+        bound_us: f64,
+        /// The 99th percentile of the reported latency.
+        latency_us: f64,
+    },
     /// Other programs used the generator's cores.
     GeneratorStarved {
         /// Seconds of waiting.
@@ -131,6 +138,7 @@ impl Doubt {
             Self::PaceNotTaken { .. } => "pace_not_taken",
             Self::PaceMissed { .. } => "pace_missed",
             Self::GeneratorLate { .. } => "generator_late",
+            Self::GeneratorNoise { .. } => "generator_noise",
             Self::GeneratorStarved { .. } => "generator_starved",
             Self::GeneratorThrottled { .. } => "generator_throttled",
             Self::GeneratorStopped { .. } => "generator_stopped",
@@ -143,13 +151,17 @@ impl Doubt {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self {
+            Self::GeneratorLate {
+                p99_us,
+                latency_p99_us: Some(latency_us),
+            } if *p99_us < latency_us * LATE_PART_BOUND => Verdict::Noisy,
             Self::PaceMissed { .. }
             | Self::GeneratorLate { .. }
             | Self::GeneratorStarved { .. }
             | Self::GeneratorThrottled { .. }
             | Self::GeneratorStopped { .. }
             | Self::GeneratorSaturated { .. } => Verdict::GeneratorBound,
-            Self::Noisy(_) => Verdict::Noisy,
+            Self::Noisy(_) | Self::GeneratorNoise { .. } => Verdict::Noisy,
             _ => Verdict::Failed,
         }
     }
@@ -162,6 +174,7 @@ impl fmt::Display for Doubt {
             Self::PaceNotTaken { .. }
             | Self::PaceMissed { .. }
             | Self::GeneratorLate { .. }
+            | Self::GeneratorNoise { .. }
             | Self::GeneratorStarved { .. }
             | Self::GeneratorThrottled { .. }
             | Self::GeneratorStopped { .. }
@@ -275,6 +288,15 @@ impl Doubt {
                     us(*p99_us)
                 )
             }
+            Self::GeneratorNoise {
+                bound_us,
+                latency_us,
+            } => format!(
+                "Up to {} of the 99th percentile of {} may be the generator's own: its threads waited for cores that \
+                 other programs used. Stop them, or give the generator cores of its own.",
+                us(*bound_us),
+                us(*latency_us)
+            ),
             Self::GeneratorStarved {
                 waited_s,
                 duration_s,

@@ -157,6 +157,7 @@ fn generator_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
             });
         }
     }
+    found.extend(error_doubt(evidence));
     if evidence.aim != Aim::Keep && usage.bottleneck() == Bottleneck::Client {
         let share = usage.client_share();
         found.push(Doubt::GeneratorSaturated {
@@ -164,6 +165,22 @@ fn generator_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
             aim: evidence.aim,
         });
     }
+}
+
+/// The generator's part of the 99th percentile, if its threads waited for their cores. The same in the
+/// delay of sending has a doubt of its own.
+fn error_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let health = &evidence.generator;
+    let waited_s = health.waited_for_others_s?;
+    let (bound_us, latency_us) = (health.error_us?.p99, evidence.latency_p99_us?);
+    let late_us = health.late_us.map_or(0.0, |late| late.p99);
+    let is_much = bound_us > (latency_us * ERROR_PART_MAX).max(LATE_US_MIN);
+    (is_much && waited_s >= DISTURBED_S_MIN && bound_us > late_us).then_some(
+        Doubt::GeneratorNoise {
+            bound_us,
+            latency_us,
+        },
+    )
 }
 
 /// The lateness from which a latency is mostly the generator's, or from which a rate without
@@ -314,11 +331,17 @@ pub const STOPPED_SHARE_MAX: f64 = 0.02;
 /// Seconds below which a disturbance of a short test raises no doubt.
 const DISTURBED_S_MIN: f64 = 0.02;
 
-/// Part of a 99th percentile that may be the generator's own lateness.
-pub const LATE_PART_MAX: f64 = 0.5;
+/// Part of a 99th percentile that may be the same percentile of the generator's own lateness.
+pub const LATE_PART_MAX: f64 = ERROR_PART_MAX;
 
-/// Lateness below which there is no doubt, in microseconds.
-pub const LATE_US_MIN: f64 = 1_000.0;
+/// From this part on the figure is that of the generator.
+pub const LATE_PART_BOUND: f64 = 0.5;
+
+/// Part of a percentile that may be the generator's own error.
+pub const ERROR_PART_MAX: f64 = 0.1;
+
+/// An error of the generator below which there is no doubt, in microseconds.
+pub const LATE_US_MIN: f64 = 200.0;
 
 /// Lateness from which messages without answers were not sent as planned, in microseconds.
 pub const LATE_US_MAX: f64 = 10_000.0;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::model::{GeneratorHealth, Lateness, ReplyFaults};
+use crate::report::model::{ErrorBounds, GeneratorHealth, Lateness, ReplyFaults};
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{DeliveryFaults, PaceKept};
 use crate::verdict::usage::{Side, Usage};
@@ -35,6 +35,7 @@ fn valid() -> Evidence {
             offered_s: 2.0,
         }),
         generator: GeneratorHealth {
+            error_us: None,
             waited_s: Some(0.3),
             waited_for_others_s: Some(0.01),
             throttled_s: Some(0.0),
@@ -159,6 +160,14 @@ fn of_the_run() -> Vec<Flaw> {
                 ..Lateness::default()
             });
         }),
+        ("generator_noise", Noisy, |e| {
+            e.latency_p99_us = Some(36_000.0);
+            e.generator.waited_for_others_s = Some(0.07);
+            e.generator.error_us = Some(ErrorBounds {
+                p99: 20_000.0,
+                ..ErrorBounds::default()
+            });
+        }),
         ("generator_starved", GeneratorBound, |e| {
             e.generator.waited_for_others_s = Some(0.2);
         }),
@@ -252,6 +261,7 @@ fn every_doubt_has_a_flaw_that_raises_it() {
             | Doubt::PaceNotTaken { .. }
             | Doubt::PaceMissed { .. }
             | Doubt::GeneratorLate { .. }
+            | Doubt::GeneratorNoise { .. }
             | Doubt::GeneratorStarved { .. }
             | Doubt::GeneratorThrottled { .. }
             | Doubt::GeneratorStopped { .. }
@@ -259,9 +269,9 @@ fn every_doubt_has_a_flaw_that_raises_it() {
             | Doubt::Noisy(_) => {}
         }
     }
-    // 24 kinds beside the account's, which has 8.
+    // 25 kinds beside the account's, which has 8.
     let kinds: std::collections::HashSet<&str> = raised.iter().map(Doubt::name).collect();
-    assert_eq!(kinds.len(), 24 + 8);
+    assert_eq!(kinds.len(), 25 + 8);
 }
 
 #[test]
@@ -307,12 +317,13 @@ fn a_machine_that_works_is_no_disturbance() {
     let mut evidence = valid();
     // Just below each of the bounds.
     evidence.generator = GeneratorHealth {
+        error_us: None,
         waited_s: Some(2.0),
         waited_for_others_s: Some(0.19),
         throttled_s: Some(0.039),
         stopped_s: 0.039,
         late_us: Some(Lateness {
-            p99: 999.0,
+            p99: 199.0,
             ..Lateness::default()
         }),
     };
@@ -320,7 +331,7 @@ fn a_machine_that_works_is_no_disturbance() {
     // A stall of the server causes its latency, which is the measured figure.
     evidence.latency_p99_us = Some(90_000.0);
     evidence.generator.late_us = Some(Lateness {
-        p99: 9_000.0,
+        p99: 8_999.0,
         ..Lateness::default()
     });
     assert_eq!(judge(&evidence).verdict, Verdict::Valid);

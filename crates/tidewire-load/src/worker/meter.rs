@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::accounting::outcome::CpuTime;
-use crate::accounting::resources::{thread_cpu, thread_waited};
+use crate::accounting::resources::{WaitClock, thread_cpu, thread_waited};
 
 /// The time from one moment of the calling thread to another.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,26 @@ impl Meter {
         };
         let waited = since(self.waited, thread_waited());
         CpuTime::of_thread(cpu, spun.saturating_sub(self.spun), waited)
+    }
+}
+
+/// The waits of the calling thread for a core, piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct WaitMeter {
+    clock: Option<WaitClock>,
+    last: Option<(u64, Duration)>,
+}
+
+impl WaitMeter {
+    /// The length of the piece since the last call and the wait in it, in nanoseconds; `None` at first,
+    /// and where the system does not say.
+    pub(crate) fn look(&mut self, now_ns: u64) -> Option<(u64, u64)> {
+        let clock = self.clock.get_or_insert_with(WaitClock::of_this_thread);
+        let waited = clock.waited()?;
+        let last = self.last.replace((now_ns, waited));
+        let (last_ns, before) = last?;
+        let waited_ns = waited.saturating_sub(before).as_nanos() as u64;
+        Some((now_ns.saturating_sub(last_ns), waited_ns))
     }
 }
 

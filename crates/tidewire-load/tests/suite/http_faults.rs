@@ -10,7 +10,7 @@ use http_conduct::{Conduct, HostileServer, unused_address};
 use secure::secure_server;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::load::{LoadOptions, Retry};
 use tidewire_load::options::request::BodyOptions;
 use tidewire_load::report::TestResult;
 
@@ -289,9 +289,28 @@ fn a_connection_that_is_closed_while_it_is_idle_costs_no_request() {
     let server = HostileServer::start(Conduct::ServesOnce(
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK",
     ));
-    let result = run(&options(&server.url()));
+    let options = LoadOptions {
+        retry: Retry::IdleClose,
+        ..options(&server.url())
+    };
+    let result = run(&options);
     assert_all_succeeded(&result);
-    assert!(result.load.requests.unwrap().retried > 0);
+    let retried = result.load.requests.unwrap().retried;
+    assert!(retried > 0);
+    // The grade knows it.
+    let thresholds = result.load.assessment.unwrap().thresholds;
+    let again = thresholds
+        .iter()
+        .find(|one| one.figure == "requests sent again");
+    assert!(again.unwrap().seen > 0.0);
+    // Without being asked to, nothing is sent again: each is an error.
+    let options = LoadOptions {
+        retry: Retry::Never,
+        ..options
+    };
+    let requests = run(&options).load.requests.unwrap();
+    assert!(requests.failed > 0 && requests.retried == 0, "{requests:?}");
+    assert_eq!(requests.succeeded + requests.failed, REQUESTS);
 }
 
 #[test]

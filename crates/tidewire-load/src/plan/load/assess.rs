@@ -54,6 +54,14 @@ pub(super) fn assess(result: &TestResult) -> Assessment {
             ),
         ),
     ];
+    if requests.retried > 0 {
+        thresholds.push(threshold(
+            "requests sent again",
+            "%",
+            FAILED_PERCENT,
+            percent(requests.retried, requests.due()),
+        ));
+    }
     if let Some(latency) = &result.latency_us {
         thresholds.push(threshold("p99", "ms", LATENCY_MS, latency.p99 / 1e3));
     }

@@ -116,9 +116,29 @@ pub struct GeneratorHealth {
     pub throttled_s: Option<f64>,
     /// Seconds in which the whole process did not run although it was not waiting for a core.
     pub stopped_s: f64,
+    /// The most by which the percentiles of a load's latency can be the generator's own, because its
+    /// threads waited for their cores or sent late; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_us: Option<ErrorBounds>,
     /// How late messages of a given rate left the generator; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_us: Option<Lateness>,
+}
+
+/// A bound for each percentile, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErrorBounds {
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
 }
 
 /// The delay from the planned time of messages until they were written to their sockets, in

@@ -82,7 +82,9 @@ impl Dialogue for Http {
             (Err(error), _) => fail_oldest(core, user, error.name()),
             // If a connection was never usable, the server is responsible; a usable one may have
             // been closed while the request was in transit (RFC 9112, section 9.3.1).
-            (Ok(None), _) if is_between && is_first => fail_oldest(core, user, name),
+            (Ok(None), _) if is_between && (is_first || !core.setup.retries) => {
+                fail_oldest(core, user, name);
+            }
             (Ok(None), _) => {}
         }
         give_up_rest(core, user, name);
@@ -264,7 +266,7 @@ fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
 }
 
 /// Requests behind one that ended the connection, and those on a connection that was closed while
-/// it was idle: they are sent again if that does no harm.
+/// it was idle: each has failed, or is sent again if the user wants that and it does no harm.
 fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
     while let Some(mut pending) = user.pending.pop_front() {
         let step = &core.setup.script.steps[pending.exchange.step as usize];
@@ -272,7 +274,7 @@ fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
             Some(request) if pending.redirects > 0 => redirect::is_idempotent(request),
             _ => step.is_idempotent,
         };
-        if is_idempotent && !pending.is_again {
+        if core.setup.retries && is_idempotent && !pending.is_again {
             pending.exchange.first_byte_ns = 0;
             core.send_again(user, pending);
         } else {

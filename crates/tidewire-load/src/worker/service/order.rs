@@ -37,6 +37,9 @@ pub struct ServiceSetup {
     /// Whether a connection that has ended, or that could not be opened, is replaced. HTTP needs it: a
     /// service may end a connection after any response.
     pub reconnects: bool,
+    /// Whether an idempotent request is sent again when its reused connection is closed before the first
+    /// byte of the response.
+    pub retries: bool,
     /// Redirects to follow per request.
     pub redirects_max: u32,
     /// Timeouts.

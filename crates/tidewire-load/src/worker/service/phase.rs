@@ -55,6 +55,8 @@ impl Core {
         // A connection that ended between two phases ended before the plan ended it.
         let between = self.restart_tally(start_ns);
         self.tally.keep_connections(&between);
+        // The first piece begins here.
+        self.waits.look(self.now_ns());
         self.free.clear();
         self.wakes.clear();
         if self.setup.growth.is_constant() {
@@ -212,6 +214,7 @@ impl Core {
                 }
             }
         }
+        self.note_waits(now_ns);
         self.tally.cpu = phase.meter.stop(self.spin.spun());
         self.publish_now();
         let tally = self.restart_tally(self.now_ns());
@@ -314,7 +317,14 @@ impl Core {
         let now_ns = self.now_ns();
         if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
             self.published_ns = now_ns;
+            self.note_waits(now_ns);
             self.publish_now();
+        }
+    }
+
+    fn note_waits(&mut self, now_ns: u64) {
+        if let Some((length_ns, waited_ns)) = self.waits.look(now_ns) {
+            self.tally.waits.add(length_ns, waited_ns);
         }
     }
 
