@@ -487,6 +487,26 @@ export interface EngineOptions {
    */
   brokerCaFile?: string | null;
   /**
+   * The certificate chain that this server shows to a `rediss://` broker which asks for one,
+   * PEM. Read again before each connection. Default: no certificate.
+   */
+  brokerCertificateFile?: string | null;
+  /** The key of that certificate, PEM. Default: no key. */
+  brokerKeyFile?: string | null;
+  /** The user of the broker, also for a Unix socket. Default: the user of the URL, or `default`. */
+  brokerUsername?: string | null;
+  /**
+   * A file whose first line is the password of the broker. Read again before each connection.
+   * Default: the password of the URL, or none.
+   */
+  brokerPasswordFile?: string | null;
+  /**
+   * A program and its arguments, divided by spaces, that prints the password of the broker in
+   * its first line: it runs before each connection, for passwords that end, such as those of
+   * the IAM of a cloud. It has 10 s. Default: no command.
+   */
+  brokerPasswordCommand?: string | null;
+  /**
    * The prefix of all keys and channels in the broker. Servers with another prefix are another
    * cluster. Default: "tw".
    */

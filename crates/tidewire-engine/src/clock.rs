@@ -11,6 +11,11 @@ pub(crate) fn unix_ms() -> u64 {
         .map_or(0, |unix| unix.as_millis() as u64)
 }
 
+/// The same without the steps of the clock: of publications that expire, sessions that begin, and commands to them.
+pub(crate) fn steady_unix_ms() -> u64 {
+    tidewire_net::steady_unix_ms()
+}
+
 /// The moment after so long, or one that never comes where there is no such moment.
 pub(crate) fn after(time: Duration) -> Instant {
     let now = Instant::now();
@@ -25,6 +30,15 @@ pub(crate) fn unix_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |unix| unix.as_nanos() as u64)
+}
+
+/// The shard's clocks without the steps of the clock of this machine: see [`steady_unix_ms`].
+pub(crate) fn steady_now(io: &Io) -> Now {
+    let now = io.now();
+    Now {
+        monotonic_ms: now.monotonic_ms,
+        unix_ms: now.steady_unix_ms,
+    }
 }
 
 /// The shard's clocks as the protocol takes them.

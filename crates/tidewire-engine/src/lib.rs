@@ -65,7 +65,7 @@ pub use config::backend::{
     BackendAway, BackendConfig, BackendEvent, BackendEvents, BackendSecret, BackendUrl,
     InvalidBackendUrl,
 };
-pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
+pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl, PasswordSource};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Limits, OriginPolicy, ProducerConfig,
     Protocol, SignatureKey, Signing, TlsFiles, TrustedProxies,

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time of this loop turn.
@@ -33,6 +33,20 @@ pub struct Now {
     pub monotonic_ms: u64,
     /// Milliseconds since 1970, UTC.
     pub unix_ms: u64,
+    /// The same without its steps, such as a correction by an operator: see [`steady_unix_ms`].
+    pub steady_unix_ms: u64,
+}
+
+/// Milliseconds since 1970 as the clock of this machine said when it was read first, and the monotonic time since then.
+/// So a step of the clock changes no difference of two such times.
+#[must_use]
+pub fn steady_unix_ms() -> u64 {
+    static START: OnceLock<(Instant, u64)> = OnceLock::new();
+    let (began, unix_ms) = START.get_or_init(|| {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        (Instant::now(), unix.unwrap_or_default().as_millis() as u64)
+    });
+    unix_ms + began.elapsed().as_millis() as u64
 }
 
 /// A connection to be opened.
@@ -514,6 +528,7 @@ impl Io {
         self.now = Now {
             monotonic_ms: (self.turn_started - self.started).as_millis() as u64,
             unix_ms: unix.as_millis() as u64,
+            steady_unix_ms: steady_unix_ms(),
         };
     }
 }

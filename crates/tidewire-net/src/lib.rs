@@ -38,6 +38,7 @@ pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{
     Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, Usage, When,
+    steady_unix_ms,
 };
 pub use listener::{bind, deal};
 pub use mailbox::{Mailbox, MailboxError, Waker};

@@ -175,6 +175,12 @@ impl Layout {
         format!("{}f", self.lane).into_bytes()
     }
 
+    /// The hash of what all nodes of the cluster have agreed on.
+    #[must_use]
+    pub fn agreement(&self) -> Vec<u8> {
+        format!("{}agreed", self.lane).into_bytes()
+    }
+
     /// The hash that holds the number of a node's last batch and its last replies.
     #[must_use]
     pub fn writer(&self, node: NodeId) -> Vec<u8> {
@@ -344,6 +350,7 @@ mod tests {
             text(layout.node_members(node)),
             "tw:{0}:np:0000000000009f3c"
         );
+        assert_eq!(text(layout.agreement()), "tw:{0}:agreed");
         assert_eq!(text(layout.groups()), "tw:{0}:q");
         assert_eq!(text(layout.idle_groups()), "tw:{0}:qi");
         assert_eq!(text(layout.node_groups(node)), "tw:{0}:ng:0000000000009f3c");

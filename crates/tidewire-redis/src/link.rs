@@ -13,6 +13,7 @@
 //! 4. the bytes of [`output`](Link::output) to each connection that is open;
 //! 5. a wait until [`deadline_ms`](Link::deadline_ms) at the latest.
 
+mod agreement;
 mod catch_up;
 mod clock;
 mod cover;
@@ -35,6 +36,7 @@ mod sends;
 mod slots;
 mod state;
 
+pub use agreement::HistoryRules;
 pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
     Placed, Present, Refusal,
@@ -44,6 +46,7 @@ pub use problem::{Problem, Problems};
 
 use crate::connection::PubSub;
 use crate::layout::{Layout, NodeId, Position};
+use crate::link::agreement::Agreement;
 use crate::link::groups::Groups;
 use crate::link::lease::Lease;
 use crate::link::presence::Presence;
@@ -51,7 +54,7 @@ use crate::link::producers::Producers;
 use crate::link::random::Random;
 use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
 use crate::script::{Attempt, Hashes, OpenReply};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A node's link to its broker.
@@ -66,6 +69,7 @@ pub struct Link {
     hashes: Hashes,
     random: Random,
     slots: Slots,
+    agreement: Agreement,
     fencing: Fencing,
     publishing: Publishing,
     topics: Topics,
@@ -81,6 +85,8 @@ pub struct Link {
     counters: Counters,
     health: Health,
     told_health: Health,
+    /// Problems that end by themselves, and when.
+    timed_problems: BTreeMap<Problem, u64>,
 }
 
 /// The keys that do not depend on a topic.
@@ -113,6 +119,7 @@ impl Link {
             hashes: Hashes::default(),
             random: Random::new(seed),
             slots: Slots::new(),
+            agreement: Agreement::default(),
             fencing: Fencing::default(),
             publishing: Publishing::default(),
             topics: Topics::default(),
@@ -128,6 +135,7 @@ impl Link {
             counters: Counters::default(),
             health: Health::default(),
             told_health: Health::default(),
+            timed_problems: BTreeMap::new(),
         }
     }
 
@@ -135,6 +143,12 @@ impl Link {
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// The user and the password of the connections that are opened from now on.
+    pub fn set_login(&mut self, user: Option<String>, password: Option<String>) {
+        self.options.user = user;
+        self.options.password = password;
     }
 
     /// A connection is open.
@@ -171,6 +185,7 @@ impl Link {
         self.tick_groups(now);
         self.tick_producers(now);
         self.tick_reading(now);
+        self.tick_problems(now);
         self.tick_health();
     }
 
@@ -179,6 +194,8 @@ impl Link {
     pub fn deadline_ms(&self) -> Option<u64> {
         let deadlines = [
             self.slots_deadline_ms(),
+            self.agreement_deadline_ms(),
+            self.problems_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),
             self.refused_deadline_ms(),
@@ -278,6 +295,12 @@ impl Link {
         info.clone_into(&mut self.lease.info);
     }
 
+    /// Says which topics of this node keep history, and which limits its clients are told. All nodes should say the
+    /// same; until they do, each publishes with history what any of them keeps.
+    pub fn agree(&mut self, rules: HistoryRules, limits: &str) {
+        self.agree_on(rules, limits);
+    }
+
     /// Says what this node has of a user on a topic, `None` if nothing more. It is told to all nodes, also again when
     /// Redis has lost it. Changes of nothing but the number of connections are told once in a second.
     pub fn set_presence(
@@ -372,6 +395,11 @@ impl Link {
         self.resume_reading(now);
     }
 
+    /// The owner does not understand a publication of this topic.
+    pub fn note_unreadable(&mut self, topic: &str, why: &str, now: Now) {
+        self.begin_unreadable(topic, why, now);
+    }
+
     /// Whether the link works.
     #[must_use]
     pub fn health(&self) -> &Health {
@@ -394,6 +422,12 @@ impl Link {
     #[must_use]
     pub fn topics(&self) -> usize {
         self.topics.len()
+    }
+
+    /// How far the clock of Redis is ahead of this node's, in milliseconds.
+    #[must_use]
+    pub fn ahead_ms(&self) -> i64 {
+        self.clock.ahead_ms
     }
 
     /// A time of Redis in milliseconds since 1970 as a time of this node, by what the probes have measured.

@@ -3,6 +3,7 @@
 //! It reads the bytes of clients and writes the bytes of a server. The scripts are done in Rust, as their heads
 //! describe them; a test compares them with a real server. The clock stands still until it is set.
 
+mod agree;
 mod commands;
 mod groups;
 mod nodes;

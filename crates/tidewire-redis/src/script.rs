@@ -3,6 +3,7 @@
 //! Redis runs a script as one step, so that a batch, a fence or a new epoch is seen whole or not at all. What each one
 //! does is in the comment at the head of its file in `scripts/`.
 
+mod agree;
 mod control;
 mod groups;
 mod presence;
@@ -10,6 +11,7 @@ mod producers;
 mod publish;
 mod read;
 
+pub use agree::{AgreeCall, AgreeReply, Agreed, OtherNode};
 #[cfg(feature = "model")]
 pub(crate) use control::{EPOCH_MS, EPOCHS_BEGIN_MS};
 pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};
@@ -50,6 +52,7 @@ macro_rules! sources {
             source!($form, "tell.lua", "groups.lua", "leave.lua"),
             source!("epoch.lua", "open.lua"),
             source!("epoch.lua", "keep.lua"),
+            source!("agree.lua"),
         ]
     };
 }
@@ -87,11 +90,13 @@ pub enum Script {
     Open,
     /// Keeps the numbers of producers.
     Keep,
+    /// Joins a node to the agreement of its cluster.
+    Agree,
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Publish,
         Self::Fence,
         Self::Tails,
@@ -107,6 +112,7 @@ impl Script {
         Self::Leave,
         Self::Open,
         Self::Keep,
+        Self::Agree,
     ];
 
     /// Its text, as it is loaded.

@@ -358,6 +358,20 @@ class ServerOptions(TypedDict, total=False):
     #: Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default: the
     #: authorities of the web.
     broker_ca_file: Path
+    #: The certificate chain that this server shows to a `rediss://` broker which asks for one, PEM.
+    #: Read again before each connection. Default: no certificate.
+    broker_certificate_file: Path
+    #: The key of that certificate, PEM. Default: no key.
+    broker_key_file: Path
+    #: The user of the broker, also for a Unix socket. Default: the user of the URL, or `default`.
+    broker_username: str
+    #: A file whose first line is the password of the broker. Read again before each connection.
+    #: Default: the password of the URL, or none.
+    broker_password_file: Path
+    #: A program and its arguments, divided by spaces, that prints the password of the broker in its
+    #: first line: it runs before each connection, for passwords that end, such as those of the IAM
+    #: of a cloud. It has 10 s. Default: no command.
+    broker_password_command: str
     #: The prefix of all keys and channels in the broker. Servers with another prefix are another
     #: cluster. Default: "tw".
     broker_prefix: str

@@ -17,6 +17,8 @@ use crate::topics::history::{HistoryLimits, Page, Recovery};
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Publication, Published};
 use std::collections::HashMap;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidewire_net::Heartbeat;
 use tidewire_redis::{NodeId, Present};
@@ -39,6 +41,8 @@ pub(crate) struct ClusterBroker {
     node: NodeId,
     /// Topics that may have a mirror.
     topics_max: usize,
+    /// How far the clock of the broker is ahead of this server's, in milliseconds.
+    pub(crate) ahead_ms: AtomicI64,
 }
 
 impl ClusterBroker {
@@ -50,6 +54,7 @@ impl ClusterBroker {
             groups: Mutex::default(),
             node,
             topics_max: history_topics_max,
+            ahead_ms: AtomicI64::new(0),
             commands: Commands::default(),
             mirrors: Mutex::new(Mirrors::new(history_bytes_max, history_topics_max)),
             health: Mutex::new(BrokerHealth {
@@ -288,7 +293,9 @@ impl Broker for ClusterBroker {
         if self.commands.bytes() > WAITING_BYTES_MAX {
             return self.commands.lose();
         }
-        if let Some(parcel) = parcel::write(self.node, connection, sending) {
+        if let Some(parcel) =
+            parcel::write(self.node, connection, sending, self.ahead_ms.load(Relaxed))
+        {
             self.commands.push(Command::Send(receiver, parcel));
         }
     }

@@ -1,6 +1,7 @@
 //! Exchange between the shards and the link, without sockets: commands in, deliveries and
 //! answers out.
 
+mod agreement;
 mod calls;
 mod complaints;
 mod control;
@@ -12,6 +13,7 @@ mod parcels;
 mod presence;
 mod producers;
 
+use self::agreement::Agreement;
 use self::calls::OpenCalls;
 use self::complaints::{Complaints, Outage};
 use self::control::{CONTROL, Orders};
@@ -76,6 +78,7 @@ pub(crate) struct Exchange {
     calls: OpenCalls,
     groups: GroupsInUse,
     complaints: Complaints,
+    agreement: Agreement,
 }
 
 impl Exchange {
@@ -103,6 +106,7 @@ impl Exchange {
             calls: OpenCalls::default(),
             groups: GroupsInUse::default(),
             complaints: Complaints::default(),
+            agreement: Agreement::default(),
         }
     }
 
@@ -130,6 +134,7 @@ impl Exchange {
     /// Does what the shards have asked, and what is due; delivers and answers what the broker has
     /// said. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
+        self.agree(now);
         self.tick_orders(now);
         // Before the commands: members whose work has arrived have no room for as much again.
         self.handle_events(now);
@@ -360,7 +365,7 @@ impl Exchange {
                 topic,
                 position,
                 record,
-            } => self.deliver_matched(&topic, position, &record),
+            } => self.deliver_matched(&topic, position, &record, now),
             Event::Sent { number, outcome } => self.note_sent(number, outcome),
             Event::Parcel { addressee, parcel } => self.hand_out(&addressee, &parcel),
             Event::Live { topic, head } => {
@@ -419,6 +424,7 @@ impl Exchange {
         let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
         let Some(publication) = made else {
             // It has been logged; its subscribers hear that something is missing.
+            self.link.note_unreadable(topic, UNREADABLE, now);
             return self.tell_gap(topic, at, now);
         };
         let Some(hub) = self.hub.upgrade() else {
@@ -444,7 +450,13 @@ impl Exchange {
 
     /// Delivers a publication of a topic that nobody here subscribes to by name. It may match no pattern at all: what the
     /// link subscribes to is more than the patterns.
-    fn deliver_matched(&self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8]) {
+    fn deliver_matched(
+        &mut self,
+        topic: &Arc<str>,
+        at: Option<redis::Position>,
+        record: &[u8],
+        now: Now,
+    ) {
         let Some(hub) = self.hub.upgrade() else {
             return;
         };
@@ -452,10 +464,14 @@ impl Exchange {
             return;
         }
         let to_unix_ms = |ms| self.link.to_unix_ms(ms);
-        if let Some(publication) =
-            convert::publication(self.link.node(), topic, at, record, to_unix_ms)
-        {
-            hub.deliver_matched(topic, publication);
+        match convert::publication(self.link.node(), topic, at, record, to_unix_ms) {
+            Some(publication) => hub.deliver_matched(topic, publication),
+            None => {
+                self.link.note_unreadable(topic, UNREADABLE, now);
+                if let Some(gap) = self.gap_of(topic, now) {
+                    hub.deliver_matched(topic, gap);
+                }
+            }
         }
     }
 
@@ -467,26 +483,28 @@ impl Exchange {
         Some(uuid_v7(now.unix_ms, random))
     }
 
-    /// Tells the subscribers of a topic that publications may be missing.
-    fn tell_gap(&mut self, topic: &Arc<str>, head: Option<redis::Position>, now: Now) {
-        let Some(hub) = self.hub.upgrade() else {
-            return;
-        };
+    /// The event which says that publications of a topic may be missing.
+    fn gap_of(&self, topic: &Arc<str>, now: Now) -> Option<Arc<Publication>> {
         let gap = PublicationGap {
             topic: topic.to_string(),
             reason: GapReason::Broker,
             count: 0,
             range: None,
         };
-        let (mut json, Some(id)) = (Vec::new(), self.event_id(now)) else {
+        let mut json = Vec::new();
+        write_gap_event(&gap, self.event_id(now)?, now.unix_ms, &mut json);
+        Some(Arc::new(Publication::event(Some(Arc::clone(topic)), json)))
+    }
+
+    /// Tells the subscribers of a topic that publications may be missing.
+    fn tell_gap(&mut self, topic: &Arc<str>, head: Option<redis::Position>, now: Now) {
+        let (Some(hub), Some(gap)) = (self.hub.upgrade(), self.gap_of(topic, now)) else {
             return;
         };
-        write_gap_event(&gap, id, now.unix_ms, &mut json);
         let mut mirrors = self.broker.mirrors();
         if let Some(head) = head {
             mirrors.stand(topic, convert::position(head));
         }
-        let gap = Arc::new(Publication::event(Some(Arc::clone(topic)), json));
         match is_pattern(topic) {
             true => hub.announce_to_pattern(topic, &gap),
             false => hub.deliver(topic, gap),
@@ -509,6 +527,9 @@ fn keep(publications_max: usize) -> Keep {
         idle_ms: TOPIC_IDLE_MS,
     }
 }
+
+/// Why the record of a publication is not understood.
+const UNREADABLE: &str = "its record has an unknown form";
 
 /// The interval at which the shards' side receives the counts, in milliseconds.
 const TELL_MS: u64 = 100;

@@ -1,11 +1,11 @@
 //! The link's event loop: three connections to the broker, and the turns of the exchange.
 
 use crate::cluster::exchange::Exchange;
-use crate::cluster::resolve::{Found, Route};
+use crate::cluster::resolve::{Found, Route, Way};
 use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Mailbox, io_words};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, Mailbox, io_words};
 use tidewire_redis::{Action, Now, Slot};
 
 /// Runs the link of a server on a shard of its own.
@@ -20,7 +20,7 @@ pub(crate) struct LinkHandler {
     /// Of each slot, whether it waits to hear where the broker is.
     asked: [bool; 3],
     /// Where the broker is, said when no slot waited any more. Searches may take longer than the link waits.
-    late: Option<(Instant, io::Result<Connect>)>,
+    late: Option<(Instant, io::Result<Way>)>,
     /// The shards have too much to deliver.
     is_paused: bool,
     /// The connection of subscriptions that is not read because of that.
@@ -84,7 +84,7 @@ impl LinkHandler {
     /// Opens a connection now, or when it is known where to.
     fn open(&mut self, io: &mut Io, slot: Slot) {
         if let Some(place) = self.route.at_once() {
-            return self.open_at(io, slot, place);
+            return self.open_at(io, slot, place.map(Way::from));
         }
         if let Some((at, place)) = self.late.take()
             && at.elapsed() < LATE_MAX
@@ -99,8 +99,14 @@ impl LinkHandler {
         }
     }
 
-    fn open_at(&mut self, io: &mut Io, slot: Slot, place: io::Result<Connect>) {
+    fn open_at(&mut self, io: &mut Io, slot: Slot, place: io::Result<Way>) {
         self.asked[slot.index()] = false;
+        let place = place.map(|Way { connect, login }| {
+            if let Some(login) = login {
+                self.exchange.link.set_login(login.user, login.password);
+            }
+            connect
+        });
         match place.and_then(|connect| io.connect(connect)) {
             Ok(id) => self.connections[slot.index()] = Some(id),
             Err(error) => {
@@ -202,7 +208,7 @@ fn now(io: &Io) -> Now {
     let now = io.now();
     Now {
         ms: now.monotonic_ms,
-        unix_ms: now.unix_ms,
+        unix_ms: now.steady_unix_ms,
     }
 }
 

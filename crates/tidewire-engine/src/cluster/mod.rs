@@ -9,11 +9,13 @@ mod parcel;
 mod presence;
 mod resolve;
 mod search;
+mod secrets;
 
 use self::broker::ClusterBroker;
 use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
+use self::secrets::Secrets;
 use crate::config::broker::BrokerConfig;
 use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
@@ -26,7 +28,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io;
 use std::sync::{Arc, Weak};
-use tidewire_net::tls::{self, ClientIdentity, TlsError, Trust};
+use tidewire_net::tls::TlsError;
 use tidewire_net::{Shard, ShardConfig};
 use tidewire_redis::{Layout, Lineage, Link, LinkOptions, NodeId};
 
@@ -47,6 +49,9 @@ pub(crate) trait Neighbour: Send {
 
     /// The figures of this server that the others see.
     fn describe(&self) -> ClusterNode;
+
+    /// The limits that clients of this server are told, as text to be compared.
+    fn limits(&self) -> String;
 }
 
 /// Limits of the server that hold for the link as well.
@@ -82,19 +87,15 @@ impl Cluster {
         limits: &LinkLimits<'_>,
     ) -> Result<Self, ClusterError> {
         let (broker, exchange) = exchange(config, limits, &mut StdRng::from_os_rng());
+        let secrets = Secrets::of(config);
         let route = Route {
             address: config.address.clone(),
             slot: Layout::new(&config.prefix).slot(),
             tls: match config.address.is_tls() {
-                true => Some(tls::client_config_for(&ClientIdentity {
-                    trust: match &config.authorities {
-                        Some(file) => Trust::File(file),
-                        None => Trust::WebRoots,
-                    },
-                    certificate: None,
-                })?),
+                true => Some(secrets.tls()?),
                 false => None,
             },
+            secrets,
         };
         let shard = ShardConfig {
             outbox_bytes_max: OUTBOX_BYTES_MAX,
@@ -155,7 +156,10 @@ fn exchange(
         groups_per_topic_max: topics.groups_per_topic_max as u64,
         producer_ttl_ms: producers.producer_ttl_ms,
         prefix: config.prefix.clone(),
-        user: config.address.user.clone(),
+        user: config
+            .username
+            .clone()
+            .or_else(|| config.address.user.clone()),
         password: config.address.password.clone(),
         database: config.address.database,
         lineage: match config.is_durable && !config.address.fails_over() {

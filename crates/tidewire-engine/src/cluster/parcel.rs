@@ -20,11 +20,12 @@ pub(super) enum Arrived {
 }
 
 /// The bytes of a parcel: its kind, the node that sends it, the connection it is for if it is for
-/// one, and the rest. `None` for what is too large.
+/// one, and the rest. `None` for what is too large. The clock of the broker is `ahead_ms` ahead of this server's.
 pub(super) fn write(
     node: link::NodeId,
     connection: Option<ConnectionKey>,
     sending: &Sending<'_>,
+    ahead_ms: i64,
 ) -> Option<Box<[u8]>> {
     let kind = match sending {
         Sending::Publication(..) => PUBLICATION,
@@ -41,7 +42,8 @@ pub(super) fn write(
     match sending {
         Sending::Event(json) => bytes.extend_from_slice(json),
         Sending::Publication(draft, unix_ms) => {
-            let record = record_of(node, draft, *unix_ms);
+            let redis_ms = unix_ms.saturating_add_signed(ahead_ms);
+            let record = record_of(node, draft, redis_ms);
             if let Err(error) = record.encode(&mut bytes) {
                 tracing::warn!(%error, "a message cannot be sent to the other servers");
                 return None;
@@ -66,7 +68,7 @@ fn head(node: link::NodeId, kind: u8) -> Vec<u8> {
     bytes
 }
 
-fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link::Record<'a> {
+fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, redis_ms: u64) -> link::Record<'a> {
     link::Record {
         mark: link::Mark {
             node,
@@ -76,9 +78,7 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
         category: convert::link_category(draft.category),
         priority: convert::link_priority(draft.priority.unwrap_or_default()),
         published_redis_ms: None,
-        // By the clock of the server that sends: servers whose clocks differ let it live longer or
-        // shorter by the difference.
-        expires_redis_ms: draft.ttl_ms.map(|ttl_ms| unix_ms.saturating_add(ttl_ms)),
+        expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
         excluded: None,
         t: draft.t,
         id: draft.id,
@@ -88,8 +88,13 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link
     }
 }
 
-/// The content of a parcel of another node; `None` for one of this node and for one that cannot be read.
-pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arrived> {
+/// The content of a parcel of another node; `None` for one of this node and for one that cannot be read. `to_unix_ms`
+/// takes a time of the broker to this server's clock.
+pub(super) fn read(
+    own: link::NodeId,
+    parcel: &[u8],
+    to_unix_ms: impl Fn(u64) -> u64,
+) -> Option<Arrived> {
     let (kind, rest) = parcel.split_first()?;
     let (node, mut body) = rest.split_first_chunk::<8>()?;
     let node = link::NodeId(u64::from_be_bytes(*node));
@@ -109,7 +114,7 @@ pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arrived> {
     let made = match *kind & !TO_CONNECTION {
         CALL => return Some(Arrived::Call(node, body.into())),
         ANSWER => return Some(Arrived::Answer(body.into())),
-        PUBLICATION => publication(body),
+        PUBLICATION => publication(body, to_unix_ms),
         EVENT => Some(Publication::event(None, body.to_vec())),
         TEXT => std::str::from_utf8(body)
             .ok()
@@ -126,7 +131,7 @@ pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arrived> {
     made.map(|publication| Arrived::Publication(Arc::new(publication), connection))
 }
 
-fn publication(body: &[u8]) -> Option<Publication> {
+fn publication(body: &[u8], to_unix_ms: impl Fn(u64) -> u64) -> Option<Publication> {
     let record = link::Record::decode(body).ok()?;
     let draft = Draft {
         t: record.t,
@@ -146,7 +151,9 @@ fn publication(body: &[u8]) -> Option<Publication> {
         priority: convert::priority(record.priority),
         unix_ms: 0,
     });
-    publication.expires_unix_ms = record.expires_redis_ms.unwrap_or(u64::MAX);
+    if let Some(expires_ms) = record.expires_redis_ms {
+        publication.expires_unix_ms = to_unix_ms(expires_ms);
+    }
     Some(publication)
 }
 
@@ -178,14 +185,20 @@ mod tests {
         for (sending, json) in sendings.iter().zip([true, false]) {
             let connection = ConnectionKey::new(other.0, 3, ConnectionId::from_u64(17));
             for to in [None, Some(connection)] {
-                let parcel = write(own, to, sending).expect("a parcel");
-                assert!(read(own, &parcel).is_none(), "it has been delivered here");
-                let Some(Arrived::Publication(arrived, found)) = read(other, &parcel) else {
+                let parcel = write(own, to, sending, 5_000).expect("a parcel");
+                // The clock of the receiver is 1 s behind that of the broker.
+                let to_unix_ms = |redis_ms: u64| redis_ms - 1_000;
+                assert!(
+                    read(own, &parcel, to_unix_ms).is_none(),
+                    "it has been delivered here"
+                );
+                let Some(Arrived::Publication(arrived, found)) = read(other, &parcel, to_unix_ms)
+                else {
                     panic!("a message");
                 };
                 assert_eq!(found, to);
                 assert_eq!(arrived.content() == br#"{"n":1}"#, json);
-                assert_eq!(arrived.expires_unix_ms == 1_050, json);
+                assert_eq!(arrived.expires_unix_ms == 5_050, json);
             }
         }
         for garbage in [
@@ -196,7 +209,7 @@ mod tests {
             &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0xff],
             &[0x81, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0],
         ] {
-            assert!(read(other, garbage).is_none(), "{garbage:?}");
+            assert!(read(other, garbage, |ms| ms).is_none(), "{garbage:?}");
         }
     }
 }

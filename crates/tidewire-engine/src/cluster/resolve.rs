@@ -3,6 +3,7 @@
 //! Both may take long, so that a thread of their own finds them. The link never waits.
 
 use crate::cluster::search::{Named, Search, Wanted};
+use crate::cluster::secrets::{Login, Secrets};
 use crate::config::broker::{BrokerAddress, Place};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -22,20 +23,47 @@ pub(crate) struct Route {
     pub(crate) slot: u16,
     /// For an address with TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// What is read again before each connection.
+    pub(crate) secrets: Secrets,
 }
 
 /// The thread's report to the link.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// The answer to a question about this slot.
-    Place(Slot, io::Result<Connect>),
+    Place(Slot, io::Result<Way>),
     /// Another master has taken its place.
     Moved,
+}
+
+/// How one connection is opened.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) connect: Connect,
+    /// The user and the password, if they are others than those of the link's options.
+    pub(crate) login: Option<Login>,
+}
+
+impl From<Connect> for Way {
+    fn from(connect: Connect) -> Self {
+        Self {
+            connect,
+            login: None,
+        }
+    }
 }
 
 impl Route {
     /// The place, if nobody need be asked for it.
     pub(crate) fn at_once(&self) -> Option<io::Result<Connect>> {
+        // Files and programs may take their time.
+        if self.secrets.change() {
+            return None;
+        }
+        self.connect_at_once()
+    }
+
+    fn connect_at_once(&self) -> Option<io::Result<Connect>> {
         match &self.address.place {
             Place::Unix(path) => Some(Ok(Connect {
                 address: Address::Unix(path.clone()),
@@ -59,6 +87,7 @@ impl Route {
             route: self,
             search,
             link,
+            login: None,
             last: None,
             searches: 0,
         };
@@ -118,6 +147,8 @@ struct Finder {
     route: Route,
     search: Option<Search>,
     link: Mailbox<Found>,
+    /// As it was read last.
+    login: Option<Login>,
     /// The master that the last search found.
     last: Option<Named>,
     searches: usize,
@@ -147,15 +178,47 @@ impl Finder {
     }
 
     fn answer(&mut self, slots: &[Slot]) {
-        let found = self.find();
+        let found = self.renew().and_then(|()| match &self.route.address.place {
+            Place::Unix(_) => Ok(None),
+            _ => self.find().map(Some),
+        });
         for slot in slots {
             let place = match &found {
-                Ok((address, host)) => self.route.connect(*address, host),
+                Ok(Some((address, host))) => self.route.connect(*address, host),
+                Ok(None) => self
+                    .route
+                    .connect_at_once()
+                    .unwrap_or_else(|| Err(io::Error::other("it has no name"))),
                 Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
             };
+            let place = place.map(|connect| Way {
+                connect,
+                login: self.login.clone(),
+            });
             // A link that has stopped needs no answer.
             let _ = self.link.send(Found::Place(*slot, place));
         }
+    }
+
+    /// Reads again what may be another before each connection.
+    fn renew(&mut self) -> io::Result<()> {
+        let secrets = &self.route.secrets;
+        if !secrets.change() {
+            return Ok(());
+        }
+        if self.route.tls.is_some() {
+            self.route.tls = Some(secrets.tls().map_err(io::Error::other)?);
+        }
+        self.login = secrets.login()?;
+        if let Some(search) = &mut self.search {
+            search.tls.clone_from(&self.route.tls);
+            // The nodes of a cluster have the same users; sentinels have their own.
+            if let (Place::Cluster { .. }, Some(login)) = (&self.route.address.place, &self.login) {
+                search.user.clone_from(&login.user);
+                search.password.clone_from(&login.password);
+            }
+        }
+        Ok(())
     }
 
     fn find(&mut self) -> io::Result<(SocketAddr, String)> {

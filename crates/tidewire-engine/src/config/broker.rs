@@ -9,6 +9,12 @@ pub struct BrokerConfig {
     pub address: BrokerAddress,
     /// Certificates of authorities, PEM, for an address with TLS; `None` for those of the web.
     pub authorities: Option<PathBuf>,
+    /// The certificate chain and its key, PEM, that this server shows to an address with TLS.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The user, in place of one in the address.
+    pub username: Option<String>,
+    /// Where the password is, in place of one in the address.
+    pub password: Option<PasswordSource>,
     /// The prefix of all of its keys and channels. Servers with another prefix are another
     /// cluster. Default `tw`.
     pub prefix: String,
@@ -27,11 +33,23 @@ impl BrokerConfig {
         Self {
             address,
             authorities: None,
+            certificate: None,
+            username: None,
+            password: None,
             prefix: "tw".to_owned(),
             is_durable: false,
             wait_ms: 5_000,
         }
     }
+}
+
+/// Where the password of a broker comes from, before each connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// The first line of a file.
+    File(PathBuf),
+    /// The first line that a command prints: the program and its arguments, divided by spaces. It has 10 s.
+    Command(String),
 }
 
 /// Where a broker is and how it is entered.
@@ -69,7 +87,8 @@ pub(crate) enum Place {
 /// Why a text is no URL of a broker. The caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}; a broker is redis://[user:password@]host[:6379][/database], rediss:// for TLS, unix:///path?db=0, \
+    "{0}; a broker is redis://[user:password@]host[:6379][/database], rediss:// for TLS, valkey:// or valkeys://, \
+     unix:///path?db=0, \
      redis+sentinel://[user:password@]host[:26379],host.../name[/database], \
      or redis+cluster://[user:password@]host[:6379],host..."
 )]
@@ -91,7 +110,12 @@ impl BrokerAddress {
         matches!(self.place, Place::Sentinel { .. } | Place::Cluster { .. })
     }
 
-    /// Reads `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://`, whose sentinels say where
+    /// Whether the URL has a user or a password.
+    pub(crate) fn has_login(&self) -> bool {
+        self.user.is_some() || self.password.is_some()
+    }
+
+    /// Reads `redis://`, `rediss://` (TLS), the same with `valkey`, `unix://`, `redis+sentinel://`, whose sentinels say where
     /// the master is, or `redis+cluster://` with nodes of a cluster; `rediss+sentinel://` and
     /// `rediss+cluster://` use TLS. User, password and path may be percent-encoded.
     ///
@@ -102,10 +126,11 @@ impl BrokerAddress {
             .split_once("://")
             .ok_or_else(|| wrong("the scheme is missing"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        match scheme {
+        let scheme = scheme.replacen("valkey", "redis", 1);
+        match scheme.as_str() {
             "redis" | "rediss" => {
-                parameter(query, &[])?;
-                Self::tcp(rest, scheme == "rediss")
+                let database = parameter(query, &["db"])?;
+                Self::tcp(rest, scheme == "rediss", database)
             }
             "redis+sentinel" | "rediss+sentinel" => {
                 Self::sentinel(rest, query, scheme == "rediss+sentinel")
@@ -131,9 +156,13 @@ impl BrokerAddress {
         }
     }
 
-    /// The part after the scheme: `[user:password@]host[:port][/database]`.
-    fn tcp(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
+    /// The part after the scheme: `[user:password@]host[:port][/database]`; `db` is the one behind `?`.
+    fn tcp(rest: &str, is_tls: bool, db: Option<&str>) -> Result<Self, InvalidBrokerUrl> {
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if db.is_some() && !database.is_empty() {
+            return Err(wrong("the database is given twice"));
+        }
+        let database = db.unwrap_or(database);
         let (user, password, place) = login(rest)?;
         let (host, port) = host_and_port(place, PORT)?;
         Ok(Self {
@@ -315,6 +344,13 @@ mod tests {
         assert_eq!(whole.user.as_deref(), Some("ada"));
         assert_eq!(whole.password.as_deref(), Some("p@ss"));
         assert_eq!(whole.database, 3);
+        for (valkey, redis) in [
+            ("valkey://a?db=3", "redis://a/3"),
+            ("valkeys://ada:secret@a", "rediss://ada:secret@a"),
+            ("valkey+sentinel://a/main", "redis+sentinel://a/main"),
+        ] {
+            assert_eq!(BrokerAddress::parse(valkey), BrokerAddress::parse(redis));
+        }
         let unix = BrokerAddress::parse("unix:///run/redis.sock?db=2").expect("a URL");
         assert_eq!(
             (unix.to_string().as_str(), unix.database),
@@ -344,7 +380,9 @@ mod tests {
             ("127.0.0.1:6379", "redis://"),
             ("nats://a", "there is no broker nats://"),
             ("redis://a/b", "the database is a number"),
-            ("redis://a?db=3", "nothing may stand behind ?"),
+            ("redis://a/2?db=3", "the database is given twice"),
+            ("redis://a?x=3", "behind ? stands db=... and nothing else"),
+            ("redis+cluster://a?db=3", "nothing may stand behind ?"),
             (
                 "unix:///a?db=3&user=b",
                 "behind ? stands db=... and nothing else",

@@ -5,7 +5,7 @@
 //! Every call here waits for the shards, two seconds at most, and must not come from a shard's own
 //! thread.
 
-use crate::clock::unix_ms;
+use crate::clock::steady_unix_ms;
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
 use crate::model::queries::{
@@ -171,7 +171,10 @@ impl Handle {
             if Instant::now() > deadline {
                 return Err(SendError::Busy);
             }
-            let (found, next) = self.shared.hub.kept_topics(place, unix_ms(), is_wanted);
+            let (found, next) = self
+                .shared
+                .hub
+                .kept_topics(place, steady_unix_ms(), is_wanted);
             take(found);
             from = next;
         }

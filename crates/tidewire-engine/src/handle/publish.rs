@@ -1,6 +1,6 @@
 //! Publishing from any thread.
 
-use crate::clock::unix_ms;
+use crate::clock::steady_unix_ms;
 use crate::handle::Handle;
 use crate::handle::wait::{answer_of, wait};
 use crate::limits::owner::OwnerId;
@@ -74,7 +74,7 @@ impl Handle {
 
     fn moment(&self) -> Moment {
         Moment {
-            now_ms: unix_ms(),
+            now_ms: steady_unix_ms(),
             random_epoch: self.shared.hub.random_epoch(),
             owner: OwnerId::SERVER,
         }
@@ -106,7 +106,7 @@ impl Handle {
         if !hub.is_here(connection) {
             self.check(publication)?;
             let draft = publication.draft();
-            return hub.send_to(connection, &draft, unix_ms());
+            return hub.send_to(connection, &draft, steady_unix_ms());
         }
         let target = Target::Connection(connection.id);
         self.send_to(&target, Some(connection.shard()), publication)
@@ -130,7 +130,7 @@ impl Handle {
         let draft = publication.draft();
         self.shared
             .hub
-            .send(target, shard, &draft, Origin::Outside, unix_ms())
+            .send(target, shard, &draft, Origin::Outside, steady_unix_ms())
     }
 
     fn check(&self, publication: &NewPublication) -> Result<(), PublishError> {

@@ -1,6 +1,6 @@
 //! Topics from other threads: subscriptions and rights of sessions, histories and presence.
 
-use crate::clock::unix_ms;
+use crate::clock::steady_unix_ms;
 use crate::handle::Handle;
 use crate::handle::wait::wait;
 use crate::model::queries::{HistoryPage, HistoryQuery, Kept, PresentMember, TopicPresence};
@@ -173,7 +173,7 @@ impl Handle {
         let hub = &self.shared.hub;
         wait(|tickets| hub.prepare(&topic, everything, tickets))
             .map_err(|_: Refusal| BrokerUnavailable)?;
-        let page = hub.history(&topic, query, unix_ms());
+        let page = hub.history(&topic, query, steady_unix_ms());
         let Some(page) = page.map_err(|NotReady| BrokerUnavailable)? else {
             return Ok(None);
         };

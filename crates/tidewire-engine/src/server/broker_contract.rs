@@ -287,6 +287,10 @@ impl Neighbour for Alone {
     fn describe(&self) -> ClusterNode {
         ClusterNode::default()
     }
+
+    fn limits(&self) -> String {
+        String::new()
+    }
 }
 
 /// Waits for something that happens on another thread.

@@ -35,4 +35,24 @@ impl Neighbour for ThisServer {
             ..ClusterNode::default()
         }
     }
+
+    fn limits(&self) -> String {
+        let setup = self.handle.shared.setup.get();
+        let (profile, topics) = (&setup.profile, &setup.config.topics.limits);
+        let limits = [
+            ("message_bytes_max", profile.message_bytes_max as u64),
+            ("rate_limit_capacity", profile.rate_limit_capacity),
+            ("rate_limit_refill_per_s", profile.rate_limit_refill_per_s),
+            ("ping_interval_ms", profile.ping_interval_ms),
+            ("idle_timeout_ms", profile.idle_timeout_ms),
+            ("group_waiting_max", topics.group_waiting_max as u64),
+            (
+                "group_waiting_bytes_max",
+                topics.group_waiting_bytes_max as u64,
+            ),
+            ("groups_per_topic_max", topics.groups_per_topic_max as u64),
+        ];
+        let limits = limits.map(|(name, value)| format!("{name}={value}"));
+        limits.join(" ")
+    }
 }

@@ -127,7 +127,7 @@ impl Session<'_> {
             let opened = producers.open(
                 (&user, self.state.owner),
                 (&id.as_str().into(), attempt),
-                self.now().unix_ms,
+                self.steady_now().unix_ms,
                 shared.hub.random_epoch(),
             );
             match place {
@@ -152,7 +152,7 @@ impl Session<'_> {
             id: id.clone(),
             epoch: opened.epoch,
             handle: opened.handle,
-            shared: place.map(|place| SharedProducer::new(place, self.io.now().unix_ms)),
+            shared: place.map(|place| SharedProducer::new(place, self.io.now().steady_unix_ms)),
             owes_ack: false,
             gap: None,
         });

@@ -56,7 +56,7 @@ impl Session<'_> {
             or_newest: false,
             limit: PAGE,
         };
-        let moment = self.core.moment(self.now(), self.state.owner);
+        let moment = self.core.moment(self.steady_now(), self.state.owner);
         let hub = &self.core.shared.hub;
         let (page, seq) = match hub.recover(&catch_up.name, missed, moment) {
             Ok(Some(page)) => page,

@@ -10,7 +10,7 @@ impl Session<'_> {
         if publication.exclude == Some(self.state.key) {
             return;
         }
-        let unix_ms = self.io.now().unix_ms;
+        let unix_ms = self.io.now().steady_unix_ms;
         if publication.is_expired(unix_ms) {
             if let Some(gap) = self.core.gap_of_expired(publication, unix_ms) {
                 self.send(gap.payload(self.state.session.format()));

@@ -68,7 +68,7 @@ impl Session<'_> {
         let Some(topics) = &mut self.state.topics else {
             return;
         };
-        let now_ms = self.io.now().unix_ms;
+        let now_ms = self.io.now().steady_unix_ms;
         let origin = Origin::Shard(self.core.index);
         let is_meant = |seat: &SessionGroup| topic.is_none_or(|topic| topic == &*seat.topic);
         let mut bytes = 0;

@@ -68,7 +68,7 @@ impl Session<'_> {
             self.answer_history(*job);
             return None;
         }
-        let now_ms = self.io.now().unix_ms;
+        let now_ms = self.io.now().steady_unix_ms;
         for publication in &page.publications {
             if self.core.meter.is_spent() {
                 return Some(job);
@@ -127,7 +127,7 @@ impl Session<'_> {
             limit: PAGE,
             newest_first: job.newest_first,
         };
-        let moment = self.core.moment(self.now(), self.state.owner);
+        let moment = self.core.moment(self.steady_now(), self.state.owner);
         let hub = &self.core.shared.hub;
         let page = hub.history(&job.name, query, moment.now_ms).ok()??;
         let position = match page.position {

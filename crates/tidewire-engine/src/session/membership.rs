@@ -199,7 +199,7 @@ impl Session<'_> {
         name: &Arc<str>,
         wanted: &Wanted,
     ) -> Result<(Option<TopicRecovery>, Option<CatchUp>, u64), NotReady> {
-        let moment = self.core.moment(self.now(), owner);
+        let moment = self.core.moment(self.steady_now(), owner);
         let hub = &self.core.shared.hub;
         let missed = Missed {
             since: wanted.since,

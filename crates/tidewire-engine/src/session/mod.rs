@@ -42,7 +42,7 @@ pub(crate) mod subscribe;
 mod topic_tokens;
 mod trace;
 
-use crate::clock::wire_now;
+use crate::clock::{steady_now, wire_now};
 use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
 use std::sync::Arc;
@@ -63,6 +63,12 @@ impl Session<'_> {
     #[inline]
     pub(crate) fn now(&self) -> Now {
         wire_now(self.io)
+    }
+
+    /// The same without the steps of the clock: of what expires, and of what is remembered for a time.
+    #[inline]
+    pub(crate) fn steady_now(&self) -> Now {
+        steady_now(self.io)
     }
 
     /// The same session for a shorter call.

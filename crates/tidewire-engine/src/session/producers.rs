@@ -130,7 +130,7 @@ impl Session<'_> {
 
     /// Notes the broker's answer. Gives whether it remembers the number for this connection.
     fn note_kept(&mut self, last: u64, outcome: TicketOutcome) -> bool {
-        let now_unix_ms = self.now().unix_ms;
+        let now_unix_ms = self.steady_now().unix_ms;
         let Some(shared) = self.shared_producer() else {
             return false;
         };
@@ -177,7 +177,7 @@ impl Session<'_> {
 
     /// The connection has ended: its producer may go on with another one, here or elsewhere.
     pub(crate) fn close_producer(&mut self) {
-        let now_unix_ms = self.now().unix_ms;
+        let now_unix_ms = self.steady_now().unix_ms;
         let producer = self.state.producer.as_deref();
         let handle = producer.and_then(|session| Some(session.producer.as_ref()?.handle));
         let shared = &self.core.shared;

@@ -216,7 +216,7 @@ impl Session<'_> {
         };
         let answer = self
             .core
-            .publish(self.now(), &topic, &draft, self.state.owner)
+            .publish(self.steady_now(), &topic, &draft, self.state.owner)
             .map_err(|error| (error.code(), error.to_string()))?;
         if let BrokerAnswer::Now(published) = answer {
             self.count_published(published);
@@ -281,7 +281,7 @@ impl Context<'_> {
     ) -> Result<Published, PublishError> {
         publication.check_payload()?;
         let topic: Arc<str> = topic.into();
-        let now = self.session.now();
+        let now = self.session.steady_now();
         let core = &mut *self.session.core;
         match core.publish(now, &topic, &publication.draft(), OwnerId::SERVER)? {
             BrokerAnswer::Now(published) => Ok(published),

@@ -271,7 +271,7 @@ impl Session<'_> {
             limit: 1,
             newest_first: true,
         };
-        let now_unix_ms = self.io.now().unix_ms;
+        let now_unix_ms = self.io.now().steady_unix_ms;
         let page = hub.history(&topic.into(), query, now_unix_ms)?;
         let newest = page.as_ref().and_then(|page| page.publications.first());
         Ok(newest

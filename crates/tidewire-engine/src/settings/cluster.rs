@@ -2,7 +2,7 @@
 
 use super::SettingError;
 use super::given::Settings;
-use crate::config::broker::{BrokerAddress, BrokerConfig};
+use crate::config::broker::{BrokerAddress, BrokerConfig, PasswordSource};
 
 pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, SettingError> {
     let Some(url) = settings.text("broker") else {
@@ -12,6 +12,42 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
         BrokerAddress::parse(&url).map_err(|error| settings.wrong("broker", error.to_string()))?;
     let mut broker = BrokerConfig::new(address);
     broker.authorities = settings.text("broker_ca_file").map(Into::into);
+    broker.certificate = match (
+        settings.text("broker_certificate_file"),
+        settings.text("broker_key_file"),
+    ) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (None, None) => None,
+        (Some(_), None) => {
+            let words = "a certificate needs its key: give broker_key_file as well";
+            return Err(settings.wrong("broker_certificate_file", words));
+        }
+        (None, Some(_)) => {
+            let words = "a key needs its certificate: give broker_certificate_file as well";
+            return Err(settings.wrong("broker_key_file", words));
+        }
+    };
+    if broker.certificate.is_some() && !broker.address.is_tls() {
+        let words = "only a broker with TLS asks for a certificate, such as rediss://";
+        return Err(settings.wrong("broker_certificate_file", words));
+    }
+    broker.username = settings.text("broker_username");
+    let file = settings.text("broker_password_file");
+    let command = settings.text("broker_password_command");
+    broker.password = match (file, command) {
+        (Some(_), Some(_)) => {
+            let words = "the password comes from a file or from a command, not from both";
+            return Err(settings.wrong("broker_password_command", words));
+        }
+        (Some(file), None) => Some(PasswordSource::File(file.into())),
+        (None, Some(command)) => Some(PasswordSource::Command(command)),
+        (None, None) => None,
+    };
+    if (broker.username.is_some() || broker.password.is_some()) && broker.address.has_login() {
+        let words =
+            "the URL has a user or a password; give it there or by the other options, not by both";
+        return Err(settings.wrong("broker", words));
+    }
     broker.prefix = settings.text("broker_prefix").unwrap_or(broker.prefix);
     broker.is_durable = settings.flag("broker_is_durable");
     if broker.is_durable && broker.address.fails_over() {

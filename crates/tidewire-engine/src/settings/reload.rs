@@ -121,6 +121,11 @@ const FAMILIES: &[&[&str]] = &[
     &[
         "broker",
         "broker_ca_file",
+        "broker_certificate_file",
+        "broker_key_file",
+        "broker_username",
+        "broker_password_file",
+        "broker_password_command",
         "broker_prefix",
         "broker_is_durable",
         "broker_wait_ms",

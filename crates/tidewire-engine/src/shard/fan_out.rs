@@ -1,6 +1,6 @@
 //! Delivery of publications from the shard's outlet to its connections, once per turn.
 
-use crate::clock::wire_now;
+use crate::clock::steady_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
@@ -199,7 +199,7 @@ impl<A: Application> EngineShard<A> {
         // Taken out while nobody joins or leaves.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
         conflate_presence(&mut batch);
-        self.core.replace_expired(wire_now(io), &mut batch);
+        self.core.replace_expired(steady_now(io), &mut batch);
         for (key, members) in groups.iter() {
             let filter = self.core.topics.filter(key.filter).cloned();
             let group = Pending {

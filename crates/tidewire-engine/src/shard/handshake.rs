@@ -268,7 +268,8 @@ impl Core {
         now: Now,
     ) {
         let ready = Reply::Ready {
-            connection_id: self.new_id(now.unix_ms),
+            // Commands to sessions are compared with the time in it.
+            connection_id: self.new_id(io.now().steady_unix_ms),
             user_id,
         };
         let message_id = self.new_id(now.unix_ms);

@@ -495,7 +495,7 @@ impl<A: Application> Handler for EngineShard<A> {
         counters.shard_work_peak_us.set(peaks.shard / 1_000);
         if io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
-            self.core.sweep(io.now().unix_ms);
+            self.core.sweep(io.now());
         }
     }
 
@@ -553,13 +553,13 @@ impl<A: Application> Handler for EngineShard<A> {
 impl Core {
     /// What is done once a second: lines of the log that were left out are reported, and the first shard removes expired
     /// entries.
-    fn sweep(&self, unix_ms: u64) {
+    fn sweep(&self, now: tidewire_net::Now) {
         if self.shared.lines.has_left_out() {
-            self.shared.lines.summarize(unix_ms);
+            self.shared.lines.summarize(now.unix_ms);
         }
         if self.index == 0 {
-            self.shared.hub.sweep(unix_ms);
-            self.shared.producers.sweep(unix_ms);
+            self.shared.hub.sweep(now.steady_unix_ms);
+            self.shared.producers.sweep(now.steady_unix_ms);
         }
     }
 

@@ -444,6 +444,7 @@ impl Default for BrokerHealth {
             version: None,
             reason: None,
             warning: None,
+            problems: Vec::new(),
             nodes: Vec::new(),
             counts: Vec::new(),
         }

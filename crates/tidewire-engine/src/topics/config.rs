@@ -327,6 +327,14 @@ impl RuleSet {
         rule.is_some_and(|rule| rule.presence)
     }
 
+    /// The patterns in their order, and what is kept of their topics. Topics of a single server are not of the cluster.
+    pub(crate) fn histories(&self) -> impl Iterator<Item = (&str, Option<HistoryLimits>)> {
+        self.rules.iter().map(|Rule { rule, .. }| {
+            let is_shared = rule.scope == Scope::Cluster;
+            (&*rule.pattern, rule.history.filter(|_| is_shared))
+        })
+    }
+
     pub(crate) fn keep_history(&self) -> bool {
         !self.numbered.is_empty() || self.rules.iter().any(|rule| rule.rule.history.is_some())
     }

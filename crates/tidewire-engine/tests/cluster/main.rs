@@ -6,6 +6,7 @@ mod common;
 #[expect(dead_code, reason = "the tests of the link use the rest")]
 mod proxy;
 
+mod access;
 mod binary;
 mod connections;
 mod forgetting;

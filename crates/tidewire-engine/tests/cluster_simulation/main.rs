@@ -4,6 +4,7 @@
 //!
 //! `TIDEWIRE_SEEDS` is the number of seeds, 60 without it; `TIDEWIRE_SEED` is one of them.
 
+mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod followers;

@@ -121,6 +121,11 @@ impl<H: Handler> World<H> {
         SimulatedClient::open(end, &[])
     }
 
+    /// The clock of a server's machine jumps.
+    pub(crate) fn step_clock(&mut self, node: usize, ms: i64) {
+        self.nodes[node].driver.step_clock(ms);
+    }
+
     /// Some virtual time for all.
     pub(crate) fn run(&mut self, ms: u64) {
         let end = self.ms + ms;

@@ -12,6 +12,8 @@ use crate::simulated::Faults;
 pub struct Driver<H: Handler> {
     network: Network,
     seats: Vec<Seat<H>>,
+    /// How far the clock of the machine was set forward.
+    clock_step_ms: i64,
 }
 
 struct Seat<H: Handler> {
@@ -28,6 +30,7 @@ impl<H: Handler> Driver<H> {
         Self {
             network: Network::new(faults),
             seats: Vec::new(),
+            clock_step_ms: 0,
         }
     }
 
@@ -106,6 +109,11 @@ impl<H: Handler> Driver<H> {
         self.network.set_now(time_ms);
     }
 
+    /// Sets the clock of the machine forward, or back: [`Now::unix_ms`] jumps.
+    pub fn step_clock(&mut self, ms: i64) {
+        self.clock_step_ms += ms;
+    }
+
     /// Whether the shard's handler has stopped it and its last connection is gone.
     ///
     /// # Panics
@@ -126,7 +134,8 @@ impl<H: Handler> Driver<H> {
         let monotonic_ms = self.network.now_ms();
         Now {
             monotonic_ms,
-            unix_ms: UNIX_MS_AT_START + monotonic_ms,
+            unix_ms: (UNIX_MS_AT_START + monotonic_ms).saturating_add_signed(self.clock_step_ms),
+            steady_unix_ms: UNIX_MS_AT_START + monotonic_ms,
         }
     }
 

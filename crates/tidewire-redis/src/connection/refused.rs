@@ -9,6 +9,8 @@ pub struct ServerError {
     pub kind: ErrorKind,
     /// The server's words, shortened to 300 characters.
     pub text: String,
+    /// A script says itself that nothing was done.
+    is_undone: bool,
 }
 
 /// The kind of an error reply.
@@ -22,8 +24,10 @@ pub enum ErrorKind {
     MasterDown,
     /// The memory is at `maxmemory` and nothing may be evicted.
     OutOfMemory,
-    /// The server cannot write its data to disk, or has too few replicas.
+    /// The server cannot write its data to disk.
     Misconfigured,
+    /// The server has fewer replicas than `min-replicas-to-write`.
+    NoReplicas,
     /// A script of somebody runs too long.
     Busy,
     /// The ACL user may not do this.
@@ -50,13 +54,18 @@ impl ServerError {
     /// The error of these bytes, without the leading `-`.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {
+        // Before the words of Redis about the first write of a script.
+        let undone = text.strip_prefix(b"REFUSED ");
+        let (text, is_undone) = (undone.unwrap_or(text), undone.is_some());
+        let text = text.strip_prefix(b"-").unwrap_or(text);
         let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
         let kind = match code {
             b"LOADING" => ErrorKind::Loading,
             b"READONLY" => ErrorKind::ReadOnly,
             b"MASTERDOWN" => ErrorKind::MasterDown,
             b"OOM" => ErrorKind::OutOfMemory,
-            b"MISCONF" | b"NOREPLICAS" => ErrorKind::Misconfigured,
+            b"MISCONF" => ErrorKind::Misconfigured,
+            b"NOREPLICAS" => ErrorKind::NoReplicas,
             b"BUSY" => ErrorKind::Busy,
             b"NOPERM" => ErrorKind::NoPermission,
             b"WRONGPASS" | b"NOAUTH" => ErrorKind::Authentication,
@@ -64,6 +73,11 @@ impl ServerError {
             b"CLUSTERDOWN" | b"TRYAGAIN" => ErrorKind::ClusterDown,
             b"NOSCRIPT" => ErrorKind::NoScript,
             b"NOGROUP" => ErrorKind::NoGroup,
+            // Of a command inside a script: Redis 7.0, and later ones.
+            b"ERR" if text.starts_with(b"ERR The user executing the script can't") => {
+                ErrorKind::NoPermission
+            }
+            b"ERR" if text.starts_with(b"ERR ACL failure in script") => ErrorKind::NoPermission,
             b"ERR" if text.starts_with(b"ERR unknown command") => ErrorKind::UnknownCommand,
             b"ERR" if text.starts_with(b"ERR max number of clients") => ErrorKind::TooManyClients,
             b"ERR" if text.starts_with(b"ERR AUTH") => ErrorKind::Authentication,
@@ -73,14 +87,24 @@ impl ServerError {
             .chars()
             .take(TEXT_CHARS)
             .collect();
-        Self { kind, text }
+        Self {
+            kind,
+            text,
+            is_undone,
+        }
     }
 
     /// Whether the server certainly has done nothing of the command. True for all errors that come before a script
     /// runs or from its first write.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        !matches!(self.kind, ErrorKind::Other)
+        // Of a permission that was missing in the middle of a script nobody knows.
+        let is_whole = self.text.starts_with("NOPERM");
+        match self.kind {
+            ErrorKind::Other => self.is_undone,
+            ErrorKind::NoPermission => self.is_undone || is_whole,
+            _ => true,
+        }
     }
 
     /// Whether the ACL has refused a subscription, and not the `PING` behind it.
@@ -104,6 +128,9 @@ impl ServerError {
             ErrorKind::MasterDown => "the address leads to a replica that has lost its master",
             ErrorKind::OutOfMemory => "Redis is full; raise maxmemory or keep less history",
             ErrorKind::Misconfigured => "Redis refuses writes; see its log and its disk",
+            ErrorKind::NoReplicas => {
+                "Redis has fewer replicas than min-replicas-to-write; bring them back or lower it"
+            }
             ErrorKind::Busy => "a script of another program blocks Redis; it is retried",
             ErrorKind::NoPermission => {
                 "the ACL user needs ~tw:* &tw:* +@all -@dangerous +info +config|get (with your prefix)"

@@ -12,6 +12,7 @@ use crate::script::{
     Fence, Fenced, PageCall, PageRange, PageReply, RenewCall, RenewReply, TAILS_MAX, TailReply,
     TailsCall,
 };
+use std::sync::Arc;
 
 impl Link {
     /// Sends what topics ask of Redis.
@@ -158,7 +159,7 @@ impl Link {
             match tail {
                 TailReply::Stands(position, mark) => self.handle_tail(*round, position, mark),
                 // It is asked again when the topic is checked.
-                TailReply::Unusable => self.note_unusable(*round),
+                TailReply::Unusable => self.note_unusable(*round, now),
             }
         }
     }
@@ -174,13 +175,10 @@ impl Link {
         }
     }
 
-    fn note_unusable(&mut self, round: Round) {
+    fn note_unusable(&mut self, round: Round, now: Now) {
         if let Some(topic) = self.of_round(round) {
-            let reason = format!(
-                "the key of topic {} in Redis is no stream; delete it",
-                topic.name
-            );
-            self.health.reason = Some(reason);
+            let name = Arc::clone(&topic.name);
+            self.begin_wrong_key(&name, now);
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::number;
 use crate::link::Link;
+use crate::link::event::Event;
 use crate::link::options::{Now, Slot};
 use crate::link::state::{Clock, Tag};
 use crate::resp::Value;
@@ -76,7 +77,10 @@ impl Link {
                 match error.kind {
                     ErrorKind::NoScript => self.load_scripts(Slot::Command, now),
                     _ if error.is_wrong_server() => self.give_up_all(&error.to_string(), now),
-                    _ => self.health.reason = Some(error.to_string()),
+                    _ => {
+                        self.note_refused_write(&error);
+                        self.health.reason = Some(error.to_string());
+                    }
                 }
                 return;
             }
@@ -87,6 +91,7 @@ impl Link {
         };
         // Redis answered half a round trip after the probe was sent.
         let half_ms = (now.ms - sent_ms) / 2;
+        let before_ms = self.clock.ahead_ms;
         self.clock.set_redis_ms(
             reply.redis_ms,
             Now {
@@ -94,10 +99,22 @@ impl Link {
                 unix_ms: sent_unix_ms + half_ms,
             },
         );
+        self.note_step(before_ms, half_ms);
+        self.end_refused_writes();
+        self.agreement.note_stamp(&reply.agreed);
         if reply.fence != self.fencing.fence {
             self.lose_fence();
         }
         self.note_lease(reply.held, reply.ended, now);
+    }
+
+    /// Redis was `before_ms` ahead, as far as was known; the answer that says more took twice `half_ms`.
+    pub(super) fn note_step(&mut self, before_ms: i64, half_ms: u64) {
+        let step_ms = self.clock.ahead_ms.wrapping_sub(before_ms);
+        if step_ms.unsigned_abs() > STEP_MS_MIN.max(2 * half_ms) {
+            self.counters.clock_steps += 1;
+            self.events.push_back(Event::ClockStepped(step_ms));
+        }
     }
 
     fn can_probe(&self) -> bool {
@@ -136,6 +153,9 @@ impl Link {
         self.clock.next_probe_ms = 0;
     }
 }
+
+/// Less than that is no step of a clock but the time of an answer.
+const STEP_MS_MIN: u64 = 1_000;
 
 const PROBE_EVERY_MS: u64 = 1_000;
 

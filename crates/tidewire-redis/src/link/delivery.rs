@@ -1,6 +1,6 @@
 //! Pushes of the subscription: each topic in its order, without a hole.
 
-use crate::layout::Position;
+use crate::layout::{Position, number};
 use crate::link::Link;
 use crate::link::event::Event;
 use crate::link::options::Now;
@@ -74,6 +74,11 @@ impl Link {
             return;
         };
         topic.active_ms = now.ms;
+        if let Some(count) = message.strip_prefix(b"x").and_then(number) {
+            let name = Arc::clone(&topic.name);
+            let why = format!("{count} entries of its stream that no server wrote were removed");
+            return self.begin_unreadable(&name, &why, now);
+        }
         let end = memchr::memchr(b' ', message).unwrap_or(message.len());
         let (head, record) = (&message[..end], message.get(end + 1..));
         match (topic.history, head, Position::parse(head)) {
@@ -83,7 +88,36 @@ impl Link {
                 }
             }
             (Some(_), _, Some(position)) => self.handle_publication(id, position, record),
-            _ => self.counters.malformed += 1,
+            // A server with other rules of topics: delivered all the same, as this server keeps no such position.
+            (None, _, Some(_)) | (Some(_), b"-", _) => {
+                if let Some(record) = record {
+                    self.deliver_other_form(id, record);
+                }
+            }
+            _ => {
+                self.counters.malformed += 1;
+                let name = Arc::clone(&topic.name);
+                self.begin_unreadable(&name, "it has no position", now);
+                let head = self.topics.all.get(&id).and_then(|topic| topic.head);
+                self.tell_gap(id, head);
+            }
+        }
+    }
+
+    /// Hands out a publication that has a position and this node keeps none of the topic, or the other way round.
+    fn deliver_other_form(&mut self, id: TopicId, record: &[u8]) {
+        self.counters.other_forms += 1;
+        let Some(topic) = self.topics.all.get(&id) else {
+            return;
+        };
+        if topic.progress != Progress::Subscribing && topic.is_told_live {
+            self.counters.delivered += 1;
+            let topic = Arc::clone(&topic.name);
+            self.events.push_back(Event::Delivered {
+                topic,
+                position: None,
+                record: record.into(),
+            });
         }
     }
 

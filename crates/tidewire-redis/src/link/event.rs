@@ -212,6 +212,8 @@ pub enum Event {
     NodeLost(NodeId),
     /// The nodes whose lease holds, and what each [says about itself](super::Link::describe); every two seconds.
     Nodes(Vec<(NodeId, Box<[u8]>)>),
+    /// The clock of Redis went forward or back by some milliseconds, if the clock of [`Now`](super::Now) has no steps.
+    ClockStepped(i64),
     /// The health has changed, or its reason.
     Health(Health),
 }
@@ -360,4 +362,11 @@ pub struct Counters {
     pub nodes_lost: u64,
     /// Subscriptions that the ACL refused.
     pub channels_refused: u64,
+    /// Publications that came in the form of other rules: with a position where this node keeps none, or without one
+    /// where it does.
+    pub other_forms: u64,
+    /// Publications that were not understood.
+    pub unreadable: u64,
+    /// Steps of the clock of Redis.
+    pub clock_steps: u64,
 }

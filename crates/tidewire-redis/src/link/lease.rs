@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::link::clock::LEASE_MS;
 use crate::link::event::Event;
 use crate::link::options::{Now, Slot};
+use crate::link::problem::Problem;
 use crate::link::state::Tag;
 use crate::resp::Value;
 use crate::script::{NodesCall, NodesReply, SweepCall, SweepReply};
@@ -134,6 +135,9 @@ impl Link {
                 let every_ms = LIST_EVERY_MS.max(LIST_MS_EACH * nodes.len() as u64);
                 self.lease.list_ms = self.lease.list_ms.max(now.ms + every_ms);
                 self.events.push_back(Event::Nodes(nodes));
+                if self.health.problems.contains_key(&Problem::SettingsDiffer) {
+                    self.agreement.look_again();
+                }
             }
             Ok(Err(_)) => self.counters.malformed += 1,
             Err(error) => self.handle_refused_read(&error, now),

@@ -27,7 +27,9 @@ impl Link {
             }
             return;
         }
-        if self.fencing.is_fenced || self.fencing.is_asking || !self.slots.is_ready(Slot::Command) {
+        // Before the fence, which takes the durability of the least confident node.
+        let is_joined = self.slots.is_ready(Slot::Command) && self.ask_agreement(now);
+        if self.fencing.is_fenced || self.fencing.is_asking || !is_joined {
             return;
         }
         let Some(server) = self.slots.get(Slot::Command).map(|it| it.server().clone()) else {
@@ -52,6 +54,7 @@ impl Link {
     /// A script found another fence: ask again.
     pub(super) fn lose_fence(&mut self) {
         self.fencing.is_fenced = false;
+        self.agreement.doubt();
     }
 
     pub(super) fn handle_fence(&mut self, result: Result<Value<'_>, ServerError>, now: Now) {
@@ -80,7 +83,11 @@ impl Link {
             run_id: connection.server().run_id.clone(),
             least_epoch: reply.least_epoch,
         };
+        let before_ms = self.clock.ahead_ms;
         self.clock.set_redis_ms(reply.redis_ms, now);
+        if self.fencing.fence.is_some() {
+            self.note_step(before_ms, 0);
+        }
         match reply.early_ms() {
             0 => self.fencing.is_fenced = true,
             early_ms => self.fencing.begins_ms = Some(now.ms + early_ms),

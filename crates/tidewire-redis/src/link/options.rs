@@ -119,6 +119,7 @@ impl Slot {
 pub struct Now {
     /// Milliseconds on a clock that never goes back. All deadlines are on it.
     pub ms: u64,
-    /// Milliseconds since 1970. It may jump; only the expiry of publications depends on it.
+    /// Milliseconds since 1970, at best without the steps of a clock that is corrected: the expiry of publications
+    /// depends on it, and a step of it looks as one of Redis.
     pub unix_ms: u64,
 }

@@ -25,6 +25,7 @@ impl Link {
         now: Now,
     ) {
         self.counters.offered += 1;
+        let history = history.or_else(|| self.agreement.history_of(topic));
         let mut record = Vec::with_capacity(draft.payload.len() + RECORD_HEAD_BYTES);
         let redis_ms = now.unix_ms.saturating_add_signed(self.clock.ahead_ms);
         let encoded = Record {
@@ -271,6 +272,8 @@ impl Link {
 
     fn handle_refused_batch(&mut self, index: usize, error: &ServerError, now: Now) {
         self.health.reason = Some(error.to_string());
+        self.publishing.is_denied = error.kind == ErrorKind::NoPermission;
+        self.note_refused_write(error);
         if !error.is_refusal() {
             self.give_up_batch(index);
             return;
@@ -293,6 +296,7 @@ impl Link {
             return;
         };
         self.publishing.settled = self.publishing.settled.max(batch.number);
+        self.publishing.is_denied = false;
         if self.health.is_connected {
             self.health.reason = None;
         }
@@ -306,10 +310,7 @@ impl Link {
                     })
                 }
                 PlaceReply::Unusable => {
-                    let topic = &item.topic;
-                    self.health.reason = Some(format!(
-                        "the key of topic {topic} in Redis is no stream; delete it"
-                    ));
+                    self.begin_wrong_key(&item.topic, now);
                     Err(Refusal::Unavailable)
                 }
             };
@@ -422,6 +423,7 @@ impl Link {
 
     /// The connection for commands is gone: what was sent on it may have been done.
     pub(super) fn lose_commands(&mut self) {
+        self.agreement.lose();
         self.fencing.is_fenced = false;
         self.fencing.is_asking = false;
         self.fencing.begins_ms = None;

@@ -339,6 +339,7 @@ impl Link {
                 Tag::Roster(topic, round) => self.presence.ask_again(topic, round),
                 Tag::OwnScan => self.lose_scan(),
                 Tag::Nodes => self.lose_nodes(),
+                Tag::Agree => {}
                 Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
                 Tag::Presence(_) | Tag::Sweep(_) | Tag::Group(_) => {}
                 Tag::OpenProducer(_) | Tag::KeepProducers(_) => {}

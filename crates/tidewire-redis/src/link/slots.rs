@@ -78,6 +78,7 @@ impl Link {
         now: Now,
     ) {
         match tag {
+            Tag::Agree => self.handle_agreed(result, now),
             Tag::Fence => self.handle_fence(result, now),
             Tag::Send(number) => self.handle_sent(number, result),
             Tag::Publish(number) => self.handle_published(number, result, now),

@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// The purpose of a reply.
 #[derive(Debug)]
 pub(super) enum Tag {
+    /// Whether this node belongs to the cluster.
+    Agree,
     /// The fence.
     Fence,
     /// A parcel, by the caller's number.
@@ -166,6 +168,8 @@ pub(super) struct Publishing {
     pub(super) hold_until_ms: u64,
     /// No new batch before those in flight are answered.
     pub(super) is_draining: bool,
+    /// The ACL refused the last batch.
+    pub(super) is_denied: bool,
     /// The known heads of topics that were published to.
     pub(super) epochs: HashMap<Arc<str>, KnownEpoch>,
 }

@@ -40,7 +40,7 @@ impl Redis {
         ended.sort_by_key(|(node, at)| (number(at), node.clone()));
         ended.truncate(16);
         self.end_idle_groups(groups, idle)?;
-        reply::array(out, 6);
+        reply::array(out, 7);
         reply::integer(out, i64::from(held));
         self.time(out);
         for field in ["run", "least"] {
@@ -50,6 +50,8 @@ impl Redis {
         for (node, _) in ended {
             reply::text(out, &node);
         }
+        let agreed = self.store.field(fence, "agreed").unwrap_or_default();
+        reply::text(out, agreed);
         Some(())
     }
 

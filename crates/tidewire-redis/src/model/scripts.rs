@@ -35,6 +35,7 @@ impl Redis {
             Script::Leave => self.leave(keys, arguments, out),
             Script::Open => self.open_producer(keys, arguments, out),
             Script::Keep => self.keep_producers(keys, arguments, out),
+            Script::Agree => self.agree(keys, arguments, out),
         }
     }
 

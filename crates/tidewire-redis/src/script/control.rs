@@ -105,6 +105,8 @@ pub struct LeaseReply {
     pub fence: Option<Fence>,
     /// Some nodes whose lease has ended.
     pub ended: Vec<NodeId>,
+    /// The stamp of the agreement, which changes with it.
+    pub agreed: Vec<u8>,
 }
 
 impl LeaseCall<'_> {
@@ -145,6 +147,7 @@ impl LeaseReply {
             redis_ms,
             fence,
             ended: ended.collect::<Result<_, _>>()?,
+            agreed: text(items.next())?.to_vec(),
         })
     }
 }

@@ -6,8 +6,25 @@ local function now_quarters()
   return (tonumber(time[1]) - 1577836800) * 4 + math.floor(tonumber(time[2]) / 250000)
 end
 
+-- Removes the entries that no server wrote: their epoch is more than any. What is left goes on as before; if nothing
+-- is left the stream is gone.
+local function heal(key)
+  local removed = 0
+  repeat
+    local foreign = redis.call('XRANGE', key, '4294967296-0', '+', 'COUNT', '100')
+    for _, entry in ipairs(foreign) do redis.call('XDEL', key, entry[1]) end
+    removed = removed + #foreign
+  until #foreign == 0
+  local newest = redis.call('XREVRANGE', key, '+', '-', 'COUNT', '1')[1]
+  if newest then redis.call('XSETID', key, newest[1]) else redis.call('UNLINK', key) end
+  -- In both forms: this is rare, and subscribers use one of them.
+  redis.call('PUBLISH', key, 'x' .. removed)
+  redis.call('SPUBLISH', key, 'x' .. removed)
+end
+
 -- The epoch and the offset of the newest id of a stream; nothing without a stream.
-local function last_of(key)
+local last_of
+function last_of(key)
   local info = redis.pcall('XINFO', 'STREAM', key)
   if info.err then
     if string.find(info.err, 'no such key', 1, true) then return nil end
@@ -16,6 +33,10 @@ local function last_of(key)
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       local epoch, offset = string.match(info[i + 1], '^(%d+)%-(%d+)$')
+      if tonumber(epoch) > 4294967295 then
+        heal(key)
+        return last_of(key)
+      end
       return tonumber(epoch), offset
     end
   end

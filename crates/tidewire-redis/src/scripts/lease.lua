@@ -3,13 +3,13 @@
 -- KEYS: lease, fence, channel, nodes, groups, groups without nodes.
 -- ARGV: milliseconds, number of the probe, node, what the node says about itself.
 -- Reply: 1 if the lease still held, else 0; seconds and microseconds of Redis; the run id and the least epoch of the
---   fence, or ''; some nodes whose lease has ended.
+--   fence, or ''; some nodes whose lease has ended; the stamp of the agreement, or ''.
 
 -- Without memory Redis refuses the first write of a script, but not one that needs no memory, and not those behind it.
 local held = redis.call('PEXPIRE', KEYS[1], ARGV[1])
 tell(KEYS[3], 'p' .. ARGV[2])
 redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[1])
-local fence = redis.call('HMGET', KEYS[2], 'run', 'least')
+local fence = redis.call('HMGET', KEYS[2], 'run', 'least', 'agreed')
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 redis.call('ZADD', KEYS[4], string.format('%.0f', now + tonumber(ARGV[1])), ARGV[3])
@@ -26,4 +26,4 @@ for _, own in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', string.format(
     if not left.err then redis.call('UNLINK', stream) end
   end
 end
-return { held, time[1], time[2], fence[1] or '', fence[2] or '', ended }
+return { held, time[1], time[2], fence[1] or '', fence[2] or '', ended, fence[3] or '' }

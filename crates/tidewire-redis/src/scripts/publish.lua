@@ -30,7 +30,8 @@ end
 if not is_fenced(KEYS[1], ARGV[1], ARGV[2]) then return 'fenced' end
 
 -- The first write: if Redis refuses writes, it refuses this one, and nothing is done.
-redis.call('HSET', KEYS[2], 'n', ARGV[4], 'c', ARGV[3])
+local first = redis.pcall('HSET', KEYS[2], 'n', ARGV[4], 'c', ARGV[3])
+if type(first) == 'table' then return redis.error_reply('REFUSED ' .. first.err) end
 
 local count, stride, kept = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local places = {}

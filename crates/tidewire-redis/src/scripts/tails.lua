@@ -13,7 +13,8 @@ for i = 2, #KEYS do
   local id, mark = '!', ''
   if not newest.err then
     local entry = newest[1]
-    if entry and tonumber(string.match(entry[1], '^%d+')) >= least then
+    local epoch = entry and tonumber(string.match(entry[1], '^%d+'))
+    if entry and epoch >= least and epoch <= 4294967295 then
       id, mark = entry[1], string.sub(entry[2][2], 2, 17)
     else
       local epoch, offset = valid_epoch(key, least, 0)

@@ -1,10 +1,12 @@
 //! Links against a real `redis-server`.
 
 mod access;
+mod agreement;
 mod basics;
 mod faults;
 mod groups;
 mod peer;
 mod presence;
 mod proxy;
+mod refusals;
 mod server;

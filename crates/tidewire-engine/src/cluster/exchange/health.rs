@@ -69,6 +69,9 @@ impl Exchange {
                 ("groups_refused", self.groups.refused),
                 ("messages_lost", self.broker.commands.lost()),
                 ("channels_refused", counters.channels_refused),
+                ("other_forms", counters.other_forms),
+                ("unreadable", counters.unreadable),
+                ("clock_steps", counters.clock_steps),
             ],
         });
     }

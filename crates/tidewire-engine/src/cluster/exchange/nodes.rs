@@ -58,6 +58,10 @@ impl Exchange {
             Event::Registering => {
                 tracing::warn!("the broker had forgotten this server; it is told all again");
             }
+            Event::ClockStepped(step_ms) => tracing::warn!(
+                step_ms,
+                "the clock of the broker was set; nothing is lost, but publications with a ttl may expire early or late",
+            ),
             Event::NodeLost(node) => {
                 tracing::warn!(%node, "a server of the cluster does not answer any more");
             }

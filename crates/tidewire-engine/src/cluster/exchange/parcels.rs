@@ -28,7 +28,8 @@ impl Exchange {
             redis::Addressee::Everyone => Some(Target::Everyone),
             redis::Addressee::Node => None,
         };
-        match (parcel::read(self.link.node(), parcel), target) {
+        let to_unix_ms = |ms| self.link.to_unix_ms(ms);
+        match (parcel::read(self.link.node(), parcel, to_unix_ms), target) {
             (Some(Arrived::Publication(publication, None)), Some(target)) => {
                 if let Some(hub) = self.hub.upgrade() {
                     hub.post(&target, None, &publication, Origin::Outside);

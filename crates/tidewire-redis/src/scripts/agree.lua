@@ -1,0 +1,69 @@
+-- Joins a node to what all nodes of the cluster must have in common.
+--
+-- KEYS: agreement, nodes, fence.
+-- ARGV: node, '1' if it has joined before, since when it has by the clock of Redis, its rules of topics, the limits that
+--   its clients are told, milliseconds of its lease; then names and values that must be the same everywhere.
+-- Reply: 'joined', 'differs' or, after an operator has changed the agreement, 'changed'; the stamp, which changes with
+--   everything in here; the milliseconds of Redis; names and values that differ; then for each other node whose
+--   rules or limits differ the node, its rules, its limits, and the stamp that it has seen.
+-- A node that joined earlier than the agreement began is right, unless an operator has set it: Redis had forgotten it.
+local key, nodes, node, joined = KEYS[1], KEYS[2], ARGV[1], ARGV[2] == '1'
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local text = function(number) return string.format('%.0f', number) end
+local fields, all = {}, redis.call('HGETALL', key)
+for i = 1, #all, 2 do fields[all[i]] = all[i + 1] end
+local at, differing = tonumber(fields['at']), {}
+for i = 7, #ARGV, 2 do
+  local known = fields['s:' .. ARGV[i]]
+  if known and known ~= ARGV[i + 1] then
+    differing[#differing + 1] = ARGV[i]
+    differing[#differing + 1] = known
+  end
+end
+local state = 'joined'
+local begins = not at
+if at and #differing > 0 then
+  if joined and fields['set'] == '1' then
+    state = 'changed'
+  elseif joined and tonumber(ARGV[3]) < at then
+    begins = true
+  else
+    return { 'differs', fields['stamp'] or '', text(now), differing, {} }
+  end
+end
+redis.call('ZADD', nodes, text(now + tonumber(ARGV[6])), node)
+local changed = begins
+if begins then
+  redis.call('HSET', key, 'at', joined and ARGV[3] or text(now))
+  redis.call('HDEL', key, 'set')
+  differing = {}
+end
+for i = 7, #ARGV, 2 do
+  local name = 's:' .. ARGV[i]
+  if begins or not fields[name] then redis.call('HSET', key, name, ARGV[i + 1]) end
+end
+if fields['r:' .. node] ~= ARGV[4] or fields['l:' .. node] ~= ARGV[5] then
+  redis.call('HSET', key, 'r:' .. node, ARGV[4], 'l:' .. node, ARGV[5])
+  changed = true
+end
+local others = {}
+for i = 1, #all, 2 do
+  local other = string.match(all[i], '^r:(.*)$')
+  if other and other ~= node then
+    local ends = tonumber(redis.call('ZSCORE', nodes, other))
+    if not ends or ends < now then
+      redis.call('HDEL', key, 'r:' .. other, 'l:' .. other, 'a:' .. other)
+      changed = true
+    elseif all[i + 1] ~= ARGV[4] or fields['l:' .. other] ~= ARGV[5] then
+      for _, part in ipairs({ other, all[i + 1], fields['l:' .. other] or '', fields['a:' .. other] or '' }) do
+        others[#others + 1] = part
+      end
+    end
+  end
+end
+local stamp = fields['stamp']
+if changed or not stamp then stamp = text(math.max(now, (tonumber(stamp) or 0) + 1)) end
+redis.call('HSET', key, 'stamp', stamp, 'a:' .. node, stamp)
+redis.call('HSET', KEYS[3], 'agreed', stamp)
+return { state, stamp, text(now), differing, others }
