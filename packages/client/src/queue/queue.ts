@@ -13,6 +13,7 @@ import type {
   QueueHost,
   QueueReport,
 } from "../core/queue-port.js";
+import { randomBytes } from "../core/random.js";
 import { aborted, TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
 import { limitsOf, type QueueLimits } from "./limits.js";
@@ -113,7 +114,7 @@ export class Queue implements MessageQueue {
 
   async #open(): Promise<void> {
     let place = this.#place();
-    const producer = hex(crypto.getRandomValues(new Uint8Array(16)));
+    const producer = hex(randomBytes(16));
     try {
       this.#meta = await place.storage.open(producer);
     } catch (error) {
