@@ -62,7 +62,7 @@ function forOldTools(dir) {
     mkdirSync(`${dir}/${part}`, { recursive: true });
     const path = (to) => `.${to.default.replace("/cjs/", "/old/")}`;
     const stub = { main: path(target), types: `.${target.types}`, browser: node && path(require) };
-    writeFileSync(`${dir}/${part}/package.json`, `${JSON.stringify(stub)}\n`);
+    writeFileSync(`${dir}/${part}/package.json`, `${JSON.stringify(stub, null, 2)}\n`);
   }
 }
 

@@ -5,7 +5,17 @@ import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 /** The parts of the client that a page can load beside the core. */
-const PARTS = ["msgpack", "compress", "encrypt", "sign", "queue", "shared", "endpoints", "quality"];
+const PARTS = [
+  "msgpack",
+  "compress",
+  "encrypt",
+  "sign",
+  "queue",
+  "shared",
+  "endpoints",
+  "quality",
+  "react-native",
+];
 /** What names begin with that the core exports for its parts alone. */
 const INTERNAL = "_";
 /** The global of the files for a classic `<script>`. */

@@ -74,8 +74,8 @@ export interface EngineOptions {
   /** The paths that accept connections, or `any`. Default: ["/ws", "/wse"]. */
   path?: string | string[] | null;
   /**
-   * Origins of web pages that may connect besides those of the same host, or `any`. Default:
-   * the same host.
+   * Origins of web pages that may connect besides those of the same host, such as `null` for
+   * pages without one, or `any`. Default: the same host.
    */
   origin?: string | string[] | null;
   /**

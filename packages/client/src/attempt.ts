@@ -32,8 +32,8 @@ export function requestOf(
   token: string | undefined,
   transport: Transport,
 ): { url: string; protocols: string[]; headers: Record<string, string> } {
-  const url = new URL(address);
-  const query = url.searchParams;
+  const [base, before] = address.split("?");
+  const query = new URLSearchParams(before);
   const { format, compression } = options;
   if (format?.query) query.set("format", format.query);
   if (compression) query.set("compression", "true");
@@ -46,7 +46,7 @@ export function requestOf(
     else if ("query" in place) query.set(place.query, token);
     else protocols.push(place.subprotocol + token.replace(/=+$/, ""));
   }
-  return { url: url.href, protocols, headers };
+  return { url: `${base}?${query}`, protocols, headers };
 }
 
 /** Why the client ends with this attempt. */

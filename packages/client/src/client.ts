@@ -7,6 +7,7 @@ import { positionOf } from "./core/answers.js";
 import type { EnvelopeFields } from "./core/layers.js";
 import { encode, isWhole, readPayload, unsendable } from "./core/payload.js";
 import type { Priority } from "./core/queue-port.js";
+import { randomBytes } from "./core/random.js";
 import { checkType } from "./core/types.js";
 import { Driver, now } from "./driver.js";
 import { TidewireError } from "./errors.js";
@@ -309,6 +310,6 @@ export class Client {
 /** A UUID of version 7: the time, then randomness. `crypto.randomUUID` is missing on plain http. */
 function uuid(): string {
   let digits = Date.now().toString(16).padStart(12, "0");
-  for (const byte of crypto.getRandomValues(new Uint8Array(9))) digits += (byte + 256).toString(16).slice(1);
+  for (const byte of randomBytes(9)) digits += (byte + 256).toString(16).slice(1);
   return digits.replace(/^(.{8})(.{4})(.{3})(.{3})(.{12})/, "$1-$2-7$3-8$4-$5");
 }

@@ -208,10 +208,10 @@ export function resolveOptions(target: Target, options: ClientOptions): Resolved
 /** The address of a WebSocket. */
 export function addressOf(address: string): string {
   try {
-    const url = new URL(address, globalThis.location?.href);
-    url.protocol = url.protocol.replace("http", "ws");
-    url.hash = "";
-    if (/^ws/.test(url.protocol)) return url.href;
+    const text = webSocket(address);
+    const { href } = new URL(text, globalThis.location && webSocket(location.href));
+    // React Native's URL can be read alone, and puts a slash behind every path.
+    if (/^ws/.test(href)) return href === `${text}/` ? text : href;
   } catch {}
   // A password of what cannot be read may contain anything.
   const shown = DEVELOPMENT && JSON.stringify(withoutSecrets(address.replace(/.*@/s, "***@")));
@@ -224,6 +224,11 @@ export function withoutSecrets(text: string, secret?: string): string {
     /(\/\/)[^\s/]*(@)|(\?)[^\s"']*/g,
     "$1$3***$2",
   );
+}
+
+/** An address as a WebSocket has it: with its scheme, and without a fragment. */
+function webSocket(address: string): string {
+  return address.replace(/^http/i, "ws").replace(/#.*/, "");
 }
 
 export function invalid(message: string | false): TidewireError {

@@ -244,7 +244,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
       .then((old) => {
         const live = this.#joining?.get(topic) ?? [];
         this.#joining?.delete(topic);
-        const last = old.at(-1)?.position;
+        const last = old[old.length - 1]?.position;
         for (const message of old) this.message(message);
         for (const message of live) {
           const { position } = message;

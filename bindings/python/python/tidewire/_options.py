@@ -68,8 +68,8 @@ class ServerOptions(TypedDict, total=False):
     protocol: Literal["v1", "raw"]
     #: The paths that accept connections, or `any`. Default: ["/ws", "/wse"].
     path: str | Sequence[str]
-    #: Origins of web pages that may connect besides those of the same host, or `any`. Default: the
-    #: same host.
+    #: Origins of web pages that may connect besides those of the same host, such as `null` for
+    #: pages without one, or `any`. Default: the same host.
     origin: str | Sequence[str]
     #: Subprotocols of the application: the first one that a client offers is confirmed. Default:
     #: the client's first offer.

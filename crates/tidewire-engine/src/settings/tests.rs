@@ -227,6 +227,20 @@ fn texts_of_flags_variables_and_files() {
     assert_eq!(set(Origin::of(Way::Keyword), json!("/a,/b")), ["/a,/b"]);
 }
 
+#[test]
+fn origins_of_pages_without_a_host() {
+    let set = |text: &str| {
+        let mut settings = Settings::new(Way::Flag);
+        settings.set(Origin::of(Way::Flag), "origin", &json!(text))
+    };
+    for origin in ["null", "file://", "capacitor://localhost", "app://.", "any"] {
+        assert!(set(origin).is_ok(), "{origin}");
+    }
+    for wrong in ["nul", "https://", "://a", "file:///", "https://a.example/"] {
+        assert!(set(wrong).is_err(), "{wrong}");
+    }
+}
+
 /// The rule of these keys, each on a line of its own from the second on.
 fn rule_of_file(fields: &[(&str, Value)]) -> Result<TopicRule, SettingError> {
     let keys = fields.iter().enumerate().map(|(line, (key, value))| {

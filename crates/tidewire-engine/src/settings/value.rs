@@ -178,7 +178,8 @@ pub(super) fn check_item(item: Item, text: &str) -> Result<(), String> {
         Item::Path => Err("expected a path that starts with a slash, or any".to_owned()),
         Item::Origin if is_any || is_origin(text) => Ok(()),
         Item::Origin => {
-            Err("expected an origin such as https://app.example.com (no path), or any".to_owned())
+            let expected = "expected an origin such as https://app.example.com (no path), null, or any";
+            Err(expected.to_owned())
         }
         Item::Host => hosts::check(text).map_err(|error| error.to_string()),
         Item::Network => {
@@ -194,9 +195,14 @@ pub(super) fn check_item(item: Item, text: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a browser may send this as `Origin`. Pages without an origin of their own send `null`, and those of some
+/// schemes, such as `file://`, name no host.
 fn is_origin(text: &str) -> bool {
-    text.split_once("://")
-        .is_some_and(|(scheme, host)| !scheme.is_empty() && !host.is_empty() && !host.contains('/'))
+    let is_web = |scheme: &str| scheme.is_empty() || scheme.starts_with("http");
+    text.eq_ignore_ascii_case("null")
+        || text.split_once("://").is_some_and(|(scheme, host)| {
+            !host.contains('/') && !(host.is_empty() && is_web(scheme)) && !scheme.is_empty()
+        })
 }
 
 /// A glob of access, as the engine checks it.

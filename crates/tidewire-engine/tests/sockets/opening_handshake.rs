@@ -343,8 +343,11 @@ fn origins_are_held_to_the_policy() {
     ] {
         assert_eq!(at(&same, stranger).refused().0, 403, "{stranger}");
     }
-    let listed = with_policy(OriginPolicy::Listed(vec!["https://app.example".to_owned()]));
-    at(&listed, "https://app.example").open();
+    let expected = ["https://app.example", "null", "capacitor://localhost"];
+    let listed = with_policy(OriginPolicy::Listed(expected.map(str::to_owned).to_vec()));
+    for origin in expected {
+        at(&listed, origin).open();
+    }
     at(&listed, &format!("http://{}", listed.address())).open();
     assert_eq!(at(&listed, "http://app.example").refused().0, 403);
     at(&with_policy(OriginPolicy::Any), "null").open();

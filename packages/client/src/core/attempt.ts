@@ -1,5 +1,8 @@
 /** The producer of a hello, and which of this page's connections that is (PROTOCOL 20). */
 
+import { hex } from "./bytes.js";
+import { randomBytes } from "./random.js";
+
 export interface HelloProducer {
   id: string;
   instance: string;
@@ -12,8 +15,6 @@ let attempts = 0;
 /** The field `producer` of the next hello; none without an id. */
 export function helloProducer(id: string | undefined): { producer?: HelloProducer } {
   if (!id) return {};
-  for (const word of instance ? [] : crypto.getRandomValues(new Uint32Array(2))) {
-    instance += word.toString(16).padStart(8, "0");
-  }
+  instance ||= hex(randomBytes(8));
   return { producer: { id, instance, attempt: ++attempts } };
 }

@@ -11,7 +11,7 @@ export function isPattern(topic: string): boolean {
 /** A test for the topics that a pattern takes. */
 export function compilePattern(pattern: string): (topic: string) => boolean {
   const segments = pattern.split(".");
-  const isOpen = segments.at(-1) === ">";
+  const isOpen = segments[segments.length - 1] === ">";
   return (topic) => {
     const names = topic.split(".");
     if (isOpen ? names.length < segments.length : names.length !== segments.length) return false;

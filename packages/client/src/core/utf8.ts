@@ -13,7 +13,7 @@ export interface Utf8Decoder {
   decode(bytes: Uint8Array): string;
 }
 
-/** An encoder; halves of surrogate pairs become U+FFFD. */
+/** An encoder. Half of a surrogate pair is U+FFFD, or an error where the platform has no encoder. */
 export function utf8Encoder(): Utf8Encoder {
   return globalThis.TextEncoder
     ? new TextEncoder()
@@ -33,7 +33,7 @@ export function utf8Decoder(): Utf8Decoder {
 }
 
 function encode(text: string): Bytes {
-  const binary = unescape(encodeURIComponent(text.replace(/[\ud800-\udfff]/gu, "\ufffd")));
+  const binary = unescape(encodeURIComponent(text));
   return Uint8Array.from(binary, (digit) => digit.charCodeAt(0));
 }
 

@@ -16,6 +16,7 @@ import type {
   QueueHost,
   QueueReport,
 } from "../core/queue-port.js";
+import { randomBytes } from "../core/random.js";
 import { checkType } from "../core/types.js";
 import { aborted, TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
@@ -125,7 +126,7 @@ export class Queue implements MessageQueue {
 
   async #open(): Promise<void> {
     let place = this.#place();
-    const producer = hex(crypto.getRandomValues(new Uint8Array(16)));
+    const producer = hex(randomBytes(16));
     try {
       this.#meta = await place.storage.open(producer);
     } catch (error) {

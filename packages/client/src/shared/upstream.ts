@@ -62,8 +62,8 @@ export class Upstream {
     const exchange = await encryption?.begin();
     if (this.#isOver) return;
     this.#exchange = exchange;
-    const url = new URL(open.url);
-    if (compression) url.searchParams.set("compression", "true");
+    // It has a query already.
+    const url = open.url + (compression ? "&compression=true" : "");
     const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
     this.#pipeline = makePipeline(
       { format: this.format, compression, signing, exchange, messageBytesMax },
@@ -79,7 +79,7 @@ export class Upstream {
       },
     );
     this.#socket = this.#transport.open(
-      { ...open, url: url.href },
+      { ...open, url },
       {
         onOpen: () => undefined,
         onMessages: (frames) => this.#pipeline!.read(frames),

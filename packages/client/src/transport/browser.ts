@@ -52,7 +52,8 @@ function openSocket(socket: WebSocket, messageBytesMax: number, handler: SocketH
       if (timer === undefined && isFull()) poll();
     },
     get bufferedBytes(): number {
-      return socket.bufferedAmount;
+      // workerd does not tell, and React Native says nothing until it has sent.
+      return socket.bufferedAmount ?? 0;
     },
     close: (code, reason) => socket.close(code, reason),
     terminate(): void {
