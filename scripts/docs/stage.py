@@ -1,6 +1,6 @@
 """Stages the pages of the site: the Markdown files of the repository in their folders, and the files they link to.
 
-The folders stay as they are, so that each link is the one that `cargo xtask tidy` checks. A link to a folder becomes
+The folders stay as they are, so that a link that leads somewhere here also does so in the repository. A link to a folder becomes
 one to its README or, if it has none, to a page that lists its files.
 
     stage.py REPOSITORY FOLDER
@@ -114,7 +114,9 @@ class Stage:
 
 def main(root: Path, out: Path) -> None:
     stage = Stage(root, out)
-    for name in (*FIRST, *sorted(name for name in stage.files if re.fullmatch(r"docs/[^/]+", name))):
+    # Also the pages that nobody links to, so that their own links are checked.
+    pages = (name for name in stage.files if name.endswith(".md") or re.fullmatch(r"docs/[^/]+", name))
+    for name in (*FIRST, *sorted(pages)):
         stage.add(name)
     stage.run()
     (out / "references.md").write_text(REFERENCES)

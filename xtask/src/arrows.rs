@@ -1,32 +1,32 @@
 //! The dependency arrows between the crates, and what only some crates may depend on.
 
-use std::path::Path;
-
 use crate::finding::Finding;
+use crate::layers::{Layers, SOURCE};
 use crate::tree::Tree;
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// One finding for each arrow that the design does not have, at its line in `Cargo.toml`.
-pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree, workspace: &Workspace, layers: &Layers) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &workspace.packages {
-        let manifest = package.folder.join("Cargo.toml");
-        let text = tree.text(&manifest).unwrap_or_default();
-        let Some(allowed) = allowed_arrows(package) else {
-            let message = format!(
-                "{} has no place in the table of arrows, give it one in xtask/src/arrows.rs",
-                package.name
-            );
-            findings.push(Finding::new(&manifest, 1, message));
+        let is_language = package.folder().starts_with("bindings") && package.name != BINDINGS;
+        let name = if is_language {
+            "bindings"
+        } else {
+            &package.name
+        };
+        let Some(allowed) = layers.arrows.get(name) else {
+            let message =
+                format!("{name} has no place in the table of arrows, give it one in {SOURCE}");
+            findings.push(Finding::new(&package.manifest_path, 1, message));
             continue;
         };
+        let text = tree.text(&package.manifest_path).unwrap_or_default();
         for dependency in &package.dependencies {
-            if let Some(message) = objection(package, allowed, dependency, workspace) {
-                findings.push(Finding::new(
-                    &manifest,
-                    line_of(&text, &dependency.name),
-                    message,
-                ));
+            let objection = objection(package, dependency, allowed, is_language, workspace, layers);
+            if let Some(message) = objection {
+                let line = line_of(&text, &dependency.name);
+                findings.push(Finding::new(&package.manifest_path, line, message));
             }
         }
     }
@@ -35,71 +35,49 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
 
 fn objection(
     package: &Package,
-    allowed: &[&str],
     dependency: &Dependency,
+    allowed: &[String],
+    is_language: bool,
     workspace: &Workspace,
+    layers: &Layers,
 ) -> Option<String> {
-    let (from, to) = (package.name.as_str(), dependency.name.as_str());
-    if BINDING_LIBRARIES
-        .iter()
-        .any(|library| belongs_to(to, library))
-        && (!is_binding(package) || from == BINDINGS)
-    {
-        return Some(format!(
-            "{from} depends on {to}, move what needs it to the binding of its language"
-        ));
-    }
-    if dependency.is_dev {
-        return None;
-    }
-    if to == TESTKIT {
-        return Some(format!("{from} depends on {to}, make it a dev-dependency"));
-    }
-    if [WIRE, HTTP, REDIS].contains(&from) && AMBIENT_LIBRARIES.contains(&to) {
-        return Some(format!(
-            "{from} depends on {to}, pass its bytes, time or randomness in as arguments"
-        ));
-    }
+    let (from, to) = (&package.name, &dependency.name);
     let is_ours =
-        to.starts_with("tidewire-") || workspace.packages.iter().any(|other| other.name == to);
-    if is_ours && !allowed.contains(&to) {
-        let list = if allowed.is_empty() {
-            "none of ours".to_owned()
-        } else {
+        to.starts_with("tidewire-") || workspace.packages.iter().any(|other| other.name == *to);
+    let advice = if !is_language
+        && layers
+            .binding_libraries
+            .iter()
+            .any(|library| belongs_to(to, library))
+    {
+        "move what needs it to the binding of its language".to_owned()
+    } else if dependency.kind.as_deref() == Some("dev") {
+        return None;
+    } else if to == TESTKIT {
+        "make it a dev-dependency".to_owned()
+    } else if layers.protocol.crates.contains(from) && layers.protocol.libraries.contains(to) {
+        "pass its bytes, time or randomness in as arguments".to_owned()
+    } else if is_ours && !allowed.contains(to) {
+        format!(
+            "remove the arrow: of ours the design allows [{}]",
             allowed.join(", ")
-        };
-        return Some(format!(
-            "{from} depends on {to}, remove the arrow: the design allows {list}"
-        ));
-    }
-    None
-}
-
-fn allowed_arrows(package: &Package) -> Option<&'static [&'static str]> {
-    if is_binding(package) && package.name != BINDINGS {
-        return Some(BINDING_ARROWS);
-    }
-    ARROWS
-        .iter()
-        .find(|(name, _)| *name == package.name)
-        .map(|(_, allowed)| *allowed)
-}
-
-fn is_binding(package: &Package) -> bool {
-    package.folder.starts_with(Path::new("bindings"))
+        )
+    } else {
+        return None;
+    };
+    Some(format!("{from} depends on {to}, {advice}"))
 }
 
 /// Whether a crate is the library itself or one of its parts, such as `napi-derive`.
 fn belongs_to(name: &str, library: &str) -> bool {
-    name.strip_prefix(library)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    let rest = name.strip_prefix(library);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 fn line_of(manifest: &str, dependency: &str) -> usize {
     let names_it = |line: &str| {
-        let line = line.trim_start();
-        line.strip_prefix(dependency)
-            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        let rest = line.trim_start().strip_prefix(dependency);
+        rest.is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
             || line.contains(&format!("package = \"{dependency}\""))
             || line.ends_with(&format!("dependencies.{dependency}]"))
     };
@@ -109,89 +87,26 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
         .map_or(1, |index| index + 1)
 }
 
-const WIRE: &str = "tidewire-wire";
-const HTTP: &str = "tidewire-http";
-const REDIS: &str = "tidewire-redis";
 const TESTKIT: &str = "tidewire-testkit";
 /// The dependencies that the packages for other languages share.
 const BINDINGS: &str = "tidewire-bindings";
-
-/// The arrows of the design, from each crate to the crates of ours it may depend on.
-const ARROWS: &[(&str, &[&str])] = &[
-    (WIRE, &[HTTP]),
-    (HTTP, &[]),
-    (REDIS, &[]),
-    ("tidewire-net", &[WIRE]),
-    ("tidewire-engine", &[WIRE, HTTP, REDIS, "tidewire-net"]),
-    // The exporter of traces, which the program uses with a feature.
-    ("tidewire-otlp", &["tidewire-engine"]),
-    ("tidewire-client", &[WIRE]),
-    ("tidewire-load", &[WIRE, HTTP, "tidewire-net"]),
-    ("tidewire-cli", ENDS),
-    (BINDINGS, &["tidewire-engine", "tidewire-client", WIRE]),
-    (TESTKIT, &[WIRE, "tidewire-net"]),
-    ("xtask", &[]),
-];
-
-/// The crates that programs and bindings combine.
-const ENDS: &[&str] = &[
-    "tidewire-engine",
-    "tidewire-client",
-    "tidewire-load",
-    "tidewire-otlp",
-];
-
-/// The bindings also offer parts of the protocol by themselves: compression, signatures, encryption, envelopes.
-const BINDING_ARROWS: &[&str] = &[
-    BINDINGS,
-    "tidewire-engine",
-    "tidewire-client",
-    "tidewire-load",
-    WIRE,
-];
-
-/// Only the crates under `bindings/` may depend on these, but for the one that they share.
-const BINDING_LIBRARIES: &[&str] = &["pyo3", "napi"];
-
-/// Crates that bring a network, a clock, a random source or a logger, which the protocol crates must not see.
-const AMBIENT_LIBRARIES: &[&str] = &[
-    "async-std",
-    "chrono",
-    "env_logger",
-    "fastrand",
-    "futures-timer",
-    "getrandom",
-    "hyper",
-    "instant",
-    "libc",
-    "log4rs",
-    "mio",
-    "nix",
-    "polling",
-    "quanta",
-    "rand",
-    "rustix",
-    "rustls",
-    "smol",
-    "socket2",
-    "time",
-    "tokio",
-    "tracing-subscriber",
-    "ureq",
-    "web-time",
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tree::samples;
+    use std::path::PathBuf;
 
-    fn messages(packages: Vec<Package>) -> Vec<String> {
-        let (_folder, tree) = samples::tree(&[]);
-        check(&tree, &Workspace { packages })
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+    fn messages(package: Package) -> Vec<String> {
+        let manifest =
+            "[dependencies]\nrandom = \"1\"\nrand.workspace = true\n[dependencies.napi]\n";
+        let (_folder, tree) = samples::tree(&[("crates/tidewire-wire/Cargo.toml", manifest)]);
+        let workspace = Workspace {
+            packages: vec![package],
+            target_directory: PathBuf::new(),
+        };
+        let findings = check(&tree, &workspace, &Layers::own());
+        findings.iter().map(ToString::to_string).collect()
     }
 
     fn package(name: &str, dependencies: &[&str]) -> Package {
@@ -200,22 +115,20 @@ mod tests {
 
     #[test]
     fn the_arrows_of_the_design_pass() {
-        let packages = vec![
-            package("tidewire-wire", &["httparse"]),
-            package("tidewire-net", &["tidewire-wire", "mio"]),
-            package("tidewire-cli", &["tidewire-engine", "tidewire-load"]),
-            Package::sample(
-                "tidewire-python",
-                "bindings/python",
-                &["tidewire-engine", "tidewire-bindings", "pyo3"],
-            ),
-            Package::sample(
-                "tidewire-bindings",
-                "bindings/common",
-                &["tidewire-engine", "tidewire-client", "tidewire-wire"],
-            ),
-        ];
-        assert_eq!(messages(packages), [""; 0]);
+        for (from, to) in [
+            ("tidewire-wire", &["httparse"][..]),
+            ("tidewire-net", &["tidewire-wire", "mio", "rand"]),
+            ("tidewire-cli", &["tidewire-engine", "tidewire-load"]),
+            ("tidewire-engine", &["napier"]),
+        ] {
+            assert_eq!(messages(package(from, to)), [""; 0], "{from}");
+        }
+        let python = Package::sample(
+            "tidewire-python",
+            "bindings/python",
+            &["tidewire-bindings", "pyo3"],
+        );
+        assert_eq!(messages(python), [""; 0]);
     }
 
     #[test]
@@ -223,83 +136,53 @@ mod tests {
         for (from, to) in [
             ("tidewire-load", "tidewire-engine"),
             ("tidewire-wire", "tidewire-net"),
-            ("tidewire-http", "tidewire-wire"),
             ("tidewire-cli", "tidewire-net"),
-            ("tidewire-client", "tidewire-net"),
             ("xtask", "tidewire-wire"),
             ("tidewire-bindings", "tidewire-load"),
+            ("tidewire-load", "tidewire-testkit"),
+            ("tidewire-http", "tokio"),
+            ("tidewire-engine", "pyo3-ffi"),
         ] {
-            let found = messages(vec![package(from, &[to])]);
+            let found = messages(package(from, &[to]));
             assert_eq!(found.len(), 1, "{from} -> {to}");
-            assert!(found[0].starts_with(&format!("{from} depends on {to}, ")));
+            assert!(
+                found[0].contains(&format!(": {from} depends on {to}, ")),
+                "{found:?}"
+            );
         }
-    }
-
-    #[test]
-    fn tests_may_depend_on_any_crate_but_only_tests_on_the_testkit() {
-        let mut load = package("tidewire-load", &["tidewire-engine", "tidewire-testkit"]);
         assert_eq!(
-            messages(vec![package("tidewire-load", &["tidewire-testkit"])]).len(),
+            messages(Package::sample(
+                "tidewire-bindings",
+                "bindings/common",
+                &["napi"]
+            ))
+            .len(),
             1
         );
-        for dependency in &mut load.dependencies {
-            dependency.is_dev = true;
-        }
-        assert_eq!(messages(vec![load]), [""; 0]);
-    }
-
-    #[test]
-    fn the_protocol_crates_take_nothing_from_their_environment() {
-        for library in ["tokio", "rand", "getrandom", "tracing-subscriber", "mio"] {
-            for protocol in ["tidewire-wire", "tidewire-http"] {
-                assert_eq!(
-                    messages(vec![package(protocol, &[library])]).len(),
-                    1,
-                    "{protocol} -> {library}"
-                );
-            }
-            assert_eq!(
-                messages(vec![package("tidewire-net", &[library])]).len(),
-                0,
-                "{library}"
-            );
-        }
-    }
-
-    #[test]
-    fn binding_libraries_stay_in_the_bindings() {
-        for library in ["pyo3", "pyo3-ffi", "napi", "napi-derive"] {
-            assert_eq!(
-                messages(vec![package("tidewire-engine", &[library])]).len(),
-                1,
-                "{library}"
-            );
-        }
-        let shared = Package::sample("tidewire-bindings", "bindings/common", &["napi"]);
-        assert_eq!(messages(vec![shared]).len(), 1);
         assert_eq!(
-            messages(vec![package("tidewire-engine", &["napier"])]).len(),
-            0
+            messages(package("tidewire-extra", &[])).len(),
+            1,
+            "it has no place"
         );
     }
 
     #[test]
-    fn a_crate_without_a_place_in_the_table_is_found() {
-        assert_eq!(messages(vec![package("tidewire-extra", &[])]).len(), 1);
+    fn tests_may_depend_on_any_crate_of_ours() {
+        let mut load = package("tidewire-load", &["tidewire-engine", "tidewire-testkit"]);
+        for dependency in &mut load.dependencies {
+            dependency.kind = Some("dev".to_owned());
+        }
+        assert_eq!(messages(load), [""; 0]);
     }
 
     #[test]
-    fn the_line_of_a_dependency_is_found_in_each_way_to_write_it() {
-        let manifest = "[dependencies]\nrandom = \"1\"\nrand.workspace = true\ntokio = \"1\"\n\
-             x = { package = \"mio\" }\n[dependencies.napi]\n";
-        for (name, line) in [
-            ("rand", 3),
-            ("tokio", 4),
-            ("mio", 5),
-            ("napi", 6),
-            ("absent", 1),
-        ] {
-            assert_eq!(line_of(manifest, name), line, "{name}");
+    fn the_line_of_a_dependency_is_named() {
+        for (library, line) in [("rand", 3), ("napi", 4), ("mio", 1)] {
+            let found = messages(package("tidewire-wire", &[library]));
+            assert!(
+                found[0].starts_with(&format!("crates/tidewire-wire/Cargo.toml:{line}: ")),
+                "{found:?}"
+            );
         }
     }
 }

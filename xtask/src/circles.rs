@@ -1,206 +1,236 @@
-//! Circles of files inside a crate: files that import each other, over however many others.
+//! Circles of files inside a crate: files that import each other, over however many others. A module and its submodules
+//! are files as any other.
 //!
-//! A module may use its own submodules, and they may use it: what it declares is a part of it.
+//! A name that a file only passes on (`pub use`) is looked up where it comes from, so that a module may name the parts
+//! of its face.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::finding::Finding;
-use crate::imports::{InlineTests, imports};
-use crate::tree::{Tree, has_extension};
+use crate::layers::{Layers, SOURCE};
+use crate::modules::{Sources, Use, module_path};
 use crate::workspace::Workspace;
 
-/// One finding for each circle of files that [`CIRCLES`] does not allow.
-pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+/// One finding for each circle that the table does not have, and for each of the table that is gone.
+pub(crate) fn check(sources: &Sources, workspace: &Workspace, layers: &Layers) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut is_known = vec![false; layers.circles.len()];
     for package in &workspace.packages {
-        let sources = package.folder.join("src");
-        for circle in circles(&Graph::of(tree, &sources)) {
-            let is_allowed = |allowed: &&[&str]| {
-                let is_in = |file: &PathBuf| allowed.iter().any(|path| file == Path::new(path));
-                circle.iter().all(is_in)
-            };
-            if !CIRCLES.iter().any(is_allowed) {
-                let names: Vec<_> = circle
+        let folder = package.folder().join("src");
+        for circle in Graph::of(sources, &folder).circles() {
+            let has_all = |known: &[PathBuf]| {
+                circle
                     .iter()
-                    .filter_map(|file| file.strip_prefix(&sources).ok())
-                    .map(|file| file.display().to_string())
-                    .collect();
-                let message = format!(
-                    "files import each other in a circle: {}; move what they share into a file below them",
-                    names.join(", ")
-                );
-                findings.push(Finding::new(&circle[0], 1, message));
+                    .all(|&file| known.iter().any(|other| other == file))
+            };
+            if let Some(index) = layers
+                .circles
+                .iter()
+                .position(|known| has_all(&known.files))
+            {
+                is_known[index] |= circle.len() == layers.circles[index].files.len();
+                continue;
             }
+            let inside = |file: &&Path| {
+                file.strip_prefix(&folder)
+                    .unwrap_or(file)
+                    .display()
+                    .to_string()
+            };
+            let names: Vec<_> = circle.iter().map(inside).collect();
+            let message = format!(
+                "files import each other in a circle: {}; move what they share into a file below them",
+                names.join(", ")
+            );
+            findings.push(Finding::new(circle[0], 1, message));
         }
+    }
+    for (known, _) in layers
+        .circles
+        .iter()
+        .zip(is_known)
+        .filter(|(_, is_known)| !is_known)
+    {
+        let message = format!(
+            "the circle of {} is gone or smaller, correct the list",
+            known.files[0].display()
+        );
+        findings.push(Finding::new(Path::new(SOURCE), 1, message));
     }
     findings
 }
 
 /// The files of a crate, and which files each of them imports.
-struct Graph {
-    imported: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+struct Graph<'a> {
+    imported: BTreeMap<&'a Path, BTreeSet<&'a Path>>,
 }
 
-impl Graph {
-    fn of(tree: &Tree, sources: &Path) -> Self {
-        let mut files = BTreeMap::new();
-        for path in &tree.paths {
-            if let Ok(inside) = path.strip_prefix(sources)
-                && has_extension(path, &["rs"])
-                && let Some(module) = module_of(inside)
-            {
-                files.insert(module, path.clone());
-            }
-        }
-        let imported = files
-            .iter()
-            .map(|(module, path)| (path.clone(), imported_by(tree, &files, module, path)))
+impl<'a> Graph<'a> {
+    fn of(sources: &'a Sources, folder: &Path) -> Self {
+        let inside = sources.iter().filter(|(path, _)| path.starts_with(folder));
+        let files: BTreeMap<_, _> = inside
+            .map(|(path, source)| (module_path(path), (path, source)))
             .collect();
-        Self { imported }
+        let find = |mut names: Vec<String>| {
+            // A name may be passed on several times; a circle of names would have no end.
+            for _ in 0..PASSED_ON_MAX {
+                let mut lengths = (0..=names.len()).rev();
+                let (length, (path, source)) =
+                    lengths.find_map(|length| Some((length, files.get(&names[..length])?)))?;
+                let name = names.get(length);
+                let passed_on = source
+                    .uses
+                    .iter()
+                    .find(|used| name.is_some() && used.name.as_ref() == name);
+                match passed_on {
+                    Some(Use { path, .. }) if path[0] == "crate" => {
+                        names = path[1..]
+                            .iter()
+                            .chain(&names[length + 1..])
+                            .cloned()
+                            .collect();
+                    }
+                    Some(_) => return None,
+                    None => return Some(path.as_path()),
+                }
+            }
+            None
+        };
+        let imported =
+            files
+                .iter()
+                .filter(|(module, _)| !module.is_empty())
+                .map(|(_, (path, source))| {
+                    let inside =
+                        |used: &&Use| used.path[0] == "crate" && !used.is_test && !used.is_export;
+                    let used = source
+                        .uses
+                        .iter()
+                        .filter(inside)
+                        .filter_map(|used| find(used.path[1..].to_vec()));
+                    (path.as_path(), used.filter(|other| other != path).collect())
+                });
+        Self {
+            imported: imported.collect(),
+        }
     }
 
     /// The files that one reaches over its imports; the file itself only if it is in a circle.
-    fn reached_from(&self, file: &Path) -> BTreeSet<&Path> {
+    fn reached_from(&self, file: &Path) -> BTreeSet<&'a Path> {
         let mut reached = BTreeSet::new();
         let mut waiting = vec![file];
         while let Some(next) = waiting.pop() {
-            for imported in self.imported.get(next).into_iter().flatten() {
-                if reached.insert(imported.as_path()) {
+            for &imported in self.imported.get(next).into_iter().flatten() {
+                if reached.insert(imported) {
                     waiting.push(imported);
                 }
             }
         }
         reached
     }
-}
 
-fn imported_by(
-    tree: &Tree,
-    files: &BTreeMap<Vec<String>, PathBuf>,
-    module: &[String],
-    path: &Path,
-) -> BTreeSet<PathBuf> {
-    let text = tree.text(path).unwrap_or_default();
-    let file_of = |names: &[String]| {
-        let mut lengths = (1..=names.len()).rev();
-        lengths.find_map(|length| files.get_key_value(&names[..length]))
-    };
-    imports(&text, module, InlineTests::Skipped)
-        .iter()
-        .filter_map(|import| file_of(&import.path))
-        .filter(|(other, _)| !other.starts_with(module))
-        .map(|(_, imported)| imported.clone())
-        .collect()
-}
-
-/// The module of a file below the sources; `None` for the roots of a crate and for files of tests.
-fn module_of(inside: &Path) -> Option<Vec<String>> {
-    let is_tests = inside.file_stem()?.to_string_lossy().ends_with("tests");
-    module_path(inside).filter(|_| !is_tests)
-}
-
-/// The path of the module in a file below the sources; `None` for the roots of a crate.
-pub(crate) fn module_path(inside: &Path) -> Option<Vec<String>> {
-    let mut names: Vec<String> = inside
-        .with_extension("")
-        .iter()
-        .map(|part| part.to_string_lossy().into_owned())
-        .collect();
-    let last = names.last()?;
-    if names.len() == 1 && (last == "lib" || last == "main") {
-        return None;
+    /// The files of each circle, in order.
+    fn circles(&self) -> BTreeSet<Vec<&'a Path>> {
+        let reached: BTreeMap<_, _> = self
+            .imported
+            .keys()
+            .map(|&file| (file, self.reached_from(file)))
+            .collect();
+        let circle = |(file, others): (&&'a Path, &BTreeSet<&'a Path>)| -> Vec<&'a Path> {
+            let back =
+                |other: &&&Path| reached.get(**other).is_some_and(|back| back.contains(file));
+            others.iter().filter(back).copied().collect()
+        };
+        reached
+            .iter()
+            .map(circle)
+            .filter(|circle| !circle.is_empty())
+            .collect()
     }
-    if last == "mod" {
-        names.pop();
-    }
-    Some(names)
 }
 
-/// The files of each circle, in order.
-fn circles(graph: &Graph) -> Vec<Vec<PathBuf>> {
-    let reached: BTreeMap<&Path, BTreeSet<&Path>> = graph
-        .imported
-        .keys()
-        .map(|file| (file.as_path(), graph.reached_from(file)))
-        .collect();
-    let mut known: BTreeSet<&Path> = BTreeSet::new();
-    let mut circles = Vec::new();
-    for (file, others) in &reached {
-        if !others.contains(file) || known.contains(file) {
-            continue;
-        }
-        let is_back = |other: &&&Path| reached.get(*other).is_some_and(|back| back.contains(file));
-        let circle: Vec<&Path> = others.iter().filter(is_back).copied().collect();
-        known.extend(&circle);
-        circles.push(circle.into_iter().map(Path::to_owned).collect());
-    }
-    circles
-}
-
-/// Circles that stay, each with the reason.
-const CIRCLES: &[&[&str]] = &[
-    // Python classes that return each other: a message has its connection, a connection makes messages.
-    &[
-        "bindings/python/src/server/batch.rs",
-        "bindings/python/src/server/connection.rs",
-        "bindings/python/src/server/core.rs",
-        "bindings/python/src/server/message.rs",
-        "bindings/python/src/server/publishing.rs",
-    ],
-];
+const PASSED_ON_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules;
     use crate::tree::samples;
     use crate::workspace::Package;
 
-    fn messages(files: &[(&str, &str)]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)], known: &str) -> Vec<String> {
         let (_folder, tree) = samples::tree(files);
+        let (sources, _) = modules::read(&tree, &[Path::new("net/src")]);
         let packages = vec![Package::sample("tidewire-net", "net", &[])];
-        let findings = check(&tree, &Workspace { packages });
+        let workspace = Workspace {
+            packages,
+            target_directory: PathBuf::new(),
+        };
+        let mut layers = Layers::own();
+        layers.circles = Layers::parse(&format!("{OTHER}{known}")).unwrap().circles;
+        let findings = check(&sources, &workspace, &layers);
         findings.iter().map(ToString::to_string).collect()
     }
 
+    const OTHER: &str = "arrows = {}\nhouse = []\nbinding_libraries = []\n\
+         protocol = { crates = [], libraries = [], modules = [], types = [] }\n";
+
+    const CIRCLE: &[(&str, &str)] = &[
+        ("net/src/lib.rs", "mod a; mod b; mod c;"),
+        ("net/src/a.rs", "use crate::b::B;"),
+        ("net/src/b/mod.rs", "use super::c::C;"),
+        ("net/src/c.rs", "fn f() { crate::a::f() }"),
+        ("net/src/d.rs", "use crate::a::f;"),
+    ];
+
     #[test]
-    fn a_circle_is_found_over_other_files() {
-        let found = messages(&[
-            ("net/src/lib.rs", "mod a; mod b; mod c;"),
-            ("net/src/a.rs", "use crate::b::B;"),
-            ("net/src/b/mod.rs", "use super::c::C;"),
-            ("net/src/c.rs", "fn f() { crate::a::f() }"),
-            ("net/src/d.rs", "use crate::a::f;"),
-        ]);
-        assert_eq!(found.len(), 1, "{found:?}");
+    fn a_circle_is_found_over_other_files_unless_the_table_has_it() {
+        let found = messages(CIRCLE, "");
+        let start = "net/src/a.rs:1: files import each other in a circle: a.rs, b/mod.rs, c.rs;";
+        assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
+        let known = |files| format!("[[circle]]\nreason = \"\"\nfiles = {files}\n");
+        let own = known("[\"net/src/a.rs\", \"net/src/b/mod.rs\", \"net/src/c.rs\"]");
+        assert_eq!(messages(CIRCLE, &own), [""; 0]);
+        assert_eq!(
+            messages(&CIRCLE[..2], &own).len(),
+            1,
+            "a circle that is gone"
+        );
+        let larger = messages(CIRCLE, &known("[\"net/src/a.rs\", \"net/src/b/mod.rs\"]"));
+        assert_eq!(larger.len(), 2, "a circle that has grown: {larger:?}");
+    }
+
+    #[test]
+    fn a_module_and_what_is_below_it_are_in_a_circle_if_each_uses_the_other() {
+        let child = ("net/src/a/b.rs", "use super::A; pub struct B;");
+        let uses = ("net/src/a.rs", "mod b; use self::b::B;");
+        assert_eq!(messages(&[uses, child], "").len(), 1);
+        let passes_on = (
+            "net/src/a.rs",
+            "mod b; mod c; pub use b::B; pub use crate::a::c::A;",
+        );
+        let other = ("net/src/a/c.rs", "pub struct A;");
+        assert_eq!(messages(&[passes_on, child, other], ""), [""; 0]);
+        // The name is passed on, and leads back.
+        let back = ("net/src/a/c.rs", "use super::B; pub struct A;");
+        let found = messages(&[passes_on, child, back], "");
         assert!(
-            found[0].starts_with(
-                "net/src/a.rs:1: files import each other in a circle: a.rs, b/mod.rs, c.rs;"
-            ),
+            found.len() == 1 && found[0].contains(": a/b.rs, a/c.rs;"),
             "{found:?}"
         );
     }
 
     #[test]
-    fn a_module_and_its_submodules_are_one_but_two_submodules_are_not() {
-        let parent = ("net/src/a.rs", "mod b; mod c; use crate::a::b::B;");
-        let child = ("net/src/a/b.rs", "use super::A; use super::c::C;");
-        let other = ("net/src/a/c.rs", "use super::A;");
-        assert!(messages(&[parent, child, other]).is_empty());
-        let back = ("net/src/a/c.rs", "use crate::a::b::B;");
-        assert_eq!(messages(&[parent, child, back]).len(), 1);
-    }
-
-    #[test]
     fn tests_are_in_no_circle() {
-        let found = messages(&[
+        let files = [
             ("net/src/a.rs", "use crate::b::B;"),
             (
                 "net/src/b.rs",
                 "#[cfg(test)] mod tests { use crate::a::A; }",
             ),
             ("net/src/b/tests.rs", "use crate::a::A;"),
-        ]);
-        assert!(found.is_empty(), "{found:?}");
+        ];
+        assert_eq!(messages(&files, ""), [""; 0]);
     }
 }

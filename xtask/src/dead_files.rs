@@ -4,175 +4,45 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::finding::Finding;
-use crate::lexer::{Kind, Token, tokens};
-use crate::tree::{Tree, has_extension};
-use crate::workspace::{Package, Workspace};
+use crate::modules::{Declaration, Sources};
+use crate::workspace::Workspace;
 
-/// One finding for each file of a package's source folders that none of its roots reaches.
-pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for package in &workspace.packages {
-        let reached = reached_files(tree, package);
-        let is_source = |path: &Path| {
-            SOURCE_FOLDERS
-                .iter()
-                .any(|folder| path.starts_with(package.folder.join(folder)))
-                && has_extension(path, &["rs"])
-        };
-        for path in &tree.paths {
-            if is_source(path) && !reached.contains(path) {
-                let message = "no mod declaration reaches this file, declare it or remove it";
-                findings.push(Finding::new(path, 1, message));
-            }
-        }
-    }
-    findings
-}
-
-fn reached_files(tree: &Tree, package: &Package) -> BTreeSet<PathBuf> {
-    let mut reached = BTreeSet::new();
-    let mut waiting: Vec<Module> = package
-        .roots
+/// One finding for each file that no root of a package reaches.
+pub(crate) fn check(sources: &Sources, workspace: &Workspace) -> Vec<Finding> {
+    let targets = workspace
+        .packages
         .iter()
-        .map(|root| Module {
-            path: root.clone(),
-            owns_folder: true,
-        })
-        .collect();
-    while let Some(module) = waiting.pop() {
-        let Some(text) = tree.text(&module.path) else {
+        .flat_map(|package| &package.targets);
+    let roots = targets.map(|target| target.src_path.clone());
+    // The modules of a root and of `mod.rs` are beside it, those of any other file in a folder with its name.
+    let mut waiting: Vec<(PathBuf, bool)> = roots.map(|root| (root, true)).collect();
+    let mut reached = BTreeSet::new();
+    while let Some((path, owns_folder)) = waiting.pop() {
+        let Some(source) = sources.get(&path).filter(|_| reached.insert(path.clone())) else {
             continue;
         };
-        if reached.insert(module.path.clone()) {
-            let tokens = tokens(&text);
-            waiting.extend(Walk::new(&module).modules(&tokens));
-        }
-    }
-    reached
-}
-
-/// A file that a declaration may mean; it need not exist.
-struct Module {
-    path: PathBuf,
-    /// Whether its modules stand beside it, as those of `lib.rs` and `mod.rs` do, and not in a folder of
-    /// its own name.
-    owns_folder: bool,
-}
-
-/// The walk over the tokens of one file.
-struct Walk<'a> {
-    /// The folder of the file.
-    folder: &'a Path,
-    /// The folder of the file's own modules.
-    modules_folder: PathBuf,
-    /// The inline modules around the current token: the depth of each, and its part of the path.
-    inline: Vec<(usize, String)>,
-    depth: usize,
-    /// The value of the last `#[path = "…"]`, until its item is seen.
-    path_attribute: Option<&'a str>,
-}
-
-impl<'a> Walk<'a> {
-    fn new(module: &'a Module) -> Self {
-        let folder = module.path.parent().unwrap_or(Path::new(""));
-        let modules_folder = match module.path.file_stem() {
-            Some(stem) if !module.owns_folder => folder.join(stem),
-            _ => folder.to_owned(),
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let modules = if owns_folder {
+            folder.to_owned()
+        } else {
+            path.with_extension("")
         };
-        Self {
-            folder,
-            modules_folder,
-            inline: Vec::new(),
-            depth: 0,
-            path_attribute: None,
-        }
-    }
-
-    fn modules(mut self, tokens: &[Token<'a>]) -> Vec<Module> {
-        let mut modules = Vec::new();
-        for (index, token) in tokens.iter().enumerate() {
-            let ahead = |count: usize| tokens.get(index + count).map(|token| token.kind);
-            match (token.kind, ahead(1), ahead(2), ahead(3)) {
-                (Kind::Word("mod"), Some(Kind::Word(name)), Some(Kind::Mark(b';')), _) => {
-                    modules.extend(self.declared(name));
+        for declared in &source.files {
+            match declared {
+                Declaration::Path(file) => waiting.push((normal(&folder.join(file)), true)),
+                Declaration::Module(names) => {
+                    let file = names
+                        .iter()
+                        .fold(modules.clone(), |path, name| path.join(name));
+                    waiting.push((file.join("mod.rs"), true));
+                    waiting.push((file.with_extension("rs"), false));
                 }
-                (Kind::Word("mod"), Some(Kind::Word(name)), Some(Kind::Mark(b'{')), _) => {
-                    let part = self.path_attribute.take().unwrap_or(plain(name)).to_owned();
-                    self.inline.push((self.depth + 1, part));
-                }
-                (
-                    Kind::Word("include"),
-                    Some(Kind::Mark(b'!')),
-                    Some(Kind::Mark(b'(' | b'[' | b'{')),
-                    Some(Kind::Text(file)),
-                ) => modules.push(Module {
-                    path: normal(&self.folder.join(file)),
-                    owns_folder: true,
-                }),
-                (Kind::Word("path"), Some(Kind::Mark(b'=')), Some(Kind::Text(file)), _) => {
-                    self.path_attribute = Some(file);
-                }
-                (Kind::Mark(mark), ..) => self.count(mark),
-                _ => {}
             }
         }
-        modules
     }
-
-    fn declared(&mut self, name: &str) -> Vec<Module> {
-        let inside = |base: &Path| {
-            self.inline
-                .iter()
-                .fold(base.to_owned(), |folder, (_, part)| folder.join(part))
-        };
-        if let Some(file) = self.path_attribute {
-            let base = if self.inline.is_empty() {
-                self.folder
-            } else {
-                &self.modules_folder
-            };
-            return vec![Module {
-                path: normal(&inside(base).join(file)),
-                owns_folder: true,
-            }];
-        }
-        let folder = inside(&self.modules_folder);
-        let name = plain(name);
-        vec![
-            Module {
-                path: normal(&folder.join(format!("{name}.rs"))),
-                owns_folder: false,
-            },
-            Module {
-                path: normal(&folder.join(name).join("mod.rs")),
-                owns_folder: true,
-            },
-        ]
-    }
-
-    fn count(&mut self, mark: u8) {
-        match mark {
-            b'{' => self.depth += 1,
-            b'}' => {
-                if self
-                    .inline
-                    .last()
-                    .is_some_and(|(depth, _)| *depth == self.depth)
-                {
-                    self.inline.pop();
-                }
-                self.depth = self.depth.saturating_sub(1);
-            }
-            b';' => {}
-            _ => return,
-        }
-        self.path_attribute = None;
-    }
-}
-
-/// A name without the mark of a raw identifier, as the file system has it.
-fn plain(name: &str) -> &str {
-    name.strip_prefix("r#").unwrap_or(name)
+    let dead = sources.keys().filter(|path| !reached.contains(*path));
+    let message = "no mod declaration reaches this file, declare it or remove it";
+    dead.map(|path| Finding::new(path, 1, message)).collect()
 }
 
 /// The path without `.` and `..`, so that it compares with a listed one.
@@ -181,100 +51,60 @@ fn normal(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
+            Component::ParentDir => drop(normal.pop()),
             other => normal.push(other),
         }
     }
     normal
 }
 
-/// The folders of a package whose files cargo compiles.
-const SOURCE_FOLDERS: &[&str] = &["src", "tests", "benches", "examples"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules;
     use crate::tree::samples;
+    use crate::workspace::{Package, Target};
 
-    fn dead(files: &[(&str, &str)], roots: &[&str]) -> Vec<String> {
+    fn dead(files: &[(&str, &str)]) -> Vec<PathBuf> {
         let (_folder, tree) = samples::tree(files);
-        let mut package = Package::sample("a", "crates/a", &[]);
-        package.roots = roots.iter().map(PathBuf::from).collect();
-        let findings = check(
-            &tree,
-            &Workspace {
-                packages: vec![package],
-            },
-        );
-        findings
+        let mut package = Package::sample("a", "a", &[]);
+        package.targets = ["a/src/lib.rs", "a/tests/face.rs"]
+            .map(|path| Target {
+                src_path: path.into(),
+            })
+            .into();
+        let (sources, _) = modules::read(&tree, &[Path::new("a")]);
+        let workspace = Workspace {
+            packages: vec![package],
+            target_directory: PathBuf::new(),
+        };
+        check(&sources, &workspace)
             .into_iter()
-            .map(|finding| finding.path.display().to_string())
+            .map(|finding| finding.path)
             .collect()
     }
 
     #[test]
-    fn files_are_reached_through_each_way_to_declare_them() {
-        let root = "mod flat;\npub(crate) mod deep;\nmod r#type;\n#[path = \"odd/name.rs\"]\nmod other;\n\
-             mod inline { pub mod leaf; #[path = \"far.rs\"] mod distant; }\ninclude!(\"made.rs\");\n\
-             #[cfg_attr(unix, path = \"unix.rs\")]\n#[allow(dead_code)]\nmod system;\n";
-        let files = [
-            ("crates/a/src/lib.rs", root),
-            ("crates/a/src/flat.rs", "mod below;"),
-            ("crates/a/src/flat/below.rs", ""),
-            ("crates/a/src/deep/mod.rs", "mod below;"),
-            ("crates/a/src/deep/below.rs", ""),
-            ("crates/a/src/type.rs", ""),
-            ("crates/a/src/odd/name.rs", "mod beside;"),
-            ("crates/a/src/odd/beside.rs", ""),
-            ("crates/a/src/inline/leaf.rs", ""),
-            ("crates/a/src/inline/far.rs", ""),
-            ("crates/a/src/made.rs", ""),
-            ("crates/a/src/unix.rs", ""),
-            ("crates/a/tests/face.rs", "mod common;"),
-            ("crates/a/tests/common/mod.rs", ""),
-        ];
-        assert_eq!(
-            dead(&files, &["crates/a/src/lib.rs", "crates/a/tests/face.rs"]),
-            [""; 0]
-        );
-    }
-
-    #[test]
-    fn a_file_that_only_a_comment_or_a_string_names_is_dead() {
+    fn declared_files_are_reached_and_others_are_found() {
         let files = [
             (
-                "crates/a/src/lib.rs",
-                "// mod lost;\nconst A: &str = \"mod gone;\";\nmod kept {}\n",
+                "a/src/lib.rs",
+                "mod b; mod c { mod d; } #[path = \"../other/e.rs\"] mod e;",
             ),
-            ("crates/a/src/lost.rs", ""),
-            ("crates/a/src/gone.rs", "mod child;"),
-            ("crates/a/src/gone/child.rs", ""),
-            ("crates/a/src/kept.rs", ""),
-        ];
-        let expected = [
-            "crates/a/src/lost.rs",
-            "crates/a/src/gone.rs",
-            "crates/a/src/gone/child.rs",
-            "crates/a/src/kept.rs",
-        ];
-        assert_eq!(dead(&files, &["crates/a/src/lib.rs"]), expected);
-    }
-
-    #[test]
-    fn a_declaration_means_one_place_only() {
-        let files = [
-            (
-                "crates/a/src/lib.rs",
-                "mod flat;\nmod inline { mod leaf; }\n",
-            ),
-            ("crates/a/src/flat.rs", "mod leaf;"),
-            ("crates/a/src/leaf.rs", ""),
+            ("a/src/b.rs", "mod f; include!(\"b/made.rs\");"),
+            ("a/src/b/f.rs", "// mod lost;"),
+            ("a/src/b/made.rs", ""),
+            ("a/src/c/d/mod.rs", "mod g;"),
+            ("a/src/c/d/g.rs", ""),
+            ("a/other/e.rs", ""),
+            ("a/tests/face.rs", "mod common;"),
+            ("a/tests/common/mod.rs", ""),
+            ("a/src/b/lost.rs", ""),
+            ("a/tests/common/lost.rs", "mod b;"),
         ];
         assert_eq!(
-            dead(&files, &["crates/a/src/lib.rs"]),
-            ["crates/a/src/leaf.rs"]
+            dead(&files),
+            ["a/src/b/lost.rs", "a/tests/common/lost.rs"].map(PathBuf::from)
         );
     }
 }

@@ -18,22 +18,16 @@
 mod arrows;
 mod circles;
 mod codes;
-mod comments;
 mod dead_files;
 mod finding;
 mod generated;
-mod imports;
-mod lexer;
-mod locks;
-mod markdown;
+mod layers;
+mod lines;
+mod modules;
 mod options;
-mod phrases;
 mod rooms;
-mod sources;
-mod text;
 mod tidy;
 mod tree;
-mod versions;
 mod wasm;
 mod workspace;
 
@@ -44,45 +38,35 @@ use anyhow::Context as _;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["codes"] => run_codes(),
-        ["codes", "--check"] => run_codes_check(),
-        ["options"] => run_options(),
-        ["options", "--check"] => run_options_check(),
-        ["tidy"] => run_tidy(),
-        ["wasm"] => run_wasm(),
-        _ => {
-            eprintln!("usage: cargo xtask codes [--check] | options [--check] | tidy | wasm");
-            return ExitCode::from(2);
-        }
-    };
-    outcome.unwrap_or_else(|error| {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    run(&arguments).unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
         ExitCode::FAILURE
     })
 }
 
-fn run_codes() -> anyhow::Result<ExitCode> {
-    Ok(report_written("codes", codes::write(repository_root()?)?))
+fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root.parent().context("xtask stands in no repository")?;
+    let tree = || tree::Tree::of_repository(root);
+    Ok(match arguments {
+        ["codes"] => report_written("codes", codes::write(root)?),
+        ["codes", "--check"] => report_findings("codes", &codes::check(&tree()?)),
+        ["options"] => report_written("options", options::write(root)?),
+        ["options", "--check"] => report_findings("options", &options::check(&tree()?)),
+        ["tidy"] => report_findings(
+            "tidy",
+            &tidy::check(&tree()?, &workspace::Workspace::load(root)?)?,
+        ),
+        ["wasm"] => run_wasm(root)?,
+        _ => {
+            eprintln!("usage: cargo xtask codes [--check] | options [--check] | tidy | wasm");
+            ExitCode::from(2)
+        }
+    })
 }
 
-fn run_codes_check() -> anyhow::Result<ExitCode> {
-    let tree = tree::Tree::of_repository(repository_root()?)?;
-    Ok(report_findings("codes", codes::check(&tree)))
-}
-
-fn run_options() -> anyhow::Result<ExitCode> {
-    Ok(report_written(
-        "options",
-        options::write(repository_root()?)?,
-    ))
-}
-
-fn run_options_check() -> anyhow::Result<ExitCode> {
-    let tree = tree::Tree::of_repository(repository_root()?)?;
-    Ok(report_findings("options", options::check(&tree)))
-}
-
+/// What `codes` and `options` say.
 fn report_written(chore: &str, written: Vec<PathBuf>) -> ExitCode {
     for path in &written {
         println!("written: {}", path.display());
@@ -91,31 +75,16 @@ fn report_written(chore: &str, written: Vec<PathBuf>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report_findings(chore: &str, findings: Vec<finding::Finding>) -> ExitCode {
-    for finding in &findings {
+fn report_findings(chore: &str, findings: &[finding::Finding]) -> ExitCode {
+    for finding in findings {
         println!("{finding}");
     }
     println!("{chore}: {} findings", findings.len());
     exit_code(findings.is_empty())
 }
 
-fn run_tidy() -> anyhow::Result<ExitCode> {
-    let tree = tree::Tree::of_repository(repository_root()?)?;
-    let workspace = workspace::Workspace::load(&tree.root)?;
-    let findings = tidy::check(&tree, &workspace);
-    for finding in &findings {
-        println!("{finding}");
-    }
-    println!(
-        "tidy: {} files, {} findings",
-        tree.paths.len(),
-        findings.len()
-    );
-    Ok(exit_code(findings.is_empty()))
-}
-
-fn run_wasm() -> anyhow::Result<ExitCode> {
-    let module = wasm::build(repository_root()?)?;
+fn run_wasm(root: &Path) -> anyhow::Result<ExitCode> {
+    let module = wasm::build(root)?;
     for import in &module.imports {
         println!(
             "tidewire-wire imports {import}, which ties it to an environment: remove what needs it"
@@ -135,10 +104,4 @@ fn exit_code(is_good: bool) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-fn repository_root() -> anyhow::Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask stands in no repository")
 }

@@ -2,447 +2,153 @@
 
 use std::path::Path;
 
-use crate::circles::module_path;
 use crate::finding::Finding;
-use crate::imports::{InlineTests, imports};
-use crate::lexer::{Kind, Token, tokens};
-use crate::tree::has_extension;
+use crate::layers::{House, Layers};
+use crate::modules::{Sources, module_path};
 
-/// The findings in one file; none if its crate has no rooms.
-pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {
-    if !has_extension(path, &["rs"]) {
-        return Vec::new();
-    }
-    HOUSES
-        .iter()
-        .filter_map(|house| Some((house, path.strip_prefix(house.sources).ok()?)))
-        .flat_map(|(house, inside)| house.check(path, inside, text))
-        .collect()
-}
-
-/// A crate whose modules are rooms on top of each other.
-struct House {
-    /// The folder of its sources.
-    sources: &'static str,
-    /// The rooms from the top to the bottom: each may use those below it.
-    rooms: &'static [&'static str],
-    /// Rooms beside them, which no other room uses and which use none.
-    apart: &'static [&'static str],
-    /// Whether a room may be a single file beside `lib.rs`, in place of a folder.
-    has_root_files: bool,
-}
-
-impl House {
-    fn check(&self, path: &Path, inside: &Path, text: &str) -> Vec<Finding> {
-        let Some(own) = inside.iter().next().and_then(|part| part.to_str()) else {
-            return Vec::new();
+/// One finding for each import that runs up, and for each file that is in no room.
+pub(crate) fn check(sources: &Sources, layers: &Layers) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, source) in sources {
+        let house = layers
+            .houses
+            .iter()
+            .find(|house| path.starts_with(&house.sources));
+        let module = module_path(path);
+        let (Some(house), Some(own)) = (house, module.first()) else {
+            continue;
         };
-        if own == "lib.rs" || own == "main.rs" {
-            return Vec::new();
-        }
-        let room = own.strip_suffix(".rs").unwrap_or(own);
-        let has_place = self.has_root_files || inside.iter().count() > 1;
-        let Some(level) = self.level(room).filter(|_| has_place) else {
+        if floor(house, own).is_none() {
             let message = format!(
                 "no room of the crate, move it into one of {}",
-                self.rooms.join(", ")
+                house.rooms.join(", ")
             );
-            return vec![Finding::new(path, 1, message)];
-        };
-        let tokens = tokens(text);
-        if let Some(window) = tokens.windows(4).find(|window| is_group(window)) {
-            let message = "use crate::{…} hides which rooms are used, write one `use` for each";
-            return vec![Finding::new(path, window[0].line, message)];
+            findings.push(Finding::new(path, 1, message));
+            continue;
         }
-        let module = module_path(inside).unwrap_or_else(|| vec![room.to_owned()]);
-        imports(text, &module, InlineTests::Read)
+        for used in &source.uses {
+            if let [root, room, ..] = &used.path[..]
+                && root == "crate"
+                && let Some(message) = objection(house, own, room)
+            {
+                findings.push(Finding::new(path, used.line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Why a room may not use another; `None` if it may.
+fn objection(house: &House, own: &str, used: &str) -> Option<String> {
+    if own == used {
+        return None;
+    }
+    let Some(below) = floor(house, used) else {
+        return Some(format!(
+            "crate::{used} names no room, import it from the room that has it"
+        ));
+    };
+    // Nothing is above or below a room apart.
+    let is_down = floor(house, own)
+        .flatten()
+        .zip(below)
+        .is_some_and(|(own, below)| own < below);
+    let order = house.rooms.join(" -> ");
+    (!is_down).then(|| {
+        format!("{own} uses {used}, move what it needs into a room below: the order is {order}")
+    })
+}
+
+/// The place of a room, counted from the top; `Some(None)` for one that stands apart.
+fn floor(house: &House, room: &str) -> Option<Option<usize>> {
+    let place = house.rooms.iter().position(|other| other == room);
+    let is_apart = house.apart.iter().any(|other| other == room);
+    place.map(Some).or(is_apart.then_some(None))
+}
+
+/// One finding for each use of the environment by a crate that takes bytes, time and randomness as arguments.
+pub(crate) fn check_protocol(sources: &Sources, layers: &Layers) -> Vec<Finding> {
+    let rules = &layers.protocol;
+    let mut findings = Vec::new();
+    for (path, source) in sources {
+        if !rules
+            .crates
             .iter()
-            .filter_map(|import| Some((import.path.first()?, import.line)))
-            .filter(|(used, _)| *used != room)
-            .filter_map(|(used, line)| Some((self.objection(room, level, used)?, line)))
-            .map(|(message, line)| Finding::new(path, line, message))
-            .collect()
+            .any(|name| path.starts_with(Path::new("crates").join(name).join("src")))
+        {
+            continue;
+        }
+        for used in source.uses.iter().filter(|used| !used.is_test) {
+            let is_module = used.path[0] == "std" && rules.modules.contains(&used.path[1]);
+            if is_module || used.path.iter().any(|name| rules.types.contains(name)) {
+                let message = "a protocol crate reaches for its environment, \
+                     pass the bytes, the time or the randomness in as arguments";
+                findings.push(Finding::new(path, used.line, message));
+            }
+        }
     }
-
-    /// Why a room may not use another; `None` if it may.
-    fn objection(&self, own: &str, level: Level, used: &str) -> Option<String> {
-        let Some(below) = self.level(used) else {
-            return Some(format!(
-                "crate::{used} names no room, import it from the room that has it"
-            ));
-        };
-        let message = || {
-            format!(
-                "{own} uses {used}, move what it needs into a room below: the order is {}",
-                self.rooms.join(" -> ")
-            )
-        };
-        (!level.may_use(below)).then(message)
-    }
-
-    fn level(&self, room: &str) -> Option<Level> {
-        let place = self.rooms.iter().position(|other| *other == room);
-        let apart = self.apart.contains(&room).then_some(Level::Apart);
-        place.map(Level::Floor).or(apart)
-    }
+    findings
 }
-
-/// Whether the tokens are `crate::{`.
-fn is_group(window: &[Token<'_>]) -> bool {
-    let kinds = [
-        Kind::Word("crate"),
-        Kind::Mark(b':'),
-        Kind::Mark(b':'),
-        Kind::Mark(b'{'),
-    ];
-    window.iter().map(|token| token.kind).eq(kinds)
-}
-
-/// Where a room is.
-#[derive(Debug, Clone, Copy)]
-enum Level {
-    /// Counted from the top.
-    Floor(usize),
-    Apart,
-}
-
-impl Level {
-    fn may_use(self, used: Self) -> bool {
-        matches!((self, used), (Self::Floor(own), Self::Floor(used)) if used > own)
-    }
-}
-
-const HOUSES: &[House] = &[
-    House {
-        sources: "crates/tidewire-engine/src",
-        rooms: &[
-            "simulation",
-            "server",
-            "ops",
-            "settings",
-            "apps",
-            "queue",
-            "handle",
-            "shard",
-            "session",
-            "state",
-            "cluster",
-            "keys",
-            "backend",
-            "config",
-            "topics",
-            "auth",
-            "limits",
-            "trace",
-            "counters",
-            "model",
-            "live",
-            "log",
-            "clock",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-load/src",
-        rooms: &[
-            "options",
-            "plan",
-            "fleet",
-            "worker",
-            "accounting",
-            "verdict",
-            "report",
-        ],
-        apart: &["test_server"],
-        has_root_files: false,
-    },
-    House {
-        sources: "crates/tidewire-redis/src",
-        rooms: &[
-            "model",
-            "link",
-            "script",
-            "connection",
-            "record",
-            "resp",
-            "layout",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-wire/src",
-        rooms: &[
-            "secure",
-            "session",
-            "envelope",
-            "format",
-            "json",
-            "connection",
-            "message",
-            "proxy",
-            "forwarded",
-            "handshake",
-            "deflate",
-            "frame",
-            "close",
-            "codes",
-            "header",
-            "mask",
-            "utf8",
-            "timestamp",
-            "uuid",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-client/src",
-        rooms: &[
-            "client",
-            "driver",
-            "shared",
-            "session",
-            "queue",
-            "event",
-            "responder",
-            "outbox",
-            "command",
-            "request",
-            "message",
-            "options",
-            "config",
-            "check",
-            "clock",
-            "url",
-            "error",
-            // The parts that can be used by themselves.
-            "endpoints",
-            "backoff",
-            "breaker",
-            "quality",
-            "rate",
-            "sequencer",
-            "priority_queue",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-net/src",
-        rooms: &[
-            "simulation",
-            "shard",
-            "heartbeat",
-            "mailbox",
-            "alarm",
-            "handler",
-            "io",
-            "socket",
-            "receiving",
-            "outbox",
-            "ledger",
-            "stream",
-            "simulated",
-            "readiness",
-            "listener",
-            "tls",
-            "timer",
-            "closed",
-            "config",
-            "id",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-http/src",
-        rooms: &[
-            "server", "response", "request", "heads", "chunked", "fields",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-otlp/src",
-        rooms: &["worker", "post", "encode", "queue", "config"],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-cli/src",
-        rooms: &[
-            "arguments",
-            "load",
-            "bench",
-            "serve",
-            "init",
-            "top",
-            "token",
-            "report",
-            "test_server",
-            "live",
-            "config_file",
-            "baseline",
-            "sources",
-            "keys",
-            "stop",
-            "output",
-            "numbers",
-            "failure",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "crates/tidewire-testkit/src",
-        rooms: &[
-            "vectors",
-            "websocket",
-            "search",
-            "topics",
-            "options",
-            "redis",
-            "shard",
-            "seeds",
-            "schema",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "bindings/common/src",
-        rooms: &["server", "utilities", "log", "failure"],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "bindings/node/src",
-        rooms: &["server", "options", "lab", "log", "utilities", "errors"],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "xtask/src",
-        rooms: &[
-            "tidy",
-            "arrows",
-            "rooms",
-            "circles",
-            "dead_files",
-            "imports",
-            "sources",
-            "markdown",
-            "comments",
-            "phrases",
-            "text",
-            "locks",
-            "versions",
-            "codes",
-            "options",
-            "generated",
-            "wasm",
-            "lexer",
-            "workspace",
-            "tree",
-            "finding",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-    House {
-        sources: "bindings/python/src",
-        rooms: &[
-            "server",
-            "client",
-            "relay",
-            "lab",
-            "log",
-            "utilities",
-            "signal",
-            "json",
-            "arguments",
-            "decoded",
-            "errors",
-        ],
-        apart: &[],
-        has_root_files: true,
-    },
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules;
+    use crate::tree::samples;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        let path = format!("crates/tidewire-load/src/{path}");
-        let findings = check(Path::new(&path), text);
+        let (_folder, tree) = samples::tree(&[(path, text)]);
+        let (sources, _) = modules::read(&tree, &[Path::new("crates")]);
+        let mut findings = check(&sources, &Layers::own());
+        findings.extend(check_protocol(&sources, &Layers::own()));
         findings
-            .into_iter()
+            .iter()
             .map(|finding| format!("{}: {}", finding.line, finding.message))
             .collect()
+    }
+
+    fn load(path: &str, text: &str) -> Vec<String> {
+        messages(&format!("crates/tidewire-load/src/{path}"), text)
     }
 
     #[test]
     fn imports_run_down() {
         let text = "use crate::report::Report;\nuse crate::worker::order;\n// crate::plan\n";
-        assert!(messages("fleet/mod.rs", text).is_empty());
-        assert!(messages("fleet.rs", text).len() == 1, "a file at the root");
-        let up = messages("accounting/outcome.rs", text);
+        assert!(load("fleet/mod.rs", text).is_empty());
+        let up = load("accounting/outcome.rs", text);
         assert_eq!(up.len(), 1);
         assert!(up[0].starts_with("2: accounting uses worker"), "{up:?}");
+        // From the file of a room `super` is the root of the crate.
+        assert_eq!(load("report/mod.rs", "use super::plan::X;").len(), 1);
+        assert_eq!(
+            load("report/a.rs", "use super::super::{plan::X, worker::Y};").len(),
+            2
+        );
+        assert_eq!(load("turn.rs", "").len(), 1, "a file that is no room");
+        let root = load("plan/mod.rs", "use crate::Outgoing;");
+        assert!(
+            root[0].starts_with("1: crate::Outgoing names no room"),
+            "{root:?}"
+        );
+        assert!(messages("crates/tidewire-other/src/io.rs", text).is_empty());
     }
 
     #[test]
     fn a_room_apart_uses_no_other_and_nobody_uses_it() {
         let own = "use crate::test_server::Counts;\n";
-        assert!(messages("test_server/mod.rs", own).is_empty());
-        assert_eq!(messages("plan/run.rs", own).len(), 1);
-        assert_eq!(
-            messages("test_server/mod.rs", "use crate::report::X;").len(),
-            1
-        );
+        assert!(load("test_server/mod.rs", own).is_empty());
+        assert_eq!(load("plan/run.rs", own).len(), 1);
+        assert_eq!(load("test_server/mod.rs", "use crate::report::X;").len(), 1);
     }
 
     #[test]
-    fn a_group_of_rooms_is_written_out() {
-        let group = "\nuse crate::{fleet, report};";
-        assert!(messages("worker/order.rs", group)[0].starts_with("2: use crate::{"));
-    }
-
-    #[test]
-    fn a_room_may_be_a_file_where_the_table_says_so() {
-        let found = |path: &str, text: &str| {
-            let path = format!("crates/tidewire-engine/src/{path}");
-            let findings = check(Path::new(&path), text);
-            let messages = findings.into_iter().map(|finding| finding.message);
-            messages.collect::<Vec<_>>()
-        };
-        assert!(found("config.rs", "use crate::topics::config::Topics;").is_empty());
-        let up = found("topics/hub.rs", "use crate::session::Session;");
-        assert!(up[0].starts_with("topics uses session"), "{up:?}");
-        // From the file of a room `super` is the root of the crate.
-        assert_eq!(
-            found("limits/mod.rs", "use super::state::core::Core;").len(),
-            1
-        );
-        assert_eq!(
-            found("limits/rate.rs", "use super::super::state::X;").len(),
-            1
-        );
-        let root = found("shard/mod.rs", "use crate::Outgoing;");
-        assert!(
-            root[0].starts_with("crate::Outgoing names no room"),
-            "{root:?}"
-        );
-        assert!(found("session/tests.rs", "use super::Session;").is_empty());
-        assert_eq!(found("turn.rs", "").len(), 1, "a file that is no room");
-    }
-
-    #[test]
-    fn other_crates_are_left_alone() {
-        let text = "use crate::worker::order;";
-        assert!(check(Path::new("crates/tidewire-other/src/io.rs"), text).is_empty());
+    fn the_protocol_crates_read_no_clock_and_no_file_outside_their_tests() {
+        let text = "use std::{fmt, fs::{self, File}, io::{Read, env}};\nuse std::time::{Duration, Instant};\n\
+             fn f(a: std::net::IpAddr) { Instant::now(); std::thread::sleep(d); }\n\
+             #[cfg(test)]\nmod tests { use std::fs; }\n";
+        let found = messages("crates/tidewire-wire/src/frame.rs", text);
+        let lines: Vec<_> = found.iter().map(|message| &message[..2]).collect();
+        assert_eq!(lines, ["1:", "1:", "2:", "3:", "3:", "3:"]);
+        assert!(messages("crates/tidewire-net/src/timer.rs", text).is_empty());
     }
 }

@@ -54,13 +54,6 @@ impl Tree {
     }
 }
 
-/// Whether the file's name ends in one of these extensions.
-pub(crate) fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    path.extension()
-        .and_then(|extension| extension.to_str())
-        .is_some_and(|extension| extensions.contains(&extension))
-}
-
 #[cfg(test)]
 pub(crate) mod samples {
     //! Small repositories for the tests of the rules.

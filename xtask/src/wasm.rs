@@ -4,15 +4,16 @@
 //! source, a host's functions) shows up as an import. All code is kept, also code that nothing calls:
 //! else an empty module would prove nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
+use wasmparser::{KnownCustom, Name, NameSectionReader, Parser, Payload};
 
-use crate::workspace;
+use crate::workspace::Workspace;
 
 /// The checked facts of a WebAssembly module.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Module {
     /// Each import as `module.name`.
     pub(crate) imports: Vec<String>,
@@ -20,7 +21,7 @@ pub(crate) struct Module {
     pub(crate) functions: usize,
 }
 
-/// Builds and reads the module. Fails if the build does, or if the module has no code.
+/// Builds and reads the module. Fails if the build does, or if the module has no code of the crate.
 pub(crate) fn build(root: &Path) -> anyhow::Result<Module> {
     let status = Command::new(env!("CARGO"))
         .args([
@@ -41,11 +42,10 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<Module> {
         status.success(),
         "tidewire-wire does not build for {TARGET}; if the target is missing: rustup target add {TARGET}"
     );
-    let path = target_folder(root)?
-        .join(TARGET)
-        .join("debug/tidewire_wire.wasm");
+    let built = format!("{TARGET}/debug/tidewire_wire.wasm");
+    let path = Workspace::load(root)?.target_directory.join(built);
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-    let module = parse(&bytes).with_context(|| format!("{}: no valid module", path.display()))?;
+    let module = read(&bytes).with_context(|| path.display().to_string())?;
     anyhow::ensure!(
         module.functions > 0,
         "{} has no code of the crate",
@@ -54,107 +54,40 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<Module> {
     Ok(module)
 }
 
-fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
-    let metadata = workspace::metadata(root)?;
-    metadata["target_directory"]
-        .as_str()
-        .map(PathBuf::from)
-        .context("cargo metadata: no target folder")
-}
-
-/// Reads the imports and the names of the functions (WebAssembly core specification, section 5.5 and
-/// appendix "Name Section"); `None` if the bytes are not a module of version 1.
-fn parse(bytes: &[u8]) -> Option<Module> {
-    let mut input = Input(bytes.strip_prefix(b"\0asm\x01\0\0\0")?);
-    let mut module = Module {
-        imports: Vec::new(),
-        functions: 0,
-    };
-    while !input.0.is_empty() {
-        let section = input.byte()?;
-        let mut content = Input(input.vector()?);
-        match section {
-            SECTION_IMPORT => {
-                for _ in 0..content.number()? {
-                    module.imports.push(content.import()?);
+fn read(bytes: &[u8]) -> wasmparser::Result<Module> {
+    let mut module = Module::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload? {
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let import = import?;
+                    module
+                        .imports
+                        .push(format!("{}.{}", import.module, import.name));
                 }
             }
-            SECTION_CUSTOM if content.vector()? == b"name" => {
-                module.functions = mentions(content.0);
+            Payload::CustomSection(section) => {
+                if let KnownCustom::Name(names) = section.as_known() {
+                    module.functions += functions(names)?;
+                }
             }
             _ => {}
         }
     }
-    Some(module)
+    Ok(module)
 }
 
-/// How many symbols carry the crate's name, which stands in each with its length before it.
-fn mentions(names: &[u8]) -> usize {
-    names
-        .windows(MANGLED_CRATE.len())
-        .filter(|window| *window == MANGLED_CRATE)
-        .count()
-}
-
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    /// An unsigned number in LEB128, of at most 32 bits.
-    fn number(&mut self) -> Option<u32> {
-        let mut value = 0_u64;
-        for shift in [0, 7, 14, 21, 28] {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return u32::try_from(value).ok();
+/// How many functions carry the crate's name, which stands in each symbol with its length before it.
+fn functions(names: NameSectionReader<'_>) -> wasmparser::Result<usize> {
+    let mut count = 0;
+    for name in names {
+        if let Name::Function(functions) = name? {
+            for function in functions {
+                count += usize::from(function?.name.contains(MANGLED_CRATE));
             }
         }
-        None
     }
-
-    /// Bytes with their length before them.
-    fn vector(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (vector, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(vector)
-    }
-
-    fn import(&mut self) -> Option<String> {
-        let module = String::from_utf8_lossy(self.vector()?);
-        let name = String::from_utf8_lossy(self.vector()?);
-        match self.byte()? {
-            IMPORT_FUNCTION => {
-                self.number()?;
-            }
-            IMPORT_TABLE => {
-                self.byte()?;
-                self.limits()?;
-            }
-            IMPORT_MEMORY => self.limits()?,
-            IMPORT_GLOBAL => {
-                self.byte()?;
-                self.byte()?;
-            }
-            _ => return None,
-        }
-        Some(format!("{module}.{name}"))
-    }
-
-    fn limits(&mut self) -> Option<()> {
-        let has_maximum = self.byte()? & 1 == 1;
-        self.number()?;
-        if has_maximum {
-            self.number()?;
-        }
-        Some(())
-    }
+    Ok(count)
 }
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -169,58 +102,28 @@ const KEEP_ALL_CODE: [&str; 6] = [
     "link-arg=--no-gc-sections",
 ];
 
-const MANGLED_CRATE: &[u8] = b"13tidewire_wire";
-
-const SECTION_CUSTOM: u8 = 0;
-const SECTION_IMPORT: u8 = 2;
-
-const IMPORT_FUNCTION: u8 = 0;
-const IMPORT_TABLE: u8 = 1;
-const IMPORT_MEMORY: u8 = 2;
-const IMPORT_GLOBAL: u8 = 3;
+const MANGLED_CRATE: &str = "13tidewire_wire";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEADER: &[u8] = b"\0asm\x01\0\0\0";
-
     #[test]
-    fn imports_of_every_kind_are_named() {
-        let entries =
-            b"\x04\x03env\x03now\x00\x85\x01\x01a\x01t\x01\x70\x00\x01\x01a\x01m\x02\x01\x01\x02\
-            \x01a\x01g\x03\x7f\x00";
-        let length = [u8::try_from(entries.len()).unwrap()];
-        let bytes = [HEADER, b"\x00\x02\x01x", b"\x02", &length, entries].concat();
-
-        let module = parse(&bytes).unwrap();
-
-        assert_eq!(module.imports, ["env.now", "a.t", "a.m", "a.g"]);
-    }
-
-    #[test]
-    fn only_functions_of_the_crate_are_counted() {
-        let names = b"\x04name_ZN13tidewire_wire5frame_ZN4core3fmt_RNv13tidewire_wire4mask";
-        let length = [u8::try_from(names.len()).unwrap()];
-        let other = b"\x00\x15\x05debug13tidewire_wire";
-        let module = parse(&[HEADER, other, b"\x00", &length, names].concat()).unwrap();
-        assert_eq!(
-            module,
-            Module {
-                imports: vec![],
-                functions: 2
-            }
-        );
-    }
-
-    #[test]
-    fn cut_or_foreign_bytes_are_no_module() {
-        let whole = [HEADER, b"\x02\x08\x01\x01e\x01n\x00\x00"].concat();
-        assert!(
-            parse(&whole).is_none(),
-            "the section says one byte too many"
-        );
-        assert!(parse(b"\x7fELF").is_none());
-        assert!(parse(&[HEADER, b"\x02\xff\xff\xff\xff\xff\x01"].concat()).is_none());
+    fn imports_and_functions_of_the_crate_are_read() {
+        let section = |id: u8, content: &[u8]| {
+            [&[id, u8::try_from(content.len()).unwrap()], content].concat()
+        };
+        let names = b"\x02\x00\x12_13tidewire_wire5f\x01\x09_ZN4core3";
+        let bytes = [
+            b"\0asm\x01\0\0\0".to_vec(),
+            section(1, b"\x01\x60\x00\x00"),
+            section(2, b"\x02\x03env\x03now\x00\x00\x01a\x01g\x03\x7f\x00"),
+            section(0, &[b"\x04name", &section(1, names)[..]].concat()),
+        ]
+        .concat();
+        let module = read(&bytes).unwrap();
+        assert_eq!(module.imports, ["env.now", "a.g"]);
+        assert_eq!(module.functions, 1);
+        assert!(read(&bytes[..20]).is_err(), "a cut module");
     }
 }

@@ -1,4 +1,4 @@
-//! Signal: wakes an event loop.
+//! Signal: wakes an event loop. And how often a thread that waits for anything looks for Ctrl-C.
 
 use crate::errors::stopped;
 use pyo3::prelude::*;
@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A descriptor that becomes readable when something happened, once for however much.
 ///
@@ -94,3 +95,6 @@ impl ClientSignal {
         std::mem::take(&mut *finished)
     }
 }
+
+/// The interval at which a waiting thread checks for Ctrl-C.
+pub(crate) const SIGNALS_CHECKED: Duration = Duration::from_millis(100);

@@ -1,13 +1,12 @@
 //! The answers to requests: waited for by a thread, or reported to an event loop by a wake-up.
 
-use super::SIGNALS_CHECKED;
 use super::message::ClientBatch;
 use super::position::position;
 use super::runtime;
 use crate::arguments::Whole;
 use crate::errors::Failure;
 use crate::json;
-use crate::signal::Signal;
+use crate::signal::{SIGNALS_CHECKED, Signal};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -12,11 +12,11 @@ pub(crate) use message::{ClientBatch, ClientBatchIterator, ClientMessage};
 use crate::arguments::{Flag, Str, Whole};
 use crate::errors::{Failure, Fault, stopped};
 use crate::json;
-use crate::signal::{ClientSignal, Signal};
+use crate::signal::{ClientSignal, SIGNALS_CHECKED, Signal};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tidewire_client::options::{self, Secrets};
 use tidewire_client::{Client, ClientState, Config, Error};
 use tokio::sync::oneshot;
@@ -225,6 +225,3 @@ async fn ask_for_token(provider: Arc<Py<PyAny>>) -> Result<String, String> {
 fn configuration(error: Error) -> Failure {
     Failure::new("ConfigurationError", "CONFIGURATION", Fault::Caller, error)
 }
-
-/// The interval at which a waiting thread checks for Ctrl-C.
-const SIGNALS_CHECKED: Duration = Duration::from_millis(100);

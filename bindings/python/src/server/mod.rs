@@ -16,12 +16,13 @@ pub(crate) use waiting::{PendingPublish, Published};
 use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
+use crate::signal::SIGNALS_CHECKED;
 use arc_swap::ArcSwap;
 use core::{Core, read_options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tidewire_bindings::server::ServerOptions;
 use tidewire_engine::settings::nearest;
 
@@ -173,9 +174,6 @@ pub(crate) fn nearest_name(name: Str, known: Names) -> Option<String> {
     let known: Vec<&str> = known.0.iter().map(|known| &**known).collect();
     nearest(&name, known).map(str::to_owned)
 }
-
-/// The interval at which a waiting thread checks for Ctrl-C.
-const SIGNALS_CHECKED: Duration = Duration::from_millis(100);
 
 /// For `?` in functions that return a [`PyResult`].
 type ServerResult<T> = Result<T, Failure>;

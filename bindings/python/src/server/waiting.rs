@@ -2,7 +2,7 @@
 
 use crate::arguments::Whole;
 use crate::errors::Failure;
-use crate::signal::Signal;
+use crate::signal::{SIGNALS_CHECKED, Signal};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -140,6 +140,3 @@ pub(super) fn retry<T, E: MayBeBusy>(
 
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
-
-/// The interval at which a waiting thread checks for Ctrl-C.
-const SIGNALS_CHECKED: Duration = Duration::from_millis(100);

@@ -198,20 +198,6 @@ fn is_url(word: &str) -> bool {
     word.contains("://")
 }
 
-/// Whether the tests need a server that sends messages back.
-///
-/// # Errors
-/// Some of the tests do and some do not: one server cannot do both.
-fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
-    let echoes = tests.iter().filter(|test| **test == TestKind::Echo).count();
-    if echoes > 0 && echoes < tests.len() {
-        let text = "the echo test needs a server that sends messages back, the other tests one that does \
-                    not: run `tidewire bench --test echo` by itself";
-        return Err(Failure::usage(text));
-    }
-    Ok(echoes > 0)
-}
-
 /// Duration of a measurement, duration of a hold, and pings per connection.
 const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
 const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);

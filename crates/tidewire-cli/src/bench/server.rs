@@ -3,7 +3,6 @@
 use super::child::EmbeddedServer;
 use super::credential::Credential;
 use super::flags::{BenchFlags, ProfileFlag, TargetFlags};
-use super::needs_echo;
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use std::io::ErrorKind;
@@ -244,3 +243,17 @@ const NO_TOPICS: &str = "fan-out needs topics, which are part of protocol versio
     give the URL of a server that sends the messages of one connection to all others";
 const NO_TRUST: &str = "a wss:// server needs a trusted certificate: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";
+
+/// Whether the tests need a server that sends messages back.
+///
+/// # Errors
+/// Some of the tests do and some do not: one server cannot do both.
+fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
+    let echoes = tests.iter().filter(|test| **test == TestKind::Echo).count();
+    if echoes > 0 && echoes < tests.len() {
+        let text = "the echo test needs a server that sends messages back, the other tests one that does \
+                    not: run `tidewire bench --test echo` by itself";
+        return Err(Failure::usage(text));
+    }
+    Ok(echoes > 0)
+}

@@ -1,6 +1,5 @@
 //! The board of a run: one row per figure, with its value and its history.
 
-use super::RunKind;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -10,6 +9,16 @@ use std::time::Duration;
 use tidewire_load::RunLive;
 use tidewire_load::report::number;
 use tidewire_load::report::printable::printable_line;
+
+/// The kind of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RunKind {
+    /// One load, whose result is shown by its report.
+    #[default]
+    Load,
+    /// Several tests, each of whose results is shown in a line when it is complete.
+    Tests,
+}
 
 /// The current figures of a run, and those of the previous seconds.
 #[derive(Debug, Default)]

@@ -5,21 +5,12 @@ mod board;
 mod screen;
 
 use board::Board;
+pub(crate) use board::RunKind;
 use screen::Screen;
 use std::io::{IsTerminal, Stderr, Write};
 use std::time::{Duration, Instant};
 use tidewire_load::report::{TestResult, number};
 use tidewire_load::{Progress, RunLive};
-
-/// The kind of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum RunKind {
-    /// One load, whose result is shown by its report.
-    #[default]
-    Load,
-    /// Several tests, each of whose results is shown in a line when it is complete.
-    Tests,
-}
 
 /// The view of a run against this target, for the standard error of this process.
 pub(crate) fn for_stderr(is_quiet: bool, target: &str, kind: RunKind) -> Box<dyn Progress> {

@@ -48,7 +48,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
 
 fn serve(flags: &ServeFlags, settings: &Settings, log_level: LogLevel) -> Result<u8, Failure> {
     let mut config = settings.config().map_err(options::failure)?;
-    for warning in warnings(settings, &config) {
+    for warning in options::warnings(settings, &config) {
         tracing::warn!("{warning}");
     }
     if flags.print_config {
@@ -235,18 +235,10 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         out.push_str("  none\n");
     }
     out.extend(given);
-    for warning in warnings(settings, &config) {
+    for warning in options::warnings(settings, &config) {
         out.push_str(&format!("warning: {warning}\n"));
     }
     print(&out)
-}
-
-/// Settings and variables that are permitted but most likely not meant.
-fn warnings(settings: &Settings, config: &Config) -> Vec<String> {
-    let names = std::env::vars_os().map(|(name, _)| name);
-    let mut warnings = options::unknown_variables(names);
-    warnings.extend(settings.warnings(config));
-    warnings
 }
 
 /// Prints the addresses, which programs read, and for a person at a terminal what the server does.

@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
+use tidewire_engine::Config;
 use tidewire_engine::settings::{
     GROUPS, Kind, OPTIONS, OptionSpec, Origin, SettingError, Settings, Way, nearest, spelled,
 };
@@ -76,7 +77,7 @@ pub(super) fn failure(error: SettingError) -> Failure {
 
 /// Warnings about variables that look like options of this program and are none. An orchestrator may set such
 /// names for its own purposes, so that they are no errors.
-pub(super) fn unknown_variables(names: impl Iterator<Item = OsString>) -> Vec<String> {
+fn unknown_variables(names: impl Iterator<Item = OsString>) -> Vec<String> {
     let known = || OPTIONS.iter().filter_map(|spec| spec.variable);
     let mut unknown: Vec<String> = names
         .filter_map(|name| name.into_string().ok())
@@ -193,6 +194,14 @@ const PREFIX: &str = "TIDEWIRE_";
 
 /// Variables of other commands and programs of this repository.
 const OF_OTHERS: &[&str] = &["TIDEWIRE_TOKEN", "TIDEWIRE_PROGRAM"];
+
+/// Settings and variables that are permitted but most likely not meant.
+pub(super) fn warnings(settings: &Settings, config: &Config) -> Vec<String> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let mut warnings = unknown_variables(names);
+    warnings.extend(settings.warnings(config));
+    warnings
+}
 
 #[cfg(test)]
 mod tests {

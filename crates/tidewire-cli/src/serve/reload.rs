@@ -1,8 +1,9 @@
 //! Reload: the program reads its configuration again, at SIGHUP or when the operations API asks for it.
 
 use super::log::{self, LogLevel};
+use super::options::warnings;
 use super::options::{self, ServeFlags};
-use super::{traces, warnings};
+use super::traces;
 use crate::failure::Failure;
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_engine::settings::Settings;

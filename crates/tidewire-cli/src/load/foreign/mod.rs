@@ -18,33 +18,7 @@ use std::ffi::OsString;
 
 pub(crate) use figures::Asked;
 pub(crate) use lines::report;
-
-/// A tool whose command line is supported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tool {
-    /// Apache's ab
-    Ab,
-    /// wrk, and wrk2 with its -R
-    Wrk,
-    /// The npm package loadtest
-    Loadtest,
-    /// The npm package autocannon
-    Autocannon,
-    /// hey
-    Hey,
-}
-
-impl Tool {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ab => "ab",
-            Self::Wrk => "wrk",
-            Self::Loadtest => "loadtest",
-            Self::Autocannon => "autocannon",
-            Self::Hey => "hey",
-        }
-    }
-}
+pub(crate) use tools::Tool;
 
 /// The command line with a tool's flags translated; any other command line unchanged.
 ///

@@ -1,7 +1,35 @@
 //! The flags and the defaults of each tool.
 
 use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
-use super::{Tool, autocannon, hey};
+use super::{autocannon, hey};
+use clap::ValueEnum;
+
+/// A tool whose command line is supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tool {
+    /// Apache's ab
+    Ab,
+    /// wrk, and wrk2 with its -R
+    Wrk,
+    /// The npm package loadtest
+    Loadtest,
+    /// The npm package autocannon
+    Autocannon,
+    /// hey
+    Hey,
+}
+
+impl Tool {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ab => "ab",
+            Self::Wrk => "wrk",
+            Self::Loadtest => "loadtest",
+            Self::Autocannon => "autocannon",
+            Self::Hey => "hey",
+        }
+    }
+}
 
 /// The flags of a tool, and the flags of `tidewire load` that it may be combined with.
 pub(super) fn of(tool: Tool) -> &'static [Flag] {

@@ -1,6 +1,5 @@
 //! The publications of a fan-out: JSON of one size, numbered and stamped.
 
-use super::MESSAGE_BYTES_MIN;
 use crate::worker::websocket::channel::Channel;
 use crate::worker::websocket::profile::{Profile, write_text};
 
@@ -146,6 +145,9 @@ const AT: &[u8] = br#","at":"#;
 const FILLER: &[u8] = br#","x":""#;
 const CLOSING: &[u8] = br#""}"#;
 const FILL: u8 = b'x';
+
+/// The shortest publication: room for ten digits of the number and thirteen of the time.
+pub const MESSAGE_BYTES_MIN: usize = 80;
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tidewire_net::Waker;
 
 use crate::worker::pace::Pace;
+pub use message::MESSAGE_BYTES_MIN;
 use message::Template;
 
 /// A fan-out measurement: what is published and how fast, and where the workers meet.
@@ -149,9 +150,6 @@ impl FanOut {
         }
     }
 }
-
-/// The shortest publication: room for ten digits of the number and thirteen of the time.
-pub const MESSAGE_BYTES_MIN: usize = 80;
 
 /// Stands for a number that is not known, and for one that limits nothing.
 pub(crate) const UNKNOWN: u64 = u64::MAX;

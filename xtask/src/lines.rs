@@ -1,0 +1,205 @@
+//! Rules for the text of files, which `xtask/lines.toml` lists.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use regex::Regex;
+use serde::Deserialize;
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+/// The rules, as the table has them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    rule: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    files: String,
+    except: Option<String>,
+    unless: Option<String>,
+    finds: Option<String>,
+    must: Option<String>,
+    needs: Option<String>,
+    lines_max: Option<usize>,
+    says: String,
+}
+
+/// The findings in every text file. Fails if the table is wrong.
+pub(crate) fn check(tree: &Tree, table: &str) -> anyhow::Result<Vec<Finding>> {
+    let cargo = tree.text(Path::new("Cargo.toml")).unwrap_or_default();
+    let cargo: toml::Table = toml::from_str(&cargo)?;
+    let package = cargo
+        .get("workspace")
+        .and_then(|workspace| workspace.get("package"));
+    let version = package
+        .and_then(|package| package["version"].as_str())
+        .context("Cargo.toml: no version")?;
+    let table: Table = toml::from_str(table)?;
+    let rules: Vec<_> = table
+        .rule
+        .iter()
+        .map(|rule| Compiled::new(rule, version))
+        .collect::<anyhow::Result<_>>()?;
+    let mut findings = Vec::new();
+    for path in &tree.paths {
+        if let Some(text) = tree.text(path) {
+            for rule in &rules {
+                let found = rule.found(&path.to_string_lossy(), &text).into_iter();
+                findings.extend(found.map(|line| Finding::new(path, line, &rule.says)));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+struct Compiled {
+    files: Regex,
+    except: Option<Regex>,
+    unless: Option<Regex>,
+    finds: Option<Regex>,
+    must: Option<Regex>,
+    needs: Option<Regex>,
+    lines_max: usize,
+    says: String,
+}
+
+impl Compiled {
+    fn new(rule: &Rule, version: &str) -> anyhow::Result<Self> {
+        let regex = |text: &String| {
+            let text = text.replace("{version}", &regex::escape(version));
+            Regex::new(&format!("(?m){text}")).with_context(|| rule.says.clone())
+        };
+        let optional = |text: &Option<String>| text.as_ref().map(regex).transpose();
+        Ok(Self {
+            files: regex(&rule.files)?,
+            except: optional(&rule.except)?,
+            unless: optional(&rule.unless)?,
+            finds: optional(&rule.finds)?,
+            must: optional(&rule.must)?,
+            needs: optional(&rule.needs)?,
+            lines_max: rule.lines_max.unwrap_or(usize::MAX),
+            says: rule.says.replace("{version}", version),
+        })
+    }
+
+    /// The lines at which a file breaks the rule.
+    fn found(&self, path: &str, text: &str) -> Vec<usize> {
+        let is_in =
+            |regex: &Option<Regex>, text| regex.as_ref().is_some_and(|regex| regex.is_match(text));
+        if !self.files.is_match(path) || is_in(&self.except, path) || is_in(&self.unless, text) {
+            return Vec::new();
+        }
+        let found = self.finds.iter().flat_map(|finds| finds.find_iter(text));
+        let faults = found.filter(|found| !is_in(&self.must, found.as_str()));
+        let mut lines: Vec<_> = faults
+            .map(|found| 1 + text[..found.end()].matches('\n').count())
+            .collect();
+        if text.lines().nth(self.lines_max).is_some() {
+            lines.push(self.lines_max + 1);
+        }
+        if self
+            .needs
+            .as_ref()
+            .is_some_and(|needs| !needs.is_match(text))
+        {
+            lines.push(1);
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::samples;
+
+    /// The lines that the rules of the repository find in one file.
+    fn found(path: &str, text: &str) -> Vec<usize> {
+        let cargo = "[workspace.package]\nversion = \"1.2.3\"\n[workspace.lints.rust]\nunsafe_code = \"forbid\"\n";
+        let (_folder, tree) = samples::tree(&[("Cargo.toml", cargo), (path, text)]);
+        let findings = check(&tree, include_str!("../lines.toml")).unwrap();
+        findings.into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn each_rule_finds_its_fault_and_nothing_else() {
+        let marker = concat!("TO", "DO");
+        let text = format!(
+            "//! What is sent.\n//! So many.\nlet a = \"{marker}\"; \r\n// {marker}S in `so many`\n"
+        );
+        assert_eq!(found("a.rs", &text), [3, 3, 1, 2]);
+        assert_eq!(found("a.rs", "//! Whatever is sent.\n"), [0; 0]);
+        assert_eq!(
+            found("a.md", "# A\n\nOne `so many` in\nthere and back.\n"),
+            [4]
+        );
+        assert_eq!(found("a.py", &"x\n".repeat(601)), [601]);
+        assert_eq!(found("a.json", &"x\n".repeat(601)), [0; 0]);
+    }
+
+    #[test]
+    fn locks_name_the_public_registries() {
+        let text = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n\
+             source = \"registry+https://mirror.example/index\"\nsource = \"git+https://host.example/x#1\"\n";
+        assert_eq!(found("fuzz/Cargo.lock", text), [2, 3]);
+        let text = "\"resolved\": \"https://registry.npmjs.org/ws.tgz\",\n\"resolved\": \"packages/client\",\n\
+             \"resolved\": \"http://mirror.example/ws.tgz\"\n";
+        assert_eq!(found("bench/package-lock.json", text), [3]);
+        assert_eq!(
+            found(
+                "requirements-dev.txt",
+                "# http://a\na==1\n-i https://b\nc @ git+https://d\n"
+            ),
+            [3, 4]
+        );
+    }
+
+    #[test]
+    fn every_package_has_the_version_and_the_lints_of_the_workspace() {
+        let good = "\"version\": \"1.2.3\",\n\"@tidewire/client\": \"1.2.3\",\n\"ws\": \"8.0.0\"\n";
+        let old = good.replace("1.2.3", "1.2.2");
+        assert_eq!(found("packages/react/package.json", good), [0; 0]);
+        assert_eq!(found("bindings/node/package.json", &old), [1, 2]);
+        assert_eq!(
+            found(
+                "packages/x/package.json",
+                &format!("\"private\": true, {old}")
+            ),
+            [0; 0]
+        );
+        let names = "a = \"tidewire-ts/1.2.3\";\nb = \"tidewire-ts/1.2.4\";\nc = `x-ts/${V}`;\nexport const VERSION = \"1.0.0\";\n";
+        assert_eq!(found("packages/client/src/options.ts", names), [2, 4]);
+        assert_eq!(
+            found(
+                "bindings/python/pyproject.toml",
+                "dynamic = [\"version\"]\n"
+            ),
+            [0; 0]
+        );
+        assert_eq!(
+            found("bindings/python/pyproject.toml", "version = \"1.2.3\"\n"),
+            [1]
+        );
+        assert_eq!(
+            found(
+                "crates/a/Cargo.toml",
+                "[package]\n\n[lints]\nworkspace = true\n"
+            ),
+            [0; 0]
+        );
+        assert_eq!(found("crates/a/Cargo.toml", "[package]\n"), [1]);
+    }
+
+    #[test]
+    fn the_changelog_has_its_form() {
+        let good = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- A.\n\n## [1.2.3] - 2026-01-31\n\n### Fixed\n";
+        assert_eq!(found("CHANGELOG.md", good), [0; 0]);
+        let bad = "## [1.2.2] - 2026-01-31\n\n### New\n\n## 1.0.0 (old)\n\n## [Unreleased]\n";
+        assert_eq!(found("CHANGELOG.md", bad), [5, 7, 3, 1]);
+    }
+}
