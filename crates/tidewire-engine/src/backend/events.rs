@@ -3,7 +3,7 @@
 use crate::backend::failure::Failure;
 use crate::config::backend::BackendEvent;
 use crate::model::content::Content;
-use crate::model::{ConnectionKey, is_payload, present};
+use crate::model::{ConnectionKey, present};
 use crate::topics::access::AccessRules;
 use crate::topics::name::check_topic_or_pattern;
 use serde::de::DeserializeOwned;
