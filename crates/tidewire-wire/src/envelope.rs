@@ -23,7 +23,8 @@ pub use publication::{
 };
 pub(crate) use publication::{pack_event, write_event};
 pub use read::{
-    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, parse_json, parse_json_head, parse_msgpack,
+    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, msgpack_envelope_to_json, parse_json,
+    parse_json_head, parse_msgpack,
 };
 pub(crate) use write::pack_number;
 pub use write::{EnvelopeHeader, pack_payload};
