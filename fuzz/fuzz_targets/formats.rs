@@ -16,8 +16,8 @@ use tidewire_wire::envelope::{
     parse_msgpack,
 };
 use tidewire_wire::format::{
-    Deflater, FormatError, Framing, Inflater, NESTING_MAX, identify, inflate, json_to_msgpack,
-    msgpack_to_json,
+    Deflater, FormatError, Framing, Inflater, NESTING_MAX, check_binary_text, identify, inflate,
+    json_to_msgpack, msgpack_to_json,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -190,6 +190,16 @@ fn envelope(category: Option<Category>, fields: &[(String, Value)]) -> Option<En
         value => value.as_u64().map(Some),
     };
     let t = first(&["t", "type"]).as_str().filter(|t| !t.is_empty())?;
+    let payload = first(&["p", "payload"]);
+    let binary = first(&["b"]) == &Value::Bool(true) && SystemType::parse(t).is_none();
+    if binary {
+        check_binary_text(
+            payload
+                .as_str()
+                .map(|text| format!("\"{text}\""))?
+                .as_bytes(),
+        )?;
+    }
     Some(Envelope {
         category: text("c")?.and_then(|c| Category::parse(&c)).or(category),
         t: t.to_owned(),
@@ -210,6 +220,7 @@ fn envelope(category: Option<Category>, fields: &[(String, Value)]) -> Option<En
             value => Some(value.as_bool()?),
         },
         number: number("n")?,
+        binary,
     })
 }
 

@@ -8,16 +8,17 @@
 use libfuzzer_sys::fuzz_target;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Kind, PublicationHeader, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Kind, PublicationHeader, SystemType, classify_json, classify_msgpack, pack_payload, parse_json,
+    parse_msgpack,
 };
 use tidewire_wire::format::{Format, Framing, identify, inflate, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
-    Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
-    Features, HelloEncryption, HelloProducer, HistoryPage, KeyOffer, Now, PUBLIC_KEY_BYTES,
-    PresenceMember, ProducerState, PublishRequest, Reply, RequestKind, ServerProfile,
-    ServerSession, Subscription, SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX,
-    TimeoutAction, Token, TopicFailure, TopicPresence, TopicRecovery,
+    Action, BATCH_MESSAGES_MAX, CallAnswer, ClientEvent, ClientHello, ClientSession,
+    EncryptionVersion, Features, HelloEncryption, HelloProducer, HistoryPage, KeyOffer, Now,
+    PUBLIC_KEY_BYTES, PresenceMember, ProducerState, PublishRequest, Reply, RequestKind,
+    ServerProfile, ServerSession, Subscription, SystemEvent, TOKEN_BYTES_MAX,
+    TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicFailure, TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -178,14 +179,18 @@ impl Pair {
             priority: request.priority.unwrap_or_default(),
             delivery: None,
             correlation_id: correlation_id.as_deref(),
+            binary: request.binary,
         };
         let (mut text, mut payload, mut packed) = (Vec::new(), Vec::new(), Vec::new());
         header.write_json(&request.payload, &mut text);
-        json_to_msgpack(&request.payload, &mut payload).expect("a payload that was checked");
+        pack_payload(&request.payload, request.binary, &mut payload)
+            .expect("a payload that was checked");
         header.write_msgpack(&payload, &mut packed);
         let publication = parse_json(&text).expect("a publication");
         assert_eq!(publication.topic.as_deref(), Some(&*request.topic));
-        assert!(parse_msgpack(&packed[2..]).is_ok());
+        assert_eq!(publication.binary, request.binary);
+        let unpacked = parse_msgpack(&packed[2..]).expect("a publication");
+        assert_eq!(unpacked.binary, request.binary);
         let mut out = Vec::new();
         let op_code = self
             .client
@@ -303,7 +308,10 @@ impl Pair {
                 call,
                 correlation_id,
             } => {
-                let result = Ok(call.payload);
+                let result = Ok(CallAnswer {
+                    payload: call.payload,
+                    binary: call.binary,
+                });
                 let op_code = self.client.write_call_response(
                     &result,
                     &correlation_id,

@@ -8,7 +8,7 @@ const { FAIL, REPLY, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
 const { Connection } = require("./connection.js");
 const { InvalidArgumentError, InvalidMessageError, translated } = require("./errors.js");
 const { MARK } = require("./message-mark.js");
-const { decode, encode } = require("./json.js");
+const { decode, decodePayload, encode, payloadOf } = require("./json.js");
 const { name, text } = require("./arguments.js");
 const { named } = require("./names.js");
 const native = require("./native.js");
@@ -264,7 +264,7 @@ class Message {
       case BINARY:
         throw new InvalidMessageError("the message is binary, not JSON");
       case REQUEST:
-        return { t: this.type, p: decode(this.#batch._text(start + this.#typeBytes(), end)) };
+        return { t: this.type, p: decodePayload(this.#batch._text(start + this.#typeBytes(), end)) };
       case SNAPSHOT_REQUEST:
         return { t: "sync_request", p: decode(this.#batch._text(start, end)) };
       default:
@@ -274,7 +274,7 @@ class Message {
 
   #jsonText() {
     try {
-      return native.messagepackToJson(this.#bytes());
+      return native.messageToJson(this.#bytes());
     } catch (error) {
       throw translated(error);
     }
@@ -284,7 +284,7 @@ class Message {
     return this.#batch._number(this.#index, 0) >>> 8;
   }
 
-  /** The payload: its `p`, or `payload`; `undefined` if there is none. */
+  /** The payload: its `p`, or `payload`; `undefined` if there is none. A binary one is a Buffer. */
   get payload() {
     if (this.#payload === undefined) this.#payload = this.#decodePayload();
     return this.#payload;
@@ -294,9 +294,13 @@ class Message {
     const kind = this.#batch._kind(this.#index);
     if (kind === TEXT && !this.#isDecoded) {
       const end = this.#batch._number(this.#index, 6);
-      if (end !== 0) return decode(this.#batch._fleetingText(this.#batch._number(this.#index, 5), end));
+      if (end !== 0) {
+        const payload = decode(this.#batch._fleetingText(this.#batch._number(this.#index, 5), end));
+        return this.#batch._number(this.#index, 7) === 0 ? payload : Buffer.from(payload, "base64");
+      }
     }
     if (kind > SNAPSHOT_REQUEST) return undefined;
+    if (kind > MESSAGEPACK) return this.json().p;
     return payloadOf(this.json());
   }
 
@@ -429,11 +433,6 @@ class Message {
       this.kind === "request" ? ` ${this.type}` : this.kind === "message" ? ` of ${this.length} bytes` : "";
     return `<Message ${this.kind}${about} from ${this.connection}>`;
   }
-}
-
-function payloadOf(whole) {
-  if (typeof whole !== "object" || whole === null) return undefined;
-  return whole.p !== undefined ? whole.p : whole.payload;
 }
 
 module.exports = { Batch, CONNECT, DISCONNECT, Message, NO_HANDLER, REQUEST, SNAPSHOT_REQUEST };

@@ -5,6 +5,7 @@
 const { flag, name, optionalText, optionalWhole, priorityNumber, text, whole } = require("./arguments.js");
 const { Connection } = require("./connection.js");
 const { translated, WrongTypeError } = require("./errors.js");
+const { payloadOf } = require("./json.js");
 const { named } = require("./names.js");
 
 const KIND = new Set(["type", "priority"]);
@@ -86,10 +87,11 @@ function shownHistory(json) {
 }
 
 /** A publication of a history, from the message that clients receive. */
-function shownPublication({ t: type, p: payload, tp: topic, e: epoch, o: offset, id, c: category }) {
+function shownPublication(message) {
+  const { t: type, tp: topic, e: epoch, o: offset, id, c: category } = message;
   return {
     type,
-    payload,
+    payload: payloadOf(message),
     topic,
     position: epoch === undefined || offset === undefined ? undefined : { epoch, offset },
     id,

@@ -3,7 +3,7 @@
 // A client's connection as the application sees it.
 
 const { translated, WrongTypeError } = require("./errors.js");
-const { encode } = require("./json.js");
+const { decodePayload, encode } = require("./json.js");
 const { isMessage } = require("./message-mark.js");
 const { named } = require("./names.js");
 const { SEND, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
@@ -100,7 +100,7 @@ class Connection {
     this.#outbox.flush();
     try {
       const { _place: place, _generation: generation } = this;
-      return JSON.parse(await this.#core.request(place, generation, type, encode(payload), timeoutMs));
+      return decodePayload(await this.#core.request(place, generation, type, encode(payload), timeoutMs));
     } catch (error) {
       throw translated(error);
     }

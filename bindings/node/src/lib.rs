@@ -15,6 +15,7 @@
     )
 )]
 
+mod content;
 mod errors;
 mod lab;
 mod log;

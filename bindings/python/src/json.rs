@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
-use tidewire_wire::envelope::message_payload;
+use tidewire_wire::envelope::{EnvelopeError, message_content, payload_bytes};
 use tidewire_wire::format::Format;
 
 /// A value as JSON text.
@@ -24,6 +24,53 @@ pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let bytes = text.bind(py).cast::<PyBytes>()?.as_bytes();
     // It is UTF-8 by what JSON is; an encoder that says otherwise is not ours to trust.
     String::from_utf8(bytes.to_vec()).map_err(|error| wrong_type(error).into())
+}
+
+/// A payload: bytes, or JSON text.
+pub(crate) enum Content {
+    Json(String),
+    Binary(Vec<u8>),
+}
+
+/// A value as a payload: `bytes`, `bytearray` and `memoryview` are bytes, anything else is JSON.
+pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
+    let is_bytes = value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+        || value.is_instance_of::<PyMemoryView>();
+    if is_bytes {
+        return bytes_of(value).map(|(bytes, _)| Content::Binary(bytes));
+    }
+    dumps(value).map(Content::Json)
+}
+
+impl From<Content> for tidewire_engine::Content {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::Json(text) => Self::json(text),
+            Content::Binary(bytes) => Self::binary(bytes),
+        }
+    }
+}
+
+impl From<Content> for tidewire_client::Payload<'static> {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::Json(text) => Self::json(text),
+            Content::Binary(bytes) => Self::binary(bytes),
+        }
+    }
+}
+
+/// The value of a payload: `bytes` if it is binary, or else what its JSON text means.
+pub(crate) fn loads_content<'py>(
+    py: Python<'py>,
+    text: &str,
+    bytes: Option<Vec<u8>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match bytes {
+        Some(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+        None => loads(py, text.as_bytes()),
+    }
 }
 
 /// The value that JSON text means. The text is a peer's.
@@ -51,12 +98,17 @@ pub(crate) fn loads_payload<'py>(
     format: Format,
     envelope: &[u8],
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Ok(payload) = message_payload(format, envelope) else {
-        return Ok(None);
+    let (payload, is_binary) = match message_content(format, envelope) {
+        Ok(found) => found,
+        Err(error @ EnvelopeError::InvalidField(_)) => return Err(invalid_message(error).into()),
+        Err(_) => return Ok(None),
     };
     let Some(payload) = payload else {
         return Ok(Some(py.None().into_bound(py)));
     };
+    if is_binary && let Some(bytes) = payload_bytes(format, payload) {
+        return Ok(Some(PyBytes::new(py, &bytes).into_any()));
+    }
     let text = format.json_of(payload).map_err(invalid_message)?;
     loads(py, &text).map(Some)
 }

@@ -26,7 +26,8 @@ pub use publication::{
 };
 pub(crate) use publication::{pack_event, write_event};
 pub use read::{
-    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, parse_json, parse_json_head, parse_msgpack,
+    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, msgpack_envelope_to_json, parse_json,
+    parse_json_head, parse_msgpack,
 };
 pub use salvage::readable_correlation_id;
 pub(crate) use write::pack_number;

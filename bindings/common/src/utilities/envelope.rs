@@ -6,9 +6,10 @@ use crate::utilities::unix_ms;
 use std::borrow::Cow;
 use std::ops::Range;
 use tidewire_wire::envelope::{
-    Category, Envelope as Head, EnvelopeHeader, Priority, PublicationHeader, parse_json_head,
+    Category, Envelope as Head, EnvelopeHeader, Priority, PublicationHeader,
+    msgpack_envelope_to_json, pack_payload, parse_json_head, payload_bytes,
 };
-use tidewire_wire::format::{Format, Framing, identify, json_to_msgpack, msgpack_to_json};
+use tidewire_wire::format::{Format, Framing, identify};
 use tidewire_wire::timestamp::parse_rfc3339_ms;
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -44,7 +45,7 @@ impl<T: AsRef<[u8]>> Envelope<T> {
         let text = match identify(bytes) {
             framing @ Framing::MessagePack => {
                 let mut text = Vec::with_capacity(bytes.len() * 2);
-                msgpack_to_json(&bytes[framing.prefix_bytes()..], &mut text)?;
+                msgpack_envelope_to_json(&bytes[framing.prefix_bytes()..], &mut text)?;
                 Text::Made(text)
             }
             Framing::Json => Text::Given(message),
@@ -105,7 +106,14 @@ impl<T: AsRef<[u8]>> Envelope<T> {
         Some((self.head.epoch.as_deref()?, self.head.offset?))
     }
 
-    /// The payload as JSON text, as it stands in the message; not checked.
+    /// The bytes of a payload that is binary; `None` for any other.
+    #[must_use]
+    pub fn payload_bytes(&self) -> Option<Cow<'_, [u8]>> {
+        let text = self.head.binary.then(|| self.payload_text()).flatten()?;
+        payload_bytes(Format::Json, text)
+    }
+
+    /// The payload as JSON text, as it stands in the message; not checked. Of a binary one its base64.
     #[must_use]
     pub fn payload_text(&self) -> Option<&[u8]> {
         Some(&self.text.as_slice()[self.payload.clone()?])
@@ -136,6 +144,8 @@ pub struct EnvelopeFields<'a> {
     pub position: Option<(u32, u64)>,
     /// 1, 3, 5 (the default), 8 or 10.
     pub priority: Option<u64>,
+    /// The payload is binary: the base64 of the bytes in quotes.
+    pub binary: bool,
     /// `json` (the default) or `msgpack`.
     pub format: Option<Cow<'a, str>>,
 }
@@ -182,6 +192,7 @@ impl EnvelopeFields<'_> {
             correlation_id: self.correlation_id.as_deref(),
             signature: self.signature.as_deref(),
             number: self.number,
+            binary: self.binary,
         };
         Ok(header.write(format, payload, out)?)
     }
@@ -213,12 +224,13 @@ impl EnvelopeFields<'_> {
             priority,
             delivery: None,
             correlation_id: self.correlation_id.as_deref(),
+            binary: self.binary,
         };
         match format {
             Format::Json => header.write_json(payload, out),
             Format::MessagePack => {
                 let mut packed = Vec::with_capacity(payload.len());
-                json_to_msgpack(payload, &mut packed)?;
+                pack_payload(payload, self.binary, &mut packed)?;
                 header.write_msgpack(&packed, out);
             }
         }

@@ -4,7 +4,7 @@
 
 const { name, optionalText } = require("../arguments.js");
 const { InvalidMessageError, WrongTypeError } = require("../errors.js");
-const { decode, encode } = require("../json.js");
+const { decodePayload, encode } = require("../json.js");
 const { named } = require("../names.js");
 const native = require("../native.js");
 const { amount, offset, place, run, textOrBytes } = require("./shared.js");
@@ -109,14 +109,14 @@ class Envelope {
   /** The payload, decoded when it is first asked for; `undefined` if there is none. */
   get payload() {
     if (this.#payload === undefined && this.#payloadText !== undefined) {
-      this.#payload = decode(this.#payloadText);
+      this.#payload = decodePayload(this.#payloadText);
     }
     return this.#payload;
   }
 
   /** The payload as JSON text, as it stands in the message. */
   get payloadJson() {
-    return this.#payloadText ?? "null";
+    return this.#payloadText?.replace("\0", "") ?? "null";
   }
 
   [Symbol.for("nodejs.util.inspect.custom")]() {

@@ -15,6 +15,7 @@
 //! the bytes. `lib/batch.js` reads all this.
 
 use super::tables::{Connections, Requests};
+use crate::content::shown_content;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use std::ptr;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidewire_engine::queue::{Batch, Event, Finished, Receiver};
 use tidewire_engine::{Call, CloseReason, Encoding, Message, Peer, Responder, SyncRequest};
-use tidewire_wire::envelope::{message_payload, message_type};
+use tidewire_wire::envelope::{message_content, message_type};
 use tidewire_wire::format::Format;
 
 /// The end of the queue that JavaScript empties.
@@ -193,11 +194,12 @@ impl Inbox {
         {
             row[4] = place_of(&self.routes.messages, &name);
             if format == Format::Json
-                && let Ok(Some(payload)) = message_payload(format, message.bytes)
+                && let Ok((Some(payload), is_binary)) = message_content(format, message.bytes)
             {
                 let offset = payload.as_ptr().addr() - message.bytes.as_ptr().addr();
                 row[5] = (start + offset) as u32;
                 row[6] = (start + offset + payload.len()) as u32;
+                row[7] = is_binary.into();
             }
         }
         self.rows.push(row);
@@ -206,7 +208,8 @@ impl Inbox {
     fn call(&mut self, connection: u32, call: &Call<'_>, responder: &Responder) {
         let (place, generation) = self.requests.insert(responder.clone(), call.timeout_ms);
         let [start, _] = self.rows.text(call.t.as_bytes());
-        let [_, end] = self.rows.text(call.payload.as_bytes());
+        let payload = shown_content(call.payload, call.is_binary);
+        let [_, end] = self.rows.text(payload.as_bytes());
         let kind = REQUEST | (call.t.len() as u32) << 8;
         let handler = place_of(&self.routes.requests, call.t);
         let timeout_ms = u32::try_from(call.timeout_ms).unwrap_or(u32::MAX);

@@ -3,6 +3,7 @@
 use super::NativeServer;
 use super::inquiries::written;
 use super::publishing::{NewPublicationOptions, PackedPayloads, Published, close_code, shown};
+use crate::content::content_of;
 use crate::errors::{Failure, argument};
 use napi::bindgen_prelude::{AsyncTask, BufferSlice, Either, Object};
 use napi::{Env, Task};
@@ -23,7 +24,7 @@ impl NativeServer {
         payload: String,
         options: Option<NewPublicationOptions>,
     ) -> napi::Result<Either<Published, Object<'env>>> {
-        let mut new = NewPublication::new(name, payload);
+        let mut new = NewPublication::new(name, content_of(payload)?);
         if let Some(options) = options {
             new = self.with_options(new, options)?;
         }

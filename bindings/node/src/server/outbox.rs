@@ -7,6 +7,7 @@
 
 use super::NativeServer;
 use super::publishing::{priority, text_of};
+use crate::content::content_of;
 use crate::errors::{Failure, argument};
 use napi::bindgen_prelude::BufferSlice;
 use napi_derive::napi;
@@ -76,7 +77,8 @@ impl NativeServer {
             SEND_TEXT => handle.send(connection, Outgoing::Text(text_of(record.second)?.into())),
             SEND_BINARY => handle.send(connection, Outgoing::Binary(record.second.into())),
             _ => {
-                let mut new = NewPublication::new(text_of(record.first)?, text_of(record.second)?);
+                let content = content_of(text_of(record.second)?)?;
+                let mut new = NewPublication::new(text_of(record.first)?, content);
                 if let Some(priority) = priority(record.priority)? {
                     new = new.with_priority(priority);
                 }
@@ -101,12 +103,12 @@ impl NativeServer {
         let Some(responder) = removed else {
             return Ok(());
         };
-        let second = text_of(record.second)?.to_owned();
-        responder.respond(match record.what {
-            REPLY => Ok(second),
+        let second = text_of(record.second)?;
+        responder.respond_with(match record.what {
+            REPLY => Ok(content_of(second)?),
             _ => Err(CallError {
                 code: text_of(record.first)?.to_owned(),
-                message: second,
+                message: second.to_owned(),
             }),
         });
         Ok(())

@@ -1,6 +1,7 @@
 //! Direct sending and changes: each call crosses from JavaScript to Rust once.
 
 use super::NativeServer;
+use crate::content::{content_of, shown_content};
 use crate::errors::{Failure, argument, invalid_message};
 use napi::bindgen_prelude::BufferSlice;
 use napi_derive::napi;
@@ -51,7 +52,7 @@ impl NativeServer {
         payload: String,
         options: Option<NewPublicationOptions>,
     ) -> napi::Result<Published> {
-        let mut new = NewPublication::new(name, payload);
+        let mut new = NewPublication::new(name, content_of(payload)?);
         if let Some(options) = options {
             new = self.with_options(new, options)?;
         }
@@ -116,7 +117,7 @@ impl NativeServer {
         };
         let id = correlation_id.as_deref();
         let handle = self.handle()?;
-        let sent = handle.send_snapshot(connection, &topic, &name, &payload, id);
+        let sent = handle.send_snapshot(connection, &topic, &name, content_of(payload)?, id);
         Ok(sent.map_err(Failure::from)?)
     }
 
@@ -212,9 +213,11 @@ impl NativeServer {
             return Ok(promise);
         };
         let timeout = std::time::Duration::from_millis(timeout_ms.into());
-        let call = NewCall::new(name, payload).with_timeout(timeout);
+        let call = NewCall::new(name, content_of(payload)?).with_timeout(timeout);
         handle.call(connection, call, move |answer| match answer {
-            Ok(text) => deferred.resolve(move |_env| Ok(text)),
+            Ok(answer) => deferred.resolve(move |_env| {
+                Ok(shown_content(answer.as_json(), answer.is_binary()).into_owned())
+            }),
             Err(failure) => deferred.reject(Failure::from(failure).into()),
         });
         Ok(promise)
@@ -281,7 +284,7 @@ impl NativeServer {
 }
 
 fn publication(name: String, payload: String, number: u32) -> Result<NewPublication, Failure> {
-    let new = NewPublication::new(name, payload);
+    let new = NewPublication::new(name, content_of(payload)?);
     Ok(match priority(number)? {
         Some(priority) => new.with_priority(priority),
         None => new,
@@ -351,7 +354,7 @@ impl<'a> PackedPayloads<'a> {
         let payload = self.bytes.get(self.at..).and_then(sized);
         let payload = payload.ok_or_else(|| argument("the payloads are damaged"))?;
         self.length = payload.len();
-        let new = NewPublication::new(self.name.as_str(), text_of(payload)?);
+        let new = NewPublication::new(self.name.as_str(), content_of(text_of(payload)?)?);
         Ok(Some(match self.priority {
             Some(priority) => new.with_priority(priority),
             None => new,

@@ -4,6 +4,7 @@ use crate::errors::{Failure, invalid_message};
 use napi::bindgen_prelude::{Buffer, BufferSlice};
 use napi_derive::napi;
 use tidewire_bindings::utilities::compression::{Scratch, with_scratch};
+use tidewire_wire::envelope::msgpack_envelope_to_json;
 
 /// The zlib stream of some bytes; the level is 0 to 9. With a prefix it begins with `C:`.
 #[napi]
@@ -31,6 +32,14 @@ pub fn messagepack_to_json(bytes: BufferSlice<'_>) -> napi::Result<String> {
         let text = std::str::from_utf8(scratch.output()).map_err(invalid_message)?;
         Ok(text.to_owned())
     })
+}
+
+/// JSON text of a message in MessagePack, without its prefix; a binary payload has its mark there.
+#[napi]
+pub fn message_to_json(bytes: BufferSlice<'_>) -> napi::Result<String> {
+    let mut text = Vec::with_capacity(2 * bytes.len());
+    msgpack_envelope_to_json(&bytes, &mut text).map_err(invalid_message)?;
+    Ok(String::from_utf8(text).map_err(invalid_message)?)
 }
 
 fn built(

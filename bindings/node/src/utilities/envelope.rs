@@ -1,5 +1,6 @@
 //! The envelope around the payload of a message.
 
+use crate::content::{content_of, shown_content};
 use crate::errors::{Failure, argument, invalid_message};
 use napi::bindgen_prelude::{Buffer, BufferSlice, Either};
 use napi_derive::napi;
@@ -29,8 +30,9 @@ pub struct NativeEnvelopeFields {
 pub fn parse_envelope(message: BufferSlice<'_>) -> napi::Result<(String, Option<String>)> {
     let read = Envelope::parse(&*message).map_err(Failure::from)?;
     let payload = read.payload_text().map(std::str::from_utf8).transpose();
-    let payload = payload.map_err(invalid_message)?.map(str::to_owned);
+    let payload = payload.map_err(invalid_message)?;
     let head = read.head();
+    let payload = payload.map(|payload| shown_content(payload, head.binary).into_owned());
     let position = read.position();
     let fields = json!([
         read.category(),
@@ -69,6 +71,7 @@ pub fn encode_envelope(
         }
         _ => None,
     };
+    let payload = content_of(payload)?;
     let is_binary = fields.format.as_deref() == Some("msgpack");
     let fields = EnvelopeFields {
         category: fields.category.map(Into::into),
@@ -82,8 +85,9 @@ pub fn encode_envelope(
         position,
         priority: fields.priority.map(Into::into),
         format: fields.format.map(Into::into),
+        binary: payload.is_binary(),
     };
-    let message = fields.encode(&name, payload.as_bytes());
+    let message = fields.encode(&name, payload.as_json().as_bytes());
     let message = message.map_err(Failure::from)?;
     Ok(match is_binary {
         true => Either::B(message.into()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -46,8 +47,11 @@ class TopicPublication(Mapping[str, Any]):
 
     @property
     def payload(self) -> Any:
-        """The payload of the publication."""
-        return self._envelope.get("p")
+        """The payload of the publication; `bytes` if it is binary."""
+        payload = self._envelope.get("p")
+        if self._envelope.get("b") is True and isinstance(payload, str):
+            return base64.b64decode(payload)
+        return payload
 
     @property
     def topic(self) -> str | None:

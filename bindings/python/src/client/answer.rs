@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::request::{PresenceAnswer, Subscribed};
-use tidewire_client::{Error, HistoryPage, Published};
+use tidewire_client::{Error, HistoryPage, Payload, Published};
 use tokio::task::AbortHandle;
 
 /// A pending answer. Dropping it cancels the request, unless that was already executed.
@@ -51,7 +51,7 @@ enum Fill {
 /// An answer.
 pub(super) enum TicketAnswer {
     Nothing,
-    Text(String),
+    Payload(Payload<'static>),
     Seconds(f64),
     Subscribed(Subscribed),
     Published(Published),
@@ -193,7 +193,10 @@ impl TicketAnswer {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing => Ok(py.None()),
-            Self::Text(text) => Ok(json::loads(py, text.as_bytes())?.unbind()),
+            Self::Payload(payload) => {
+                let value = json::loads_content(py, payload.as_json(), payload.to_bytes())?;
+                Ok(value.unbind())
+            }
             Self::Seconds(seconds) => seconds.into_py_any(py),
             Self::Subscribed(subscribed) => {
                 let positions = PyDict::new(py);

@@ -15,6 +15,7 @@ use tidewire_client::event::Call;
 use tidewire_client::sequencer::Position;
 use tidewire_client::{Batch, Event, Format, Message, QueuedMessage, Responder};
 use tidewire_wire::envelope::{Outline, message_topic, message_type};
+use tidewire_wire::format::binary_bytes;
 
 /// Messages in the order in which they came: `for message in batch`.
 #[pyclass(frozen, module = "tidewire")]
@@ -45,8 +46,18 @@ enum MessageContent {
 struct PendingCall {
     t: String,
     payload: String,
+    is_binary: bool,
     timeout: Option<Duration>,
     responder: Mutex<Option<Responder>>,
+}
+
+impl PendingCall {
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let payload = self
+            .is_binary
+            .then(|| binary_bytes(self.payload.as_bytes()));
+        json::loads_content(py, &self.payload, payload.flatten())
+    }
 }
 
 impl ClientBatch {
@@ -120,12 +131,14 @@ impl From<Event> for MessageContent {
                 let Call {
                     t,
                     payload,
+                    is_binary,
                     timeout,
                     responder,
                 } = *call;
                 Self::Call(Arc::new(PendingCall {
                     t,
                     payload,
+                    is_binary,
                     timeout,
                     responder: Mutex::new(Some(responder)),
                 }))
@@ -190,7 +203,7 @@ impl ClientMessage {
             }
             MessageContent::Call(question) => {
                 fields.set_item("t", &question.t)?;
-                fields.set_item("p", json::loads(py, question.payload.as_bytes())?)?;
+                fields.set_item("p", question.value(py)?)?;
             }
             MessageContent::Other(name, event) => {
                 fields.set_item("t", name)?;
@@ -228,11 +241,17 @@ impl ClientMessage {
         self.decoded.whole(py, || self.decode(py))
     }
 
-    /// The payload (`p`, or `payload`), or `None` without one. Of an event of the client, its fields.
+    /// The payload (`p`, or `payload`), or `None` without one; a binary one is `bytes`. Of an event of the client, its fields.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let decode_payload = || {
-            let text = self.message().and_then(|message| message.payload().ok());
+            let Some(message) = self.message() else {
+                return Ok(None);
+            };
+            if let Some(bytes) = message.bytes().map_err(invalid_message)? {
+                return Ok(Some(PyBytes::new(py, &bytes).into_any()));
+            }
+            let text = message.payload().ok();
             text.map(|text| json::loads(py, &text)).transpose()
         };
         self.decoded.payload(py, decode_payload, || self.decode(py))
@@ -319,11 +338,11 @@ impl ClientMessage {
     /// Answers a `request`; false if it was answered before.
     fn reply(&self, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.question()?;
-        let text = json::dumps(payload)?;
+        let payload = json::content(payload)?;
         match self.responder()? {
             None => Ok(false),
             Some(responder) => {
-                responder.respond(&text).map_err(Failure::from)?;
+                responder.respond(payload).map_err(Failure::from)?;
                 Ok(true)
             }
         }
@@ -432,7 +451,10 @@ fn queued<'py>(py: Python<'py>, message: &QueuedMessage) -> PyResult<Bound<'py, 
     let fields = PyDict::new(py);
     fields.set_item("topic", &message.topic)?;
     fields.set_item("type", &message.t)?;
-    fields.set_item("payload", json::loads(py, message.payload.as_bytes())?)?;
+    fields.set_item(
+        "payload",
+        json::loads_content(py, &message.payload, message.bytes())?,
+    )?;
     fields.set_item("priority", message.priority.number())?;
     fields.set_item("key", &message.key)?;
     Ok(fields)

@@ -18,11 +18,11 @@ impl ClientCore {
     /// Puts a message behind those that wait to be sent; raises `BusyError` if there is no room.
     #[pyo3(signature = (r#type, payload, priority = Whole(5)), text_signature = "($self, type, payload, priority=5)")]
     fn try_send(&self, r#type: Str, payload: &Bound<'_, PyAny>, priority: Whole) -> PyResult<()> {
-        let text = json::dumps(payload)?;
+        let payload = json::content(payload)?;
         let priority = priority_of(priority.0)?;
         let client = self.client()?;
         Ok(client
-            .try_send(&r#type, &text, priority)
+            .try_send(&r#type, payload, priority)
             .map_err(Failure::from)?)
     }
 
@@ -99,7 +99,7 @@ impl ClientCore {
         key: Option<Str>,
         acknowledged: Flag,
     ) -> PyResult<Ticket> {
-        let text = json::dumps(payload)?;
+        let payload = json::content(payload)?;
         let options = QueueOptions {
             priority: priority_of(priority.0)?,
             ttl: ttl_ms.map(Whole::ms),
@@ -109,10 +109,10 @@ impl ClientCore {
         let client = self.client()?;
         let work = async move {
             let receipt = match topic {
-                None => client.send_acknowledged(&t, &text, options).await?,
+                None => client.send_acknowledged(&t, payload, options).await?,
                 Some(topic) => {
                     client
-                        .publish_acknowledged(&topic, &t, &text, options)
+                        .publish_acknowledged(&topic, &t, payload, options)
                         .await?
                 }
             };
@@ -132,12 +132,12 @@ impl ClientCore {
         payload: &Bound<'_, PyAny>,
         timeout_ms: Option<Whole>,
     ) -> PyResult<Ticket> {
-        let text = json::dumps(payload)?;
+        let payload = json::content(payload)?;
         let timeout = timeout_ms.map(Whole::ms);
         let r#type = r#type.into_string();
         let client = self.client()?;
-        let work = async move { client.request(&r#type, &text, timeout).await };
-        Ok(self.spawn(work, TicketAnswer::Text)?)
+        let work = async move { client.request(&r#type, payload, timeout).await };
+        Ok(self.spawn(work, TicketAnswer::Payload)?)
     }
 
     /// Done when the server has answered for each topic.
@@ -361,7 +361,7 @@ fn publication_of(fields: &Bound<'_, PyDict>) -> PyResult<Publication> {
     let t: Option<String> = field(fields, "type")?;
     let (topic, t) = (topic.unwrap_or_default(), t.unwrap_or_default());
     let priority: Option<u64> = field(fields, "priority")?;
-    let mut publication = Publication::new(topic, t, json::dumps(&payload)?);
+    let mut publication = Publication::new(topic, t, json::content(&payload)?);
     publication.id = field(fields, "id")?;
     publication.key = field(fields, "key")?;
     publication.ttl_ms = field(fields, "ttl_ms")?;

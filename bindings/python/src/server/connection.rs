@@ -150,10 +150,11 @@ impl Connection {
         r#type: Str,
         timeout_ms: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let call = NewCall::new(&*r#type, json::dumps(payload)?).with_timeout(timeout_ms.ms());
+        let call = NewCall::new(&*r#type, json::content(payload)?).with_timeout(timeout_ms.ms());
         let handle = self.core.handle()?;
         let answer = py.detach(|| handle.call_wait(self.peer.connection, call));
-        json::loads(py, answer.map_err(Failure::from)?.as_bytes())
+        let answer = answer.map_err(Failure::from)?;
+        json::loads_content(py, answer.as_json(), answer.to_bytes())
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

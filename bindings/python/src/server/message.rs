@@ -112,7 +112,7 @@ impl Message {
         match self.event() {
             Event::Call(_, call, _) => {
                 fields.set_item("t", call.t)?;
-                fields.set_item("p", json::loads(py, call.payload.as_bytes())?)?;
+                fields.set_item("p", json::loads_content(py, call.payload, call.bytes())?)?;
             }
             Event::Sync(_, request) => {
                 fields.set_item("t", "sync_request")?;
@@ -163,7 +163,7 @@ impl Message {
         self.decoded.whole(py, || self.decode(py))
     }
 
-    /// The payload (`p`, or `payload`); `None` if there is none.
+    /// The payload (`p`, or `payload`); `None` if there is none. A binary one is `bytes`.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.decoded
@@ -266,7 +266,7 @@ impl Message {
     /// Answers a `request`; false if it was answered before.
     fn reply(&self, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
         let responder = self.responder()?;
-        Ok(responder.respond(Ok(json::dumps(payload)?)))
+        Ok(responder.respond_with(Ok(json::content(payload)?.into())))
     }
 
     /// Answers a `request` with an error; false if it was answered before.
@@ -288,11 +288,11 @@ impl Message {
             let problem = "only a message of the kind snapshot_request is answered with snapshots";
             return Err(argument(problem).into());
         };
-        let payload = json::dumps(payload)?;
+        let payload: tidewire_engine::Content = json::content(payload)?.into();
         let id = request.correlation_id;
         let handle = self.stored.core.handle()?;
         handle
-            .send_snapshot(peer.connection, &topic, &r#type, &payload, id)
+            .send_snapshot(peer.connection, &topic, &r#type, payload, id)
             .map_err(|error| crate::errors::Failure::from(error).into())
     }
 

@@ -240,7 +240,7 @@ pub(super) fn publication(
     payload: &Bound<'_, PyAny>,
     priority: Option<Whole>,
 ) -> PyResult<NewPublication> {
-    let new = NewPublication::new(r#type, json::dumps(payload)?);
+    let new = NewPublication::new(r#type, json::content(payload)?);
     let Some(number) = priority else {
         return Ok(new);
     };

@@ -8,6 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDateTime, PyDelta, PyTzInfo};
 use std::borrow::Cow;
 use tidewire_bindings::utilities::envelope::{self, EnvelopeFields};
+use tidewire_engine::Content;
 
 /// A message, read: its fields at once, its payload when it is asked for.
 #[pyclass(frozen, module = "tidewire")]
@@ -109,6 +110,9 @@ impl Envelope {
     /// The payload; decoded when it is first asked for.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(bytes) = self.envelope.payload_bytes() {
+            return Ok(PyBytes::new(py, &bytes).into_any());
+        }
         let read = || match self.envelope.payload_text() {
             Some(text) => json::loads(py, text).map(Bound::unbind),
             None => Ok(py.None()),
@@ -158,8 +162,8 @@ pub(crate) fn encode_envelope<'py>(
     format: Option<Str>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let payload = match payload {
-        Some(payload) => json::dumps(payload)?,
-        None => "null".to_owned(),
+        Some(payload) => json::content(payload)?.into(),
+        None => Content::from("null"),
     };
     let unix_ms = match time {
         Some(Number(seconds)) if seconds >= 0.0 => Some((seconds * 1000.0).round() as u64),
@@ -178,8 +182,9 @@ pub(crate) fn encode_envelope<'py>(
         position: position.map(|place| (place.epoch.0, place.offset)),
         priority: priority.map(|priority| priority.0),
         format: text(format.as_ref()),
+        binary: payload.is_binary(),
     };
-    let message = fields.encode(&r#type, payload.as_bytes());
+    let message = fields.encode(&r#type, payload.as_json().as_bytes());
     Ok(PyBytes::new(py, &message.map_err(Failure::from)?))
 }
 

@@ -155,14 +155,22 @@ fn is_base64_item(payload: &[u8]) -> bool {
 /// # Errors
 /// As [`parse_json`].
 pub fn parse_msgpack(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    msgpack_envelope_to_json(bytes, &mut text)?;
+    parse_json(&text)
+}
+
+/// Appends the JSON of an envelope in MessagePack, without the prefix `M:`. A payload that is binary has its mark there.
+///
+/// # Errors
+/// It has no type, or no form in JSON.
+pub fn msgpack_envelope_to_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EnvelopeError> {
     // A type made of bytes would become a string below, and the two ways to read it would differ.
     let place = match classify_msgpack(bytes)? {
         Kind::Application => Place::Envelope,
         Kind::System(system) => Place::of_type(system.as_str().as_bytes()),
     };
-    let mut text = Vec::with_capacity(bytes.len() * 2);
-    message_to_json(place, bytes, &mut text)?;
-    parse_json(&text)
+    Ok(message_to_json(place, bytes, out)?)
 }
 
 /// Checks that a message of the application that is marked as binary is so: JSON text, or MessagePack without the prefix
