@@ -20,6 +20,7 @@ const names = new Map<string, string>();
 function nameOf(key: string): string {
   let name = names.get(key);
   if (name === undefined) {
+    if (key.length > SHORT) return "";
     if (names.size >= HEADS_MAX) names.clear();
     names.set(key, (name = ESCAPED.test(key) ? "" : `"${key}":`));
   }

@@ -32,7 +32,7 @@ const layers = {
   again: (bytes: string) =>
     outcome(() => {
       const { p, ...fields } = format.read(unhex(bytes));
-      return format.envelope(fields as unknown as EnvelopeFields, format.payload(p));
+      return format.envelope(fields as unknown as EnvelopeFields, p === undefined ? p : format.payload(p));
     }),
   inflate: (bytes: string, bytesMax: number) => outcome(() => compress().inflate(unhex(bytes), bytesMax)),
   deflate: (bytes: string) => outcome(() => compress().deflate(unhex(bytes))),

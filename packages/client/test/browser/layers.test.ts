@@ -44,12 +44,13 @@ describe("layers in Chromium", { timeout: 60_000 }, () => {
       for (const frame of framesAfter("4d3a", one)) {
         let expected: unknown = "PROTOCOL_ERROR";
         try {
-          expected = JSON.parse(JSON.stringify(format.read(frame)));
+          const found = format.read(frame);
+          expected = found.p instanceof Uint8Array ? found : JSON.parse(JSON.stringify(found));
         } catch {}
         expect(await call("read", hex(frame)), one.name).toEqual(expected);
         if (expected === "PROTOCOL_ERROR") continue;
         const { p, ...fields } = format.read(frame);
-        const again = format.envelope(fields as never, format.payload(p)) as Uint8Array;
+        const again = format.envelope(fields as never, p === undefined ? p : format.payload(p)) as Uint8Array;
         expect(await call("again", hex(frame))).toBe(hex(again));
       }
     }
