@@ -190,7 +190,7 @@ impl ClientMessage {
             }
             MessageContent::Call(question) => {
                 fields.set_item("t", &question.t)?;
-                fields.set_item("p", json::loads(py, question.payload.as_bytes())?)?;
+                fields.set_item("p", json::loads_received(py, question.payload.as_bytes())?)?;
             }
             MessageContent::Other(name, event) => {
                 fields.set_item("t", name)?;
@@ -233,7 +233,7 @@ impl ClientMessage {
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let decode_payload = || {
             let text = self.message().and_then(|message| message.payload().ok());
-            text.map(|text| json::loads(py, &text)).transpose()
+            text.map(|text| json::loads_received(py, &text)).transpose()
         };
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }

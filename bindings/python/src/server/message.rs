@@ -112,7 +112,7 @@ impl Message {
         match self.event() {
             Event::Call(_, call, _) => {
                 fields.set_item("t", call.t)?;
-                fields.set_item("p", json::loads(py, call.payload.as_bytes())?)?;
+                fields.set_item("p", json::loads_received(py, call.payload.as_bytes())?)?;
             }
             Event::Sync(_, request) => {
                 fields.set_item("t", "sync_request")?;
