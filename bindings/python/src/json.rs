@@ -69,16 +69,20 @@ pub(crate) fn loads_content<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     match bytes {
         Some(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
-        None => loads(py, text.as_bytes()),
+        None => loads_received(py, text.as_bytes()),
     }
 }
 
 /// The value that JSON text means. The text is a peer's.
 pub(crate) fn loads<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let import = || Ok::<_, PyErr>(py.import("tidewire._json")?.getattr("decode")?.unbind());
-    let loads = LOADS.get_or_try_init(py, import)?;
-    loads
+    static LOADS: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
+    let loads = LOADS.get_or_try_init(py, || {
+        let module = py.import("tidewire._json")?;
+        let get = |name| module.getattr(name).map(Bound::unbind);
+        Ok::<_, PyErr>([get("decode")?, get("decode_exact")?])
+    })?;
+    // The fast decoder rounds integers beyond 64 bits.
+    loads[usize::from(has_long_number(text))]
         .bind(py)
         .call1((PyBytes::new(py, text),))
         .map_err(|error| {
@@ -90,6 +94,30 @@ pub(crate) fn loads<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, Py
             }
         })
 }
+
+/// The value of a payload that a peer has sent. A payload that is not JSON, as an old server may have kept it, does not
+/// raise: who loops over messages goes on.
+pub(crate) fn loads_received<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    loads(py, text).or_else(|_| {
+        let decode = py.import("tidewire._json")?.getattr("decode_lenient")?;
+        decode.call1((PyBytes::new(py, text),))
+    })
+}
+
+/// Whether 19 digits follow one another, as in each integer beyond 64 bits.
+fn has_long_number(text: &[u8]) -> bool {
+    let mut at = LONG_DIGITS - 1;
+    while let Some(window) = text.get(at + 1 - LONG_DIGITS..=at) {
+        match window.iter().rposition(|byte| !byte.is_ascii_digit()) {
+            None => return true,
+            // No run over this place is long enough.
+            Some(other) => at += other + 1,
+        }
+    }
+    false
+}
+
+const LONG_DIGITS: usize = 19;
 
 /// The payload of an envelope by itself, the others of its fields left alone; `None` if it is no envelope, and Python's
 /// `None` if there is no payload.
@@ -109,8 +137,10 @@ pub(crate) fn loads_payload<'py>(
     if is_binary && let Some(bytes) = payload_bytes(format, payload) {
         return Ok(Some(PyBytes::new(py, &bytes).into_any()));
     }
-    let text = format.json_of(payload).map_err(invalid_message)?;
-    loads(py, &text).map(Some)
+    match format.json_of(payload) {
+        Ok(text) => loads_received(py, &text).map(Some),
+        Err(_) => loads_received(py, payload).map(Some),
+    }
 }
 
 /// The bytes of `bytes`, `bytearray`, `memoryview` or `str`, and whether they are text.

@@ -85,6 +85,20 @@ def test_wrong_types(options: dict[str, Any]) -> None:
         tidewire.connect("ws://127.0.0.1:9/ws", **options)
 
 
+def test_certificate_of_openssl(serve: Serve, tmp_path: Path) -> None:
+    """It says that it is an authority, and is accepted where the user names exactly this one."""
+    for name in ("ours", "other"):
+        options = "-x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        files = ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"]
+        subprocess.run(["openssl", "req", *options.split(), *files], check=True, capture_output=True)
+    server = serve(tls_certificate=tmp_path / "ours.pem", tls_key=tmp_path / "ours.key")
+    url = server.url.replace("127.0.0.1", "localhost")
+    with tidewire.sync.connect(url, tls_ca_file=tmp_path / "ours.pem") as client:
+        assert client.request("echo", [1]).payload == [1]
+    with pytest.raises(tidewire.ConnectionClosedError, match="certificate"):
+        tidewire.sync.connect(url, tls_ca_file=tmp_path / "other.pem")
+
+
 def test_nobody_there() -> None:
     with pytest.raises(tidewire.ConnectionClosedError) as refused:
         tidewire.sync.connect("ws://127.0.0.1:9/ws")

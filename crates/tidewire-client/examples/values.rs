@@ -3,11 +3,15 @@
 
 #![allow(clippy::print_stdout, reason = "it is what the example is for")]
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use tidewire_client::config::{Config, Encryption, Queue};
-use tidewire_client::{Client, Error, Event, Format, Message, Publication, SubscribeOptions};
+use tidewire_client::{
+    Client, Error, Event, Format, Message, Payload, Publication, SubscribeOptions,
+};
 use tokio::sync::{OnceCell, mpsc};
 
 /// Why an order was not carried out.
@@ -58,7 +62,7 @@ async fn main() {
 impl Agent {
     async fn carry_out(&self, order: &Value) -> Result<Value, Failure> {
         let text = |name: &str| order[name].as_str().unwrap_or_default();
-        let (topic, t, value) = (text("topic"), text("type"), text("value"));
+        let (topic, t, value) = (text("topic"), text("type"), payload(order));
         if text("do") == "open" {
             return self.open(order).await;
         }
@@ -82,9 +86,9 @@ impl Agent {
                 accepted.wait().await?;
             }
             "send" => client.send(t, value).await?,
-            "request" => done = json!({"text": client.request(t, value, None).await?}),
+            "request" => done = told(&client.request(t, value, None).await?),
             "join" => {
-                let presence = serde_json::from_str(value).ok();
+                let presence = serde_json::from_str(value.as_json()).ok();
                 let options = SubscribeOptions {
                     presence,
                     ..SubscribeOptions::default()
@@ -113,6 +117,21 @@ impl Agent {
             .set(client)
             .map_err(|_| Failure::Order("it is open".to_owned()))?;
         Ok(Value::Null)
+    }
+}
+
+/// The payload of an order: the text of its JSON, or so many bytes.
+fn payload(order: &Value) -> Payload<'static> {
+    match order["bytes"].as_u64() {
+        Some(count) => Payload::binary((0..count).map(|index| index as u8).collect::<Vec<_>>()),
+        None => Payload::json(order["value"].as_str().unwrap_or_default().to_owned()),
+    }
+}
+
+fn told(payload: &Payload<'_>) -> Value {
+    match payload.to_bytes() {
+        Some(bytes) => json!({"bytes": STANDARD.encode(bytes)}),
+        None => json!({"text": payload.as_json()}),
     }
 }
 
@@ -147,9 +166,10 @@ fn arrived(message: &Message) -> Value {
     } else {
         "message"
     };
-    let payload = match message.payload() {
-        Ok(text) => json!({"text": String::from_utf8_lossy(&text)}),
-        Err(error) => json!({"text": error.to_string()}),
+    let payload = match (message.bytes(), message.payload()) {
+        (Ok(Some(bytes)), _) => json!({"bytes": STANDARD.encode(bytes)}),
+        (_, Ok(text)) => json!({"text": String::from_utf8_lossy(&text)}),
+        (_, Err(error)) => json!({"text": error.to_string()}),
     };
     json!({"arrived": kind, "type": outline.t, "payload": payload})
 }

@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Ping {
         reply: Reply<Duration>,
     },
+    /// A request has timed out: whether the server still hears and answers is found out at once.
+    Probe,
 }
 
 impl Command {
@@ -83,7 +85,7 @@ impl Command {
                     Err(error) => error.message.len(),
                 },
                 Self::Acknowledge { deliveries, .. } => deliveries.len() * 8,
-                Self::Ping { .. } => 0,
+                Self::Ping { .. } | Self::Probe => 0,
             }
     }
 
@@ -102,7 +104,7 @@ impl Command {
             Self::History { reply, .. } => reply_error(reply, error),
             Self::Call { reply, .. } => reply_error(reply, error),
             Self::Ping { reply } => reply_error(reply, error),
-            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => {}
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Probe => {}
         }
     }
 
@@ -120,7 +122,9 @@ impl Command {
     pub(crate) fn is_awaited(&self) -> bool {
         match self {
             Self::Publish { reply, .. } => reply.is_some(),
-            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => false,
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Probe => {
+                false
+            }
             _ => true,
         }
     }
@@ -129,7 +133,11 @@ impl Command {
     pub(crate) fn is_request(&self) -> bool {
         !matches!(
             self,
-            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Ping { .. }
+            Self::Respond { .. }
+                | Self::Acknowledge { .. }
+                | Self::Sync { .. }
+                | Self::Ping { .. }
+                | Self::Probe
         )
     }
 
@@ -142,7 +150,9 @@ impl Command {
             Self::History { reply, .. } => reply.is_closed(),
             Self::Call { reply, .. } => reply.is_closed(),
             Self::Ping { reply } => reply.is_closed(),
-            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => false,
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Probe => {
+                false
+            }
         }
     }
 }

@@ -76,6 +76,8 @@ struct Link {
     url: String,
     user: Option<String>,
     server_message_bytes_max: usize,
+    /// The last message had so many bytes, more than the server takes, and was not written.
+    too_large: Option<usize>,
     /// The delay that the server requested in `reconnect`.
     reconnect_after_ms: Option<u64>,
     /// The delay that the server requested in an error.
@@ -83,6 +85,8 @@ struct Link {
     /// Pings on their way and who waits for them; when each was sent.
     pings: VecDeque<(u64, Option<Reply<Duration>>)>,
     last_ping_ms: u64,
+    /// The connection is lost if nothing comes until then: a request has timed out.
+    silent_until_ms: Option<u64>,
     /// When requests are made again, of which the rate limit has refused some without saying which.
     repeat_at_ms: Option<u64>,
     /// The server has let this client in, and what is agreed on in the clear is agreed on.
@@ -191,6 +195,8 @@ impl Session {
             retry_after_ms: None,
             pings: VecDeque::new(),
             last_ping_ms: moment.ms(),
+            silent_until_ms: None,
+            too_large: None,
             repeat_at_ms: None,
             is_accepted: false,
             is_greeted: false,
@@ -251,6 +257,16 @@ impl Session {
         self.link.as_ref().is_some_and(|link| link.is_greeted)
     }
 
+    /// Whether something that was sent is not answered yet and somebody waits for it.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        let is_unacknowledged =
+            |queue: &NumberedMessages| queue.is_ready && queue.last_sent > queue.last_acknowledged;
+        let is_pinging = |link: &Link| link.pings.iter().any(|(_, reply)| reply.is_some());
+        self.pending.is_awaited()
+            || self.queue.as_ref().is_some_and(is_unacknowledged)
+            || self.link.as_ref().is_some_and(is_pinging)
+    }
+
     pub(crate) fn has_connection(&self) -> bool {
         self.link.is_some()
     }
@@ -273,6 +289,7 @@ impl Session {
     pub(crate) fn handle_heard(&mut self, moment: Moment) {
         if let Some(link) = &mut self.link {
             link.wire.handle_heard(moment.ms());
+            link.silent_until_ms = None;
         }
     }
 
@@ -296,6 +313,7 @@ impl Session {
         if let Some(link) = &self.link {
             deadline_ms = deadline_ms.min(link.wire.poll_deadline_ms());
             deadline_ms = deadline_ms.min(self.granted.poll_deadline_ms());
+            deadline_ms = deadline_ms.min(link.silent_until_ms.unwrap_or(u64::MAX));
             if let Some(next_ping_ms) = self.next_ping_ms(link) {
                 deadline_ms = deadline_ms.min(next_ping_ms);
             }
@@ -318,6 +336,13 @@ impl Session {
         let Some(link) = &mut self.link else {
             return Ok(());
         };
+        if link
+            .silent_until_ms
+            .is_some_and(|until_ms| until_ms <= moment.ms())
+        {
+            let words = "the server was silent after a request had timed out";
+            return Err(Ending::lost(words));
+        }
         let mut pings = match link.wire.handle_timeout(moment.now) {
             TimeoutAction::None => false,
             TimeoutAction::SendPing => link.is_greeted,

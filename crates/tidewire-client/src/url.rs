@@ -16,7 +16,7 @@ pub(crate) struct Url {
 impl Url {
     /// Reads an address. A fragment, a user and characters that a request cannot carry are refused.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |what: &str| Error::invalid(format!("the address {text:?} {what}"));
+        let wrong = |what: &str| Error::invalid(format!("the address {:?} {what}", shown(text)));
         let (is_secure, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => (true, rest),
@@ -70,6 +70,16 @@ impl Url {
         }
         target
     }
+}
+
+/// The address as errors repeat it: without a user, whose password may be in it, and without the values of its query.
+pub(crate) fn shown(text: &str) -> String {
+    let (before, query) = text.split_once('?').unwrap_or((text, ""));
+    let scheme_bytes = before.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = before.split_at(scheme_bytes);
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let hidden = if query.is_empty() { "" } else { "?…" };
+    format!("{scheme}{rest}{hidden}")
 }
 
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
@@ -151,6 +161,22 @@ mod tests {
                 .target_with(&[("b", "1"), ("c", "")]),
             "/?b=1&c="
         );
+    }
+
+    #[test]
+    fn errors_repeat_no_password() {
+        for text in [
+            "ws://user:hunter2@host/ws",
+            "ws://user:hunter2@host:x/ws?token=hunter2",
+            "http://user:hunter2@host",
+            "user:hunter2@host",
+            "ws://user:hunt@er2@host",
+            "ws://host/#?token=hunter2",
+        ] {
+            let error = Url::parse(text).unwrap_err().to_string();
+            let is_told = error.contains("hunter2") || error.contains("er2");
+            assert!(!is_told && error.contains("host"), "{error}");
+        }
     }
 
     #[test]

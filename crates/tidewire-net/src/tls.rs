@@ -7,6 +7,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
 use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use tidewire_trust::TrustError;
 
 pub use rustls::{
     CertificateError, ClientConfig, ClientConnection, Error, ServerConfig, StreamOwned,
@@ -31,6 +32,21 @@ pub enum TlsError {
     /// Not a host name or IP address.
     #[error("{0:?} is not a host name or IP address")]
     ServerName(String),
+}
+
+impl TlsError {
+    fn trust(path: &Path, error: TrustError) -> Self {
+        let source = match error {
+            TrustError::Pem(source) => source,
+            TrustError::Refused(error) => return Self::Refused(error),
+            TrustError::Empty => pem::Error::NoItemsFound,
+        };
+        Self::Pem {
+            what: "certificates",
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
 fn pem_words(error: &pem::Error) -> String {
@@ -194,7 +210,12 @@ pub fn client_config_for(identity: &ClientIdentity<'_>) -> Result<Arc<ClientConf
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
             builder.with_root_certificates(roots)
         }
-        Trust::File(path) => builder.with_root_certificates(roots_in(path)?),
+        Trust::File(path) => {
+            let verifier = tidewire_trust::verifier_of_file(path, Arc::clone(&provider));
+            builder.dangerous().with_custom_certificate_verifier(
+                verifier.map_err(|error| TlsError::trust(path, error))?,
+            )
+        }
         Trust::Anybody => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider })),
@@ -217,21 +238,6 @@ pub fn client_config_for(identity: &ClientIdentity<'_>) -> Result<Arc<ClientConf
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
-}
-
-fn roots_in(path: &Path) -> Result<rustls::RootCertStore, TlsError> {
-    let mut roots = rustls::RootCertStore::empty();
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|source| TlsError::Pem {
-            what: "certificates",
-            path: path.to_owned(),
-            source,
-        })?;
-    for certificate in certificates {
-        roots.add(certificate)?;
-    }
-    Ok(roots)
 }
 
 /// The name that a server's certificate has to be for.

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _client_results as results
-from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
+from ._client_base import BaseClient, Received, Topics, as_messages, publication, topic_list
+from ._json import MISSING
 from ._client_options import Url
 from ._waker import Waker
 from .errors import BusyError, StoppedError
@@ -93,7 +94,7 @@ class Client(BaseClient):
         await self._done(self._core.connected())
 
     async def send(
-        self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5
+        self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5
     ) -> None:
         """Sends a message to the server's application; waits only while the outbox is full.
 
@@ -115,7 +116,7 @@ class Client(BaseClient):
 
     async def send_acknowledged(
         self,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         priority: results.Priority = 5,
@@ -130,7 +131,7 @@ class Client(BaseClient):
 
     async def send_later(
         self,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         topic: str | None = None,
@@ -146,7 +147,7 @@ class Client(BaseClient):
         )
         await self._done(work)
 
-    async def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
+    async def request(self, payload: Any = MISSING, *, type: str, timeout_ms: int | None = None) -> Any:
         """Calls the server's application and returns its answer.
 
         Raises:
@@ -217,7 +218,7 @@ class Client(BaseClient):
     async def publish(
         self,
         topic: str,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         id: str | None = None,
@@ -319,13 +320,17 @@ class Client(BaseClient):
                     return message
                 else:
                     self._pass_over(message)
-            batch = await self._next_batch()
+            batch = await self._next_batch(self._left)
             if batch is None:
                 raise StopAsyncIteration
             self._left.add(batch)
+            if len(batch) > 1:
+                # Other tasks that wait take the rest.
+                self._waker.wake_receivers()
 
-    async def _next_batch(self) -> ClientBatch | None:
-        """The next batch; `None` if the application has closed the client."""
+    async def _next_batch(self, left: Received | None = None) -> ClientBatch | None:
+        """The next batch, empty if meanwhile another task has left something in `left`; `None` if the application has
+        closed the client."""
         self._waker.attach()
         # Others have a turn, however much there is to receive.
         await asyncio.sleep(0)
@@ -336,7 +341,7 @@ class Client(BaseClient):
                 if self._is_closing:
                     return None
                 raise self._gone() from None
-            if len(batch):
+            if len(batch) or left:
                 return batch
             await self._waker.happening()
 

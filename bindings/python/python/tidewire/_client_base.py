@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import logging
 import os
+import threading
 import time
 import weakref
 from collections import deque
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _client_results as results
 from ._client_options import Url, split_options
+from ._json import MISSING
 from ._completion import PublicNames
 from ._native import ClientCore, ClientMessage
 from ._refusals import HANDLER_ERROR, Refusal, log_error, refusal_of
@@ -64,6 +66,7 @@ class BaseClient(PublicNames):
         self._wait = bool(plain.get("wait", True))
         self._is_closing = False
         self._left = Received()
+        self._receiving = threading.Lock()
         self._messages: dict[str, Handler] = {}
         self._requests: dict[str, Handler] = {}
         _cores.add(self._core)
@@ -78,7 +81,7 @@ class BaseClient(PublicNames):
         """Bytes that wait to be sent."""
         return self._core.waiting_bytes
 
-    def try_send(self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5) -> None:
+    def try_send(self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5) -> None:
         """`send` that does not wait.
 
         Raises:
@@ -241,9 +244,14 @@ class Received:
     def __init__(self) -> None:
         self._batches: deque[Iterator[ClientMessage]] = deque()
 
+    def __bool__(self) -> bool:
+        """Whether there may be a message."""
+        return bool(self._batches)
+
     def add(self, batch: ClientBatch) -> None:
         """Puts a batch behind the others."""
-        self._batches.append(iter(batch))
+        if len(batch):
+            self._batches.append(iter(batch))
 
     def take(self) -> ClientMessage | None:
         """The next message; `None` if there is none."""

@@ -50,6 +50,12 @@ class Waker:
             self._receivers.discard(future)
             self._rest()
 
+    def wake_receivers(self) -> None:
+        """Something is left for all who wait for something to receive."""
+        for receiver in self._receivers:
+            if not receiver.done():
+                receiver.set_result(None)
+
     def attach(self) -> None:
         """Belongs to the running loop from now on, unless the client has ended: then nothing happens any more.
 
@@ -86,9 +92,7 @@ class Waker:
                 future.set_result(ticket.take())
             except Exception as error:
                 future.set_exception(error)
-        for receiver in self._receivers:
-            if not receiver.done():
-                receiver.set_result(None)
+        self.wake_receivers()
         self._rest()
 
     def _rest(self) -> None:

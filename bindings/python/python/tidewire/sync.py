@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _client_results as results
 from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
+from ._json import MISSING
 from ._client_options import Url
 from ._completion import names
 from .errors import BusyError, InvalidArgumentError, StoppedError
@@ -82,7 +83,7 @@ class Client(BaseClient):
         """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         self._core.connected().wait()
 
-    def send(self, payload: Any = None, *, type: str = "message", priority: results.Priority = 5) -> None:
+    def send(self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5) -> None:
         """Sends a message to the server's application; waits only while the outbox is full.
 
         It is delivered at most once: a message in flight may be lost with its connection.
@@ -103,7 +104,7 @@ class Client(BaseClient):
 
     def send_acknowledged(
         self,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         priority: results.Priority = 5,
@@ -118,7 +119,7 @@ class Client(BaseClient):
 
     def send_later(
         self,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         topic: str | None = None,
@@ -134,7 +135,7 @@ class Client(BaseClient):
         )
         work.wait()
 
-    def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
+    def request(self, payload: Any = MISSING, *, type: str, timeout_ms: int | None = None) -> Any:
         """Calls the server's application and returns its answer.
 
         Raises:
@@ -186,7 +187,7 @@ class Client(BaseClient):
     def publish(
         self,
         topic: str,
-        payload: Any = None,
+        payload: Any = MISSING,
         *,
         type: str = "message",
         id: str | None = None,
@@ -303,11 +304,9 @@ class Client(BaseClient):
                 if deadline is not None:
                     left_ms = math.ceil((deadline - time.monotonic()) * 1000)
                     wait_ms = max(0, min(WAIT_MS, left_ms))
-                batch = self._next_batch(wait_ms)
-                if batch is None:
+                if not self._fill(wait_ms):
                     return None
-                self._left.add(batch)
-                if not len(batch) and deadline is not None and time.monotonic() >= deadline:
+                if not self._left and deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time")
                 continue
             handler = self._handler(message)
@@ -317,6 +316,24 @@ class Client(BaseClient):
                 return message
             else:
                 self._pass_over(message)
+
+    def _fill(self, wait_ms: int) -> bool:
+        """Waits for messages, which another thread may receive and leave; `False` if the application has closed the
+        client. One thread receives, and the others wait for it: each of them then looks at what it has left."""
+        began = time.monotonic()
+        if not self._receiving.acquire(timeout=wait_ms / 1000):
+            return True
+        try:
+            if self._left:
+                return True
+            waited_ms = round((time.monotonic() - began) * 1000)
+            batch = self._next_batch(max(0, wait_ms - waited_ms))
+            if batch is None:
+                return False
+            self._left.add(batch)
+            return True
+        finally:
+            self._receiving.release()
 
     def run(self) -> None:
         """Calls handlers until the client is closed."""

@@ -252,7 +252,7 @@ impl ClientMessage {
                 return Ok(Some(PyBytes::new(py, &bytes).into_any()));
             }
             let text = message.payload().ok();
-            text.map(|text| json::loads(py, &text)).transpose()
+            text.map(|text| json::loads_received(py, &text)).transpose()
         };
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }

@@ -16,6 +16,8 @@ use tidewire_engine::queue::{Finished, Receiver};
 
 /// The shared state of all objects of one server.
 pub(crate) struct Core {
+    /// The process that has made it.
+    process: u32,
     pub(super) server: ServerLifecycle,
     receiving: OnceLock<Receiving>,
 }
@@ -43,12 +45,19 @@ pub(super) fn read_options(text: &str) -> ServerResult<ServerOptions> {
 impl Core {
     pub(super) fn new(options: ServerOptions) -> Self {
         Self {
+            process: std::process::id(),
             server: ServerLifecycle::new(options),
             receiving: OnceLock::new(),
         }
     }
 
     pub(super) fn start(&self) -> ServerResult<()> {
+        // What handlers and answers use is bound to the process of the constructor.
+        if std::process::id() != self.process {
+            return Err(stopped(
+                "the server was made before this process was forked: make it in the process that starts it",
+            ));
+        }
         let (wake_reader, wake_writer) =
             wake_pair().map_err(|error| stopped(format!("no descriptor: {error}")))?;
         let receiver = self.server.start(move || {

@@ -4,6 +4,7 @@
 
 mod backend;
 mod bench;
+mod certificates;
 mod foreign;
 #[cfg(unix)]
 mod handover;

@@ -18,8 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// A connection after the upgrade.
@@ -213,32 +212,27 @@ fn time_until(date: &str, server_date: Option<&str>) -> Option<Duration> {
 }
 
 fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
-    let mut roots = RootCertStore::empty();
-    match tls {
-        Tls::Custom(config) => return Ok(config.clone()),
-        Tls::WebRoots => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Tls::CaFile(path) => {
-            let wrong = |words: String| Error::invalid(format!("{}: {words}", path.display()));
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| wrong(error.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(wrong("no certificate in it".to_owned()));
-            }
-        }
-    }
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| Error::invalid(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+        .map_err(|error| Error::invalid(error.to_string()))?;
+    let builder = match tls {
+        Tls::Custom(config) => return Ok(config.clone()),
+        Tls::WebRoots => {
+            let mut roots = RootCertStore::empty();
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            builder.with_root_certificates(roots)
+        }
+        Tls::CaFile(path) => {
+            let verifier = tidewire_trust::verifier_of_file(path, provider);
+            let verifier =
+                verifier.map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
+        }
+    };
+    Ok(Arc::new(builder.with_no_client_auth()))
 }
 
 impl AsyncRead for Stream {

@@ -179,7 +179,7 @@ impl Connection<'_> {
                 self.closing = Closing::Draining;
                 self.limit = Some(after(CLOSE_TIMEOUT));
             }
-            Closing::Draining if !self.has_to_send() => self.send_close(),
+            Closing::Draining if !self.has_to_wait() => self.send_close(),
             _ => {}
         }
         Ok(())
@@ -209,6 +209,12 @@ impl Connection<'_> {
     /// Whether something that was given to be sent has not been encoded.
     fn has_to_send(&self) -> bool {
         !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
+    }
+
+    /// Whether our close has to wait: something has not been sent, or not answered. Answers cannot be read while the
+    /// application takes no events.
+    fn has_to_wait(&self) -> bool {
+        self.has_to_send() || (self.session.awaits_answers() && !self.is_full())
     }
 
     fn handle_written(&mut self, written: io::Result<Option<usize>>) -> Result<(), Ending> {
@@ -315,7 +321,10 @@ impl Connection<'_> {
                     let words = "the server did not say hello; what waited for it was not sent";
                     Ending::ours(code, words)
                 }
-                Closing::Draining => Ending::ours(code, "what waited could not be sent in time"),
+                Closing::Draining if self.has_to_send() => {
+                    Ending::ours(code, "what waited could not be sent in time")
+                }
+                Closing::Draining => Ending::ours(code, "what was sent was not answered in time"),
                 Closing::Sent => Ending::lost("the server did not answer the close in time"),
             });
         }

@@ -10,6 +10,7 @@ use tidewire_wire::deflate::{Compressor, Decompressor, DeflateParameters};
 use tidewire_wire::format::{Deflater, Format, Framing, Inflater, ZLIB_PREFIX, identify};
 use tidewire_wire::frame::{OpCode, write_compressed_frame, write_frame, write_frame_with};
 use tidewire_wire::message::Compressed;
+use tidewire_wire::secure::SEALED_OVERHEAD_BYTES;
 use tidewire_wire::secure::{
     NONCE_BYTES, SealError, SessionCipher, SignatureVersion, SignedMessage, SigningKey,
 };
@@ -20,6 +21,8 @@ use tidewire_wire::session::EncryptionVersion;
 pub(crate) struct Codec {
     format: Format,
     message_bytes_max: usize,
+    /// The size of a message that the server takes; 0 if it is not known.
+    pub(super) server_bytes_max: usize,
     deflate: Option<(Compressor, Decompressor)>,
     zlib: Option<Deflater>,
     inflater: Option<Inflater>,
@@ -63,6 +66,30 @@ pub(crate) enum Unreadable {
     Over(Ending),
 }
 
+/// Why a message was not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// The cipher cannot be used any more.
+    Seal(SealError),
+    /// The message would have this number of bytes, more than the server takes. Nothing of it was written.
+    TooLarge(usize),
+}
+
+impl From<SealError> for WriteError {
+    fn from(error: SealError) -> Self {
+        Self::Seal(error)
+    }
+}
+
+/// The payload of a whole masked frame (RFC 6455, section 5.2).
+fn masked_payload_bytes(frame_bytes: usize) -> usize {
+    match frame_bytes {
+        0..=131 => frame_bytes.saturating_sub(6),
+        132..=65_543 => frame_bytes - 8,
+        _ => frame_bytes - 14,
+    }
+}
+
 impl Codec {
     /// The layers that `config` asks for; `deflate` is what the handshake agreed on, `seed` 32 random bytes.
     pub(crate) fn new(
@@ -98,6 +125,7 @@ impl Codec {
         Ok(Self {
             format: config.format,
             message_bytes_max: config.message_bytes_max,
+            server_bytes_max: 0,
             deflate,
             zlib: is_zlib.then(|| Deflater::new(1)),
             inflater: None,
@@ -146,19 +174,24 @@ impl Codec {
         unix_ms: u64,
         out: &mut Vec<u8>,
         encode: impl FnOnce(&mut Vec<u8>) -> OpCode,
-    ) -> Result<(), SealError> {
+    ) -> Result<(), WriteError> {
         let signs = signed == Signed::Yes && self.signer.is_some();
         let mask = self.mask();
         let has_layers = self.deflate.is_some() || self.zlib.is_some() || self.cipher.is_some();
         if !signs && !has_layers {
+            let before = out.len();
             write_frame_with(out, Some(mask), encode);
-            return Ok(());
+            let payload_bytes = masked_payload_bytes(out.len() - before);
+            return self
+                .check_size(payload_bytes)
+                .inspect_err(|_| out.truncate(before));
         }
         self.plain.clear();
         let mut opcode = encode(&mut self.plain);
         if signs {
             self.sign(unix_ms);
         }
+        self.check_size(self.plain.len())?;
         let mut payload = &self.plain;
         if let Some(deflater) = &mut self.zlib
             && payload.len() >= COMPRESSED_BYTES_MIN
@@ -169,6 +202,10 @@ impl Codec {
             if self.packed.len() < payload.len() {
                 (payload, opcode) = (&self.packed, OpCode::Binary);
             }
+        }
+        let sealed_bytes = payload.len() + SEALED_OVERHEAD_BYTES;
+        if self.cipher.is_some() {
+            self.check_size(sealed_bytes)?;
         }
         if let Some(cipher) = &mut self.cipher {
             self.sealed.clear();
@@ -184,6 +221,13 @@ impl Codec {
         }
         write_frame(out, opcode, payload, Some(mask));
         Ok(())
+    }
+
+    fn check_size(&self, bytes: usize) -> Result<(), WriteError> {
+        match self.server_bytes_max {
+            1.. if bytes > self.server_bytes_max => Err(WriteError::TooLarge(bytes)),
+            _ => Ok(()),
+        }
     }
 
     /// Inflates a message of permessage-deflate.

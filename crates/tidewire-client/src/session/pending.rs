@@ -116,6 +116,11 @@ impl Pending {
         self.waiting.remove(&number(correlation_id)?)
     }
 
+    /// Takes out a request that cannot be sent.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Waiting> {
+        self.waiting.remove(&number)
+    }
+
     /// The connection is gone: what cannot be made again fails, and what the client asked for by itself will be asked
     /// anew.
     pub(crate) fn handle_disconnect(&mut self) {
@@ -140,6 +145,11 @@ impl Pending {
     /// The requests to make again, in their order.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.waiting.keys().copied().collect()
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.values().any(Waiting::is_awaited)
     }
 
     /// Forgets requests for whose answer nobody waits any more.
@@ -186,6 +196,16 @@ impl Waiting {
             Self::Call { reply } => {
                 let _ = reply.send(Err(error));
             }
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {
+                reply.as_ref().is_some_and(|reply| !reply.is_closed())
+            }
+            // Of one that nobody waits for, errors are still reported.
+            waiting => !waiting.is_abandoned(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Requests of the application: made, made again on another connection, and answered.
 
-use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
 use super::send::report_binary;
 use super::subscriptions::is_pattern;
+use super::{Link, Session};
 use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
@@ -19,8 +19,8 @@ use tidewire_wire::envelope::{Category, PublicationHeader, epoch_text, parse_epo
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
-    Action, CallError, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicFailure,
-    TopicRecovery,
+    Action, CallError, CallResult, PublishRequest, RecoveryPosition, SubscriptionRequest,
+    TopicFailure, TopicRecovery,
 };
 
 impl Session {
@@ -32,14 +32,6 @@ impl Session {
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         if command.is_abandoned() {
-            return Ok(());
-        }
-        if self.is_too_large(command.bytes() + REQUEST_BYTES) {
-            if command.is_awaited() {
-                command.fail(&Error::too_large());
-            } else {
-                self.fits(command.bytes() + REQUEST_BYTES, batch);
-            }
             return Ok(());
         }
         if command.is_binary() && !self.takes_binary() {
@@ -131,7 +123,9 @@ impl Session {
                 };
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_call_request(&call, &correlation_id(number), id, moment.now, out)
-                })
+                })?;
+                self.fail_too_large(number);
+                Ok(())
             }
             Command::Respond {
                 session,
@@ -143,9 +137,19 @@ impl Session {
                 let Some(link) = self.link.as_mut().filter(|_| session == self.serial) else {
                     return Ok(());
                 };
-                link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    wire.write_call_response(&result, &correlation_id, id, moment.now, out)
-                })
+                let mut respond = |link: &mut Link, result: &CallResult| {
+                    link.write_system(Signed::Yes, moment, out, |wire, out| {
+                        wire.write_call_response(result, &correlation_id, id, moment.now, out)
+                    })
+                };
+                respond(link, &result)?;
+                if link.too_large.is_some() {
+                    // The server waits for an answer.
+                    let message = "the answer is larger than the server takes".to_owned();
+                    let code = ErrorCode::MessageTooLarge.as_str().to_owned();
+                    respond(link, &Err(CallError { code, message }))?;
+                }
+                Ok(())
             }
             Command::Acknowledge {
                 session,
@@ -161,6 +165,7 @@ impl Session {
             }
             Command::Sync { topics } => self.send_sync(&topics, moment, out),
             Command::Ping { reply } => self.ping(Some(reply), moment, out),
+            Command::Probe => self.probe(moment, out),
             // The others are made again, and do not come here.
             other => {
                 other.fail(&Error::ConnectionLost);
@@ -245,8 +250,34 @@ impl Session {
         self.transmit(number, moment, out)
     }
 
+    /// Ends the request with this number if it was larger than the server takes. One that nobody waits for is reported
+    /// by the caller.
+    fn fail_too_large(&mut self, number: u64) {
+        let Some(link) = self.link.as_mut().filter(|link| link.too_large.is_some()) else {
+            return;
+        };
+        match self.pending.remove(number) {
+            Some(Waiting::Publish { reply: None, .. }) | None => {}
+            Some(waiting) => {
+                link.too_large = None;
+                waiting.fail(&Error::too_large());
+            }
+        }
+    }
+
     /// Writes the request with this number.
     pub(super) fn transmit(
+        &mut self,
+        number: u64,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        self.write_request(number, moment, out)?;
+        self.fail_too_large(number);
+        Ok(())
+    }
+
+    fn write_request(
         &mut self,
         number: u64,
         moment: Moment,
@@ -564,9 +595,6 @@ fn publish_request(publication: &Publication) -> PublishRequest<'_> {
     }
     request
 }
-
-/// The largest size of a request besides the size of its command, a signature included.
-const REQUEST_BYTES: usize = 512;
 
 /// The mark of requested snapshots, so that they are distinguished from publications.
 const SYNC_CORRELATION_ID: &str = "sync";

@@ -1,6 +1,6 @@
 //! Messages of the application, pings and pongs, on their way out.
 
-use super::codec::Signed;
+use super::codec::{Signed, WriteError};
 use super::pending::queue_correlation_id;
 use super::{Link, Session};
 use crate::clock::Moment;
@@ -18,7 +18,6 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{Category, EnvelopeHeader, PublicationHeader, pack_payload};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, envelope_to_msgpack};
 use tidewire_wire::frame::OpCode;
-use tidewire_wire::secure::SealError;
 use tidewire_wire::session::PublishRequest;
 
 impl Session {
@@ -58,9 +57,10 @@ impl Session {
                 }
                 Some(Outgoing::Envelope(envelope)) => {
                     tokens -= 1;
-                    self.send_envelope(envelope, moment, out, batch)?;
+                    self.send_envelope(envelope, moment, out)?;
                 }
             }
+            self.report_too_large(batch);
         }
         self.rate.give_back(tokens);
         self.update_key(moment, out)
@@ -89,9 +89,6 @@ impl Session {
         out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
-        if !self.fits(t.len() + payload.len() + ENVELOPE_BYTES, batch) {
-            return Ok(());
-        }
         if is_binary && !self.takes_binary() {
             report_binary(1, batch);
             return Ok(());
@@ -131,11 +128,7 @@ impl Session {
         envelope: &[u8],
         moment: Moment,
         out: &mut Vec<u8>,
-        batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
-        if !self.fits(envelope.len(), batch) {
-            return Ok(());
-        }
         let Some(link) = &mut self.link else {
             return Ok(());
         };
@@ -155,25 +148,18 @@ impl Session {
         link.is_some_and(|link| link.wire.server_takes_binary())
     }
 
-    /// Whether the server takes a message of that size. A larger one would end the connection, and is reported.
-    pub(super) fn fits(&self, bytes: usize, batch: &mut BatchBuilder) -> bool {
-        if !self.is_too_large(bytes) {
-            return true;
+    /// Reports a message that was not written because the server takes fewer bytes. It alone is gone.
+    fn report_too_large(&mut self, batch: &mut BatchBuilder) {
+        let too_large = self.link.as_mut().and_then(|link| link.too_large.take());
+        if let Some(bytes) = too_large {
+            batch.push(Event::Error(Box::new(ServerError {
+                code: "MESSAGE_TOO_LARGE".to_owned(),
+                message: format!("a message of {bytes} bytes was not sent: the server takes fewer"),
+                recoverable: true,
+                retry_after: None,
+                refused: 1,
+            })));
         }
-        batch.push(Event::Error(Box::new(ServerError {
-            code: "MESSAGE_TOO_LARGE".to_owned(),
-            message: format!("a message of {bytes} bytes was not sent: the server takes fewer"),
-            recoverable: true,
-            retry_after: None,
-            refused: 1,
-        })));
-        false
-    }
-
-    pub(super) fn is_too_large(&self, bytes: usize) -> bool {
-        let link = self.link.as_ref();
-        let bytes_max = link.map_or(0, |link| link.server_message_bytes_max);
-        bytes_max > 0 && bytes > bytes_max
     }
 
     /// Sends messages that the store has numbered.
@@ -262,6 +248,19 @@ impl Session {
         })
     }
 
+    /// Sends a ping after a request has timed out. The connection ends if nothing comes for another such time.
+    pub(super) fn probe(&mut self, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
+        let timeout_ms = u64::try_from(self.config.request_timeout.as_millis());
+        match &mut self.link {
+            Some(link) if link.silent_until_ms.is_none() => {
+                let until_ms = moment.ms().saturating_add(timeout_ms.unwrap_or(u64::MAX));
+                link.silent_until_ms = Some(until_ms);
+            }
+            _ => return Ok(()),
+        }
+        self.ping(None, moment, out)
+    }
+
     /// Changes the key when it has been used for long enough (section 10.5 of the protocol).
     pub(super) fn update_key(&mut self, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
         match &self.link {
@@ -298,6 +297,7 @@ impl Link {
         encode: impl FnOnce(Format, &mut Vec<u8>),
     ) -> Result<(), Ending> {
         let format = self.wire.format();
+        self.codec.server_bytes_max = self.server_message_bytes_max;
         let written = self.codec.write(signed, moment.now.unix_ms, out, |out| {
             encode(format, out);
             match format {
@@ -305,7 +305,7 @@ impl Link {
                 Format::MessagePack => OpCode::Binary,
             }
         });
-        written.map_err(|error| sealing(&error))
+        self.note_written(written)
     }
 
     /// Appends a message of the protocol's.
@@ -317,10 +317,22 @@ impl Link {
         encode: impl FnOnce(&mut tidewire_wire::session::ClientSession, &mut Vec<u8>) -> OpCode,
     ) -> Result<(), Ending> {
         let wire = &mut self.wire;
+        self.codec.server_bytes_max = self.server_message_bytes_max;
         let written = self
             .codec
             .write(signed, moment.now.unix_ms, out, |out| encode(wire, out));
-        written.map_err(|error| sealing(&error))
+        self.note_written(written)
+    }
+
+    fn note_written(&mut self, written: Result<(), WriteError>) -> Result<(), Ending> {
+        match written {
+            Ok(()) => Ok(()),
+            Err(WriteError::TooLarge(bytes)) => {
+                self.too_large = Some(bytes);
+                Ok(())
+            }
+            Err(WriteError::Seal(error)) => Err(Ending::ours(CloseCode::NORMAL, error.to_string())),
+        }
     }
 }
 
@@ -336,12 +348,5 @@ pub(super) fn report_binary(messages: u64, batch: &mut BatchBuilder) {
     })));
 }
 
-fn sealing(error: &SealError) -> Ending {
-    Ending::ours(CloseCode::NORMAL, error.to_string())
-}
-
 /// Tokens that are taken of the rate limit at once.
 const TOKENS: u64 = 64;
-
-/// The largest size of an envelope besides type and payload.
-const ENVELOPE_BYTES: usize = 64;

@@ -4,6 +4,7 @@ use crate::common::{DEADLINE, TestServer, config, find, server_config, start, wa
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use tidewire_client::config::{Config, Tls};
@@ -29,6 +30,23 @@ impl Certificate {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("cert.pem"), certificate.pem()).expect("a file");
         std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("a file");
+        Self { folder }
+    }
+
+    /// As the manual of OpenSSL makes one.
+    fn of_openssl() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = Command::new("openssl")
+            .args([
+                "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            ])
+            .args(["-subj", "/CN=localhost"])
+            .args(["-addext", "subjectAltName=DNS:localhost"])
+            .args(["-keyout", "key.pem", "-out", "cert.pem"])
+            .current_dir(folder.path())
+            .output()
+            .expect("openssl is installed");
+        assert!(made.status.success(), "{made:?}");
         Self { folder }
     }
 
@@ -84,6 +102,22 @@ async fn a_certificate_that_is_not_right_is_named() {
         let port = server.address().port();
         let error = refusal(client_config(host, port, &trusted.path())).await;
         assert!(error.contains(words), "{host}: {error}");
+    }
+}
+
+/// Such a certificate says that it is an authority, which a server's own must not.
+#[tokio::test]
+async fn the_certificate_of_openssl_is_accepted_where_it_is_named() {
+    let (certificate, other) = (Certificate::of_openssl(), Certificate::of_openssl());
+    let server = certificate.server(any_port());
+    let port = server.address().port();
+    let client = Client::connect(client_config("localhost", port, &certificate.path()));
+    let client = timeout(DEADLINE, client).await.expect("in time").unwrap();
+    client.close().await;
+    // Neither another one nor another name.
+    for (host, trusted) in [("localhost", &other), ("127.0.0.1", &certificate)] {
+        let error = refusal(client_config(host, port, &trusted.path())).await;
+        assert!(error.contains("certificate"), "{host}: {error}");
     }
 }
 

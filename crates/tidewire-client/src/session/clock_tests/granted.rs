@@ -130,6 +130,7 @@ fn a_call_that_the_rate_limit_has_refused_fails_at_once() {
     let mut bench = Bench::established(plain(), json!({}));
     let (reply, mut answer) = oneshot::channel();
     let call = tidewire_wire::session::Call {
+        binary: false,
         t: "x".into(),
         payload: b"{}".to_vec(),
         timeout_ms: None,

@@ -1,9 +1,11 @@
 //! Inspection of a response: the parts that its checks and captures need, kept until it is
 //! complete.
 
+use std::collections::HashMap;
 use std::io::Read;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use serde_json::value::RawValue;
 use tidewire_http::response::Head;
 
 use crate::worker::script::{CaptureFrom, ScriptState, Step};
@@ -73,19 +75,12 @@ impl Inspection {
         {
             return Some("unexpected-body");
         }
-        let is_json = |from: &CaptureFrom| matches!(from, CaptureFrom::Json(_));
-        let parsed = step
-            .captures
-            .iter()
-            .any(|capture| is_json(&capture.from))
-            .then(|| serde_json::from_slice::<serde_json::Value>(body.as_deref().unwrap_or(b"")));
         for (capture, header) in step.captures.iter().zip(self.headers) {
             let value = match &capture.from {
                 CaptureFrom::Header(_) => header,
-                CaptureFrom::Json(pointer) => match &parsed {
-                    Some(Ok(json)) => json.pointer(pointer).and_then(text_of),
-                    _ => None,
-                },
+                CaptureFrom::Json(pointer) => {
+                    value_at(body.as_deref().unwrap_or_default(), pointer).and_then(text_of)
+                }
             };
             let Some(value) = value else {
                 return Some("capture-missing");
@@ -134,12 +129,38 @@ fn read_all(decoder: impl Read) -> Result<Vec<u8>, &'static str> {
     }
 }
 
+/// The value at a pointer (RFC 6901), as it is written: a number keeps its digits.
+fn value_at<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
+    let mut value: &RawValue = serde_json::from_slice(json).ok()?;
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        value = match value.get().as_bytes().first() {
+            Some(b'{') => {
+                let mut fields: HashMap<String, &RawValue> =
+                    serde_json::from_str(value.get()).ok()?;
+                fields.remove(&token)?
+            }
+            Some(b'[') => {
+                let is_index = token == "0" || !token.starts_with(['0', '+']);
+                let index: usize = token.parse().ok().filter(|_| is_index)?;
+                let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
+                *items.get(index)?
+            }
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
 /// A value in the form for a template: a string without its quotes, anything else as JSON.
-fn text_of(value: &serde_json::Value) -> Option<Vec<u8>> {
-    match value {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.clone().into_bytes()),
-        other => Some(other.to_string().into_bytes()),
+fn text_of(value: &RawValue) -> Option<Vec<u8>> {
+    match value.get() {
+        "null" => None,
+        text if text.starts_with('"') => {
+            let text: String = serde_json::from_str(text).ok()?;
+            Some(text.into_bytes())
+        }
+        other => Some(other.as_bytes().to_vec()),
     }
 }
 
@@ -153,3 +174,31 @@ const TOO_LONG: &str = "body-too-long-to-check";
 
 /// The largest kept body, before and after decoding.
 const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_the_form_in_which_they_were_sent() {
+        let json =
+            br#"{"a/b":[1.10,123456789012345678901234567890,"x\u00e4",null,{"c": [ 1E400 ]}]}"#;
+        let captured = |pointer| {
+            let text = text_of(value_at(json, pointer)?)?;
+            Some(String::from_utf8(text).unwrap())
+        };
+        for (pointer, expected) in [
+            ("/a~1b/0", Some("1.10")),
+            ("/a~1b/1", Some("123456789012345678901234567890")),
+            ("/a~1b/2", Some("x\u{e4}")),
+            ("/a~1b/4/c", Some("[ 1E400 ]")),
+            ("/a~1b/3", None),
+            ("/a~1b/5", None),
+            ("/a~1b/00", None),
+            ("/a~1b/0/x", None),
+            ("/b", None),
+        ] {
+            assert_eq!(captured(pointer).as_deref(), expected, "{pointer}");
+        }
+    }
+}
