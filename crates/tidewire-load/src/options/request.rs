@@ -431,7 +431,7 @@ mod tests {
         let mut values = Values {
             sequence: 7,
             user: 0,
-            unix_ms: 0,
+            unix_us: 0,
             random: &mut rand::rngs::SmallRng::seed_from_u64(1),
             captured: &[],
             feeds: &[feed],

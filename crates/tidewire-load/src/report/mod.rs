@@ -39,7 +39,7 @@ pub use model::{
     TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
 };
 
-pub(crate) use service::{failures as failures_of, unit as unit_of};
+pub(crate) use service::{failed as failed_requests, failures as failures_of, unit as unit_of};
 
 /// The files that [`save_all`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]

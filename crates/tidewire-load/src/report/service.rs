@@ -74,7 +74,8 @@ fn not_opened(result: &TestResult) -> Option<String> {
     ))
 }
 
-fn failed(result: &TestResult) -> Option<String> {
+/// The failed requests with their errors, if any failed.
+pub(crate) fn failed(result: &TestResult) -> Option<String> {
     let requests = result.load.requests?;
     let ended = requests.failed + requests.succeeded;
     (requests.failed > 0).then(|| {

@@ -28,6 +28,12 @@ pub(super) struct Fact {
 /// not stand over all figures. A failed result fails the whole. The text of an interrupted run begins with the
 /// interruption.
 pub(super) fn headline(report: &Report) -> Headline {
+    if let [result] = report.results.as_slice()
+        && service::is_load(result)
+        && !report.partial
+    {
+        return load_headline(report, result);
+    }
     let worst = report.verdict();
     let of_facts = facts(report).iter().map(|fact| fact.verdict).max();
     let verdict = match of_facts {
@@ -89,6 +95,76 @@ pub(super) fn headline(report: &Report) -> Headline {
         tone,
         text,
     }
+}
+
+/// The answer of a load: what was asked first, then what the service did, then whether the measurement is
+/// reliable. A broken expectation or a slower figure that fails the run is the banner.
+fn load_headline(report: &Report, result: &TestResult) -> Headline {
+    let broken = broken_with_figures(result);
+    let is_slower = report.is_slower();
+    let must_keep_up = report
+        .baseline
+        .as_ref()
+        .is_some_and(|baseline| baseline.fail_if_slower);
+    let mut parts = Vec::new();
+    if !broken.is_empty() {
+        let what = plural(broken.len(), "expectation is", "expectations are");
+        let all = broken.join(", ");
+        parts.push(format!("{} {what} broken: {all}.", broken.len()));
+    }
+    if is_slower {
+        parts.push("It is slower than the baseline.".to_owned());
+    }
+    parts.extend(
+        result
+            .load
+            .found_rate
+            .as_ref()
+            .map(|found| found.text.clone()),
+    );
+    parts.extend(service::failures(result));
+    let measurement = result.load.measurement.unwrap_or(result.verdict);
+    let reasons = result.verdict == Verdict::Failed && parts.is_empty();
+    parts.extend(reasons.then(|| verdict_text(report, Verdict::Failed)));
+    parts.push(measurement_text(measurement).to_owned());
+    let (word, tone) = match result.verdict {
+        Verdict::Failed => ("failed", "failed"),
+        _ if !broken.is_empty() => ("broken", "failed"),
+        _ if is_slower && must_keep_up => ("slower", "failed"),
+        Verdict::Valid => ("valid", "valid"),
+        verdict => (table::verdict_word(verdict), "warn"),
+    };
+    Headline {
+        word,
+        tone,
+        text: parts.join(" "),
+    }
+}
+
+/// Whether the figures of a load can be relied on, whatever the service did.
+fn measurement_text(measurement: Verdict) -> &'static str {
+    match measurement {
+        Verdict::Valid => "The measurement is valid: the generator kept up.",
+        Verdict::Noisy => {
+            "The measurement is noisy: the notes say which figures are uncertain, and by how much."
+        }
+        Verdict::GeneratorBound => {
+            "The generator was the limit: rates are lower bounds, and latencies upper bounds. The notes say why."
+        }
+        Verdict::Failed => "The notes say what failed.",
+    }
+}
+
+/// Broken expectations with the figures that were measured.
+fn broken_with_figures(result: &TestResult) -> Vec<String> {
+    let broken = result.load.expectations.iter().filter(|one| !one.kept);
+    broken
+        .map(|one| match (&one.seen, &one.reason) {
+            (Some(seen), _) => format!("{} ({seen})", one.text),
+            (None, Some(reason)) => format!("{} ({reason})", one.text),
+            (None, None) => one.text.clone(),
+        })
+        .collect()
 }
 
 fn verdict_text(report: &Report, verdict: Verdict) -> String {

@@ -121,7 +121,7 @@ impl Accounting {
 pub enum Discrepancy {
     /// The test attempted nothing of its purpose.
     #[error(
-        "No message was sent, or nothing was opened: there is no figure to believe. \
+        "Nothing was sent, or nothing was opened: there is no figure to believe. \
          Check the target, the connections and the duration."
     )]
     Nothing,

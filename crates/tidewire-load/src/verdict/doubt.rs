@@ -5,7 +5,7 @@ use std::fmt;
 use super::{LATE_PART_BOUND, NOISE_MAX, Verdict};
 use crate::report::number::{grouped, seconds, si, us};
 use crate::verdict::account::Discrepancy;
-use crate::verdict::evidence::Aim;
+use crate::verdict::evidence::{Aim, PaceCause};
 
 /// One reason for which a figure is not valid. Its text says what happened and what to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub enum Doubt {
         /// How they ended, in words.
         how: String,
     },
+    /// Requests of a load failed, in a sentence.
+    RequestsFailed(String),
     /// Requests had no answer when the time for the last answers was over.
     RequestsUnanswered(u64),
     /// Replies that match no message in flight.
@@ -63,6 +65,8 @@ pub enum Doubt {
         planned: f64,
         /// Written messages per second.
         offered: f64,
+        /// Why.
+        cause: PaceCause,
     },
     /// The generator did not keep the planned rate.
     PaceMissed {
@@ -121,6 +125,7 @@ impl Doubt {
             Self::Account(discrepancy) => discrepancy.name(),
             Self::Interrupted => "interrupted",
             Self::ConnectionsEnded { .. } => "connections_ended",
+            Self::RequestsFailed(_) => "requests_failed",
             Self::RequestsUnanswered(_) => "requests_unanswered",
             Self::RepliesWrong(_) => "replies_wrong",
             Self::RepliesMissing(_) => "replies_missing",
@@ -197,6 +202,7 @@ impl Doubt {
                 "{} connections ended before the load ended them: {how}.",
                 grouped(*count)
             ),
+            Self::RequestsFailed(text) => text.clone(),
             Self::RequestsUnanswered(count) => format!(
                 "{} requests had no answer when the load ended; the latencies include them at their age. If the \
                  service may take longer, give it more time with --drain-ms.",
@@ -219,7 +225,7 @@ impl Doubt {
                 grouped(*count)
             ),
             Self::RepliesUnsent(count) => format!(
-                "{} replies arrived for messages that had not been sent: the server answers from memory.",
+                "{} replies arrived that answer nothing that had been sent: do not trust the answers of this server.",
                 grouped(*count)
             ),
             Self::PongsStrange(count) => format!(
@@ -260,12 +266,18 @@ impl Doubt {
     /// Texts about the behaviour of the generator and its machine.
     fn generator_words(&self) -> String {
         match self {
-            Self::PaceNotTaken { planned, offered } => format!(
-                "The server accepted {}/s of the planned {}/s: its sockets were full. Plan a lower rate to find one \
-                 that it keeps.",
-                rate(*offered),
-                rate(*planned)
-            ),
+            Self::PaceNotTaken {
+                planned,
+                offered,
+                cause,
+            } => {
+                let (why, advice) = cause.words();
+                format!(
+                    "The server accepted {}/s of the planned {}/s: {why}. {advice}",
+                    rate(*offered),
+                    rate(*planned)
+                )
+            }
             Self::PaceMissed { planned, offered } => format!(
                 "The generator offered {}/s of the planned {}/s. Give it more threads and cores, or plan a lower \
                  rate.",

@@ -35,6 +35,10 @@ pub struct Evidence {
     pub connections_ended: Vec<EndedConnections>,
     /// Requests of a load that had no answer when the time for the last answers was over.
     pub unanswered: u64,
+    /// What failed of the requests of a load, in a sentence, if anything did.
+    pub requests_failed: Option<String>,
+    /// Why a service took less than the planned rate.
+    pub pace_cause: PaceCause,
     /// The test ended before its plan was complete.
     pub interrupted: bool,
     /// How well a given rate was kept; `None` in a closed loop.
@@ -76,6 +80,46 @@ pub struct DeliveryFaults {
     pub wrong: u64,
     /// There were publications, and no subscriber received anything.
     pub unheard: bool,
+}
+
+/// Why requests that were due were not sent, although the generator was ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaceCause {
+    /// The sockets accepted nothing more.
+    #[default]
+    SocketsFull,
+    /// Every connection waited for a response.
+    AllWaiting,
+    /// The connection of each waited for a response.
+    OwnWaiting,
+    /// Connections had ended or could not be opened.
+    ConnectionsGone,
+}
+
+impl PaceCause {
+    /// The cause in words, and what to do.
+    #[must_use]
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SocketsFull => (
+                "its sockets accepted no more",
+                "Plan a lower rate to find one that it keeps.",
+            ),
+            Self::AllWaiting => (
+                "every connection waited for a response",
+                "Give more connections, or plan a lower rate.",
+            ),
+            Self::OwnWaiting => (
+                "the connections waited for responses",
+                "Allow more of them with --in-flight, or plan a lower rate.",
+            ),
+            Self::ConnectionsGone => (
+                "connections had ended or could not be opened",
+                "Look for the reason in the server's log.",
+            ),
+        }
+    }
 }
 
 /// How well a given rate was kept.

@@ -24,6 +24,17 @@ pub struct Judgement {
     pub notes: Vec<String>,
 }
 
+impl Judgement {
+    /// Whether the measurement is reliable, apart from what the service did: the worst of the doubts
+    /// about the generator and about noise.
+    #[must_use]
+    pub fn measurement(&self) -> Verdict {
+        let verdicts = self.doubts.iter().map(Doubt::verdict);
+        let own = verdicts.filter(|verdict| *verdict != Verdict::Failed);
+        own.max().unwrap_or_default()
+    }
+}
+
 /// Judges the evidence. A figure is valid if and only if there is no doubt about it.
 #[must_use]
 pub fn judge(evidence: &Evidence) -> Judgement {
@@ -50,6 +61,8 @@ fn doubts(evidence: &Evidence) -> Vec<Doubt> {
             .map(Doubt::Account),
     );
     found.extend(ended_doubt(evidence));
+    let failed = evidence.requests_failed.clone();
+    found.extend(failed.map(Doubt::RequestsFailed));
     let unanswered = evidence.unanswered;
     found.extend((unanswered > 0).then_some(Doubt::RequestsUnanswered(unanswered)));
     content_doubts(evidence, &mut found);
@@ -117,7 +130,11 @@ fn pace_doubt(evidence: &Evidence) -> Option<Doubt> {
     }
     let (planned, offered) = (pace.planned_per_s, pace.offered_per_s());
     Some(if pace.is_kept_by(pace.released, pace.released_s) {
-        Doubt::PaceNotTaken { planned, offered }
+        Doubt::PaceNotTaken {
+            planned,
+            offered,
+            cause: evidence.pace_cause,
+        }
     } else {
         Doubt::PaceMissed { planned, offered }
     })

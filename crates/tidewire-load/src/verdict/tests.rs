@@ -110,6 +110,9 @@ fn of_answers() -> Vec<Flaw> {
                 ..EndedConnections::default()
             }];
         }),
+        ("requests_failed", Failed, |e| {
+            e.requests_failed = Some("1 of 2 requests failed.".to_owned());
+        }),
         ("requests_unanswered", Failed, |e| e.unanswered = 1),
         ("pongs_lost", Failed, |e| e.account.pongs_lost = 1),
         ("pongs_strange", Failed, |e| e.pongs_strange = 1),
@@ -244,6 +247,7 @@ fn every_doubt_has_a_flaw_that_raises_it() {
             Doubt::Account(_)
             | Doubt::Interrupted
             | Doubt::ConnectionsEnded { .. }
+            | Doubt::RequestsFailed(_)
             | Doubt::RequestsUnanswered(_)
             | Doubt::RepliesWrong(_)
             | Doubt::RepliesMissing(_)
@@ -269,9 +273,9 @@ fn every_doubt_has_a_flaw_that_raises_it() {
             | Doubt::Noisy(_) => {}
         }
     }
-    // 25 kinds beside the account's, which has 8.
+    // 26 kinds beside the account's, which has 8.
     let kinds: std::collections::HashSet<&str> = raised.iter().map(Doubt::name).collect();
-    assert_eq!(kinds.len(), 25 + 8);
+    assert_eq!(kinds.len(), 26 + 8);
 }
 
 #[test]

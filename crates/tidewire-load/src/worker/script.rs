@@ -332,7 +332,7 @@ mod tests {
         let mut values = Values {
             sequence: 1234,
             user: 0,
-            unix_ms: 0,
+            unix_us: 0,
             random: &mut random,
             captured: &[],
             feeds: &[],

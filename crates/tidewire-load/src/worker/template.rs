@@ -33,6 +33,8 @@ pub enum Value {
     User,
     /// Milliseconds since 1970.
     UnixMs,
+    /// Microseconds since 1970.
+    UnixUs,
     /// The captured variable with this index.
     Captured(usize),
     /// A column of the row of a data file: the file's index and the column's.
@@ -63,8 +65,8 @@ pub struct Values<'a> {
     pub sequence: u64,
     /// See [`Value::User`].
     pub user: u64,
-    /// See [`Value::UnixMs`].
-    pub unix_ms: u64,
+    /// See [`Value::UnixMs`], in microseconds.
+    pub unix_us: u64,
     /// Draws random values.
     pub random: &'a mut SmallRng,
     /// Captured variables; empty for one that has no value yet.
@@ -101,7 +103,7 @@ pub enum TemplateError {
     Open,
     /// A name that is not defined.
     #[error(
-        "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, the name of a captured \
+        "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, now_us, the name of a captured \
          variable or of a column"
     )]
     Unknown(String),
@@ -268,7 +270,9 @@ impl Values<'_> {
             Value::Random(from, to) => write_number(self.random.random_range(*from..=*to), out),
             Value::Uuid => write_uuid(self.random.random(), out),
             Value::User => write_number(self.user, out),
-            Value::UnixMs => write_number(self.unix_ms, out),
+            // Rounded, so that an age has no bias.
+            Value::UnixMs => write_number((self.unix_us + 500) / 1_000, out),
+            Value::UnixUs => write_number(self.unix_us, out),
             Value::Captured(index) => {
                 out.extend_from_slice(self.captured.get(*index).map_or(b"", Vec::as_slice));
             }
@@ -332,6 +336,7 @@ fn value_of(name: &str, names: &Names) -> Result<Value, TemplateError> {
         "uuid" => Some(Value::Uuid),
         "user" => Some(Value::User),
         "now_ms" => Some(Value::UnixMs),
+        "now_us" => Some(Value::UnixUs),
         _ => None,
     };
     let captured = names.captured.iter().position(|other| other == name);
@@ -392,7 +397,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Names of values that no column and no variable may have.
-const BUILT_IN: &str = "seq, user, uuid, now_ms and rand:FROM:TO";
+const BUILT_IN: &str = "seq, user, uuid, now_ms, now_us and rand:FROM:TO";
 
 #[cfg(test)]
 mod tests {
@@ -405,7 +410,7 @@ mod tests {
         let mut values = Values {
             sequence: 17,
             user: 3,
-            unix_ms: 1_000,
+            unix_us: 1_000_000,
             random: &mut random,
             captured,
             feeds: &[feed],
@@ -534,7 +539,7 @@ mod tests {
             );
             assert!(error.contains("rename the column"), "{error}");
             assert!(
-                error.contains("seq, user, uuid, now_ms and rand:"),
+                error.contains("seq, user, uuid, now_ms, now_us and rand:"),
                 "{error}"
             );
         }

@@ -20,6 +20,7 @@ mod secure;
 mod censoring;
 mod ended;
 mod fan_out;
+mod generated;
 mod http_faults;
 mod layers;
 mod lies;

@@ -267,7 +267,7 @@ fn a_measurement_without_connections_has_failed() {
     let mut options = options(&server, TestKind::SizeMatrix, Profile::Raw);
     options.sizes = vec![64, 256];
     let results = report(&options).results;
-    assert_failed(&results[1], "No message was sent");
+    assert_failed(&results[1], "Nothing was sent");
     assert_eq!(
         (results[1].connected, results[1].failed),
         (Some(0), Some(20))

@@ -4,6 +4,7 @@ use super::figures::{Asked, Figures};
 use super::{Tool, autocannon, hey};
 use std::fmt::Write;
 use tidewire_load::Report;
+use tidewire_load::report::Latency;
 
 /// The report in the form of the tool's own.
 pub(crate) fn report(tool: Tool, report: &Report, asked: Asked) -> String {
@@ -119,8 +120,15 @@ fn connection_times(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     let first_byte = load.first_byte_us.clone().unwrap_or_default();
     writeln!(out, "\nConnection Times (ms)")?;
     writeln!(out, "              min  mean[+/-sd] median   max")?;
+    let connect = connect.unwrap_or_default();
+    let sane = [
+        ("the initial connection time", connect.clone()),
+        ("the processing time", of.latency.clone()),
+        ("the waiting time", first_byte.clone()),
+        ("the total time", of.latency.clone()),
+    ];
     let rows = [
-        ("Connect:", connect.unwrap_or_default()),
+        ("Connect:", connect),
         ("Processing:", of.latency.clone()),
         ("Waiting:", first_byte),
         ("Total:", of.latency.clone()),
@@ -139,7 +147,30 @@ fn connection_times(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
             "{name:<12}{min:>5.0} {mean:>4.0} {stdev:>5.1} {median:>6.0} {max:>7.0}"
         )?;
     }
+    for (name, latency) in sane {
+        median_and_mean(out, name, &latency)?;
+    }
     Ok(())
+}
+
+/// The warning of ab about times whose mean and median differ by more than their standard deviation.
+fn median_and_mean(out: &mut String, name: &str, latency: &Latency) -> std::fmt::Result {
+    let apart = (latency.mean - latency.p50).abs();
+    if apart > 2.0 * latency.stdev {
+        writeln!(
+            out,
+            "ERROR: The median and mean for {name} are more than twice the standard\n       \
+             deviation apart. These results are NOT reliable."
+        )
+    } else if apart > latency.stdev {
+        writeln!(
+            out,
+            "WARNING: The median and mean for {name} are not within a normal deviation\n        \
+             These results are probably not that reliable."
+        )
+    } else {
+        Ok(())
+    }
 }
 
 fn wrk(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {

@@ -45,6 +45,9 @@ pub(super) fn of(tool: Tool) -> &'static [Flag] {
 /// The defaults of the tool.
 pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
     let has = |name: &str| seen.contains(&name);
+    let is_websocket = words
+        .iter()
+        .any(|word| word.starts_with("ws://") || word.starts_with("wss://"));
     let mut add = |ours: &[&str]| words.extend(ours.iter().map(|&word| word.to_owned()));
     match tool {
         Tool::Ab => {
@@ -72,7 +75,7 @@ pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
             }
         }
         Tool::Loadtest => {
-            if !has("-k") && !has("--tcp") {
+            if !has("-k") && !has("--tcp") && !is_websocket {
                 add(&["--no-keepalive"]);
             }
             if !has("-c") {

@@ -5,7 +5,7 @@ use crate::plan::sides::add_verdict;
 use crate::report::model::ReplyFaults;
 use crate::report::number;
 use crate::report::{LatencyOrigin, Pings, TestResult};
-use crate::verdict::evidence::{Aim, Evidence};
+use crate::verdict::evidence::{Aim, Evidence, PaceCause};
 use crate::verdict::expectation::{Figures, Part};
 
 use super::TestKind;
@@ -60,6 +60,8 @@ impl Bench<'_> {
         let evidence = Evidence {
             connections_ended: Vec::new(),
             unanswered: 0,
+            requests_failed: None,
+            pace_cause: PaceCause::default(),
             aim,
             account,
             replies,

@@ -102,6 +102,10 @@ fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> Assessmen
 /// The load that the server could carry at [`USABLE_SHARE`] of its processor time, if its work
 /// grows with its load.
 fn capacity(result: &TestResult) -> Option<String> {
+    // A search has measured it, and says so.
+    if let Some(found) = &result.load.found_rate {
+        return found.held_per_s.map(|_| found.text.clone());
+    }
     // The rate of a closed loop is what the server makes of it, and no load that could grow.
     result.pace.filter(|pace| pace.kind == LoopKind::Open)?;
     let share = result.cpu.as_ref()?.server_share?;

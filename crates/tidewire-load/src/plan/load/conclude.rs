@@ -18,9 +18,11 @@ use crate::report::{
     number,
 };
 use crate::verdict::account::Accounting;
-use crate::verdict::evidence::{Aim, Evidence, PaceKept};
+use crate::verdict::evidence::{Aim, Evidence, PaceCause, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::verdict::judge;
 use crate::verdict::usage::Usage;
+use crate::worker::messages::Matching;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::DialogueKind;
 
@@ -28,6 +30,8 @@ use crate::worker::service::order::DialogueKind;
 pub(super) struct Concluding {
     pub(super) tally: Tally,
     pub(super) rhythm: Rhythm,
+    /// The planned time, without a number of requests that could end it before.
+    pub(super) planned: Option<Duration>,
     pub(super) started: Moment,
     pub(super) ended: Moment,
     pub(super) server: Option<(ServerSample, ServerSample)>,
@@ -48,7 +52,10 @@ impl Loading<'_> {
         let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
         let connect = self.connect_times(tally);
         let latency = tally.all_latencies();
-        let figures = self.figures(tally, &statuses, (&latency, &connect));
+        let figures = Figures {
+            rate_per_s: result.rate_per_s.or(Some(0.0)),
+            ..self.figures(tally, &statuses, (&latency, &connect))
+        };
         result.load.expectations = results_of(expectations, &figures);
         if let Some(text) = &seen.samples.aborted {
             result.end_early_by(text);
@@ -59,6 +66,8 @@ impl Loading<'_> {
             .any(|(expectation, outcome)| expectation.allows_errors() && outcome.kept);
         let evidence = self.evidence(result, &seen, are_errors_allowed);
         add_verdict(result, &evidence, tally.cpu, self.server.remarks());
+        result.load.measurement = Some(judge(&evidence).measurement());
+        result.load.service = report::failures_of(result);
         result.memory = self.server.rss_bytes().map(|server_rss_bytes| Memory {
             server_rss_bytes,
             ..Memory::default()
@@ -77,8 +86,8 @@ impl Loading<'_> {
         result.connected = Some(tally.peak.max(self.connected.peak));
         result.failed = Some(all_failed + ended.ready());
         result.duration_s = Some(duration_s);
-        result.rate_per_s =
-            (succeeded > 0 && duration_s > 0.0).then(|| succeeded as f64 / duration_s);
+        let rate_s = duration_s.max(planned_s(seen));
+        result.rate_per_s = (succeeded > 0 && rate_s > 0.0).then(|| succeeded as f64 / rate_s);
         result.bytes_per_s = (duration_s > 0.0)
             .then(|| tally.traffic.received.wire as f64 / duration_s)
             .filter(|rate| *rate > 0.0);
@@ -96,7 +105,7 @@ impl Loading<'_> {
         if is_paced {
             result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
         }
-        result.confirmed_by = vec![ConfirmedBy::Reply];
+        result.confirmed_by = self.confirmed_by(succeeded);
         if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
             let names = messages.layer.extensions().iter();
             result.extensions = names.map(|&name| name.to_owned()).collect();
@@ -127,7 +136,10 @@ impl Loading<'_> {
         load.received = (tally.received > 0).then(|| Received {
             messages: tally.received,
             per_s: tally.received as f64 / duration_s.max(f64::MIN_POSITIVE),
-            unsolicited: tally.unsolicited,
+            unsolicited: match self.awaits_messages() {
+                true => tally.unsolicited,
+                false => 0,
+            },
         });
         load.message_age_us = tally.message_age.summary(LatencyOrigin::Sent);
         load.first_byte_us = tally.first_byte.summary(LatencyOrigin::Sent);
@@ -150,6 +162,24 @@ impl Loading<'_> {
                 latency_us: step.all_latencies().summary(origin),
             })
             .collect()
+    }
+
+    /// The evidence that was seen: without a success there is none.
+    fn confirmed_by(&self, succeeded: u64) -> Vec<ConfirmedBy> {
+        match self.awaits_messages() {
+            _ if succeeded == 0 => Vec::new(),
+            true => vec![ConfirmedBy::Reply],
+            false => vec![ConfirmedBy::Pong],
+        }
+    }
+
+    /// Whether a message of the server, or a response, answers each request. Where a pong does, nobody
+    /// knows which messages of the server are answers.
+    fn awaits_messages(&self) -> bool {
+        match &self.plan.setup.dialogue {
+            DialogueKind::Http => true,
+            DialogueKind::Messages(messages) => messages.matching != Matching::None,
+        }
     }
 
     /// The pace in a report: its rate is that of all connections together.
@@ -195,7 +225,8 @@ impl Loading<'_> {
             connect: Some(connect),
             first_byte: Some(&tally.first_byte),
             late: Some(&tally.late),
-            rate_per_s: per_s(tally.requests.succeeded),
+            // The caller knows it.
+            rate_per_s: None,
             bytes_per_s: per_s(tally.traffic.received.wire),
             errors: Some(Part {
                 count: tally.requests.unsuccessful() + ended,
@@ -225,11 +256,9 @@ impl Loading<'_> {
         let tally = &seen.tally;
         let requests = &tally.requests;
         let connections_failed = self.connected.not_opened + tally.not_opened;
-        let offered = match are_errors_allowed {
-            true => requests.succeeded,
-            // A request that was open at the end is no failure; a note reports it.
-            false => requests.succeeded + requests.failed,
-        };
+        // The outcomes of the requests have doubts of their own, in the words of the protocol. What is
+        // asked here is whether there were any.
+        let all = requests.due();
         let server_s = seen.server.as_ref().map(|(before, after)| {
             let (all, busiest) = (after.cpu_since(before), after.busiest_since(before));
             (all.as_secs_f64(), busiest.as_secs_f64())
@@ -252,8 +281,8 @@ impl Loading<'_> {
             },
             account: Accounting {
                 sends: !matches!(seen.rhythm, Rhythm::Each { per_s } if per_s <= 0.0),
-                offered,
-                confirmed: requests.succeeded,
+                offered: all,
+                confirmed: all,
                 connections_attempted: self.connected.attempted + tally.attempted,
                 connections_failed: if are_errors_allowed {
                     0
@@ -262,6 +291,11 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
+            requests_failed: match are_errors_allowed {
+                true => None,
+                false => report::failed_requests(result),
+            },
+            pace_cause: self.pace_cause(seen),
             unanswered: match are_errors_allowed {
                 true => 0,
                 false => requests.unfinished,
@@ -282,6 +316,17 @@ impl Loading<'_> {
             windows: tally.whole_quarters(),
             latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
             ..Evidence::default()
+        }
+    }
+
+    /// Why requests that were due had no connection that was free.
+    fn pace_cause(&self, seen: &Concluding) -> PaceCause {
+        let tally = &seen.tally;
+        let are_missing = self.ended(tally).ready() + tally.not_opened > 0;
+        match seen.rhythm {
+            _ if are_missing => PaceCause::ConnectionsGone,
+            Rhythm::Each { .. } => PaceCause::OwnWaiting,
+            _ => PaceCause::AllWaiting,
         }
     }
 
@@ -395,6 +440,22 @@ impl Loading<'_> {
     }
 }
 
+/// The time of a plan with given times: that of its stages, or one interval for each request.
+fn planned_s(seen: &Concluding) -> f64 {
+    let Rhythm::Open { pace, per_s } = &seen.rhythm else {
+        return 0.0;
+    };
+    let intervals_s = seen.tally.due as f64 / per_s;
+    match (&seen.planned, pace.is_random()) {
+        // Stages may end in a pause, in which nothing is due.
+        (Some(planned), _) if !seen.interrupted && seen.samples.ended_by_itself() => {
+            planned.as_secs_f64()
+        }
+        (_, true) => 0.0,
+        _ => intervals_s,
+    }
+}
+
 /// The generator's part of each percentile: waits for cores that other programs used, and lateness.
 fn error_of(tally: &Tally, health: &GeneratorHealth) -> Option<ErrorBounds> {
     let (waited_s, others_s) = (health.waited_s?, health.waited_for_others_s?);
@@ -419,19 +480,13 @@ fn unsent_in_words(seen: &Concluding, has_missed: bool) -> Option<String> {
             number::grouped(due - sent)
         ));
     }
-    let (cause, advice) = match seen.rhythm {
-        Rhythm::Each { .. } => (
-            "their connection waited for a response",
-            "Allow more of them with --in-flight, or plan a lower rate.",
-        ),
-        _ => (
-            "no connection was free",
-            "Give more connections, or plan a lower rate.",
-        ),
+    let cause = match seen.rhythm {
+        Rhythm::Each { .. } => "their connection waited for a response",
+        _ => "no connection was free",
     };
     (tally.starved > 0).then(|| {
         format!(
-            "{} requests were due while {cause}, and were not sent. {advice}",
+            "{} requests were due while {cause}, and were not sent.",
             number::grouped(tally.starved)
         )
     })

@@ -288,6 +288,7 @@ impl Loading<'_> {
         Ok(Concluding {
             tally,
             rhythm: phase.rhythm.clone(),
+            planned: phase.longest.filter(|_| phase.requests.is_none()),
             started,
             ended,
             server: before.zip(after),

@@ -33,6 +33,13 @@ pub(super) struct Seen {
     pub(super) precision: Option<String>,
 }
 
+impl Seen {
+    /// Whether the phase lasted as long as planned.
+    pub(super) fn ended_by_itself(&self) -> bool {
+        self.aborted.is_none() && self.nobody_left.is_none() && self.precision.is_none()
+    }
+}
+
 impl<'a> Watcher<'a> {
     pub(super) fn new(
         stop: &'a AtomicBool,

@@ -84,6 +84,7 @@ fn figures(before: &[&TestResult], after: &TestResult) -> Vec<BaselineFigure> {
 
 /// Reasons that make every figure of either side incomparable.
 fn doubt(before: &[&TestResult], after: &TestResult) -> Option<String> {
+    let is_bound = |result: &TestResult| result.verdict == Verdict::GeneratorBound;
     let has_failed = |result: &TestResult| result.verdict == Verdict::Failed;
     match (
         before.iter().any(|result| has_failed(result)),
@@ -91,6 +92,9 @@ fn doubt(before: &[&TestResult], after: &TestResult) -> Option<String> {
     ) {
         (true, _) => Some("the earlier result has the verdict failed".to_owned()),
         (_, true) => Some("this result has the verdict failed".to_owned()),
+        _ if before.iter().any(|result| is_bound(result)) || is_bound(after) => {
+            Some("the generator was the limit of one of the two".to_owned())
+        }
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The windows of a result, in the form that the comparison of two runs needs.
 
-use super::super::model::{LatencyWindow, TestResult, Verdict};
+use super::super::model::{LatencyWindow, TestResult};
 
 /// A compared figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,10 +98,7 @@ impl Figure {
                 format!("only {above} latencies are above it, and {ABOVE_MIN} are needed: measure for longer")
             });
         }
-        let is_bound = |result: &TestResult| result.verdict == Verdict::GeneratorBound;
-        let is_open = after.pace.is_some_and(|pace| pace.planned_per_s.is_some());
-        let any = before.iter().any(|result| is_bound(result)) || is_bound(after);
-        (any && !is_open).then(|| "the generator was the limit of one of the rates".to_owned())
+        None
     }
 }
 

@@ -5,14 +5,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Latency;
 use super::connecting::Connecting;
+use super::{Latency, Verdict};
 use crate::report::buckets;
 
 /// The additional figures of a load of an HTTP or WebSocket service. In the JSON form its fields
 /// are beside those of the result; a field that does not apply is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFigures {
+    /// Whether the measurement is reliable, apart from what the service did: `valid`, `noisy` or
+    /// `generator_bound`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Verdict>,
+    /// What the service did wrong, in sentences; the most serious first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub service: Vec<String>,
     /// Requests and their outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,

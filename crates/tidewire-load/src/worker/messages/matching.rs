@@ -72,7 +72,7 @@ impl fmt::Display for Pointer {
 }
 
 /// Microseconds since 1970.
-pub(super) fn unix_us() -> u64 {
+pub(crate) fn unix_us() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     since_1970.unwrap_or_default().as_micros() as u64
 }

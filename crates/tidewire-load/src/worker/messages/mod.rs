@@ -30,7 +30,7 @@ use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
 use ends::{end_session, note_ended};
-use matching::unix_us;
+pub(crate) use matching::unix_us;
 pub use matching::{Matching, Pointer};
 
 /// The shared parts of the sessions of a WebSocket service.
@@ -223,7 +223,7 @@ impl Messages {
         let setup = Arc::clone(&self.setup);
         for first in &setup.first_messages {
             let mut message = Vec::new();
-            core.render_template(io, user, first, &mut message);
+            core.render_template(user, first, &mut message);
             self.write_frame(core, io, user, Frame::Message(self.opcode(), &message));
         }
     }
@@ -370,7 +370,16 @@ impl Messages {
                     return;
                 }
                 ServerMessage::Ping => return self.write_frame(core, io, user, Frame::AppPong),
-                ServerMessage::Error => return core.tally.add_error("error-message"),
+                // The answers to requests such as `publish_request` are messages of the protocol itself.
+                ServerMessage::Error => {
+                    match self.answered_by(user, message) {
+                        Some(pending) => core.fail(user, &pending, "error-message", 0),
+                        None => core.tally.add_error("error-message"),
+                    }
+                    return;
+                }
+                ServerMessage::OtherSystem | ServerMessage::Subscription
+                    if self.is_answer(user, message) => {}
                 _ => return,
             }
         }
@@ -391,15 +400,30 @@ impl Messages {
         let answered = match &self.setup.matching {
             Matching::None => None,
             Matching::Order => user.pending.pop_front(),
-            Matching::Field(pointer) => pointer.key(message).and_then(|key| {
-                let at = user.pending.iter().position(|pending| pending.key == key)?;
-                user.pending.remove(at)
-            }),
+            Matching::Field(_) => self.answered_by(user, message),
         };
         match answered {
             Some(pending) => succeed(core, user, &pending, message.len() as u64, now_ns),
             None => core.tally.unsolicited += 1,
         }
+    }
+
+    /// The place of the message that a message of the server answers by the same value in a field.
+    fn place_of(&self, user: &MessagesUser, message: &[u8]) -> Option<usize> {
+        let Matching::Field(pointer) = &self.setup.matching else {
+            return None;
+        };
+        let key = pointer.key(message)?;
+        user.pending.iter().position(|pending| pending.key == key)
+    }
+
+    fn is_answer(&self, user: &MessagesUser, message: &[u8]) -> bool {
+        self.place_of(user, message).is_some()
+    }
+
+    fn answered_by(&self, user: &mut MessagesUser, message: &[u8]) -> Option<Pending> {
+        let at = self.place_of(user, message)?;
+        user.pending.remove(at)
     }
 
     fn break_off(

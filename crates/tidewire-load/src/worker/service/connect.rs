@@ -170,6 +170,8 @@ impl Core {
     }
 
     fn connect<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        // A turn may open many connections: each has a start of its own.
+        self.look_at_clock();
         user.connect_ns = self.now_ns();
         user.state = UserState::Connecting;
         user.has_tried = true;

@@ -17,6 +17,7 @@ use crate::accounting::live::ServiceCell;
 use crate::accounting::tally::Tally;
 use crate::report::model::ByteCounts;
 use crate::worker;
+use crate::worker::messages::unix_us;
 use crate::worker::meter::{Spin, WaitMeter};
 use crate::worker::script::Encoded;
 use crate::worker::template::{Template, Values};
@@ -229,7 +230,7 @@ impl Core {
         let mut scratch = std::mem::take(&mut self.scratch);
         message.clear();
         let setup = Arc::clone(&self.setup);
-        let mut values = self.values(&setup, io, user);
+        let mut values = self.values(&setup, user);
         let mut counts = setup
             .script
             .write(step, &mut values, &mut scratch, &mut message);
@@ -254,26 +255,20 @@ impl Core {
     /// Appends a text of the user's that is not a request.
     pub(crate) fn render_template<S>(
         &mut self,
-        io: &Io,
         user: &User<S>,
         template: &Template,
         out: &mut Vec<u8>,
     ) {
         let setup = Arc::clone(&self.setup);
-        template.write(&mut self.values(&setup, io, user), out);
+        template.write(&mut self.values(&setup, user), out);
     }
 
     /// The values of one text.
-    fn values<'a, S>(
-        &'a mut self,
-        setup: &'a ServiceSetup,
-        io: &Io,
-        user: &'a User<S>,
-    ) -> Values<'a> {
+    fn values<'a, S>(&'a mut self, setup: &'a ServiceSetup, user: &'a User<S>) -> Values<'a> {
         Values {
             sequence: self.next_sequence(),
             user: user.number as u64,
-            unix_ms: io.now().unix_ms,
+            unix_us: unix_us(),
             random: &mut self.random,
             captured: &user.script.captured,
             feeds: &setup.script.feeds,

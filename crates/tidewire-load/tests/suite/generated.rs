@@ -1,0 +1,237 @@
+//! Every fault at every time: a server keeps its own account of a load, and the account decides what the report must
+//! say. Counts are equal, every request that was due is in the percentiles, and nothing that failed is valid.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::plan::load;
+use tidewire_load::plan::observe::{Progress, RunLive};
+use tidewire_load::report::{Report, TestResult, Verdict};
+use tidewire_load::worker::messages::Matching;
+
+use crate::account::{Account, AccountServer, Conduct, Fault, Protocol};
+
+const MS: Duration = Duration::from_millis(1);
+const LENGTH: Duration = Duration::from_millis(800);
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    protocol: Protocol,
+    is_open: bool,
+    /// A fault of the server or of the network; without one the plan itself is interrupted.
+    fault: Option<Fault>,
+    from: Duration,
+    until: Duration,
+}
+
+/// All combinations of protocol, loop, fault and time.
+fn cases() -> Vec<Case> {
+    let faults = [
+        // The server.
+        Some(Fault::Hangs),
+        Some(Fault::Swallows),
+        Some(Fault::Refuses(4_503)),
+        Some(Fault::Slow(60 * MS)),
+        // The network.
+        Some(Fault::Ends),
+        Some(Fault::Resets),
+        // The plan.
+        None,
+    ];
+    // At the start, in the middle, in the last part, and from the last moment into the drain.
+    let times = [
+        (0 * MS, 150 * MS),
+        (300 * MS, 450 * MS),
+        (600 * MS, Duration::MAX),
+        (780 * MS, Duration::MAX),
+    ];
+    let mut cases = Vec::new();
+    for protocol in [Protocol::Http, Protocol::WebSocket] {
+        for is_open in [false, true] {
+            for fault in faults {
+                for (from, until) in times {
+                    cases.push(Case {
+                        protocol,
+                        is_open,
+                        fault: match (protocol, fault) {
+                            (Protocol::Http, Some(Fault::Refuses(_))) => Some(Fault::Refuses(503)),
+                            _ => fault,
+                        },
+                        from,
+                        until,
+                    });
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Ends the load after a time, as Ctrl-C does.
+struct Interrupter<'a> {
+    after: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl Progress for Interrupter<'_> {
+    fn tick(&mut self, live: &RunLive) {
+        if live.service.elapsed >= self.after {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn load_of(case: Case, server: &AccountServer) -> Report {
+    let mut options = LoadOptions {
+        connections: 3,
+        threads: 1,
+        duration: Some(LENGTH),
+        rate_per_s: case.is_open.then_some(200.0),
+        ..LoadOptions::new(&server.url())
+    };
+    options.timeouts.drain_ms = 150;
+    if case.protocol == Protocol::WebSocket {
+        options.messages.matching = Matching::Order;
+    }
+    let plan = options.plan().unwrap();
+    let stop = AtomicBool::new(false);
+    let after = match case.fault {
+        Some(_) => Duration::MAX,
+        None => case.from,
+    };
+    let mut progress = Interrupter { after, stop: &stop };
+    load::run(&plan, &mut progress, &stop).unwrap()
+}
+
+fn run(case: Case) -> (Report, Account) {
+    let mut conduct = Conduct::honest(case.protocol);
+    conduct.answer_after = 2 * MS;
+    conduct.fault = case.fault;
+    (conduct.from, conduct.until) = (case.from, case.until);
+    let server = AccountServer::start(conduct);
+    let report = load_of(case, &server);
+    let account = server.account();
+    (report, account)
+}
+
+/// What the account of the server demands of the report.
+fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut demand = |is_right: bool, what: &str| {
+        if !is_right {
+            wrong.push(format!("{case:?}: {what}"));
+        }
+    };
+    let result: &TestResult = &report.results[0];
+    let requests = result.load.requests.unwrap_or_default();
+    let connecting = result.load.connecting.clone().unwrap_or_default();
+    let sum = requests.succeeded + requests.failed + requests.unfinished;
+    demand(requests.sent == sum, "sent is the sum of the outcomes");
+    // A request may be lost with its connection before the server has read it.
+    demand(
+        requests.sent >= account.received,
+        "the server received no more than was sent",
+    );
+    let breaks = matches!(
+        case.fault,
+        Some(Fault::Ends | Fault::Resets | Fault::Refuses(_))
+    );
+    if !breaks {
+        demand(
+            requests.sent == account.received,
+            "everything that was sent arrived",
+        );
+    }
+    demand(
+        requests.succeeded <= account.answered,
+        "no more successes than good answers",
+    );
+    // An answer after the end of the load is not seen; an answer to a client that is gone is none.
+    let unseen = requests.unfinished + if breaks { account.connections } else { 0 };
+    demand(
+        requests.succeeded + unseen >= account.answered,
+        "every good answer in time is a success",
+    );
+    if case.protocol == Protocol::Http && case.fault == Some(Fault::Refuses(503)) {
+        let refused = result.load.statuses.get(&503).copied().unwrap_or(0);
+        demand(
+            refused == account.refused,
+            "each 503 is a response with 503",
+        );
+    }
+    let count = result
+        .latency_us
+        .as_ref()
+        .map_or(0, |latency| latency.count);
+    demand(
+        count == requests.due(),
+        "every request that was due is in the percentiles",
+    );
+    if case.is_open && case.fault.is_some() && connecting.ended == 0 {
+        demand(requests.due() == 160, "160 requests were due");
+    }
+    let is_good = requests.unsuccessful() == 0 && connecting.ended == 0 && case.fault.is_some();
+    demand(
+        is_good || result.verdict == Verdict::Failed,
+        "what failed is failed",
+    );
+    demand(
+        is_good || result.verdict != Verdict::Failed || !result.doubts.is_empty(),
+        "a failed load says why",
+    );
+    demand(
+        !is_good || account.refused + account.unanswered == 0,
+        "a good load has no failure at the server",
+    );
+    demand(
+        is_good || case.fault.is_none() || !result.load.service.is_empty(),
+        "what the service did is in the report",
+    );
+    // The latency of a client contains that of the server: a figure below it is wrong.
+    let mut took = account.took_us.clone();
+    took.sort_unstable();
+    let enough = took.len() >= 100 && is_good;
+    if enough {
+        let latency = result.latency_us.clone().unwrap_or_default();
+        for (part, seen) in [(50, latency.p50), (90, latency.p90), (99, latency.p99)] {
+            let rank = (took.len() * part).div_ceil(100).max(1) - 1;
+            let served = took[rank.min(took.len() - 1)] as f64;
+            // The server's clock stops after its write, which the client may have read before.
+            demand(
+                seen >= served * 0.9 - 500.0,
+                &format!("p{part} is {seen}, and the server took {served}"),
+            );
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_account_of_the_server_decides_what_a_report_says() {
+    let cases = cases();
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (report, account) = run(*case);
+                    wrong
+                        .lock()
+                        .unwrap()
+                        .extend(check(*case, &report, &account));
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(cases.len(), 2 * 2 * 7 * 4);
+}
+
+/// Loads at a time: they wait more than they compute.
+const THREADS: usize = 8;
