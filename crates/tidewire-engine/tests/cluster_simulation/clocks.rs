@@ -8,7 +8,10 @@ use tidewire_net::simulation::UNIX_MS_AT_START;
 
 fn of_type(client: &mut SimulatedClient, name: &str) -> Vec<Value> {
     let messages = client.receive_json();
-    messages.into_iter().filter(|message| message["t"] == name).collect()
+    messages
+        .into_iter()
+        .filter(|message| message["t"] == name)
+        .collect()
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -23,11 +26,18 @@ fn a_step_of_a_servers_clock_changes_no_ttl_and_no_beginning_of_a_session() {
         world.run(500);
         // A command to the sessions of a user is compared with the time in this id.
         let ready = of_type(&mut there, "server_ready");
-        let id = ready[0]["p"]["details"]["connection_id"].as_str().expect("an id");
+        let id = ready[0]["p"]["details"]["connection_id"]
+            .as_str()
+            .expect("an id");
         let id = id.replace('-', "");
         let began_ms = u64::from_str_radix(&id[..12], 16).expect("a UUID");
-        assert!((UNIX_MS_AT_START..UNIX_MS_AT_START + 60_000).contains(&began_ms), "{step_ms}");
-        there.send(&json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": [TOPIC]}}));
+        assert!(
+            (UNIX_MS_AT_START..UNIX_MS_AT_START + 60_000).contains(&began_ms),
+            "{step_ms}"
+        );
+        there.send(
+            &json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": [TOPIC]}}),
+        );
         world.run(1_000);
         world.step_clock(1, -step_ms);
         let payload = json!({"topic": TOPIC, "type": "x", "payload": {"n": 1}, "ttl_ms": 20_000});
