@@ -521,6 +521,12 @@ export interface EngineOptions {
    * 5000.
    */
   brokerWaitMs?: number | null;
+  /**
+   * How long the broker may be away until this server ends its sessions, so that their clients
+   * go to servers that reach it: each client receives `reconnect`, spread over
+   * `reconnectSpreadMs`, and the code 1012. Once in an outage. 0: sessions stay. Default: 0.
+   */
+  brokerLostCloseS?: number | null;
   /** The URL that events are posted to: `http://` or `https://`. Default: no backend. */
   backend?: string | null;
   /**

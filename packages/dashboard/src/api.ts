@@ -80,7 +80,7 @@ export interface Stats {
   shards: Record<string, number>[];
   usage: Record<string, number>;
   timings: { bounds_s: number[] } & Record<Timing, { counts: number[]; sum_s: number }>;
-  broker: { is_connected: boolean; reason?: string | null; nodes: ClusterNode[] } | null;
+  broker: Broker | null;
   resident_bytes: number | null;
   topics: TopicInfo[];
 }
@@ -126,6 +126,17 @@ export interface Presence {
   users: number;
   connections: number;
   members: { user: string; connections: number; data?: unknown }[];
+}
+
+/** The broker that servers share. */
+export interface Broker {
+  is_connected: boolean;
+  reason?: string | null;
+  /** How long it has not answered. */
+  away_ms: number;
+  /** What is wrong although it answers. */
+  problems: { kind: string; is_fatal: boolean; text: string }[];
+  nodes: ClusterNode[];
 }
 
 export interface ClusterNode {

@@ -380,6 +380,10 @@ class ServerOptions(TypedDict, total=False):
     broker_is_durable: bool
     #: How long publications and subscriptions wait while the broker does not answer. Default: 5000.
     broker_wait_ms: int
+    #: How long the broker may be away until this server ends its sessions, so that their clients go
+    #: to servers that reach it: each client receives `reconnect`, spread over
+    #: `reconnect_spread_ms`, and the code 1012. Once in an outage. 0: sessions stay. Default: 0.
+    broker_lost_close_s: int
     #: The URL that events are posted to: `http://` or `https://`. Default: no backend.
     backend: str
     #: The events that the backend gets: `connect`, `subscribe`, `publish`, `request`, `message`,

@@ -2,6 +2,7 @@
 //! answers out.
 
 mod agreement;
+mod away;
 mod calls;
 mod complaints;
 mod control;
@@ -14,6 +15,7 @@ mod presence;
 mod producers;
 
 use self::agreement::Agreement;
+use self::away::Away;
 use self::calls::OpenCalls;
 use self::complaints::{Complaints, Outage};
 use self::control::{CONTROL, Orders};
@@ -79,10 +81,16 @@ pub(crate) struct Exchange {
     groups: GroupsInUse,
     complaints: Complaints,
     agreement: Agreement,
+    away: Away,
 }
 
 impl Exchange {
-    pub(crate) fn new(link: Link, broker: Arc<ClusterBroker>, wait_ms: u64) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        broker: Arc<ClusterBroker>,
+        wait_ms: u64,
+        lost_close_ms: Option<u64>,
+    ) -> Self {
         Self {
             link,
             broker,
@@ -107,6 +115,7 @@ impl Exchange {
             groups: GroupsInUse::default(),
             complaints: Complaints::default(),
             agreement: Agreement::default(),
+            away: Away::new(lost_close_ms),
         }
     }
 
@@ -153,6 +162,7 @@ impl Exchange {
         self.forget_idle(now);
         if now.ms >= self.told_ms + TELL_MS {
             self.told_ms = now.ms;
+            self.note_away(now);
             self.tell_health();
             self.complain(now);
         }
@@ -169,6 +179,7 @@ impl Exchange {
             self.calls.deadline_ms(),
             self.orders.deadline_ms(),
             self.groups.deadline_ms(),
+            self.away.deadline_ms(),
         ]
         .into_iter()
         .flatten()

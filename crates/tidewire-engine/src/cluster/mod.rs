@@ -171,7 +171,12 @@ fn exchange(
         ..LinkOptions::default()
     };
     let link = Link::new(options, node, random.random());
-    let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
+    let exchange = Exchange::new(
+        link,
+        Arc::clone(&broker),
+        config.wait_ms,
+        config.lost_close_ms,
+    );
     (broker, exchange)
 }
 

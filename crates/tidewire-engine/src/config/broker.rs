@@ -24,6 +24,9 @@ pub struct BrokerConfig {
     /// How long what needs the broker waits while the broker does not answer, in milliseconds.
     /// Default 5,000.
     pub wait_ms: u64,
+    /// How long the broker may be away until this server ends its sessions, once in an outage, so that their clients go to
+    /// servers that reach it, in milliseconds. Default `None`: sessions stay.
+    pub lost_close_ms: Option<u64>,
 }
 
 impl BrokerConfig {
@@ -39,6 +42,7 @@ impl BrokerConfig {
             prefix: "tw".to_owned(),
             is_durable: false,
             wait_ms: 5_000,
+            lost_close_ms: None,
         }
     }
 }

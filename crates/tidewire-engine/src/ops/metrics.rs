@@ -217,6 +217,9 @@ fn write_broker(body: &mut String, broker: &BrokerHealth) {
     let connected = f64::from(u8::from(broker.is_connected));
     let help = "Whether the broker that servers share answers";
     write_gauge(body, "broker_connected", help, "", connected);
+    let away_s = broker.away_ms as f64 / 1_000.0;
+    let help = "How long the broker that servers share has not answered";
+    write_gauge(body, "broker_away_seconds", help, "", away_s);
     let name = "tidewire_broker_problem";
     let help = "Problems of a broker that answers: 1 while the problem lasts";
     write_head(body, name, help, "gauge");

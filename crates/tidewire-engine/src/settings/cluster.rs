@@ -56,5 +56,9 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
         return Err(settings.wrong("broker_is_durable", words));
     }
     broker.wait_ms = settings.integer("broker_wait_ms").unwrap_or(broker.wait_ms);
+    let lost_close_s = settings.integer("broker_lost_close_s");
+    broker.lost_close_ms = lost_close_s
+        .filter(|s| *s > 0)
+        .map(|s| s.saturating_mul(1_000));
     Ok(Some(broker))
 }

@@ -129,6 +129,7 @@ const FAMILIES: &[&[&str]] = &[
         "broker_prefix",
         "broker_is_durable",
         "broker_wait_ms",
+        "broker_lost_close_s",
     ],
     &["backend_secret", "backend_secret_file"],
     &[

@@ -389,6 +389,8 @@ pub struct BrokerHealth {
     pub reason: Option<String>,
     /// The advice to an operator although the broker works.
     pub warning: Option<String>,
+    /// How long it has not answered, in milliseconds; 0 if it does, or never has.
+    pub away_ms: u64,
     /// What is wrong although the broker answers. Each lasts until it is ended.
     pub problems: Vec<BrokerProblem>,
     /// The servers that share it, this one among them, as of some seconds ago.
@@ -444,6 +446,7 @@ impl Default for BrokerHealth {
             version: None,
             reason: None,
             warning: None,
+            away_ms: 0,
             problems: Vec::new(),
             nodes: Vec::new(),
             counts: Vec::new(),

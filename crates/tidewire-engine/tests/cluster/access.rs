@@ -1,4 +1,4 @@
-//! Who may use the broker: rules of access, passwords and certificates that are read again, and settings that all servers
+//! Access to the broker: rules of access, passwords and certificates that are read again, and settings that all servers
 //! must have in common. Each test starts a `redis-server` of its own.
 
 use crate::common;
@@ -206,10 +206,12 @@ fn a_rolling_restart_that_adds_history_loses_nothing() {
     assert_eq!(kinds, ["settings_differ"]);
     assert!(!health.problems[0].is_fatal);
     // What the old server published is in the history of the new one.
-    let topic = new
-        .handle()
-        .history("h.a", HistoryQuery::default())
-        .expect("a history");
+    let query = HistoryQuery {
+        since: None,
+        limit: 1_000,
+        newest_first: false,
+    };
+    let topic = new.handle().history("h.a", query).expect("a history");
     let kept = topic.map(|page| page.publications.len());
     assert_eq!(kept, Some(200));
 }

@@ -270,3 +270,31 @@ fn a_revocation_waits_for_a_shard_that_has_no_room() {
     drop(blocked);
     revoked.assert_closed(GONE);
 }
+
+#[test]
+fn a_server_that_is_cut_off_sends_its_clients_to_others_if_that_is_wanted() {
+    let mut redis = RedisServer::start("");
+    let mut cut = config(&redis);
+    cut.broker.as_mut().expect("a broker").lost_close_ms = Some(300);
+    cut.drain.reconnect_spread_ms = 0;
+    let (closes, stays) = (start_connected(cut), start_connected(config(&redis)));
+    let (mut client, mut other) = (connect_v1(&closes), connect_v1(&stays));
+    redis.kill();
+    let told = client.next_json();
+    assert_eq!(told["t"], "reconnect", "{told}");
+    client.assert_closed(CloseCode::SERVICE_RESTART);
+    let health = closes.handle().broker_health().expect("a broker");
+    assert!(health.away_ms >= 300 && !health.is_connected, "{health:?}");
+    // Once in an outage: who comes back stays.
+    let mut back = connect_v1(&closes);
+    wait_until("three times as long", || {
+        closes.handle().broker_health().expect("a broker").away_ms > 1_200
+    });
+    assert_eq!(back.ask(&json!({"t": "ping"}))["t"], "PONG");
+    assert_eq!(other.ask(&json!({"t": "ping"}))["t"], "PONG");
+    redis.run();
+    wait_until("a broker", || is_connected(&closes));
+    wait_until("no outage", || {
+        closes.handle().broker_health().expect("a broker").away_ms == 0
+    });
+}

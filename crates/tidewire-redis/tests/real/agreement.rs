@@ -1,4 +1,4 @@
-//! What all nodes of a cluster must have in common, and what may differ for a time.
+//! Agreement of all nodes of a cluster: terms that must be the same, and rules that may differ for a time.
 
 use crate::peer::{KEPT, Peer};
 use crate::server::Server;

@@ -177,9 +177,11 @@ function bound(seconds: number): string {
 /** What an operator should know before all else; empty if all is well. */
 function problemOf({ ready, broker }: Stats): string {
   if (!ready) return "The server accepts no connections: it drains, or its broker is away.";
-  if (broker && !broker.is_connected)
-    return `The broker is unavailable: ${broker.reason ?? "no reason is known"}`;
-  return "";
+  if (broker && !broker.is_connected) {
+    const away = broker.away_ms ? ` for ${Math.round(broker.away_ms / 1e3)} s` : "";
+    return `The broker is unavailable${away}: ${broker.reason ?? "no reason is known"}`;
+  }
+  return broker?.problems[0]?.text ?? "";
 }
 
 function refusedIn(total: Stats["total"]): number {

@@ -1,4 +1,4 @@
-//! What this server says to the others about itself: which topics keep history, and the limits of its clients.
+//! Statements of this server to the others about itself: which topics keep history, and the limits of its clients.
 
 use super::{Exchange, TELL_MS, keep};
 use crate::topics::config::RuleSet;

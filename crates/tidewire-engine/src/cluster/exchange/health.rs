@@ -41,6 +41,7 @@ impl Exchange {
             version: health.version.clone(),
             reason: health.reason.clone(),
             warning: health.warning.clone(),
+            away_ms: self.away.for_ms,
             problems: problems(&health.problems),
             nodes: self.nodes.list.clone(),
             counts: vec![
@@ -72,6 +73,7 @@ impl Exchange {
                 ("other_forms", counters.other_forms),
                 ("unreadable", counters.unreadable),
                 ("clock_steps", counters.clock_steps),
+                ("closings", self.away.closings),
             ],
         });
     }

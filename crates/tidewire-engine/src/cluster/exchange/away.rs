@@ -1,0 +1,77 @@
+//! A broker that is away: how long, and the end of the sessions of a server that is cut off, if that is wanted.
+
+use super::Exchange;
+use crate::topics::broker::Control;
+use tidewire_redis::Now;
+use tidewire_wire::close::CloseCode;
+
+/// Since when the broker is away.
+#[derive(Debug)]
+pub(super) struct Away {
+    since_ms: Option<u64>,
+    /// How long it has been away, as of the last look.
+    pub(super) for_ms: u64,
+    /// After this time all sessions end.
+    close_after_ms: Option<u64>,
+    /// They have ended in this outage.
+    is_closed: bool,
+    pub(super) closings: u64,
+    /// It has answered once.
+    was_there: bool,
+}
+
+impl Away {
+    pub(super) fn new(close_after_ms: Option<u64>) -> Self {
+        Self {
+            since_ms: None,
+            for_ms: 0,
+            close_after_ms,
+            is_closed: false,
+            closings: 0,
+            was_there: false,
+        }
+    }
+
+    pub(super) fn deadline_ms(&self) -> Option<u64> {
+        let close_after_ms = self.close_after_ms.filter(|_| !self.is_closed)?;
+        Some(self.since_ms?.saturating_add(close_after_ms))
+    }
+}
+
+impl Exchange {
+    /// Looks whether the broker answers. Ends all sessions when it has been away for too long, so that their clients go to
+    /// servers that reach it: once in an outage, because it may be away for all servers.
+    pub(super) fn note_away(&mut self, now: Now) {
+        let away = &mut self.away;
+        if self.health.is_connected {
+            *away = Away {
+                closings: away.closings,
+                was_there: true,
+                ..Away::new(away.close_after_ms)
+            };
+            return;
+        }
+        if !away.was_there {
+            return;
+        }
+        let since_ms = *away.since_ms.get_or_insert(now.ms);
+        away.for_ms = now.ms - since_ms;
+        let is_due = away.deadline_ms().is_some_and(|at_ms| at_ms <= now.ms);
+        let Some(server) = self.server.as_ref().filter(|_| is_due) else {
+            return;
+        };
+        let control = Control::CloseAll {
+            code: CloseCode::SERVICE_RESTART.value(),
+            reason: "the server is cut off from the others".to_owned(),
+        };
+        // A shard without room is told again by the next look.
+        if server.0.obey(control, Some(now.unix_ms)) {
+            away.is_closed = true;
+            away.closings += 1;
+            tracing::warn!(
+                away_ms = away.for_ms,
+                "the broker has been away for broker_lost_close_s: all sessions end"
+            );
+        }
+    }
+}
