@@ -1,5 +1,6 @@
 //! Files that are made from a table and checked in.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -37,4 +38,12 @@ pub(crate) fn check(tree: &Tree, made: Vec<Made>, source: &str, command: &str) -
         Finding::new(Path::new(target), 1, message)
     };
     made.into_iter().filter(is_stale).map(finding).collect()
+}
+
+/// The lines of a comment, broken at spaces alone.
+pub(crate) fn wrapped(text: &str, line_letters_max: usize) -> Vec<Cow<'_, str>> {
+    let options = textwrap::Options::new(line_letters_max)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(text, options)
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::{Kind, Row, Table, Way};
 use super::value::Value;
+use crate::generated::wrapped;
 
 /// The text of `server-options.d.ts`.
 pub(crate) fn options(table: &Table) -> String {
@@ -37,7 +38,7 @@ fn field(out: &mut String, table: &Table, row: &Row) {
         writeln!(out, "  /** {comment} */").expect(WRITTEN);
     } else {
         writeln!(out, "  /**").expect(WRITTEN);
-        for line in wrapped(&comment) {
+        for line in wrapped(&comment, LINE_BYTES_MAX) {
             writeln!(out, "   * {line}").expect(WRITTEN);
         }
         writeln!(out, "   */").expect(WRITTEN);
@@ -109,20 +110,6 @@ fn camel_case(name: &str) -> String {
         camel.push_str(rest);
     }
     camel
-}
-
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= LINE_BYTES_MAX => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Comments end at column 100, and `  /** ` begins them and ` */` ends them.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::{Kind, Row, Table, Way};
 use super::value::Value;
+use crate::generated::wrapped;
 
 /// The text of `_options.py`.
 pub(crate) fn options(table: &Table) -> String {
@@ -40,7 +41,7 @@ fn field(out: &mut String, row: &Row) {
         None if row.unset == "required" => comment.push_str("Required."),
         _ => write!(comment, "Default: {default}.").expect(WRITTEN),
     }
-    for line in wrapped(&comment) {
+    for line in wrapped(&comment, COMMENT_BYTES_MAX) {
         writeln!(out, "    #: {line}").expect(WRITTEN);
     }
     writeln!(out, "    {}: {}", row.name, annotation(row)).expect(WRITTEN);
@@ -84,21 +85,6 @@ fn literal(value: &Value) -> String {
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// The lines of a comment in a class.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= COMMENT_BYTES_MAX => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Comments end at column 100, and `    #: ` begins them.
@@ -184,7 +170,8 @@ mod tests {
 
     #[test]
     fn comments_are_wrapped() {
-        let lines = wrapped(&"word ".repeat(40));
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text, COMMENT_BYTES_MAX);
         assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= COMMENT_BYTES_MAX));
     }
 }
