@@ -1,6 +1,7 @@
 //! Replies of the protocol: what the server itself sends to a client.
 
 use crate::limits::errors::ErrorVerdict;
+use crate::limits::work::{LONG_MESSAGE_BYTES, cost};
 use crate::session::Session;
 use crate::topics::publication::Payload;
 use std::borrow::Cow;
@@ -23,6 +24,12 @@ impl Session<'_> {
     #[cold]
     pub(crate) fn refuse(&mut self, format: Format, bytes: &[u8], why: &str) {
         self.core.counters.messages_refused_invalid.add(1);
+        if bytes.len() >= LONG_MESSAGE_BYTES {
+            // It was read up to what is wrong with it, and then for its `cid`.
+            self.core
+                .meter
+                .spend(cost::read(format, bytes.len(), false));
+        }
         self.reply_error(
             ErrorCode::InvalidMessage,
             why.to_owned(),

@@ -110,18 +110,27 @@ fn last_word(rest: &[u8]) -> u64 {
 /// short strings.
 #[inline(always)]
 pub(crate) fn after_plain(rest: &[u8]) -> &[u8] {
-    if let Some(chunk) = rest.first_chunk() {
-        let found = special::<true>(u64::from_le_bytes(*chunk));
-        if found != 0 {
-            return &rest[(found.trailing_zeros() / 8) as usize..];
-        }
+    let Some((chunk, behind)) = rest.split_first_chunk() else {
+        return after_long_plain(rest);
+    };
+    let found = special::<true>(u64::from_le_bytes(*chunk));
+    if found != 0 {
+        return &rest[(found.trailing_zeros() / 8) as usize..];
     }
-    after_long_plain(rest)
+    after_long_plain(behind)
 }
 
 /// The same for a string that is long, or near the end of the text.
 #[inline(never)]
 fn after_long_plain(mut rest: &[u8]) -> &[u8] {
+    // Most end soon.
+    if let Some((chunk, behind)) = rest.split_first_chunk() {
+        let found = special::<true>(u64::from_le_bytes(*chunk));
+        if found != 0 {
+            return &rest[(found.trailing_zeros() / 8) as usize..];
+        }
+        rest = behind;
+    }
     while let Some((chunk, behind)) = rest.split_first_chunk::<32>() {
         // Without a way out of the loop it is done by vector instructions.
         let mut is_plain = true;
