@@ -214,6 +214,7 @@ const HOUSES: &[House] = &[
             "options",
             "config",
             "check",
+            "payload",
             "clock",
             "url",
             "error",
