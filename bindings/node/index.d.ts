@@ -129,7 +129,7 @@ export class Message {
   get encoding(): "text" | "binary" | "msgpack";
   /** The whole message, decoded once. Throws an `InvalidMessageError` if it is no JSON. */
   json(): any;
-  /** The payload. */
+  /** The payload; a Buffer if it is binary. */
   get payload(): any;
   /** The type, such as `chat`. */
   get type(): string | undefined;

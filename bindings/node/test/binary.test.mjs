@@ -26,7 +26,10 @@ test("every kind of bytes is a binary payload", async (t) => {
   server.publish("kept.a", "AAH/", { type: "data" });
   assert.equal((await client.until("data")).b, undefined);
   const { publications } = server.history("kept.a");
-  assert.deepEqual(publications.map(({ payload }) => payload), [...kinds.map(() => BYTES), "AAH/"]);
+  assert.deepEqual(
+    publications.map(({ payload }) => payload),
+    [...kinds.map(() => BYTES), "AAH/"],
+  );
   assert.throws(() => server.publish("kept.a", new RawJson('\0"AAH/"')), WrongTypeError);
 });
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::payload::Payload;
-use tidewire_wire::envelope::{SystemType, check_value};
+use tidewire_wire::envelope::SystemType;
 use tidewire_wire::session::TYPE_BYTES_MAX;
 
 pub(crate) fn check_message(t: &str, payload: &Payload<'_>) -> Result<(), Error> {
@@ -20,11 +20,6 @@ pub(crate) fn check_publication(topic: &str, t: &str, payload: &Payload<'_>) -> 
     }
     check_text("the type", t, TYPE_BYTES_MAX)?;
     check_message(t, payload)
-}
-
-/// The envelope and the request around a payload take two of the levels of nesting.
-pub(crate) fn check_payload(payload: &str) -> Result<(), Error> {
-    check_value(payload, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
 }
 
 pub(crate) fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {

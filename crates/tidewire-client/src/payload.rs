@@ -1,8 +1,8 @@
 //! Payloads to be sent and answers: one JSON value, or bytes.
 
-use crate::check::check_payload;
 use crate::error::Error;
 use std::borrow::Cow;
+use tidewire_wire::envelope::check_value;
 use tidewire_wire::format::{binary_bytes, binary_text};
 
 /// A payload: one JSON value as text, or bytes. Every method that takes a payload takes a JSON text as it is.
@@ -86,10 +86,10 @@ impl<'a> Payload<'a> {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_binary {
-            Ok(())
-        } else {
-            check_payload(&self.text)
+            return Ok(());
         }
+        // The envelope and the request around a payload take two of the levels of nesting.
+        check_value(&self.text, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
     }
 }
 

@@ -3,6 +3,7 @@
 mod binary;
 mod msgpack;
 mod pack;
+mod time;
 mod zlib;
 
 pub use crate::json::NESTING_MAX;
@@ -10,10 +11,11 @@ pub(crate) use binary::{Place, base64_bytes, is_base64, write_base64};
 pub use binary::{base64_text_bytes, binary_bytes, binary_text, check_binary_text};
 pub use msgpack::msgpack_to_json;
 pub(crate) use msgpack::{
-    Item, Reader, message_to_exact_json, message_to_json, msgpack_to_json_within, write_timestamp,
+    Item, Reader, message_to_exact_json, message_to_json, msgpack_to_json_within,
 };
 pub(crate) use pack::pack;
 pub use pack::{envelope_to_msgpack, json_to_msgpack};
+pub(crate) use time::write_timestamp;
 pub use zlib::{Deflater, Inflater, deflate, inflate};
 
 use std::borrow::Cow;

@@ -1,9 +1,9 @@
 //! MessagePack: a reader over borrowed bytes, and the way to JSON.
 
 use super::binary::{Place, write_base64};
+use super::time::{timestamp_ms, write_timestamp};
 use super::{FormatError, NESTING_MAX};
 use crate::json::text::write_string;
-use crate::timestamp::write_rfc3339_ms;
 use serde_json::Value;
 
 /// Appends the JSON of one MessagePack value to `out`.
@@ -416,42 +416,6 @@ fn key_to_json(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), FormatE
 const UNFINITE: FormatError = FormatError::Malformed("a float that is not finite");
 
 const WRONG_KEY: FormatError = FormatError::Malformed("a map key is neither text nor an integer");
-
-/// Appends a timestamp extension as a string.
-pub(crate) fn write_timestamp(
-    kind: i8,
-    bytes: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), FormatError> {
-    let unix_ms = timestamp_ms(kind, bytes)?;
-    out.push(b'"');
-    write_rfc3339_ms(unix_ms, out);
-    out.push(b'"');
-    Ok(())
-}
-
-/// The three layouts of the timestamp extension; whole seconds before 1970 have no form of ours.
-fn timestamp_ms(kind: i8, bytes: &[u8]) -> Result<u64, FormatError> {
-    let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| (n << 8) | u64::from(*b));
-    let (seconds, nanoseconds) = match (kind, bytes.len()) {
-        (-1, 4) => (number(bytes), 0),
-        (-1, 8) => (number(bytes) & 0x3_ffff_ffff, number(bytes) >> 34),
-        (-1, 12) => (number(&bytes[4..]), number(&bytes[..4])),
-        _ => {
-            return Err(FormatError::Malformed(
-                "a MessagePack extension that is no timestamp",
-            ));
-        }
-    };
-    if seconds > i64::MAX as u64 || nanoseconds > 999_999_999 {
-        return Err(FormatError::Malformed(
-            "a MessagePack timestamp out of range",
-        ));
-    }
-    Ok(seconds
-        .saturating_mul(1000)
-        .saturating_add(nanoseconds / 1_000_000))
-}
 
 pub(super) fn check_depth(depth: usize) -> Result<(), FormatError> {
     if depth >= NESTING_MAX {
