@@ -249,6 +249,20 @@ test("one that the client subscribes by itself is its own, from its position on"
   await expect(news.ready()).rejects.toMatchObject({ code: "SUBSCRIPTION_FAILED" });
 });
 
+test("what a pattern of the client takes is the pattern's alone", async () => {
+  await start();
+  const own: unknown[] = [];
+  client.subscribe("news.*").on("message", ({ payload }) => own.push(payload));
+  await later(10);
+  const p = { action: "subscribe", success_topics: ["news.*"], failed_topics: [], recovery: {} };
+  last().send({ c: "WSE", t: "subscription_update", cid: requests()[0]!.cid, p });
+  give("news.eu", 5);
+  publish("news.eu", 6);
+  give("other", 5);
+  publish("other", 6);
+  expect([own, told]).toEqual([[6], ["other 6"]]);
+});
+
 test("a topic that the client has is not made the server's", async () => {
   await start();
   client.subscribe("news");

@@ -528,7 +528,8 @@ export class Subscriptions {
     const topics = this.#route(name);
     if (!topics.length) return this.#host.emit("message", message);
     for (const topic of topics) {
-      if (topic.isReplaced) continue;
+      // What a subscription of the client takes is no message that it has not asked for.
+      if (topic.isReplaced || (topic.wire === SERVERS && topics.length > 1)) continue;
       if (topic.givesLast) topic.last = message;
       for (const subscriber of topic.subscribers) subscriber.message(message);
     }
