@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,13 +90,15 @@ def test_wrong_types(options: dict[str, Any]) -> None:
 def test_certificate_of_openssl(serve: Serve, tmp_path: Path) -> None:
     """It says that it is an authority, and is accepted where the user names exactly this one."""
     for name in ("ours", "other"):
-        options = "-x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        options = "-x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+        options += " -addext subjectAltName=DNS:localhost"
         files = ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"]
         subprocess.run(["openssl", "req", *options.split(), *files], check=True, capture_output=True)
     server = serve(tls_certificate=tmp_path / "ours.pem", tls_key=tmp_path / "ours.key")
     url = server.url.replace("127.0.0.1", "localhost")
     with tidewire.sync.connect(url, tls_ca_file=tmp_path / "ours.pem") as client:
-        assert client.request("echo", [1]).payload == [1]
+        client.send([1], type="x")
+        assert received(server, 1, "message")[0].payload == [1]
     with pytest.raises(tidewire.ConnectionClosedError, match="certificate"):
         tidewire.sync.connect(url, tls_ca_file=tmp_path / "other.pem")
 

@@ -12,6 +12,7 @@ fn at(ms: u64) -> Now {
     Now {
         monotonic_ms: ms,
         unix_ms: ms + 1,
+        steady_unix_ms: ms + 1,
     }
 }
 
