@@ -22,7 +22,7 @@ fn a_step_of_a_servers_clock_changes_no_ttl_and_no_beginning_of_a_session() {
         let mut world = world(1, Fate::Losses);
         world.run(3_000);
         world.step_clock(1, step_ms);
-        let (mut here, mut there) = (world.connect(0), world.connect(1));
+        let (here, mut there) = (world.connect(0), world.connect(1));
         world.run(500);
         // A command to the sessions of a user is compared with the time in this id.
         let ready = of_type(&mut there, "server_ready");
