@@ -32,6 +32,11 @@ impl Away {
         }
     }
 
+    /// The broker answers.
+    pub(super) fn note_answer(&mut self) {
+        self.was_there = true;
+    }
+
     pub(super) fn deadline_ms(&self) -> Option<u64> {
         let close_after_ms = self.close_after_ms.filter(|_| !self.is_closed)?;
         Some(self.since_ms?.saturating_add(close_after_ms))

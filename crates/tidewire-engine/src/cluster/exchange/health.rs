@@ -9,6 +9,7 @@ impl Exchange {
     pub(super) fn note_health(&mut self, health: Health) {
         match (self.health.is_connected, health.is_connected) {
             (false, true) => {
+                self.away.note_answer();
                 self.outage = Outage::after_answer();
                 tracing::info!(
                     version = health.version.as_deref(),
