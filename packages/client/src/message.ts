@@ -20,7 +20,7 @@ interface Rest {
 
 const CHANGE: Rest = { isSnapshot: false, isRedelivered: false, delivery: undefined };
 
-/** A publication or another message of the server's application. Its payload is decoded when it is first read. */
+/** A publication or another message of the server's application: plain data, which can be copied, cloned and printed. */
 export class Message<T = unknown> {
   /** The type that the sender gave it. */
   readonly type: string;
@@ -38,8 +38,10 @@ export class Message<T = unknown> {
   readonly isRedelivered: boolean;
   /** The number of the delivery, if it is to be acknowledged. @internal */
   readonly delivery: { number: number; connectionId: string } | undefined;
+  /** What it says. */
+  readonly payload: T;
+  /** The payload as JSON text until the application gets the message, which then is plain data. @internal */
   #text: string | undefined;
-  #payload: T | undefined;
 
   private constructor(
     type: string,
@@ -47,9 +49,9 @@ export class Message<T = unknown> {
     position: Position | undefined,
     id: string | undefined,
     priority: number,
-    text: string | undefined,
-    payload: T | undefined,
+    payload: T,
     rest: Rest,
+    text?: string,
   ) {
     this.type = type;
     this.topic = topic;
@@ -59,20 +61,20 @@ export class Message<T = unknown> {
     this.isSnapshot = rest.isSnapshot;
     this.isRedelivered = rest.isRedelivered;
     this.delivery = rest.delivery;
+    this.payload = payload;
     this.#text = text;
-    this.#payload = payload;
   }
 
-  /** What it says. Throws a `SyntaxError` if the sender wrote no JSON. */
-  get payload(): T {
+  /** Decodes the payload, which has to be done before the application sees it. Throws a `SyntaxError`. @internal */
+  decoded(): this {
     if (this.#text !== undefined) {
-      this.#payload = JSON.parse(this.#text) as T;
+      (this as { payload: unknown }).payload = JSON.parse(this.#text);
       this.#text = undefined;
     }
-    return this.#payload as T;
+    return this;
   }
 
-  /** A publication whose payload is still JSON text. @internal */
+  /** A publication whose payload is decoded when somebody receives it. @internal */
   static undecoded(
     type: string,
     topic: string,
@@ -81,7 +83,7 @@ export class Message<T = unknown> {
     priority: number,
     text: string,
   ): Message {
-    return new Message(type, topic, position, id, priority, text, undefined, CHANGE);
+    return new Message(type, topic, position, id, priority, undefined, CHANGE, text);
   }
 
   /** @internal */
@@ -94,7 +96,6 @@ export class Message<T = unknown> {
       hasPosition ? { epoch: e, offset: o } : undefined,
       typeof id === "string" ? id : undefined,
       typeof pri === "number" ? pri : 5,
-      undefined,
       payloadOf(envelope),
       {
         isSnapshot: envelope.c === "S",

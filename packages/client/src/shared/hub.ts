@@ -427,7 +427,7 @@ export class Hub {
       const payload = p === undefined ? undefined : format.payload(p);
       return format.envelope(fields as unknown as EnvelopeFields, payload);
     }
-    const { type: t, topic: tp, position, id, priority: pri, payload } = value;
+    const { type: t, topic: tp, position, id, priority: pri, payload } = value.decoded();
     const fields = { c: "U", t, tp, e: position?.epoch, o: position?.offset, id, pri };
     return format.envelope(fields as EnvelopeFields, format.payload(payload));
   }
