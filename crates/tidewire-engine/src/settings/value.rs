@@ -178,7 +178,8 @@ pub(super) fn check_item(item: Item, text: &str) -> Result<(), String> {
         Item::Path => Err("expected a path that starts with a slash, or any".to_owned()),
         Item::Origin if is_any || is_origin(text) => Ok(()),
         Item::Origin => {
-            let expected = "expected an origin such as https://app.example.com (no path), null, or any";
+            let expected =
+                "expected an origin such as https://app.example.com (no path), null, or any";
             Err(expected.to_owned())
         }
         Item::Host => hosts::check(text).map_err(|error| error.to_string()),
