@@ -23,10 +23,20 @@ for (const name of names) {
     execFileSync("node_modules/.bin/tsc", ["-p", dir, ...args], { stdio: ["ignore", "inherit", "inherit"] });
   tsc();
   if (name === "bench") continue;
+  if (name === "client") plainMessages(`${dir}/dist/esm/message.d.ts`);
   await toCommonJs(dir);
   if (name !== "client") continue;
   forOldTools(dir);
   await forPages(dir);
+}
+
+/**
+ * A message that an application has is plain data, so that its type is that of its fields: the mark of a private member
+ * would make copies of it, such as those in a `ref` of Vue, another type.
+ */
+function plainMessages(path) {
+  const text = readFileSync(path, "utf8");
+  writeFileSync(path, text.replace("    #private;\n", ""));
 }
 
 /** The dashboard's files, which the engine embeds: they are committed, so that `cargo build` needs no npm. */

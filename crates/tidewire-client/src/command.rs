@@ -118,6 +118,17 @@ impl Command {
         }
     }
 
+    /// Whether somebody waits for its outcome.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match self {
+            Self::Publish { reply, .. } => reply.is_some(),
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Probe => {
+                false
+            }
+            _ => true,
+        }
+    }
+
     /// Whether the server answers it, so that it counts as open until then.
     pub(crate) fn is_request(&self) -> bool {
         !matches!(

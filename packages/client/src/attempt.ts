@@ -84,8 +84,7 @@ export function describe(code: number, attempt: Attempt): string {
 /** A reason fits a close frame with at most 123 bytes. */
 export function truncate(reason: string): string {
   let short = reason.slice(0, 123);
-  // As UTF-8: three bytes for each unit from U+0800 on, which is enough for pairs of them, and two for others past ASCII.
-  while (short.replace(/[^\0-\u07ff]/g, "---").replace(/[^\0-\x7f]/g, "--").length > 123)
-    short = short.slice(0, -1);
+  // A unit past ASCII has at most three bytes of UTF-8.
+  while (short.replace(/[^\0-\x7f]/g, "---").length > 123) short = short.slice(0, -1);
   return short;
 }

@@ -105,6 +105,11 @@ export class Client {
     this.driver.start(isFirstRound);
   }
 
+  /** Vue leaves it as it is, in place of a proxy, which cannot read private members. @internal */
+  get __v_skip(): boolean {
+    return true;
+  }
+
   /** The state of the connection. */
   get state(): ConnectionState {
     return this.status.get().state;
@@ -263,7 +268,7 @@ export class Client {
 
   /** Opens a new connection now, in place of this one or of waiting. */
   reconnect(): void {
-    this.driver.renew("the application asked for a new connection");
+    this.driver.renew("reconnect() was called");
   }
 
   /**

@@ -368,9 +368,7 @@ export class Driver implements SessionHost {
       attempt.openMs === undefined &&
       moment.ms >= attempt.startMs + this.options.connectTimeoutMs
     ) {
-      const words = attempt.hasMessage
-        ? "the server did not establish the session in time"
-        : "no answer in time";
+      const words = `no ${attempt.hasMessage ? "session" : "answer"} in time`;
       this.#end(attempt, 1006, words, false);
     }
     try {

@@ -21,7 +21,7 @@ interface Rest {
 
 const CHANGE: Rest = { isSnapshot: false, isRedelivered: false, delivery: undefined };
 
-/** A publication or another message of the server's application. Its payload is decoded when it is first read. */
+/** A publication or another message of the server's application: plain data, which can be copied, cloned and printed. */
 export class Message<T = unknown> {
   /** The type that the sender gave it. */
   readonly type: string;
@@ -39,8 +39,10 @@ export class Message<T = unknown> {
   readonly isRedelivered: boolean;
   /** The number of the delivery, if it is to be acknowledged. @internal */
   readonly delivery: { number: number; connectionId: string } | undefined;
+  /** What it says: a value of JSON, or a `Uint8Array`. */
+  readonly payload: T;
+  /** The payload as JSON text until the application gets the message, which then is plain data. @internal */
   #text: string | undefined;
-  #payload: T | undefined;
 
   private constructor(
     type: string,
@@ -48,9 +50,9 @@ export class Message<T = unknown> {
     position: Position | undefined,
     id: string | undefined,
     priority: number,
-    text: string | undefined,
-    payload: T | undefined,
+    payload: T,
     rest: Rest,
+    text?: string,
   ) {
     this.type = type;
     this.topic = topic;
@@ -60,20 +62,20 @@ export class Message<T = unknown> {
     this.isSnapshot = rest.isSnapshot;
     this.isRedelivered = rest.isRedelivered;
     this.delivery = rest.delivery;
+    this.payload = payload;
     this.#text = text;
-    this.#payload = payload;
   }
 
-  /** What it says: a value of JSON, or a `Uint8Array`. Throws a `SyntaxError` if the server passed on what is no JSON. */
-  get payload(): T {
+  /** Decodes the payload, which has to be done before the application sees it. Throws a `SyntaxError`. @internal */
+  decoded(): this {
     if (this.#text !== undefined) {
-      this.#payload = JSON.parse(this.#text) as T;
+      (this as { payload: unknown }).payload = JSON.parse(this.#text);
       this.#text = undefined;
     }
-    return this.#payload as T;
+    return this;
   }
 
-  /** A publication whose payload is still JSON text. @internal */
+  /** A publication whose payload is decoded when somebody receives it. @internal */
   static undecoded(
     type: string,
     topic: string,
@@ -82,7 +84,7 @@ export class Message<T = unknown> {
     priority: number,
     text: string,
   ): Message {
-    return new Message(type, topic, position, id, priority, text, undefined, CHANGE);
+    return new Message(type, topic, position, id, priority, undefined, CHANGE, text);
   }
 
   /** @internal */
@@ -95,7 +97,6 @@ export class Message<T = unknown> {
       hasPosition ? { epoch: e, offset: o } : undefined,
       typeof id === "string" ? id : undefined,
       typeof pri === "number" ? pri : 5,
-      undefined,
       readPayload(payloadOf(envelope), envelope.b),
       {
         isSnapshot: envelope.c === "S",

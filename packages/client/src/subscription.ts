@@ -126,6 +126,11 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     }
   }
 
+  /** Vue leaves it as it is, in place of a proxy, which cannot read private members. @internal */
+  get __v_skip(): boolean {
+    return true;
+  }
+
   /** Its state, to be read and watched. */
   get status(): Observable<SubscriptionStatus> {
     this.#status ??= new Value(this.#current);

@@ -48,7 +48,7 @@ export function judgeJson({ name, frames, kind, envelope }: MessageCase): string
     const expected = message instanceof Message ? [t, tp, p, position] : [t, tp, p];
     const found =
       message instanceof Message
-        ? [message.type, message.topic, message.payload, message.position ?? null]
+        ? [message.type, message.topic, message.decoded().payload, message.position ?? null]
         : [typeOf(message), message.tp ?? null, payloadOf(message) ?? null];
     if (textOf(found) !== textOf(expected))
       failures.push(`${name}: ${textOf(found)} is not ${textOf(expected)}`);

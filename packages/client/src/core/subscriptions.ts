@@ -8,7 +8,7 @@ import { TidewireError } from "../errors.js";
 import type { ClientEvents, Gap, PresenceEvent } from "../events.js";
 import type { Message, Position } from "../message.js";
 import { positionOf } from "./answers.js";
-import { isObject } from "./envelope.js";
+import { isObject, unreadable } from "./envelope.js";
 import type { Envelope } from "./layers.js";
 import { isWhole } from "./payload.js";
 import { defaultSequencerLimits, detached, type Sequenced, Sequencer } from "./sequencer.js";
@@ -525,6 +525,11 @@ export class Subscriptions {
   }
 
   #dispatch(name: string, message: Message): void {
+    try {
+      message.decoded();
+    } catch (cause) {
+      return this.#host.emit("error", unreadable(DEVELOPMENT && "its payload is not JSON", cause));
+    }
     const topics = this.#route(name);
     if (!topics.length) return this.#host.emit("message", message);
     for (const topic of topics) {

@@ -469,7 +469,7 @@ export class Hub {
       const { p, ...fields } = value;
       return format.envelope(fields as unknown as EnvelopeFields, upstream.encode(p));
     }
-    const { type: t, topic: tp, position, id, priority: pri, payload } = value;
+    const { type: t, topic: tp, position, id, priority: pri, payload } = value.decoded();
     const fields = { c: "U", t, tp, e: position?.epoch, o: position?.offset, id, pri };
     return format.envelope(fields as EnvelopeFields, upstream.encode(payload));
   }

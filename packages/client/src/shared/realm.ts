@@ -2,6 +2,8 @@
  * What tabs share: locks and channels of the browser, and channels in memory for a tab's own hub.
  */
 
+import { hex } from "../core/bytes.js";
+import { randomBytes } from "../core/random.js";
 import type { Group } from "./group.js";
 
 /** The part of `BroadcastChannel` that is used. */
@@ -71,5 +73,5 @@ export function channelPair(): [Channel, Channel] {
 
 /** A name that no other pipe or hub has. */
 export function uniqueName(): string {
-  return Array.from(crypto.getRandomValues(new Uint32Array(3)), (word) => word.toString(36)).join("");
+  return hex(randomBytes(12));
 }

@@ -40,7 +40,7 @@ function openSocket(socket: WebSocket, messageBytesMax: number, handler: SocketH
   socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
     const frame = typeof data === "string" ? data : new Uint8Array(data);
     if (frame.length > messageBytesMax) {
-      const reason = "the server sent a message that is larger than messageBytesMax";
+      const reason = "a message is larger than messageBytesMax";
       socket.close(4406, `1009: ${reason}`);
       over({ code: 1009, reason, isRefusal: true });
     } else handler.onMessages([frame]);
