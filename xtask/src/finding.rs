@@ -35,14 +35,3 @@ impl fmt::Display for Finding {
         )
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finding_reads_as_path_line_and_message() {
-        let finding = Finding::new(Path::new("a/b.rs"), 7, "too long, split it");
-        assert_eq!(finding.to_string(), "a/b.rs:7: too long, split it");
-    }
-}

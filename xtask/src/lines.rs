@@ -19,14 +19,27 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    files: String,
-    except: Option<String>,
-    unless: Option<String>,
-    finds: Option<String>,
-    must: Option<String>,
-    needs: Option<String>,
+    files: Pattern,
+    except: Option<Pattern>,
+    unless: Option<Pattern>,
+    finds: Option<Pattern>,
+    must: Option<Pattern>,
+    needs: Option<Pattern>,
     lines_max: Option<usize>,
     says: String,
+}
+
+/// A regular expression in which `^` and `$` are the ends of a line.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Pattern(Regex);
+
+impl TryFrom<String> for Pattern {
+    type Error = regex::Error;
+
+    fn try_from(text: String) -> Result<Self, regex::Error> {
+        Regex::new(&format!("(?m){text}")).map(Self)
+    }
 }
 
 /// The findings in every text file. Fails if the table is wrong.
@@ -39,16 +52,11 @@ pub(crate) fn check(tree: &Tree, table: &str) -> anyhow::Result<Vec<Finding>> {
     let version = package
         .and_then(|package| package["version"].as_str())
         .context("Cargo.toml: no version")?;
-    let table: Table = toml::from_str(table)?;
-    let rules: Vec<_> = table
-        .rule
-        .iter()
-        .map(|rule| Compiled::new(rule, version))
-        .collect::<anyhow::Result<_>>()?;
+    let table: Table = toml::from_str(&table.replace("{version}", &regex::escape(version)))?;
     let mut findings = Vec::new();
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
-            for rule in &rules {
+            for rule in &table.rule {
                 let found = rule.found(&path.to_string_lossy(), &text).into_iter();
                 findings.extend(found.map(|line| Finding::new(path, line, &rule.says)));
             }
@@ -57,56 +65,27 @@ pub(crate) fn check(tree: &Tree, table: &str) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-struct Compiled {
-    files: Regex,
-    except: Option<Regex>,
-    unless: Option<Regex>,
-    finds: Option<Regex>,
-    must: Option<Regex>,
-    needs: Option<Regex>,
-    lines_max: usize,
-    says: String,
-}
-
-impl Compiled {
-    fn new(rule: &Rule, version: &str) -> anyhow::Result<Self> {
-        let regex = |text: &String| {
-            let text = text.replace("{version}", &regex::escape(version));
-            Regex::new(&format!("(?m){text}")).with_context(|| rule.says.clone())
-        };
-        let optional = |text: &Option<String>| text.as_ref().map(regex).transpose();
-        Ok(Self {
-            files: regex(&rule.files)?,
-            except: optional(&rule.except)?,
-            unless: optional(&rule.unless)?,
-            finds: optional(&rule.finds)?,
-            must: optional(&rule.must)?,
-            needs: optional(&rule.needs)?,
-            lines_max: rule.lines_max.unwrap_or(usize::MAX),
-            says: rule.says.replace("{version}", version),
-        })
-    }
-
+impl Rule {
     /// The lines at which a file breaks the rule.
     fn found(&self, path: &str, text: &str) -> Vec<usize> {
-        let is_in =
-            |regex: &Option<Regex>, text| regex.as_ref().is_some_and(|regex| regex.is_match(text));
-        if !self.files.is_match(path) || is_in(&self.except, path) || is_in(&self.unless, text) {
+        let has = |text: &str, pattern: &Option<Pattern>| {
+            pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.0.is_match(text))
+        };
+        if !self.files.0.is_match(path) || has(path, &self.except) || has(text, &self.unless) {
             return Vec::new();
         }
-        let found = self.finds.iter().flat_map(|finds| finds.find_iter(text));
-        let faults = found.filter(|found| !is_in(&self.must, found.as_str()));
-        let mut lines: Vec<_> = faults
-            .map(|found| 1 + text[..found.end()].matches('\n').count())
-            .collect();
-        if text.lines().nth(self.lines_max).is_some() {
-            lines.push(self.lines_max + 1);
-        }
-        if self
-            .needs
-            .as_ref()
-            .is_some_and(|needs| !needs.is_match(text))
+        let found = self.finds.iter().flat_map(|finds| finds.0.find_iter(text));
+        let faults = found.filter(|found| !has(found.as_str(), &self.must));
+        let lines_before = |end: usize| text[..end].matches('\n').count();
+        let mut lines: Vec<_> = faults.map(|found| 1 + lines_before(found.end())).collect();
+        if let Some(max) = self.lines_max
+            && text.lines().nth(max).is_some()
         {
+            lines.push(max + 1);
+        }
+        if self.needs.is_some() && !has(text, &self.needs) {
             lines.push(1);
         }
         lines
