@@ -25,6 +25,7 @@ IGNORED = " ".join(f"--ignore={file}" for file in PYTHON_FIGURES)
 
 PROGRAM = f"TIDEWIRE_PROGRAM={BUILT}/tidewire"
 CLIENT = f"TIDEWIRE_CLIENT={BUILT}/examples/autobahn_client"
+VALUES = f"TIDEWIRE_VALUES={BUILT}/examples/values"
 FOLLOW = f"TIDEWIRE_FOLLOW={BUILT}/examples/follow"
 NATIVE = f"TIDEWIRE_NATIVE={BUILT}"
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
@@ -157,6 +158,7 @@ SUITES = [
         f"{PROGRAM} {CLIENT} conformance/interop/run",
         parts=(Part("chromium", "tests in a browser"),),
     ),
+    Suite("values", f"{PROGRAM} {VALUES} conformance/values/run", after=("npm packages", "native modules")),
     Suite("snippets", f"python3 scripts/snippets.py {BUILT}/tidewire", needs=("curl", "openssl")),
     Suite(
         "node",
