@@ -1,9 +1,9 @@
 //! Requests of the application: made, made again on another connection, and answered.
 
-use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
 use super::subscriptions::is_pattern;
+use super::{Link, Session};
 use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
@@ -19,6 +19,7 @@ use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicFailure, TopicRecovery,
 };
+use tidewire_wire::uuid::Uuid;
 
 impl Session {
     pub(super) fn handle_command(
@@ -270,24 +271,7 @@ impl Session {
                         .unwrap_or(OpCode::Binary)
                 })
             }
-            Waiting::Presence {
-                topics,
-                counts_only,
-                limit,
-                ..
-            } => {
-                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-                link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    let (now, cid) = (moment.now, Some(&*cid));
-                    wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
-                })
-            }
-            Waiting::History { query, .. } => {
-                link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    wire.write_history_request(query, Some(&cid), id, moment.now, out)
-                })
-            }
-            Waiting::Call { .. } => Ok(()),
+            waiting => write_query(waiting, link, (&cid, id), moment, out),
         }
     }
 
@@ -459,6 +443,36 @@ impl Session {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
         self.push_sequenced(sequenced, batch);
+    }
+}
+
+/// Writes a question about topics.
+fn write_query(
+    waiting: &Waiting,
+    link: &mut Link,
+    (cid, id): (&str, Uuid),
+    moment: Moment,
+    out: &mut Vec<u8>,
+) -> Result<(), Ending> {
+    match waiting {
+        Waiting::Presence {
+            topics,
+            counts_only,
+            limit,
+            ..
+        } => {
+            let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+            link.write_system(Signed::Yes, moment, out, |wire, out| {
+                let (now, cid) = (moment.now, Some(cid));
+                wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
+            })
+        }
+        Waiting::History { query, .. } => {
+            link.write_system(Signed::Yes, moment, out, |wire, out| {
+                wire.write_history_request(query, Some(cid), id, moment.now, out)
+            })
+        }
+        _ => Ok(()),
     }
 }
 
