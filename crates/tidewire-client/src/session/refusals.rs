@@ -57,22 +57,16 @@ impl Session {
         {
             link.retry_after_ms = retry_after.map(|_| retry_ms);
         }
+        let told = Error::Refused {
+            code: code.clone(),
+            message: message.clone(),
+            retry_after,
+        };
         match known {
             Some(ErrorCode::RateLimited) => {
                 self.rate.handle_refusal(retry_ms, moment.ms());
                 self.repeat_all(moment);
-                let refusal = Error::Refused {
-                    code: code.clone(),
-                    message: message.clone(),
-                    retry_after,
-                };
-                // Calls are not made again. All others are.
-                for call in refused_ids
-                    .iter()
-                    .filter_map(|id| self.pending.refuse_call(id))
-                {
-                    call.fail(&refusal);
-                }
+                self.refuse_calls(&refused_ids, &told);
             }
             Some(ErrorCode::MessageGap) => {
                 self.rewind();
@@ -80,11 +74,6 @@ impl Session {
             }
             _ => {}
         }
-        let told = Error::Refused {
-            code: code.clone(),
-            message: message.clone(),
-            retry_after,
-        };
         if let Some(row) = cid.as_deref().and_then(queue_row)
             && let Some(queue) = &self.queue
         {
@@ -111,6 +100,13 @@ impl Session {
             refused,
         })));
         Ok(())
+    }
+
+    /// Fails calls that the rate limit has refused, because they are not made again. All other requests are.
+    fn refuse_calls(&mut self, ids: &[String], refusal: &Error) {
+        for call in ids.iter().filter_map(|id| self.pending.refuse_call(id)) {
+            call.fail(refusal);
+        }
     }
 
     /// Sends messages that were refused for the rate limit again when it allows that; which they were is not known.

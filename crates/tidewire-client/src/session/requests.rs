@@ -22,6 +22,7 @@ use tidewire_wire::session::{
     Action, CallError, CallResult, PublishRequest, RecoveryPosition, SubscriptionRequest,
     TopicFailure, TopicRecovery,
 };
+use tidewire_wire::uuid::Uuid;
 
 impl Session {
     pub(super) fn handle_command(
@@ -344,24 +345,7 @@ impl Session {
                         .unwrap_or(OpCode::Binary)
                 })
             }
-            Waiting::Presence {
-                topics,
-                counts_only,
-                limit,
-                ..
-            } => {
-                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-                link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    let (now, cid) = (moment.now, Some(&*cid));
-                    wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
-                })
-            }
-            Waiting::History { query, .. } => {
-                link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    wire.write_history_request(query, Some(&cid), id, moment.now, out)
-                })
-            }
-            Waiting::Call { .. } => Ok(()),
+            waiting => write_query(waiting, link, (&cid, id), moment, out),
         }
     }
 
@@ -534,6 +518,36 @@ impl Session {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
         self.push_sequenced(sequenced, batch);
+    }
+}
+
+/// Writes a question about topics.
+fn write_query(
+    waiting: &Waiting,
+    link: &mut Link,
+    (cid, id): (&str, Uuid),
+    moment: Moment,
+    out: &mut Vec<u8>,
+) -> Result<(), Ending> {
+    match waiting {
+        Waiting::Presence {
+            topics,
+            counts_only,
+            limit,
+            ..
+        } => {
+            let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+            link.write_system(Signed::Yes, moment, out, |wire, out| {
+                let (now, cid) = (moment.now, Some(cid));
+                wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
+            })
+        }
+        Waiting::History { query, .. } => {
+            link.write_system(Signed::Yes, moment, out, |wire, out| {
+                wire.write_history_request(query, Some(cid), id, moment.now, out)
+            })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -203,9 +203,9 @@ fn a_client_asks_and_the_application_answers() {
         answer,
         json!({"error": {"code": "NO_STOCK", "message": "sold out"}})
     );
-    // Without a payload it is null; the time is the server's.
+    // Without a payload it is an empty object; the time is the server's.
     let bare = json!({"t": "call_request", "cid": "c", "p": {"type": "echo"}});
-    assert_eq!(client.ask(&bare)["p"], json!({"payload": null}));
+    assert_eq!(client.ask(&bare)["p"], json!({"payload": {}}));
     assert_eq!(
         ask(&mut client, "time", &Value::Null),
         json!({"payload": 10_000})

@@ -427,44 +427,7 @@ mod tests {
     #[test]
     fn every_system_type_is_recognised_in_every_spelling() {
         use SystemType as T;
-        let all = [
-            T::Ping,
-            T::Pong,
-            T::ClientHello,
-            T::ServerReady,
-            T::ServerHello,
-            T::SubscriptionUpdate,
-            T::SyncRequest,
-            T::ConfigUpdate,
-            T::ConfigResponse,
-            T::HealthCheck,
-            T::HealthCheckResponse,
-            T::MetricsRequest,
-            T::MetricsResponse,
-            T::PresenceJoin,
-            T::PresenceLeave,
-            T::PresenceUpdate,
-            T::Batch,
-            T::KeyUpdate,
-            T::RateLimitWarning,
-            T::Error,
-            T::PublishRequest,
-            T::PublishResponse,
-            T::PublicationGap,
-            T::PublicationAck,
-            T::PresenceRequest,
-            T::PresenceResponse,
-            T::HistoryRequest,
-            T::HistoryResponse,
-            T::MessageAck,
-            T::CallRequest,
-            T::CallResponse,
-            T::Reconnect,
-            T::AuthExpiryWarning,
-            T::AuthRefresh,
-            T::AuthRefreshResponse,
-        ];
-        for system in all {
+        for system in SystemType::ALL {
             let name = system.as_str();
             let expected = Ok(Kind::System(system));
             for text in [

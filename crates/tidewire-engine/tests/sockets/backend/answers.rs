@@ -197,7 +197,7 @@ impl World {
             BackendEvent::Subscribe => self.subscribe(word),
             BackendEvent::Publish => self.publish(word),
             _ => match ask(&mut self.client, &json!(word)) {
-                answer if answer == json!({ "payload": null }) => Effect::Pass,
+                answer if answer == json!({ "payload": {} }) => Effect::Pass,
                 answer if answer["error"]["code"] == "HANDLER_ERROR" => Effect::Away,
                 answer => panic!("{word}: {answer}"),
             },

@@ -59,7 +59,7 @@ fn nobody_waits_for_an_answer_to_another_client() {
         let mut other = connect_v1(&server);
         let published = publication(&mut other, "fast", &json!(1));
         assert_eq!(published["t"], "publish_response", "{published}");
-        assert_eq!(ask(&mut other, &json!(1)), json!({"payload": null}));
+        assert_eq!(ask(&mut other, &json!(1)), json!({"payload": {}}));
     }
     gate.open();
     let first = opening.join().expect("a session");
