@@ -320,7 +320,15 @@ const HOUSES: &[House] = &[
     },
     House {
         sources: "bindings/node/src",
-        rooms: &["server", "options", "lab", "log", "utilities", "errors"],
+        rooms: &[
+            "server",
+            "options",
+            "lab",
+            "log",
+            "utilities",
+            "content",
+            "errors",
+        ],
         apart: &[],
         has_root_files: true,
     },
