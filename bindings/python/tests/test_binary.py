@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import tidewire
-from conftest import received
 
 Serve = Callable[..., tidewire.Server]
 
@@ -84,21 +83,6 @@ def test_history_has_the_bytes(serve: Serve, layer: dict[str, Any]) -> None:
         assert [one.payload for one in page.publications] == [b"", "AAH/", b"\0\x01\xff"]
     kept = server.history("kept.a").publications
     assert [one.payload for one in kept] == [b"", "AAH/", b"\0\x01\xff"]
-
-
-def test_a_server_asks_with_bytes(serve: Serve) -> None:
-    server = large(serve)
-    with connect(server, {}) as client:
-        client.send(1)
-        connection = received(server, 1, "message")[0].connection
-        answers: list[Any] = []
-        asking = threading.Thread(target=lambda: answers.append(connection.request(b"\0\xff", type="ask")))
-        asking.start()
-        request = next(message for message in client if message.kind == "request")
-        assert request.payload == b"\0\xff"
-        request.reply(memoryview(b"\xff\0"))
-        asking.join()
-        assert answers == [b"\xff\0"]
 
 
 @pytest.mark.parametrize("value", [b"\0\x01\xff", bytearray(b"\0\x01\xff"), memoryview(b"\0\x01\xff")])

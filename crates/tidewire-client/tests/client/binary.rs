@@ -6,12 +6,22 @@ use tidewire_client::{
     Client, Config, Event, Events, Format, HistoryQuery, Message, Payload, Priority, Publication,
     QueueOptions,
 };
-use tidewire_engine::{Config as ServerConfig, Content, NewCall, NewPublication, Server};
+use tidewire_engine::{
+    Config as ServerConfig, ConnectionQuery, Content, NewCall, NewPublication, Server,
+};
 
 const SIZES: [usize; 4] = [0, 1, 65_535, 1024 * 1024];
 
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+/// Some connections of a server.
+fn all() -> ConnectionQuery {
+    ConnectionQuery {
+        limit: 10,
+        ..ConnectionQuery::default()
+    }
 }
 
 fn large() -> ServerConfig {
@@ -107,10 +117,7 @@ async fn works(server: ServerConfig, change: impl FnOnce(&mut Config)) {
 
 /// The server asks the client, which answers with what it is asked.
 async fn is_asked(server: &Server, events: &mut Events, content: Content) {
-    let connections = server
-        .handle()
-        .list_connections(&Default::default())
-        .unwrap();
+    let connections = server.handle().list_connections(&all()).unwrap();
     let key = connections.items[0].connection;
     let (told, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
     let call = NewCall::new("confirm", content.clone());
@@ -166,12 +173,7 @@ async fn bytes_are_recovered() {
                 .unwrap();
         }
         arrives(&mut events, 1).await;
-        for connection in server
-            .handle()
-            .list_connections(&Default::default())
-            .unwrap()
-            .items
-        {
+        for connection in server.handle().list_connections(&all()).unwrap().items {
             let code = tidewire_client::CloseCode::from_wire(4300).expect("a code");
             server
                 .handle()
