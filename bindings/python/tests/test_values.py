@@ -94,16 +94,17 @@ def test_each_message_wakes_a_task_that_takes_it(serve: Serve) -> None:
     run(main())
 
 
+def take_one(client: tidewire.sync.Client, taken: list[Any]) -> None:
+    taken.append(client.next(timeout=30).payload)
+
+
 def test_each_message_wakes_a_thread_that_takes_it(serve: Serve) -> None:
     server = serve()
     with tidewire.sync.connect(server.url) as client:
         client.subscribe("a")
         for _ in range(30):
             taken: list[Any] = []
-            threads = [
-                threading.Thread(target=lambda: taken.append(client.next(timeout=30).payload))
-                for _ in range(3)
-            ]
+            threads = [threading.Thread(target=take_one, args=(client, taken)) for _ in range(3)]
             for thread in threads:
                 thread.start()
             for number in range(3):

@@ -486,7 +486,7 @@ impl Client {
         self.shared.life.first_connected().await
     }
 
-    /// Sends the outbox, waits for the answers to what was sent, closes the connection, and returns when it is closed,
+    /// Sends the outbox, waits for the answers to what was sent while the server says anything, closes the connection, and returns when it is closed,
     /// after at most 6 seconds. Earlier events can still be received. The close continues if the caller stops waiting.
     pub async fn close(&self) {
         self.close_with(1000, "").await;
@@ -556,11 +556,7 @@ impl Client {
             answer.unwrap_or_else(|_| Err(self.shared.closed_error()))
         };
         let result = timeout(limit, self.shared.life.run(asked)).await;
-        let Ok(result) = result else {
-            // A dead network is found out soon. Without room for it, something else is on its way.
-            let _ = self.shared.outbox.try_command(Box::new(Command::Probe));
-            return Err(Error::TimedOut);
-        };
+        let result = result.map_err(|_| self.shared.handle_request_timeout())?;
         call.handle_answer();
         result
     }

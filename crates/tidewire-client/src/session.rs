@@ -76,7 +76,7 @@ struct Link {
     url: String,
     user: Option<String>,
     server_message_bytes_max: usize,
-    /// The last message had so many bytes, more than the server takes, and was not written.
+    /// The bytes of the last message, if it was not written because the server takes fewer.
     too_large: Option<usize>,
     /// The delay that the server requested in `reconnect`.
     reconnect_after_ms: Option<u64>,

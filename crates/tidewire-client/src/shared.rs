@@ -6,6 +6,7 @@ pub(crate) mod life;
 
 use crate::clock::Clock;
 use crate::clock::Moment;
+use crate::command::Command;
 use crate::config::Config;
 use crate::endpoints::{EndpointHealth, Endpoints};
 use crate::error::Error;
@@ -37,6 +38,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// A request has timed out: a dead network is found out soon. Without room for the probe, something else is on its
+    /// way. Gives the error for the caller.
+    pub(crate) fn handle_request_timeout(&self) -> Error {
+        let _ = self.outbox.try_command(Box::new(Command::Probe));
+        Error::TimedOut
+    }
+
     pub(crate) fn new(config: Arc<Config>, id_prefix: String) -> Self {
         let breaker = config.effective_breaker();
         let endpoints = Endpoints::new(config.endpoints.clone(), config.choice, &breaker);

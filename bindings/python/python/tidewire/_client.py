@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _client_results as results
 from ._client_base import BaseClient, Received, Topics, as_messages, publication, topic_list
-from ._json import MISSING
 from ._client_options import Url
+from ._json import MISSING
 from ._waker import Waker
 from .errors import BusyError, StoppedError
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _client_results as results
 from ._client_options import Url, split_options
-from ._json import MISSING
 from ._completion import PublicNames
+from ._json import MISSING
 from ._native import ClientCore, ClientMessage
 from ._refusals import HANDLER_ERROR, Refusal, log_error, refusal_of
 from ._topic_tokens import TopicTokens, token_source
@@ -81,7 +81,9 @@ class BaseClient(PublicNames):
         """Bytes that wait to be sent."""
         return self._core.waiting_bytes
 
-    def try_send(self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5) -> None:
+    def try_send(
+        self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5
+    ) -> None:
         """`send` that does not wait.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import _client_results as results
 from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
-from ._json import MISSING
 from ._client_options import Url
 from ._completion import names
+from ._json import MISSING
 from .errors import BusyError, InvalidArgumentError, StoppedError
 
 if TYPE_CHECKING:

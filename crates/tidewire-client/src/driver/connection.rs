@@ -42,6 +42,8 @@ struct Connection<'a> {
     /// When the session has to be established, or what the close waits for has to be there.
     limit: Option<Instant>,
     closing: Closing,
+    /// When something was received last, or the close began.
+    heard_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,7 @@ pub(crate) async fn run(
         batch,
         limit: Some(deadline),
         closing: Closing::No,
+        heard_at: Instant::now(),
     };
     let work = connection.work(&mut receiver, &mut sender, dialer, store);
     let ending = match work.await {
@@ -211,10 +214,11 @@ impl Connection<'_> {
         !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
     }
 
-    /// Whether our close has to wait: something has not been sent, or not answered. Answers cannot be read while the
-    /// application takes no events.
+    /// Whether our close has to wait: something has not been sent, or not answered by a server that says anything. Answers
+    /// cannot be read while the application takes no events.
     fn has_to_wait(&self) -> bool {
-        self.has_to_send() || (self.session.awaits_answers() && !self.is_full())
+        let is_answering = self.heard_at.elapsed() < ANSWERING;
+        self.has_to_send() || (is_answering && self.session.awaits_answers() && !self.is_full())
     }
 
     fn handle_written(&mut self, written: io::Result<Option<usize>>) -> Result<(), Ending> {
@@ -246,6 +250,7 @@ impl Connection<'_> {
         if read == 0 {
             return Err(Ending::lost("the server has gone without a close"));
         }
+        self.heard_at = Instant::now();
         self.session.handle_heard(self.shared.moment());
         self.unread.end += read;
         let was_full = self.unread.end == self.input.len();
@@ -341,6 +346,7 @@ impl Connection<'_> {
     }
 
     fn start_close(&mut self) {
+        self.heard_at = Instant::now();
         let has_to_wait = !self.session.is_established() && self.has_to_send();
         if has_to_wait && self.session.is_accepted() {
             self.closing = Closing::Greeting;
@@ -396,7 +402,11 @@ impl Connection<'_> {
             deadline_ms = deadline_ms.min(self.session.next_send_ms(moment));
         }
         // The quality is reported and forgotten requests are purged at least at this interval.
-        let wait_ms = deadline_ms.saturating_sub(moment.ms()).clamp(1, TICK_MS);
+        let tick_ms = match self.closing {
+            Closing::Draining => CLOSING_TICK_MS,
+            _ => TICK_MS,
+        };
+        let wait_ms = deadline_ms.saturating_sub(moment.ms()).clamp(1, tick_ms);
         let deadline = after(Duration::from_millis(wait_ms));
         self.limit.map_or(deadline, |limit| limit.min(deadline))
     }
@@ -472,4 +482,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A close does not wait for the answers of a server that says nothing for so long.
+const ANSWERING: Duration = Duration::from_secs(1);
+
 const TICK_MS: u64 = 1_000;
+const CLOSING_TICK_MS: u64 = 100;

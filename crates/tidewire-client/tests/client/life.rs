@@ -47,7 +47,13 @@ fn cases() -> Vec<Case> {
             is_there: is_connected,
             at_once: 500,
         },
-        fast("connected", Some(json!(["welcome"])), is_connected),
+        // It answers nothing, so that a close waits for a second.
+        Case {
+            name: "connected",
+            server: Some(json!(["welcome"])),
+            is_there: is_connected,
+            at_once: 500,
+        },
         fast(
             "being closed by the server",
             Some(json!(["welcome", {"close": [1012, "away"]}])),

@@ -187,6 +187,8 @@ async fn a_dead_network_is_noticed_by_a_request_that_times_out() {
     let mut config = config(format!("ws://127.0.0.1:{port}/ws"));
     config.request_timeout = Duration::from_millis(300);
     let (client, mut events) = connect_with(config).await;
+    // The session is established before the network dies.
+    while client.request("double", "1", None).await.is_err() {}
     die.send(true).unwrap();
     let refused = client.request("double", "2", None).await.unwrap_err();
     assert_eq!(refused, Error::TimedOut);
