@@ -44,7 +44,7 @@ fn cases() -> Vec<Case> {
     ];
     // At the start, in the middle, in the last part, and from the last moment into the drain.
     let times = [
-        (0 * MS, 150 * MS),
+        (Duration::ZERO, 150 * MS),
         (300 * MS, 450 * MS),
         (600 * MS, Duration::MAX),
         (780 * MS, Duration::MAX),
