@@ -100,7 +100,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ten seconds in pieces of 50 ms, every n-th with a wait of so many milliseconds.
+    /// Ten seconds in pieces of 50 ms, every n-th with a wait of `wait_ms` milliseconds.
     fn waits(every: u64, wait_ms: u64) -> Waits {
         let mut waits = Waits::default();
         for piece in 0..200 {

@@ -309,6 +309,13 @@ impl Doubt {
                 us(*bound_us),
                 us(*latency_us)
             ),
+            _ => self.disturbance_words(),
+        }
+    }
+
+    /// Texts about disturbances of the generator and its limits.
+    fn disturbance_words(&self) -> String {
+        match self {
             Self::GeneratorStarved {
                 waited_s,
                 duration_s,

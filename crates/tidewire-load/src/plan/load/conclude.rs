@@ -93,18 +93,7 @@ impl Loading<'_> {
             .filter(|rate| *rate > 0.0);
         result.rate_series = per_second(&tally.whole_quarters());
         result.pace = Some(self.pace_of(&seen.rhythm));
-        let is_paced = !matches!(seen.rhythm, Rhythm::Closed);
-        let origin = match is_paced {
-            true => LatencyOrigin::Intended,
-            false => LatencyOrigin::Sent,
-        };
-        result.latency_us = tally.all_latencies().summary(origin);
-        if tally.unsuccessful.count() > 0 {
-            result.load.succeeded_latency_us = tally.latency.summary(origin);
-        }
-        if is_paced {
-            result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
-        }
+        let origin = fill_in_latencies(result, tally, &seen.rhythm);
         result.confirmed_by = self.confirmed_by(succeeded);
         if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
             let names = messages.layer.extensions().iter();
@@ -438,6 +427,23 @@ impl Loading<'_> {
         });
         result
     }
+}
+
+/// Fills in the latencies; returns where their clock starts.
+fn fill_in_latencies(result: &mut TestResult, tally: &Tally, rhythm: &Rhythm) -> LatencyOrigin {
+    let is_paced = !matches!(rhythm, Rhythm::Closed);
+    let origin = match is_paced {
+        true => LatencyOrigin::Intended,
+        false => LatencyOrigin::Sent,
+    };
+    result.latency_us = tally.all_latencies().summary(origin);
+    if tally.unsuccessful.count() > 0 {
+        result.load.succeeded_latency_us = tally.latency.summary(origin);
+    }
+    if is_paced {
+        result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
+    }
+    origin
 }
 
 /// The time of a plan with given times: that of its stages, or one interval for each request.

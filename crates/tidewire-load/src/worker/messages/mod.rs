@@ -1,5 +1,6 @@
 //! WebSocket as a user of a service load speaks it: messages that are answered, or confirmed by pongs.
 
+mod answers;
 mod coding;
 mod ends;
 mod matching;
@@ -406,24 +407,6 @@ impl Messages {
             Some(pending) => succeed(core, user, &pending, message.len() as u64, now_ns),
             None => core.tally.unsolicited += 1,
         }
-    }
-
-    /// The place of the message that a message of the server answers by the same value in a field.
-    fn place_of(&self, user: &MessagesUser, message: &[u8]) -> Option<usize> {
-        let Matching::Field(pointer) = &self.setup.matching else {
-            return None;
-        };
-        let key = pointer.key(message)?;
-        user.pending.iter().position(|pending| pending.key == key)
-    }
-
-    fn is_answer(&self, user: &MessagesUser, message: &[u8]) -> bool {
-        self.place_of(user, message).is_some()
-    }
-
-    fn answered_by(&self, user: &mut MessagesUser, message: &[u8]) -> Option<Pending> {
-        let at = self.place_of(user, message)?;
-        user.pending.remove(at)
     }
 
     fn break_off(
