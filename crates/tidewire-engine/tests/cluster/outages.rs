@@ -276,7 +276,7 @@ fn a_server_that_is_cut_off_sends_its_clients_to_others_if_that_is_wanted() {
     let mut redis = RedisServer::start("");
     let mut cut = config(&redis);
     cut.broker.as_mut().expect("a broker").lost_close_ms = Some(300);
-    cut.drain.reconnect_spread_ms = 0;
+    cut.drain.reconnect_spread_ms = 10;
     let (closes, stays) = (start_connected(cut), start_connected(config(&redis)));
     let (mut client, mut other) = (connect_v1(&closes), connect_v1(&stays));
     redis.kill();
