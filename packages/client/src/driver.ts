@@ -368,8 +368,7 @@ export class Driver implements SessionHost {
       attempt.openMs === undefined &&
       moment.ms >= attempt.startMs + this.options.connectTimeoutMs
     ) {
-      const words = `no ${attempt.hasMessage ? "session" : "answer"} in time`;
-      this.#end(attempt, 1006, words, false);
+      this.#end(attempt, 1006, "the server did not establish the session in time", false);
     }
     try {
       this.session.timeout(moment);

@@ -199,10 +199,10 @@ pub(super) fn check_item(item: Item, text: &str) -> Result<(), String> {
 /// Whether a browser may send this as `Origin`. Pages without an origin of their own send `null`, and those of some
 /// schemes, such as `file://`, name no host.
 fn is_origin(text: &str) -> bool {
-    let is_web = |scheme: &str| scheme.is_empty() || scheme.starts_with("http");
     text.eq_ignore_ascii_case("null")
         || text.split_once("://").is_some_and(|(scheme, host)| {
-            !host.contains('/') && !(host.is_empty() && is_web(scheme)) && !scheme.is_empty()
+            let needs_host = scheme.starts_with("http");
+            !scheme.is_empty() && !host.contains('/') && (!needs_host || !host.is_empty())
         })
 }
 
