@@ -210,6 +210,9 @@ class Run:
         }
         if payload is None:
             raise ValueError(name)
+        if self.agents.program:
+            # Its application sends back what it has not read.
+            texts = {way: text for way, text in texts.items() if not way.startswith("send")}
         async with websockets.asyncio.client.connect(self.agents.url, max_size=None) as socket:
             for way, text in texts.items():
                 await socket.send(text)

@@ -4,11 +4,16 @@ use crate::model::Message;
 use crate::session::application::Application;
 use crate::session::context::Context;
 
-/// Sends every message back as it came.
+/// Sends every message back as it came, unread: a client that sends what nobody can read gets it back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Echo;
 
 impl Application for Echo {
+    #[inline]
+    fn reads_messages(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
         context.send(message);
@@ -20,6 +25,11 @@ impl Application for Echo {
 pub struct Sink;
 
 impl Application for Sink {
+    #[inline]
+    fn reads_messages(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_message(&mut self, _context: &mut Context<'_>, _message: Message<'_>) {}
 }

@@ -4,6 +4,7 @@
 //! Each step returns a value, and this page alone says which step follows. A message without
 //! version 1 is dispatched as soon as it is admitted.
 
+use crate::config::backend::BackendEvent;
 use crate::config::{Encryption, Protocol};
 use crate::limits::work::LONG_MESSAGE_BYTES;
 use crate::model::{Encoding, Message};
@@ -11,7 +12,7 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::core::emptied;
 use crate::state::jobs::{HeldForm, HeldMessage};
-use tidewire_wire::envelope::{Kind, accept_json, accept_msgpack};
+use tidewire_wire::envelope::{Kind, accept_json, accept_msgpack, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, Framing, identify};
 use tidewire_wire::frame::ProtocolError;
 use tidewire_wire::message::{Compressed, Event};
@@ -159,12 +160,16 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     /// Classifies and verifies a message in plain text, and dispatches it. One of the application is checked to its end
-    /// here, and nowhere else.
+    /// here, and nowhere else, unless nobody reads it.
     #[inline]
     fn receive_envelope(&mut self, format: Format, bytes: &[u8]) {
-        let kind = match format {
-            Format::Json => accept_json(bytes),
-            Format::MessagePack => accept_msgpack(bytes),
+        let is_read =
+            self.app.reads_messages() || self.session.backend(BackendEvent::Message).is_some();
+        let kind = match (format, is_read) {
+            (Format::Json, true) => accept_json(bytes),
+            (Format::Json, false) => classify_json(bytes),
+            (Format::MessagePack, true) => accept_msgpack(bytes),
+            (Format::MessagePack, false) => classify_msgpack(bytes),
         };
         let kind = match kind {
             Ok(kind) => kind,
@@ -178,7 +183,7 @@ impl<A: Application> Inbound<'_, A> {
             return;
         }
         match kind {
-            Kind::Application if !self.session.accepts_mark(format, bytes) => {}
+            Kind::Application if is_read && !self.session.accepts_mark(format, bytes) => {}
             Kind::Application => self.dispatch(format, bytes),
             Kind::System(system) => self.dispatch_system(system, format, bytes),
         }
