@@ -120,7 +120,7 @@ impl Agent {
     }
 }
 
-/// The payload of an order: the text of its JSON, or so many bytes.
+/// The payload of an order: the text of its JSON, or bytes of this number.
 fn payload(order: &Value) -> Payload<'static> {
     match order["bytes"].as_u64() {
         Some(count) => Payload::binary((0..count).map(|index| index as u8).collect::<Vec<_>>()),

@@ -2,7 +2,7 @@
 
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
-use super::send::report_binary;
+use super::send::{publish_request, report_binary};
 use super::subscriptions::is_pattern;
 use super::{Link, Session};
 use crate::clock::Moment;
@@ -11,7 +11,7 @@ use crate::error::Ending;
 use crate::error::Error;
 use crate::event::{BatchBuilder, Event, Unrecovered};
 use crate::payload::BINARY;
-use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
+use crate::request::{SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;
 use std::sync::Arc;
 use tidewire_wire::codes::ErrorCode;
@@ -19,8 +19,8 @@ use tidewire_wire::envelope::{Category, PublicationHeader, epoch_text, parse_epo
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
-    Action, CallError, CallResult, PublishRequest, RecoveryPosition, SubscriptionRequest,
-    TopicFailure, TopicRecovery,
+    Action, CallError, CallResult, RecoveryPosition, SubscriptionRequest, TopicFailure,
+    TopicRecovery,
 };
 use tidewire_wire::uuid::Uuid;
 
@@ -284,8 +284,7 @@ impl Session {
         moment: Moment,
         out: &mut Vec<u8>,
     ) -> Result<(), Ending> {
-        let id = self.id(moment);
-        let cid = correlation_id(number);
+        let (id, cid) = (self.id(moment), correlation_id(number));
         let granted = match self.pending.get(number) {
             Some(Waiting::Renew { topics }) => self.granted_positions(topics),
             _ => Vec::new(),
@@ -591,23 +590,6 @@ fn subscription_request<'a>(
         overload: options.overload,
         ..SubscriptionRequest::new(Action::Subscribe, &[])
     }
-}
-
-fn publish_request(publication: &Publication) -> PublishRequest<'_> {
-    let Publication {
-        topic, t, payload, ..
-    } = publication;
-    let mut request = PublishRequest::new(topic, t, payload.as_json().as_bytes());
-    request.binary = payload.is_binary();
-    request.id = publication.id.as_deref().map(Into::into);
-    request.key = publication.key.as_deref().map(Into::into);
-    request.ttl_ms = publication.ttl_ms;
-    request.priority = publication.priority;
-    request.exclude_self = publication.exclude_self;
-    if publication.is_snapshot {
-        request.category = Category::Snapshot;
-    }
-    request
 }
 
 /// The mark of requested snapshots, so that they are distinguished from publications.

@@ -13,6 +13,7 @@ use crate::payload::BINARY;
 use crate::priority_queue::Priority;
 use crate::quality::OPEN_MAX;
 use crate::queue::{Durable, Numbered};
+use crate::request::Publication;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{Category, EnvelopeHeader, PublicationHeader, pack_payload};
@@ -346,6 +347,21 @@ pub(super) fn report_binary(messages: u64, batch: &mut BatchBuilder) {
         retry_after: None,
         refused: messages,
     })));
+}
+
+pub(super) fn publish_request(publication: &Publication) -> PublishRequest<'_> {
+    let payload = publication.payload.as_json().as_bytes();
+    let mut request = PublishRequest::new(&publication.topic, &publication.t, payload);
+    request.binary = publication.payload.is_binary();
+    request.id = publication.id.as_deref().map(Into::into);
+    request.key = publication.key.as_deref().map(Into::into);
+    request.ttl_ms = publication.ttl_ms;
+    request.priority = publication.priority;
+    request.exclude_self = publication.exclude_self;
+    if publication.is_snapshot {
+        request.category = Category::Snapshot;
+    }
+    request
 }
 
 /// Tokens that are taken of the rate limit at once.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tidewire_engine::auth::KeyMaterial;
 use tidewire_engine::counters::Snapshot;
 use tidewire_engine::token::{SigningKey, sign};
-use tidewire_engine::{Application, Config, Handle, Protocol, Server, TlsFiles};
+use tidewire_engine::{Application, Config, Context, Handle, Message, Protocol, Server, TlsFiles};
 use tidewire_net::tls;
 pub use tidewire_testkit::websocket::blocking::{DEADLINE, status};
 pub use tidewire_testkit::websocket::*;
@@ -151,4 +151,14 @@ pub fn answer(address: SocketAddr, request: impl AsRef<[u8]>) -> String {
         .write_all(request.as_ref())
         .expect("the request fits the socket");
     read_to_end(stream)
+}
+
+/// Sends every message back, and lets the engine check what it says, as an application does that reads it.
+#[derive(Clone, Copy)]
+pub struct CheckedEcho;
+
+impl Application for CheckedEcho {
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        context.send(message);
+    }
 }

@@ -4,10 +4,10 @@
 use crate::common;
 
 use common::api::{config_with_api, with_key};
-use common::{Client, Opening, Said, start, token, unix_s, wait_until};
+use common::{CheckedEcho, Client, Opening, Said, start, token, unix_s, wait_until};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use tidewire_engine::apps::{Echo, Sink};
+use tidewire_engine::apps::Sink;
 use tidewire_engine::{
     Application, Call, Config, ConnectionKey, Content, Context, Filter, Message, NewCall,
     NewPublication, Peer, Responder, Server,
@@ -339,7 +339,7 @@ fn what_looks_like_bytes_stays_what_it_is() {
 
 #[test]
 fn what_is_marked_and_is_not_base64_is_refused_by_name() {
-    let server = start(large(), Echo);
+    let server = start(large(), CheckedEcho);
     let mut client = open(&server, "/ws");
     for wrong in ["\"AAH\"", "\"A A=\"", "null", "{}", "7"] {
         for message in [

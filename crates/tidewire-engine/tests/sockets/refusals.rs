@@ -3,10 +3,9 @@
 use crate::common;
 
 use common::topics::open_topics;
-use common::{Client, SECRET, config, connect_v1, start, wait_until};
+use common::{CheckedEcho, Client, SECRET, config, connect_v1, start, wait_until};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use tidewire_engine::apps::Echo;
 use tidewire_engine::{
     Application, Config, Context, Encoding, Encryption, Limits, Message, ProducerConfig,
     SignatureKey, Signing,
@@ -231,7 +230,7 @@ fn refused_messages() -> Vec<(Value, &'static str)> {
 fn whatever_the_server_refuses_has_its_name() {
     let mut config = open_topics();
     config.topics.limits.payload_bytes_max = 1024;
-    let server = start(patient(config), Echo);
+    let server = start(patient(config), CheckedEcho);
     let mut client = connect_v1(&server);
     for (message, code) in refused_messages() {
         for packs in [false, true] {
@@ -265,7 +264,7 @@ fn a_plain_message_where_encryption_is_required_is_refused_by_its_name() {
             encryption: Encryption::Required,
             ..config()
         },
-        Echo,
+        CheckedEcho,
     );
     let mut client = connect_v1(&server);
     client.send_text(r#"{"t":"note","p":1,"cid":"the one"}"#);
@@ -279,7 +278,7 @@ fn a_message_without_its_signature_is_refused_by_its_name() {
             signing: Some(Signing::new(SignatureKey::Hmac(SECRET.to_vec()), true)),
             ..config()
         },
-        Echo,
+        CheckedEcho,
     );
     let mut client = connect_v1(&server);
     client.send_text(r#"{"t":"note","p":1,"cid":"the one"}"#);
@@ -288,7 +287,7 @@ fn a_message_without_its_signature_is_refused_by_its_name() {
 
 #[test]
 fn gaps_and_other_producers_are_told_by_name() {
-    let server = start(patient(open_topics()), Echo);
+    let server = start(patient(open_topics()), CheckedEcho);
     let hello = json!({"t": "client_hello", "p": {"producer": {"id": "p"}}});
     let mut client = connect_v1(&server);
     assert_eq!(client.ask(&hello)["t"], "server_hello");

@@ -286,7 +286,7 @@ fn word(text: &[u8]) -> Result<&[u8], JsonError> {
 #[inline(always)]
 pub(crate) fn after_space(rest: &[u8]) -> &[u8] {
     match rest {
-        [..=b' ', ..] => after_long_space(rest),
+        [(..=b' '), ..] => after_long_space(rest),
         _ => rest,
     }
 }
