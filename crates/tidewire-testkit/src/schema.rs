@@ -139,6 +139,15 @@ fn matches(pattern: &Value, text: &str) -> bool {
             let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
             text.len().is_multiple_of(2) && text.bytes().all(is_digit)
         }
+        Some("^[a-z0-9]+(-[a-z0-9]+)*$") => {
+            let is_word = |word: &str| {
+                !word.is_empty()
+                    && word
+                        .bytes()
+                        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z'))
+            };
+            text.split('-').all(is_word)
+        }
         other => panic!("the pattern {other:?} is not known to this check"),
     }
 }

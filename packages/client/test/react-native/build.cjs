@@ -1,10 +1,12 @@
 // Bundles programs of this folder by Metro, as a project of React Native has it; `name=entry` each, beside the folder for them.
+const { mkdirSync } = require("node:fs");
 const { resolve } = require("node:path");
 const Metro = require("metro");
 
 const [out, ...names] = process.argv.slice(2);
 const client = resolve(__dirname, "../..");
 
+mkdirSync(out, { recursive: true });
 (async () => {
   const config = await Metro.loadConfig(
     { cwd: __dirname },
