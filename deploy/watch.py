@@ -180,11 +180,7 @@ def check_dashboard(prometheus: int, failures: list[Exception]) -> int:
     count = len(left)
     deadline = time.monotonic() + WAIT_S
     while True:
-        left = [
-            (title, query)
-            for title, query in left
-            if all(math.isnan(value) for value in ask(prometheus, query))
-        ]
+        left = [(title, query) for title, query in left if all(math.isnan(value) for value in ask(prometheus, query))]
         left = [(title, query) for title, query in left if title != "Starts"]
         if not left:
             return count

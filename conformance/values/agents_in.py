@@ -34,6 +34,8 @@ SERVER_OPTIONS = {
     "rate_limit_capacity": 1_000_000,
     "rate_limit_refill_per_s": 1_000_000,
     "topics_open": True,
+    # Nine clients publish a megabyte to each other at the same time.
+    "outbox_bytes_max": 256 * 1024 * 1024,
     "presence": ["rooms.>"],
 }
 
@@ -51,6 +53,8 @@ class Agent:
         self.answers = {}
         self.process = None
         self.next_number = 0
+        # Codes of errors that it was told of by an event.
+        self.reports = []
         # Why its connections ended.
         self.disconnections = []
 
@@ -81,6 +85,10 @@ class Agent:
             elif "arrived" in told:
                 async with self.news:
                     self.arrived.setdefault(told["type"], []).append(self.payload(told["payload"]))
+                    self.news.notify_all()
+            elif "reported" in told:
+                async with self.news:
+                    self.reports.append(told["reported"])
                     self.news.notify_all()
             else:
                 self.disconnections.append(told["closed"])
@@ -114,14 +122,15 @@ class Agent:
             return {"value": "{}"}
         return {"value": notation.json_text(spec)}
 
-    async def receive(self, kind):
-        """Waits for a message of a type, and returns the descriptions of all that came; none after some time."""
+    async def receive(self, kind, until_report=False):
+        """Waits for a message of a type, and returns the descriptions of all that came; none after some time, or once the
+        client has reported an error, if that is to be waited for."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), self.news:
-                await self.news.wait_for(lambda: kind in self.arrived)
+                await self.news.wait_for(lambda: kind in self.arrived or (until_report and self.reports))
         except TimeoutError:
             return []
-        return self.arrived.pop(kind)
+        return self.arrived.pop(kind, [])
 
     async def end(self):
         if self.process:

@@ -60,7 +60,10 @@ def json_text(spec):
         if "$" not in spec:
             members = ",".join(f"{json.dumps(key)}:{json_text(value)}" for key, value in spec.items())
             return f"{{{members}}}"
-    return json.dumps(build(spec))
+    value = build(spec)
+    # Half a pair can only be written as an escape.
+    is_half = isinstance(value, str) and any("\ud800" <= unit <= "\udfff" for unit in value)
+    return json.dumps(value, ensure_ascii=is_half)
 
 
 def describe(value):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ways import BEFORE
+from ways import BEFORE, Faults
 
 MESSAGE_BYTES_MAX = 65_536
 # What an envelope, a request, the layers and the names of this test may take of a message.
@@ -14,7 +14,7 @@ class Sizes:
 
     def __init__(self, agents):
         self.agents = agents
-        self.faults = []
+        self.faults = Faults()
         self.checked = 0
 
     async def everything(self):
@@ -48,7 +48,14 @@ class Sizes:
         kind = f"size {client.name}"
         place = {} if way == "send" else {"topic": client.own_topic}
         spec = {"$": "repeat", "text": character, "times": times}
+        client.reports.clear()
         answer = await client.order(way, spec, type=kind, **place)
-        if "done" in answer and not await client.receive(kind):
-            self.faults.append(f"{way} {client.name}: {times} of {character!r} were taken and did not arrive")
-        return answer.get("refused")
+        if "done" not in answer:
+            return answer["refused"]
+        if await client.receive(kind, until_report=way == "send"):
+            return None
+        if way == "send" and client.reports:
+            # `send` returns before the message is written, and an event says that it was not.
+            return client.reports.pop()
+        self.faults.append(f"{way} {client.name}: {times} of {character!r} were taken and did not arrive")
+        return None

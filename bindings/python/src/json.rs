@@ -5,7 +5,7 @@ use crate::errors::{argument, invalid_message, wrong_type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 use tidewire_wire::envelope::{EnvelopeError, message_content, payload_bytes};
 use tidewire_wire::format::Format;
 
@@ -132,7 +132,7 @@ pub(crate) fn loads_payload<'py>(
         Err(_) => return Ok(None),
     };
     let Some(payload) = payload else {
-        return Ok(Some(py.None().into_bound(py)));
+        return Ok(Some(PyDict::new(py).into_any()));
     };
     if is_binary && let Some(bytes) = payload_bytes(format, payload) {
         return Ok(Some(PyBytes::new(py, &bytes).into_any()));

@@ -54,7 +54,6 @@ class Trade:
         (None, None),
         ([1, 2.5, "é", True], [1, 2.5, "é", True]),
         ((1, 2), [1, 2]),
-        ({3}, [3]),
         ({1: "a"}, {"1": "a"}),
         (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc), "2026-01-02T03:04:05Z"),
         (datetime.datetime(2026, 1, 2, 3, 4, 5), "2026-01-02T03:04:05Z"),
@@ -67,7 +66,6 @@ class Trade:
         (bytearray(b"a"), "YQ=="),
         (pathlib.PurePosixPath("/a/b"), "/a/b"),
         (tidewire.RawJson(b'{"raw": [1]}'), {"raw": [1]}),
-        (float("nan"), None),
     ],
 )
 def test_python_values_in_messages(serve, value, expected) -> None:
@@ -92,7 +90,9 @@ def test_pydantic_models(serve) -> None:
         assert client.until("v")["p"] == {"when": "2026-01-02", "price": "1.50"}
 
 
-@pytest.mark.parametrize("value", [object(), {"a": object()}, 2**64, "\ud800", tidewire.RawJson(b"{")])
+@pytest.mark.parametrize(
+    "value", [object(), {"a": object()}, {1}, [b"a"], float("nan"), "\ud800", tidewire.RawJson(b"{")]
+)
 def test_values_that_have_no_form_in_json(serve, value) -> None:
     with pytest.raises(tidewire.TidewireError) as raised:
         serve().publish("a", value)

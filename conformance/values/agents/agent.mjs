@@ -19,6 +19,7 @@ class ClientAgent {
       ...(encrypted && { encryption: encrypt() }),
     });
     this.client.on("message", ({ type, payload }) => print({ arrived: "message", type, payload: describe(payload) }));
+    this.client.on("error", ({ code }) => print({ reported: code }));
     this.client.on("disconnected", ({ code, reason }) => print({ closed: `${code} ${reason}` }));
     await this.client.ready();
   }

@@ -34,7 +34,7 @@ class ClientAgent:
             encryption="on" if encrypted else "off",
             offline_queue=pathlib.Path(self.folder.name, "queue"),
         )
-        self.client.on("error")(lambda _: None)
+        self.client.on("error")(lambda event: show(reported=event.payload["code"]))
         self.client.on("disconnected")(lambda event: show(closed=str(event)))
         self.receiving = asyncio.create_task(self.receive())
 
@@ -86,10 +86,10 @@ class ServerAgent:
         return message.payload
 
     async def publish(self, topic, type, value):
-        self.server.publish(topic, *given(value), type=type)
+        self.server.publish(topic, *(given(value) or ({},)), type=type)
 
     async def broadcast(self, type, value):
-        self.server.broadcast(*given(value), type=type)
+        self.server.broadcast(*(given(value) or ({},)), type=type)
 
     async def close(self):
         self.server.stop()

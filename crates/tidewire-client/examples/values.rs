@@ -150,6 +150,7 @@ async fn receive(client: Client) {
         for event in batch {
             match event {
                 Event::Message(message) => println!("{}", arrived(&message)),
+                Event::Error(error) => println!("{}", json!({"reported": error.code})),
                 Event::Disconnected(why) => println!("{}", json!({"closed": format!("{why:?}")})),
                 _ => {}
             }

@@ -27,10 +27,6 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
             return Err(settings.wrong("broker_key_file", words));
         }
     };
-    if broker.certificate.is_some() && !broker.address.is_tls() {
-        let words = "only a broker with TLS asks for a certificate, such as rediss://";
-        return Err(settings.wrong("broker_certificate_file", words));
-    }
     broker.username = settings.text("broker_username");
     let file = settings.text("broker_password_file");
     let command = settings.text("broker_password_command");
