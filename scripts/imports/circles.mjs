@@ -11,7 +11,7 @@ export const CIRCLES = [
   {
     files: [
       ...client(["message"]),
-      ...client(["envelope", "json", "layers", "pipeline"].map((name) => `core/${name}`)),
+      ...client(["envelope", "json", "layers", "payload", "pipeline"].map((name) => `core/${name}`)),
     ],
     reason: "A layer is a step of the pipeline, and the pipeline is made of layers.",
   },
@@ -19,7 +19,7 @@ export const CIRCLES = [
     files: [
       ...client(["events", "options"]),
       ...client(
-        ["outbound", "producer", "queue-port", "session", "subscriptions", "topics"].map(
+        ["outbound", "producer", "queue-port", "session", "size", "subscriptions", "topic", "topics"].map(
           (name) => `core/${name}`,
         ),
       ),

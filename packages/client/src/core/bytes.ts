@@ -1,9 +1,8 @@
 /** Bytes and texts of bytes. */
 
-import { type Utf8Encoder, utf8Encoder } from "./utf8.js";
+import { type Bytes, type Utf8Encoder, utf8Encoder } from "./utf8.js";
 
-/** Bytes that are not shared with other threads, as the browser's functions want them. */
-export type Bytes = Uint8Array<ArrayBuffer>;
+export type { Bytes };
 
 let encoder: Utf8Encoder | undefined;
 

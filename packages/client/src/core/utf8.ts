@@ -1,6 +1,7 @@
 /** UTF-8, also where JavaScript has no `TextEncoder` and `TextDecoder`: in Jest's jsdom, and in some versions of Hermes. */
 
-import type { Bytes } from "./bytes.js";
+/** Bytes that are not shared with other threads, as the browser's functions want them. */
+export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** What `TextEncoder` is used for. */
 export interface Utf8Encoder {
