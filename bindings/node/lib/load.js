@@ -34,7 +34,8 @@ const NAMES = [
     "poisson",
   ],
   ...["profile", "proxy", "rampPerS", "ratePerS", "reconnect", "redirects", "reply", "requests"],
-  "requestsPerConnection", "retry",
+  "requestsPerConnection",
+  "retry",
   ...[
     "resolve",
     "scenario",
