@@ -357,7 +357,7 @@ class Message {
 
   /** Answers a `request`; false if it was answered before, or too late. */
   reply(payload) {
-    return this.#answer(REPLY, "", encode(payload));
+    return this.#answer(REPLY, "", encode(payload ?? null));
   }
 
   /** Answers a `request` with an error; false if it was answered before, or too late. */

@@ -148,6 +148,10 @@ pub struct RecoveryPosition {
     pub offset: u64,
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "it is the list of the fields of a request"
+)]
 pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objection> {
     let wrong = |words| (ErrorCode::InvalidSubscription, words);
     let [action, topics, presence, filter, queue_group, overload] = payload.pick([
