@@ -60,10 +60,10 @@ impl Session<'_> {
         if self.state.layers.is_some() {
             self.pass_over(encoding, bytes);
         }
-        if self.core.setup.config.protocol == Protocol::V1 {
-            if let Some((format, envelope)) = plain_envelope(encoding, bytes) {
-                self.note_refused(format, envelope);
-            }
+        if self.core.setup.config.protocol == Protocol::V1
+            && let Some((format, envelope)) = plain_envelope(encoding, bytes)
+        {
+            self.note_refused(format, envelope);
         }
         self.tell_refusals();
     }
