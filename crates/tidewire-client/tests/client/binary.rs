@@ -1,5 +1,7 @@
 //! Payloads of bytes, in every format and layer: the same bytes arrive, and texts stay texts.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use crate::common::{config, connect_with, find, server_config, start, url};
 use tidewire_client::config::{Compression, Encryption, Queue};
 use tidewire_client::{
