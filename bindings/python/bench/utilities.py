@@ -281,7 +281,9 @@ def signature_comparisons() -> Iterator[Comparison]:
         return f"{signed}:{hmac.new(key, signed.encode(), 'sha256').hexdigest()}"
 
     signer = tidewire.Signer(key)
-    yield Comparison("sign a message", "hashlib and hmac", lambda: signer.sign(TRADE_JSON, version=1), by_hand)
+    yield Comparison(
+        "sign a message", "hashlib and hmac", lambda: signer.sign(TRADE_JSON, version=1), by_hand
+    )
 
 
 def encryption_comparisons() -> Iterator[Comparison]:
@@ -326,7 +328,9 @@ def envelope_comparisons() -> Iterator[Comparison]:
         fields = {"c": "U", "t": "trade", "id": str(uuid.uuid4()), "ts": stamp, "seq": 0, "p": TRADE, "v": 1}
         return json.dumps(fields, separators=(",", ":")).encode()
 
-    yield Comparison("build an envelope", "json.dumps", lambda: tidewire.encode_envelope("trade", TRADE), built_by_hand)
+    yield Comparison(
+        "build an envelope", "json.dumps", lambda: tidewire.encode_envelope("trade", TRADE), built_by_hand
+    )
     yield Comparison(
         "read an envelope's type",
         "json.loads",

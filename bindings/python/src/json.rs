@@ -104,7 +104,7 @@ pub(crate) fn loads_received<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Boun
     })
 }
 
-/// Whether 19 digits follow one another, as in each integer beyond 64 bits.
+/// True if the text has 19 digits in a row. Each integer beyond 64 bits has.
 fn has_long_number(text: &[u8]) -> bool {
     let mut at = LONG_DIGITS - 1;
     while let Some(window) = text.get(at + 1 - LONG_DIGITS..=at) {

@@ -42,7 +42,9 @@ class Application:
                 command, cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output
             )
         self.log = log
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=DEADLINE_S)
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=DEADLINE_S
+        )
         self._wait_until_it_listens()
 
     def url(self, path: str = "/ws") -> str:

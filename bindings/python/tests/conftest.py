@@ -21,7 +21,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_runtest_makereport() -> Iterator[None]:
     """Escapes lone surrogates in what a test has printed: the processes of a suite exchange reports in UTF-8."""
     report: Any = yield
-    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
     return report
 
 

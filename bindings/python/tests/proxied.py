@@ -63,7 +63,9 @@ class Ledger:
 class Work:
     """The work of one client, until the proxy has carried out its plans, or for a while."""
 
-    def __init__(self, client: tidewire.Client, server: tidewire.Server, ledger: Ledger, proxy: Proxy) -> None:
+    def __init__(
+        self, client: tidewire.Client, server: tidewire.Server, ledger: Ledger, proxy: Proxy
+    ) -> None:
         self._client = client
         self._server = server
         self._ledger = ledger
@@ -140,7 +142,8 @@ class Work:
 
         async def everything() -> None:
             while not (  # noqa: ASYNC110
-                len(received["kept.server"]) >= self._from_server and len(received["kept.own"]) >= len(self._published)
+                len(received["kept.server"]) >= self._from_server
+                and len(received["kept.own"]) >= len(self._published)
             ):
                 await asyncio.sleep(0.002)
 
@@ -160,7 +163,9 @@ class Work:
         assert set(self._published) <= set(received["kept.own"])
 
 
-async def work_behind(proxy: Proxy, server: tidewire.Server, url: str, *, keeps_promises: bool, **options: Any) -> None:
+async def work_behind(
+    proxy: Proxy, server: tidewire.Server, url: str, *, keeps_promises: bool, **options: Any
+) -> None:
     """Works until the proxy has carried out its plans."""
     ledger = Ledger(server)
     while not proxy.is_calm:

@@ -26,7 +26,9 @@ def start(request, secret, tmp_path) -> Iterator[Callable[..., Application]]:
 
     def start(**options: Any) -> Application:
         log = tmp_path / f"log-{len(running)}"
-        running.append(Application(request.param, "asgi_app:app", FOLDER, log, **environment(secret, **options)))
+        running.append(
+            Application(request.param, "asgi_app:app", FOLDER, log, **environment(secret, **options))
+        )
         return running[-1]
 
     yield start

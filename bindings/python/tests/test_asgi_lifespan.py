@@ -44,7 +44,9 @@ async def stated(request: Any) -> JSONResponse:
 
 def test_the_server_runs_as_long_as_the_application(server) -> None:
     below = Starlette(routes=[Route("/", stated)])
-    app = Starlette(lifespan=tidewire.asgi.lifespan(server), routes=[Route("/", stated), Mount("/below", below)])
+    app = Starlette(
+        lifespan=tidewire.asgi.lifespan(server), routes=[Route("/", stated), Mount("/below", below)]
+    )
     with TestClient(app) as client:
         assert client.get("/").json()["state"] == "running"
         # Applications mounted below reach it, too.
@@ -102,7 +104,9 @@ def test_there_is_no_server_without_the_lifespan() -> None:
 
 @pytest.mark.parametrize("kind", sorted(SERVERS))
 def test_the_endpoint_can_be_the_whole_application(kind, tmp_path) -> None:
-    (tmp_path / "whole.py").write_text(APPLICATION.format(port=0, app="tidewire.asgi.WebSocketEndpoint(server)"))
+    (tmp_path / "whole.py").write_text(
+        APPLICATION.format(port=0, app="tidewire.asgi.WebSocketEndpoint(server)")
+    )
     application = Application(kind, "whole:app", tmp_path, tmp_path / "log")
 
     async def main() -> None:

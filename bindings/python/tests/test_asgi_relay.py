@@ -138,7 +138,9 @@ def test_other_answers_are_refusals(answer, expected) -> None:
     assert one.receive(b"\x81\x01x") == []
 
 
-@pytest.mark.parametrize("frame", [b"\xc1\x01x", b"\x81\x81abcdx", b"\x81\x01\xff", b"\x82\x7e\x04\x00", b"\x80\x00"])
+@pytest.mark.parametrize(
+    "frame", [b"\xc1\x01x", b"\x81\x81abcdx", b"\x81\x01\xff", b"\x82\x7e\x04\x00", b"\x80\x00"]
+)
 def test_an_engine_that_breaks_the_protocol_is_left(frame) -> None:
     one = opened()
     ((kind, code, _),) = seen(one.receive(frame))

@@ -65,7 +65,9 @@ def test_processes_are_added_up() -> None:
     assert (total.cpu_s, total.busiest_s, total.broken) == (3.0, 0.9, Counter({"Reset": 1}))
     assert total.received == {64: (5, 20), 128: (7, 8)}
     assert total.whole_windows()[0] == 8
-    opened = opened_together([Opened(2, 1, began=1.0, ended=2.0), Opened(3, 3, began=0.5, ended=1.5, server="x")])
+    opened = opened_together(
+        [Opened(2, 1, began=1.0, ended=2.0), Opened(3, 3, began=0.5, ended=1.5, server="x")]
+    )
     assert (opened.attempted, opened.connected, opened.began, opened.ended, opened.server) == (
         5,
         4,
@@ -113,7 +115,9 @@ def judged(**changed: Any) -> tuple[str, list[str]]:
     return verdict, doubts
 
 
-def usage(client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0) -> dict[str, Any]:
+def usage(
+    client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0
+) -> dict[str, Any]:
     """Both sides' processor time in a second."""
 
     def side(time_s: float) -> dict[str, float]:

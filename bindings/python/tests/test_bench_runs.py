@@ -153,7 +153,9 @@ def test_another_server_by_its_url(tmp_path: pathlib.Path, serve: Any) -> None:
 
 
 def test_a_rate_limit_slows_the_client_and_loses_nothing(tmp_path: pathlib.Path, serve: Any) -> None:
-    server = serve(ops_listen="127.0.0.1:0", rate_limit_capacity=600, rate_limit_refill_per_s=2000, errors_max=0)
+    server = serve(
+        ops_listen="127.0.0.1:0", rate_limit_capacity=600, rate_limit_refill_per_s=2000, errors_max=0
+    )
     host, port = server.ops_address
     words = ["--quick", "--connections", "2", "--test", "throughput", "--stats-url", f"http://{host}:{port}"]
     program = start(server.url, *words, out=tmp_path)
@@ -238,7 +240,9 @@ def test_a_server_that_ends_makes_the_report_partial(tmp_path: pathlib.Path) -> 
         if line.startswith("sustained-hold"):
             break
     children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-    (server,) = [int(pid) for pid in children if b"bench.serving" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (server,) = [
+        int(pid) for pid in children if b"bench.serving" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     os.kill(server, signal.SIGKILL)
     _, told = program.communicate(timeout=60)
     assert program.returncode == 1, told

@@ -90,10 +90,13 @@ def test_every_kind_of_bytes(value: Any) -> None:
     for format in ("json", "msgpack"):
         message = tidewire.encode_envelope("a", value, format=format)
         assert tidewire.parse_envelope(message).payload == b"\0\x01\xff"
-        inside = tidewire.encode_envelope("a", {"inside": value}, format=format)
-        assert tidewire.parse_envelope(inside).payload == {"inside": "AAH/"}
+        with pytest.raises(tidewire.WrongTypeError, match="write them as a text"):
+            tidewire.encode_envelope("a", {"inside": value}, format=format)
 
 
 def test_presence_data_is_never_bytes(serve: Serve) -> None:
-    with connect(serve(), {}) as client, pytest.raises(tidewire.InvalidArgumentError, match="presence is a dict"):
+    with (
+        connect(serve(), {}) as client,
+        pytest.raises(tidewire.InvalidArgumentError, match="presence is a dict"),
+    ):
         client.subscribe("a", presence=b"{}")

@@ -228,7 +228,9 @@ def test_requests_both_ways(serve: Serve) -> None:
     run(main())
 
 
-def test_handlers_get_their_types_and_the_rest_is_iterated(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_handlers_get_their_types_and_the_rest_is_iterated(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     server = serve()
     seen: list[Any] = []
 

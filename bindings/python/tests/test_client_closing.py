@@ -58,7 +58,9 @@ async def iterates(client: tidewire.Client) -> None:
 
 
 async def one_life(url: str, state: str | None, number: int) -> None:
-    client = tidewire.connect(url, wait=False, reconnect_base_ms=50, reconnect_max_ms=50, breaker_failures_max=0)
+    client = tidewire.connect(
+        url, wait=False, reconnect_base_ms=50, reconnect_max_ms=50, breaker_failures_max=0
+    )
     await client.open()
     iterating = asyncio.create_task(client.run() if number % 2 else iterates(client))
     calls: list[asyncio.Task[Any]] = [

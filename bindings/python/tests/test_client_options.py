@@ -30,7 +30,11 @@ def test_the_keyword_arguments_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [option for option in CLIENT_OPTIONS if "default" in option and option["keyword"] and option["name"] != "wait"],
+    [
+        option
+        for option in CLIENT_OPTIONS
+        if "default" in option and option["keyword"] and option["name"] != "wait"
+    ],
     ids=lambda option: option["name"],
 )
 def test_a_default_given_is_the_default(option: dict[str, Any]) -> None:

@@ -57,7 +57,8 @@ def test_two_threads_that_take_get_everything_once(serve: Serve) -> None:
     with tidewire.sync.connect(server.url) as client:
         client.subscribe("plain")
         threads = [
-            threading.Thread(target=lambda: seen.extend(message.payload for message in client)) for _ in range(2)
+            threading.Thread(target=lambda: seen.extend(message.payload for message in client))
+            for _ in range(2)
         ]
         for thread in threads:
             thread.start()

@@ -36,7 +36,9 @@ def test_a_function_keeps_the_session(serve: Serve, secret: str, is_async: bool)
         nonlocal asked
         asked += 1
         # The first is about to expire. The other one has other rights, which shows that the session has it.
-        return token(secret, 2) if asked == 1 else token(secret, 7200, topics={"subscribe": {"allow": ["kept"]}})
+        return (
+            token(secret, 2) if asked == 1 else token(secret, 7200, topics={"subscribe": {"allow": ["kept"]}})
+        )
 
     async def provide_later() -> str:
         return provide()

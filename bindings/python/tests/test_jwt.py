@@ -157,11 +157,15 @@ def test_issuer_and_audience() -> None:
 
 def test_required_claims() -> None:
     assert code_of(jwt.encode({"exp": time.time() + 60}, SECRET, check=False), SECRET) == "MISSING_CLAIM"
-    assert code_of(jwt.encode({"sub": "", "exp": time.time() + 60}, SECRET, check=False), SECRET) == "MISSING_CLAIM"
+    assert (
+        code_of(jwt.encode({"sub": "", "exp": time.time() + 60}, SECRET, check=False), SECRET)
+        == "MISSING_CLAIM"
+    )
     assert code_of(jwt.encode({"sub": "a"}, SECRET, check=False), SECRET) == "MISSING_CLAIM"
     assert jwt.decode(jwt.encode({}, SECRET, check=False), SECRET, required=[]) == {}
     assert (
-        code_of(jwt.encode({"jti": None}, SECRET, check=False), SECRET, required=["jti", "tenant"]) == "MISSING_CLAIM"
+        code_of(jwt.encode({"jti": None}, SECRET, check=False), SECRET, required=["jti", "tenant"])
+        == "MISSING_CLAIM"
     )
 
 

@@ -64,7 +64,9 @@ def test_the_level_bounds_what_is_collected(caplog: pytest.LogCaptureFixture) ->
         assert " 403 " in refused_page(server)
         until(lambda: any("is not allowed" in record.getMessage() for record in caplog.records))
     assert all(record.levelno >= logging.WARNING for record in caplog.records)
-    with pytest.raises(tidewire.ConfigurationError, match="expected one of off, error, warn, info, debug, trace"):
+    with pytest.raises(
+        tidewire.ConfigurationError, match="expected one of off, error, warn, info, debug, trace"
+    ):
         tidewire.Server(port=0, no_auth=True, log_level="loud")
     tidewire.Server(port=0, no_auth=True, log_level="info")
 
@@ -81,7 +83,8 @@ def test_a_program_without_logging_sees_warnings_and_one_with_it_everything() ->
     assert "everybody who can reach 0.0.0.0:0 may connect without a token" in said
     assert "listening on" not in said
     said = run(
-        "import logging\nlogging.basicConfig(level='INFO', format='%(name)s %(levelname)s %(message)s')\n" + serve
+        "import logging\nlogging.basicConfig(level='INFO', format='%(name)s %(levelname)s %(message)s')\n"
+        + serve
     )
     assert "tidewire INFO listening on ws://0.0.0.0:" in said
 

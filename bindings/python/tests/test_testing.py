@@ -20,7 +20,9 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def server() -> tidewire.Server:
-    server = tidewire.Server(port=0, jwt_secret=SECRET, client_subscribe_allow=["rooms.>"], history={"rooms.>": 10})
+    server = tidewire.Server(
+        port=0, jwt_secret=SECRET, client_subscribe_allow=["rooms.>"], history={"rooms.>": 10}
+    )
 
     @server.request("say")
     def say(message: tidewire.Message) -> str:
@@ -114,7 +116,9 @@ app = tidewire.asgi.WebSocketEndpoint(server)
 @pytest.mark.parametrize(
     ("workers", "options", "warnings"), [(2, "", 1), (1, "", 0), (2, ", broker='redis://127.0.0.1:1'", 0)]
 )
-def test_a_second_worker_without_a_broker_is_told(tmp_path: Path, workers: int, options: str, warnings: int) -> None:
+def test_a_second_worker_without_a_broker_is_told(
+    tmp_path: Path, workers: int, options: str, warnings: int
+) -> None:
     Path(tmp_path, "application.py").write_text(APPLICATION.format(options=options))
     command = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(free_port())]
     process = subprocess.Popen(

@@ -111,7 +111,9 @@ def test_a_token_allows_its_topic_and_no_other(server: tidewire.Server, opened: 
     run(main())
 
 
-def test_a_bad_token_fails_its_topic_with_the_reason(server: tidewire.Server, opened: Open, secret: str) -> None:
+def test_a_bad_token_fails_its_topic_with_the_reason(
+    server: tidewire.Server, opened: Open, secret: str
+) -> None:
     wrong = {
         "other": topic_token(secret, "rooms.7"),
         "forged": topic_token("f" * 64, "forged"),
@@ -257,7 +259,9 @@ def test_a_function_that_fails_is_logged_and_fails_only_its_topic(
             assert await client.ping() > 0
 
     run(main())
-    [record] = [record for record in caplog.records if "no token for the topic rooms.7" in record.getMessage()]
+    [record] = [
+        record for record in caplog.records if "no token for the topic rooms.7" in record.getMessage()
+    ]
     assert (record.name, record.levelno) == ("tidewire", logging.ERROR)
     assert record.exc_info is not None
     assert words in str(record.exc_info[1])

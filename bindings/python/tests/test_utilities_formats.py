@@ -47,7 +47,9 @@ def test_a_bomb_stops_at_the_limit() -> None:
     assert len(tidewire.decompress(bomb, bytes_max=50_000_000)) == 50_000_000
 
 
-@pytest.mark.parametrize("broken", [b"", b"C:", b"{}", zlib.compress(b"x" * 99)[:-1], zlib.compress(b"x") + b"y"])
+@pytest.mark.parametrize(
+    "broken", [b"", b"C:", b"{}", zlib.compress(b"x" * 99)[:-1], zlib.compress(b"x") + b"y"]
+)
 def test_what_is_no_stream_is_told(broken: bytes) -> None:
     with pytest.raises(InvalidMessageError) as refused:
         tidewire.decompress(broken)

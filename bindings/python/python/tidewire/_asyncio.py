@@ -128,7 +128,9 @@ class AsyncServer(AsyncCalls):
         Raises:
             TidewireError: Somebody serves already, or receives on another event loop.
         """
-        _check_positive(handlers_max=handlers_max, waiting_max=waiting_max, waiting_bytes_max=waiting_bytes_max)
+        _check_positive(
+            handlers_max=handlers_max, waiting_max=waiting_max, waiting_bytes_max=waiting_bytes_max
+        )
         if self._dispatcher is not None and not self._dispatcher.is_dead:
             raise TidewireError("the handlers of this server run already", code="SERVING")
         if self.state == "new":
@@ -152,7 +154,9 @@ class AsyncServer(AsyncCalls):
                 self._dispatcher = None
                 if self.state == "running":
                     self.admit(False)
-                    logger.warning("nobody serves any more: new clients are turned away until somebody receives again")
+                    logger.warning(
+                        "nobody serves any more: new clients are turned away until somebody receives again"
+                    )
 
     def run(
         self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None
@@ -174,7 +178,9 @@ class AsyncServer(AsyncCalls):
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(number, told.set)
         async with self:
-            serving = loop.create_task(self.serve(handlers_max=handlers_max, handler_timeout_ms=handler_timeout_ms))
+            serving = loop.create_task(
+                self.serve(handlers_max=handlers_max, handler_timeout_ms=handler_timeout_ms)
+            )
             waiting = loop.create_task(told.wait())
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -182,7 +188,9 @@ class AsyncServer(AsyncCalls):
                 await asyncio.to_thread(self.drain, drain_timeout_ms)
             await serving
 
-    async def async_batches(self, *, max_messages: int = 1024, timeout_ms: int | None = None) -> AsyncIterator[Batch]:
+    async def async_batches(
+        self, *, max_messages: int = 1024, timeout_ms: int | None = None
+    ) -> AsyncIterator[Batch]:
         """The received messages in batches, until the server has stopped and no message is left.
 
         Args:
@@ -214,7 +222,9 @@ class AsyncServer(AsyncCalls):
             while left:
                 yield left.popleft()
 
-    async def when_free(self, function: Callable[..., R], *arguments: Any, wait_ms: int = 1_000, **keywords: Any) -> R:
+    async def when_free(
+        self, function: Callable[..., R], *arguments: Any, wait_ms: int = 1_000, **keywords: Any
+    ) -> R:
         """Calls `send` or another method that may raise `BusyError`, and retries without blocking the loop. For
         `publish`, which may wait for a broker as well, there is `async_publish`.
 

@@ -93,7 +93,9 @@ class Client(BaseClient):
         """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         await self._done(self._core.connected())
 
-    async def send(self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5) -> None:
+    async def send(
+        self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5
+    ) -> None:
         """Sends a message to the server's application; waits only while the outbox is full.
 
         It is delivered at most once: a message in flight may be lost with its connection.
@@ -122,7 +124,9 @@ class Client(BaseClient):
     ) -> None:
         """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
         The server accepts each message once."""
-        work = self._core.enqueue(None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True)
+        work = self._core.enqueue(
+            None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
+        )
         await self._done(work)
 
     async def send_later(
@@ -138,7 +142,9 @@ class Client(BaseClient):
         """Stores a message, or with `topic` a publication, in the queue (`offline_queue`), and returns when it
         is stored: in a file it then survives a crash of the program. The client sends it as soon as it has a
         connection."""
-        work = self._core.enqueue(topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False)
+        work = self._core.enqueue(
+            topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
+        )
         await self._done(work)
 
     async def request(self, payload: Any = MISSING, *, type: str, timeout_ms: int | None = None) -> Any:
@@ -266,7 +272,9 @@ class Client(BaseClient):
             CallError: This user may not have the topic, or it keeps no history.
             CallTimeoutError: No answer came in time.
         """
-        answer = await self._done(self._core.history(topic, since=since, limit=limit, newest_first=newest_first))
+        answer = await self._done(
+            self._core.history(topic, since=since, limit=limit, newest_first=newest_first)
+        )
         return results.history(answer)
 
     async def sync(self, topics: Topics = ()) -> None:

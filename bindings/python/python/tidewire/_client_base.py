@@ -81,7 +81,9 @@ class BaseClient(PublicNames):
         """Bytes that wait to be sent."""
         return self._core.waiting_bytes
 
-    def try_send(self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5) -> None:
+    def try_send(
+        self, payload: Any = MISSING, *, type: str = "message", priority: results.Priority = 5
+    ) -> None:
         """`send` that does not wait.
 
         Raises:

@@ -14,7 +14,9 @@ from .errors import ConfigurationError, InvalidArgumentError, WrongTypeError
 Url = str | Sequence[str | tuple[str, int]]
 
 
-def split_options(url: Url, options: Mapping[str, Any], known: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(
+    url: Url, options: Mapping[str, Any], known: list[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Checks the options, and parts those that are JSON from those that are not."""
     _check_names(options, known)
     plain = {name: value for name, value in options.items() if value is not None}
@@ -62,7 +64,9 @@ def _urls(urls: Any) -> list[Any]:
     try:
         return [url if isinstance(url, str) else list(url) for url in urls]
     except TypeError:
-        raise ConfigurationError(f"an address is a text such as ws://127.0.0.1:5006/ws, not {urls!r}") from None
+        raise ConfigurationError(
+            f"an address is a text such as ws://127.0.0.1:5006/ws, not {urls!r}"
+        ) from None
 
 
 def _text(name: str, value: object) -> str:

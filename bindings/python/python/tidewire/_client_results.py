@@ -165,7 +165,9 @@ class QueueDepth:
     bytes: int = 0
 
 
-SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]]
+SubscribeAnswer = tuple[
+    list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]
+]
 """Topics, failed topics, for topics the epoch, the offset, whether they were recovered and the count, and for failed
 topics the code and the message."""
 
@@ -201,6 +203,8 @@ def presence(answer: tuple[dict[str, Any], list[str]]) -> dict[str, TopicPresenc
     """The result of a presence request. Topics whose presence is not available are missing."""
     topics, _ = answer
     return {
-        topic: TopicPresence(users, connections, truncated, {user: Member(*member) for user, member in members.items()})
+        topic: TopicPresence(
+            users, connections, truncated, {user: Member(*member) for user, member in members.items()}
+        )
         for topic, (users, connections, truncated, members) in topics.items()
     }

@@ -192,7 +192,9 @@ class Handlers:
         """Counts a handler that was cancelled because of its timeout."""
         self.errors += 1
         self.timeouts += 1
-        logger.error("handler %s did not come to an end within %d ms, with %r", handler.name, timeout_ms, message)
+        logger.error(
+            "handler %s did not come to an end within %d ms, with %r", handler.name, timeout_ms, message
+        )
         _tell(message, HANDLER_ERROR, "the handler took too long")
 
 
@@ -249,7 +251,9 @@ def _check(function: object) -> None:
     try:
         signature.bind(None)
     except TypeError:
-        raise WrongTypeError(f"a handler takes one argument, the message: {function!r} takes {signature}") from None
+        raise WrongTypeError(
+            f"a handler takes one argument, the message: {function!r} takes {signature}"
+        ) from None
 
 
 LOGGED_PER_SECOND_MAX = 10

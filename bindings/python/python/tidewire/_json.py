@@ -31,7 +31,9 @@ def default(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError("bytes are a payload by themselves, not a part of one: write them as a text, such as base64")
+        raise TypeError(
+            "bytes are a payload by themselves, not a part of one: write them as a text, such as base64"
+        )
     if isinstance(value, Set):
         raise TypeError(f"a {type(value).__name__} has no order: make a list of it")
     if isinstance(value, tuple):

@@ -84,7 +84,9 @@ class LoadResult:
         `p95`, `p99`, `p99_9`, `min`, `mean`, `max` and more. Empty without a request."""
         latency = self._result.get("latency_us") or {}
         return {
-            name: value / 1000 for name, value in latency.items() if isinstance(value, (int, float)) and name != "count"
+            name: value / 1000
+            for name, value in latency.items()
+            if isinstance(value, (int, float)) and name != "count"
         }
 
     @property
@@ -143,10 +145,14 @@ class LoadResult:
             "Failed": f"{self.failed:,}",
             **{name: f"{latency[name]:.3g} ms" for name in ("p50", "p90", "p99", "max") if name in latency},
             **{f"Error {name}": f"{count:,}" for name, count in self.errors.items()},
-            **{one["text"]: "kept" if one["kept"] else "broken" for one in self._result.get("expectations", [])},
+            **{
+                one["text"]: "kept" if one["kept"] else "broken"
+                for one in self._result.get("expectations", [])
+            },
         }
         cells = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items()
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
         )
         return f"<table>{cells}</table>"
 

@@ -177,7 +177,9 @@ class RelayConnection:
         code = CLOSE_CODES.get(status)
         if code is not None:
             await self._send({"type": "websocket.accept"})
-        await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]})
+        await self._send(
+            {"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]}
+        )
 
 
 class Ended(NamedTuple):
@@ -226,7 +228,11 @@ def _target(scope: MutableMapping[str, Any], path: str) -> str:
 
 
 def _headers(scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in scope["headers"] if name.lower() not in OWN_HEADERS and name[:1] != b":"]
+    return [
+        (name, value)
+        for name, value in scope["headers"]
+        if name.lower() not in OWN_HEADERS and name[:1] != b":"
+    ]
 
 
 OWN_HEADERS = frozenset(

@@ -33,7 +33,9 @@ class ServerQueries(PublicNames, ServerCore):
         listed = self._list_connections(user=user, topic=topic, after=after, limit=limit)
         return [results.known(results.ConnectionInfo, values) for values in listed]
 
-    def list_topics(self, *, prefix: str = "", after: str | None = None, limit: int = 1000) -> list[results.TopicInfo]:
+    def list_topics(
+        self, *, prefix: str = "", after: str | None = None, limit: int = 1000
+    ) -> list[results.TopicInfo]:
         """Some topics and patterns that have subscribers, in the order of their names.
 
         Args:

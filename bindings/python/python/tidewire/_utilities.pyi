@@ -266,7 +266,9 @@ class Sequencer(Generic[_T]):
     def advance(self, topic: str, position: _Position, *, now: float | None = None) -> list[_T | Gap]:
         """Records that everything up to `position` is known. Returns the messages that can be delivered now."""
 
-    def skip(self, topic: str, epoch: str | int, first: int, last: int, *, now: float | None = None) -> list[_T | Gap]:
+    def skip(
+        self, topic: str, epoch: str | int, first: int, last: int, *, now: float | None = None
+    ) -> list[_T | Gap]:
         """Records that the messages from `first` to `last` are missing. Returns those that can be delivered now."""
 
     def expire(self, *, now: float | None = None) -> list[_T | Gap]:
@@ -320,7 +322,9 @@ class PriorityQueue(Generic[_T]):
             BusyError: The queue is full; it is as it was before.
         """
 
-    def push_displacing(self, item: _T, priority: _Priority = 5, *, size: int | None = None) -> list[tuple[int, _T]]:
+    def push_displacing(
+        self, item: _T, priority: _Priority = 5, *, size: int | None = None
+    ) -> list[tuple[int, _T]]:
         """`push` that removes less urgent items to make room. Returns them."""
 
     def pop(self) -> tuple[int, _T] | None:
@@ -458,7 +462,9 @@ def encode_envelope(
 class TokenKey:
     """A key for one algorithm: a secret for HS256, or PEM text, which names its algorithm."""
 
-    def __new__(cls, key: _Text, *, algorithm: _Algorithm | None = None, key_id: str | None = None) -> TokenKey: ...
+    def __new__(
+        cls, key: _Text, *, algorithm: _Algorithm | None = None, key_id: str | None = None
+    ) -> TokenKey: ...
     @property
     def algorithm(self) -> _Algorithm:
         """`HS256`, `RS256`, `ES256` or `EdDSA`."""
@@ -471,7 +477,9 @@ class TokenKey:
 class TokenSigner:
     """Signs tokens with one key, which is read once."""
 
-    def __new__(cls, key: _Key, *, algorithm: _Algorithm | None = None, key_id: str | None = None) -> TokenSigner: ...
+    def __new__(
+        cls, key: _Key, *, algorithm: _Algorithm | None = None, key_id: str | None = None
+    ) -> TokenSigner: ...
     def encode(self, claims: Mapping[str, Any], *, check: bool = True) -> str:
         """The token with these claims; see `encode`."""
 

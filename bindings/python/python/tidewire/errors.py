@@ -126,7 +126,10 @@ class SubscriptionError(TidewireError):
         reasons: dict[str, tuple[str, str]] | None = None,
     ) -> None:
         self.reasons = reasons or {}
-        told = [f"{topic} ({': '.join(self.reasons[topic])})" if topic in self.reasons else topic for topic in failed]
+        told = [
+            f"{topic} ({': '.join(self.reasons[topic])})" if topic in self.reasons else topic
+            for topic in failed
+        ]
         words = f"the server does not give {', '.join(told)}"
         if subscription.topics:
             words += f" (but {', '.join(subscription.topics)})"

@@ -112,7 +112,9 @@ class Client(BaseClient):
     ) -> None:
         """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
         The server accepts each message once."""
-        work = self._core.enqueue(None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True)
+        work = self._core.enqueue(
+            None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
+        )
         work.wait()
 
     def send_later(
@@ -128,7 +130,9 @@ class Client(BaseClient):
         """Stores a message, or with `topic` a publication, in the queue (`offline_queue`), and returns when it
         is stored: in a file it then survives a crash of the program. The client sends it as soon as it has a
         connection."""
-        work = self._core.enqueue(topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False)
+        work = self._core.enqueue(
+            topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
+        )
         work.wait()
 
     def request(self, payload: Any = MISSING, *, type: str, timeout_ms: int | None = None) -> Any:
@@ -340,7 +344,9 @@ class Client(BaseClient):
         try:
             result = handler(message)
             if inspect.isawaitable(result):
-                raise InvalidArgumentError("a handler of tidewire.sync is no coroutine: use def instead of async def")
+                raise InvalidArgumentError(
+                    "a handler of tidewire.sync is no coroutine: use def instead of async def"
+                )
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
             # The program, not the handler, is to end.
             self._failed(message, error)

@@ -73,7 +73,9 @@ def token(server: Server, user: str, claims: Mapping[str, Any] | None = None) ->
     """
     secret = server._options.get("jwt_secret")
     if secret is None:
-        raise InvalidArgumentError("the server has no jwt_secret to sign a token with; pass one with token=...")
+        raise InvalidArgumentError(
+            "the server has no jwt_secret to sign a token with; pass one with token=..."
+        )
     return jwt.encode({"sub": user, "exp": time.time() + TOKEN_S, **(claims or {})}, secret)
 
 

@@ -21,7 +21,8 @@ use tokio::task::AbortHandle;
 #[pyclass(frozen, module = "tidewire._native")]
 pub(crate) struct Ticket {
     slot: Arc<Slot>,
-    work: AbortHandle,
+    /// `None` if it was done at once.
+    work: Option<AbortHandle>,
     /// In which process it was made.
     generation: u64,
 }
@@ -63,7 +64,7 @@ impl Ticket {
     /// A ticket for `work`, which is started with what answers it.
     pub(super) fn start(
         signal: Arc<Signal>,
-        start: impl FnOnce(TicketWriter) -> AbortHandle,
+        start: impl FnOnce(TicketWriter) -> Option<AbortHandle>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let slot = Arc::new(Slot {
@@ -147,7 +148,9 @@ impl Drop for Ticket {
         if matches!(*state, Fill::Open) {
             *state = Fill::Dropped;
             drop(state);
-            self.work.abort();
+            if let Some(work) = &self.work {
+                work.abort();
+            }
         }
     }
 }

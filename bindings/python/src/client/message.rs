@@ -226,7 +226,7 @@ impl ClientMessage {
         }
     }
 
-    /// MessageContent was received, as bytes; empty for other kinds than `message`.
+    /// What was received, as bytes; empty for other kinds than `message`.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.message().map_or(b"", Message::as_bytes))
@@ -241,7 +241,7 @@ impl ClientMessage {
         self.decoded.whole(py, || self.decode(py))
     }
 
-    /// The payload (`p`, or `payload`), or `None` without one; a binary one is `bytes`. Of an event of the client, its fields.
+    /// The payload (`p`, or `payload`), `{}` if there is none; a binary one is `bytes`. Of an event of the client, its fields.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let decode_payload = || {
@@ -257,7 +257,7 @@ impl ClientMessage {
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }
 
-    /// MessageContent a message or a request is about, such as `chat`.
+    /// What a message or a request is about, such as `chat`.
     #[getter]
     fn r#type(&self) -> PyResult<Option<Cow<'_, str>>> {
         match &self.content {

@@ -16,6 +16,7 @@ use crate::signal::{ClientSignal, SIGNALS_CHECKED, Signal};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Instant;
 use tidewire_client::options::{self, Secrets};
 use tidewire_client::{Client, ClientState, Config, Error};
@@ -45,7 +46,8 @@ impl ClientCore {
             .ok_or_else(|| stopped("the client was not started"))
     }
 
-    /// Runs `work` on the clients' thread; the ticket has the result.
+    /// Runs `work` on the clients' thread; the ticket has the result. Its first step is done here, so that calls are
+    /// queued in the order in which they were made, and a close comes after all of them.
     fn spawn<T>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -53,8 +55,13 @@ impl ClientCore {
     ) -> Result<Ticket, Failure> {
         let runtime = runtime::runtime()?;
         Ok(Ticket::start(self.signal.clone(), |answerer| {
-            let done = async move { answerer.answer(work.await.map(answer)) };
-            runtime.spawn(done).abort_handle()
+            let mut done = Box::pin(async move { answerer.answer(work.await.map(answer)) });
+            let _entered = runtime.enter();
+            let first = done.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            // The thread polls it again at once, with a waker of its own.
+            first
+                .is_pending()
+                .then(|| runtime.spawn(done).abort_handle())
         }))
     }
 }

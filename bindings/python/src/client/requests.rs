@@ -291,10 +291,13 @@ fn document(fields: &Bound<'_, PyDict>, name: &str) -> PyResult<Option<Value>> {
     match fields.get_item(name)?.filter(|value| !value.is_none()) {
         None => Ok(None),
         Some(value) => {
-            let text = json::dumps(&value)?;
+            let wrong = || argument(format!("{name} is a dict"));
+            let json::Content::Json(text) = json::content(&value)? else {
+                return Err(wrong().into());
+            };
             let document: Value = serde_json::from_str(&text).map_err(argument)?;
             if !document.is_object() {
-                return Err(argument(format!("{name} is a dict")).into());
+                return Err(wrong().into());
             }
             Ok(Some(document))
         }

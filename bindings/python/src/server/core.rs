@@ -52,7 +52,7 @@ impl Core {
     }
 
     pub(super) fn start(&self) -> ServerResult<()> {
-        // What handlers and answers use is bound to the process of the constructor.
+        // The fork has marked this server as stopped, so that no handler could answer.
         if std::process::id() != self.process {
             return Err(stopped(
                 "the server was made before this process was forked: make it in the process that starts it",

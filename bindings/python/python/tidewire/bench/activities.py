@@ -358,7 +358,8 @@ async def fan_out(activity: Activity, sessions: list[Session], counts: Counts, s
     slowest = shared.slot
     received = [0] * len(subscribers)
     tasks: list[Coroutine[Any, Any, None]] = [
-        subscriber(activity, session, counts, received, index, shared) for index, session in enumerate(subscribers)
+        subscriber(activity, session, counts, received, index, shared)
+        for index, session in enumerate(subscribers)
     ]
     if not subscribers:
         shared.received[slowest] = 2**63

@@ -96,7 +96,9 @@ class OpenedFigures:
     started: Moment
     ended: Moment
 
-    def result(self, bench: Bench, test: str, connections: int, *, saturates: bool = True, broken: int = 0) -> Result:
+    def result(
+        self, bench: Bench, test: str, connections: int, *, saturates: bool = True, broken: int = 0
+    ) -> Result:
         """The result of a test that opens connections, of which some broke after they had been opened."""
         opened = self.opened
         living = opened.connected - broken
@@ -117,7 +119,9 @@ class OpenedFigures:
             result["memory"] = {"server_rss_bytes": self.after.rss_bytes}
             server_s = self.after.cpu_s - self.before.cpu_s
             busiest_s = self.after.busiest_since(self.before)
-        usage = usage_of(opened, duration, self.ended.cores, bench.server, server_s if is_long else None, busiest_s)
+        usage = usage_of(
+            opened, duration, self.ended.cores, bench.server, server_s if is_long else None, busiest_s
+        )
         on_shared = server_s or 0.0 if usage["shared_cores"] else 0.0
         evidence = {
             "aim": "saturate" if saturates and is_long else "keep",

@@ -170,7 +170,9 @@ class Bench:
         counts, activity = measured.counts, measured.activity
         account = measured.account(opened)
         lost = max(0, account["offered"] - account["confirmed"] - (account["refused"] or 0))
-        replies = {kind: counts.replies[kind] for kind in ("wrong", "missing", "doubled", "reordered", "unsent")}
+        replies = {
+            kind: counts.replies[kind] for kind in ("wrong", "missing", "doubled", "reordered", "unsent")
+        }
         # Those that were refused were passed over, too.
         replies["missing"] = min(replies["missing"], lost)
         result.update(failed=account["connections_failed"], duration_s=measured.duration_s)

@@ -152,7 +152,9 @@ def run(options: argparse.Namespace, command: str) -> int:
         preflight = json.loads(_lab.lab_preflight(max(made.tiers), address))
         for finding in preflight:
             if not finding["ok"]:
-                say(f"{finding['name']}: {finding['value']}, wanted {finding['wanted']}. {finding.get('hint', '')}")
+                say(
+                    f"{finding['name']}: {finding['value']}, wanted {finding['wanted']}. {finding.get('hint', '')}"
+                )
         sample = server.sample()
         server.rss_bytes_empty = sample.rss_bytes if sample else None
         fleet = Fleet(target, made.processes)
