@@ -61,13 +61,11 @@ fn fan_out(result: &TestResult) -> &FanOut {
     result.fan_out.as_ref().unwrap()
 }
 
-/// Neither side is pinned to a core here, so the generator may be the limit; nothing may be lost.
+/// Neither side is pinned to a core, and the machine does other work: the generator may be the limit, or noisy. Nothing may
+/// be lost.
 #[track_caller]
 fn assert_honest(result: &TestResult) {
-    assert!(
-        matches!(result.verdict, Verdict::Valid | Verdict::GeneratorBound),
-        "{result:#?}"
-    );
+    assert!(result.verdict < Verdict::Failed, "{result:#?}");
     let (messages, fan_out) = (result.messages.unwrap(), fan_out(result));
     assert_eq!(
         (result.connected, result.failed),

@@ -180,13 +180,15 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
         demand(requests.due() == 160, "160 requests were due");
     }
     let is_good = requests.unsuccessful() == 0 && connecting.ended == 0;
+    // A rate may be missed by a little, and a generator without its core sends too little by itself.
+    let is_failed = requests.failed + requests.unfinished + connecting.ended > 0;
     // In its last moment a load may end by itself before it is interrupted.
     if case.fault.is_none() && case.from < LENGTH - 100 * MS {
         let is_told = report.partial && report.exit_code() == 130;
         demand(is_told, "an interrupted load says so");
     }
     demand(
-        is_good || result.verdict == Verdict::Failed,
+        !is_failed || result.verdict == Verdict::Failed,
         "what failed is failed",
     );
     demand(

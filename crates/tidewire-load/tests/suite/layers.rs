@@ -61,10 +61,7 @@ fn bench(test: TestKind, profile: Profile, layer: Layer, answer: Answer) -> Vec<
 
 #[track_caller]
 fn assert_honest(result: &TestResult) {
-    assert!(
-        matches!(result.verdict, Verdict::Valid | Verdict::GeneratorBound),
-        "{result:#?}"
-    );
+    assert!(result.verdict < Verdict::Failed, "{result:#?}");
     assert_eq!(
         (result.connected, result.failed),
         (Some(CONNECTIONS), Some(0))

@@ -59,10 +59,7 @@ fn assert_failed(result: &TestResult, doubt: &str) {
 /// Other work on the machine may leave the generator too little of it; nothing may be lost.
 #[track_caller]
 fn assert_honest(result: &TestResult) {
-    assert!(
-        matches!(result.verdict, Verdict::Valid | Verdict::GeneratorBound),
-        "{result:#?}"
-    );
+    assert!(result.verdict < Verdict::Failed, "{result:#?}");
 }
 
 const BOTH: [Profile; 2] = [Profile::Raw, Profile::V1];

@@ -46,13 +46,11 @@ fn assert_failed(result: &TestResult, note: &str) {
     );
 }
 
-/// Neither side is pinned to a core here, so the generator may be the limit; nothing may be lost.
+/// Neither side is pinned to a core, and the machine does other work: the generator may be the limit, or noisy. Nothing may
+/// be lost.
 #[track_caller]
 fn assert_honest(result: &TestResult) {
-    assert!(
-        matches!(result.verdict, Verdict::Valid | Verdict::GeneratorBound),
-        "{result:#?}"
-    );
+    assert!(result.verdict < Verdict::Failed, "{result:#?}");
     assert_eq!((result.connected, result.failed), (Some(20), Some(0)));
 }
 
