@@ -10,7 +10,9 @@ import { type RequestCase, type ResponseCase, vectors } from "./vectors.js";
 vi.setConfig({ testTimeout: 60_000 });
 
 // This transport offers no extension, so that the cases that offer one do not concern it.
-const RESPONSES = vectors<ResponseCase>("handshake-responses").filter((one) => !one.offers_deflate);
+const RESPONSES = ["handshake-responses", "handshake-interims"]
+  .flatMap((file) => vectors<ResponseCase>(file))
+  .filter((one) => !one.offers_deflate);
 
 test("the vectors have answers", () => expect(RESPONSES.length).toBeGreaterThan(25));
 

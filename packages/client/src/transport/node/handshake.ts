@@ -2,10 +2,12 @@
 
 import { createHash } from "node:crypto";
 
-/** The longest head of an answer, in bytes. */
-export const HEAD_BYTES_MAX = 16_384;
+/** The longest head of an answer, and of all interim responses before it, in bytes: as for any other response (PROTOCOL 2.5). */
+export const HEAD_BYTES_MAX = 65_535;
 /** The most header lines of an answer. */
-const HEADER_LINES_MAX = 64;
+const HEADER_LINES_MAX = 128;
+/** The most interim (1xx) responses before an answer. */
+const INTERIMS_MAX = 100;
 const ACCEPT_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** The longest wait that a server can ask for: a day. */
 const RETRY_MS_MAX = 86_400_000;
@@ -52,7 +54,13 @@ export interface Acceptance {
 }
 
 /** Why an answer is none: it was refused, is not HTTP, is too long, or does not fit the request. */
-export type RefusalError = "refused" | "malformed" | "head_too_large" | "not_accepted" | "extensions";
+export type RefusalError =
+  | "refused"
+  | "malformed"
+  | "head_too_large"
+  | "too_many_interims"
+  | "not_accepted"
+  | "extensions";
 
 /** An answer that does not accept the upgrade. */
 export interface Refusal {
@@ -104,7 +112,8 @@ export function acceptValue(key: string): string {
 
 /**
  * Reads the answer to a request from the bytes that have come, as ISO 8859-1; `undefined` if its end is not among them
- * and it can still become an acceptance. `nowMs` is the time for a `Retry-After` with a date but no `Date`.
+ * and it can still become an acceptance. Interim responses (1xx, but 101) before it are skipped. `nowMs` is the time for a
+ * `Retry-After` with a date but no `Date`.
  */
 export function parseResponse(
   text: string,
@@ -112,20 +121,46 @@ export function parseResponse(
   nowMs: number,
   headBytesMax = HEAD_BYTES_MAX,
 ): Acceptance | Refusal | undefined {
+  let start = 0;
+  for (let interims = 0; ; interims += 1) {
+    if (interims > INTERIMS_MAX || start > headBytesMax) return tooManyInterims();
+    const head = readHead(text.slice(start), headBytesMax);
+    if (head === undefined || "kind" in head) return head;
+    const { status, words, headers, bytes } = head;
+    start += bytes;
+    if (status === 101) return acceptance(headers, request, start);
+    if (status < 100 || status >= 200) return refusedWith(status, words, headers, nowMs);
+  }
+}
+
+interface Head {
+  status: number;
+  words: string;
+  headers: Header[];
+  /** With the empty line. */
+  bytes: number;
+}
+
+/** The head that a text begins with; `undefined` if its end is not there yet. */
+function readHead(text: string, headBytesMax: number): Head | Refusal | undefined {
   const window = text.slice(0, headBytesMax);
   const end = window.indexOf("\r\n\r\n");
   const head = end < 0 ? window : window.slice(0, end);
-  const lines = head.split("\r\n");
+  // A line that begins with white space continues the header before it (RFC 9112, section 5.2).
+  const lines = head.replace(/(?<=\r\n[^\r]*)\r\n[ \t]+/g, " ").split("\r\n");
   // The last line of a head without an end may be cut anywhere.
   const isWhole = end >= 0;
   const broken = findBroken(lines, isWhole);
   if (broken !== undefined) return broken;
-  if (lines.length - 1 > HEADER_LINES_MAX) return tooLarge();
+  if (lines.length - (isWhole ? 1 : 2) > HEADER_LINES_MAX) return tooLarge();
   if (!isWhole) return text.length >= headBytesMax ? tooLarge() : undefined;
-  const headers = lines.slice(1).map(splitHeader);
-  const status = Number(lines[0]!.slice(9, 12));
-  if (status !== 101) return refusedWith(status, lines[0]!.slice(13), headers, nowMs);
-  return acceptance(headers, request, end + 4);
+  const [status, ...headers] = lines;
+  return {
+    status: Number(status!.slice(9, 12)),
+    words: status!.slice(13),
+    headers: headers.map(splitHeader),
+    bytes: end + 4,
+  };
 }
 
 type Header = readonly [name: string, value: string];
@@ -227,6 +262,10 @@ function httpDate(value: string): number | undefined {
 
 function refusal(error: RefusalError, reason: string): Refusal {
   return { kind: "refused", error, reason };
+}
+
+function tooManyInterims(): Refusal {
+  return refusal("too_many_interims", "the server sent too many interim (1xx) responses and no answer");
 }
 
 function tooLarge(): Refusal {
