@@ -27,6 +27,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from local import free_port
+
 FOLDER = Path(__file__).resolve().parent
 KEY = "0123456789abcdef"
 HOST = "live.example.com"
@@ -34,12 +36,6 @@ WAIT_S = 30
 PROXY = "127.0.0.1"
 # Another address of this machine, so that it shows whose address the server believes.
 CLIENT = "127.0.0.5"
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def wait_for(port: int) -> None:

@@ -28,36 +28,13 @@ import tempfile
 import threading
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from local import WAIT_S, fetch, free_port, wait_for
+
 FOLDER = Path(__file__).resolve().parent
-WAIT_S = 60
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-def fetch(url: str) -> str:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def wait_for(url: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            fetch(url)
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 class Backend(BaseHTTPRequestHandler):

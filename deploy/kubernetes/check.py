@@ -11,20 +11,17 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 
 import kubernetes_validate
 import yaml
+from local import fetch, free_port, wait_for
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 # The oldest one has `preStop: sleep` enabled; see kubernetes.io/releases for those that are supported.
 VERSIONS = ("1.30", "1.33", "1.37")
-WAIT_S = 30
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
@@ -79,28 +76,6 @@ def grace_s():
 
 def environment():
     return {entry["name"]: entry.get("value") for entry in container()["env"]}
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-def fetch(url):
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
-        return answer.read().decode()
-
-
-def wait_for(url):
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            return fetch(url)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def check_server(program, folder):
