@@ -106,11 +106,11 @@ class Agent:
         with contextlib.suppress(ConnectionError):
             self.process.stdin.write(json.dumps({"id": number, "do": do, **fields}).encode() + b"\n")
             await self.process.stdin.drain()
-        end = asyncio.create_task(self.process.wait())
-        done, _ = await asyncio.wait({answer, end}, timeout=ANSWER_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        ends = {answer, self.reading}
+        done, _ = await asyncio.wait(ends, timeout=ANSWER_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         if answer in done:
             return await answer
-        words = "the process has ended" if end in done else f"no answer in {ANSWER_WITHIN_S} s"
+        words = "the process has ended" if self.reading in done else f"no answer in {ANSWER_WITHIN_S} s"
         return {"refused": "AGENT", "words": words}
 
     def given(self, spec):

@@ -2,8 +2,8 @@
 
 An *agent* is a process in one language: `crates/tidewire-client/examples/values.rs`, `agents/agent.py`,
 `agents/agent.mjs`. It reads orders from its standard input, one JSON object per line with an `id` and what to `do`, and
-prints `{"id", "done"}` or `{"id", "refused": code, "words"}` for each; and `{"arrived", "type", "payload"}` for each message
-that it received. This program is the only judge.
+prints `{"id", "done"}` or `{"id", "refused": code, "words"}` for each. It also prints `{"arrived", "type", "payload"}` for each message that it
+received, `{"reported": code}` for an error event and `{"closed": reason}` for a lost connection. This program is the only judge.
 """
 
 import argparse

@@ -117,5 +117,5 @@ def fits_64_bits(number):
     return -(2**63) <= number < 2**64
 
 
-def describe_base64(spec):
+def base64_of(spec):
     return base64.b64encode(build(spec)).decode()

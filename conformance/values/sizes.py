@@ -1,4 +1,5 @@
-"""The largest message: each client sends up to the server's limit, in bytes, and refuses the next larger one by itself."""
+"""Searches the largest message that each client sends. It has to be close to the server's limit, counted in bytes, and the
+client has to refuse one character more without losing its connection."""
 
 import asyncio
 

@@ -138,7 +138,7 @@ class Run:
         fields = {"topic": TOPIC, "type": kind}
         text = json.dumps(fields)[:-1]
         if isinstance(spec, dict) and spec.get("$") == "bytes":
-            text += f',"binary":true,"payload":{json.dumps(notation.describe_base64(spec))}}}'
+            text += f',"binary":true,"payload":{json.dumps(notation.base64_of(spec))}}}'
         else:
             # The API requires a payload.
             missing = isinstance(spec, dict) and spec.get("$") == "missing"
@@ -189,7 +189,7 @@ class Run:
                 kind = f"{case['name']}: {way} of the server"
                 self.before(kind, server, await server.order(way, spec, type=kind, **place))
         if code := case.get("server"):
-            await self.server_refuses(case["name"], "x", TOPIC, notation.json_text(case["value"]), code)
+            await self.server_refuses(case["name"], notation.json_text(case["value"]), code)
             if self.agents.program:
                 status, text = await asyncio.to_thread(self.post, case["name"], case["value"])
                 self.compare(f"{case['name']}: HTTP API: {text}", status, 400)
@@ -206,22 +206,19 @@ class Run:
         self.before(kind, sender, await sender.order(way, spec, **{"type": kind} | place | names), code)
 
     def before(self, kind, sender, answer, code=None):
-        """A client must refuse it by itself and say that its caller is at fault; or the server does, with this code."""
+        """The client has to refuse the call as a fault of its caller, or the server has to refuse it with this code."""
         self.checked += 1
         if answer.get("refused") not in BEFORE[sender.language] | {code}:
             self.faults.append(f"{kind}: {str(answer)[:200]} instead of a refusal")
 
-    async def server_refuses(self, name, type_, topic, payload, code):
-        """A client of another make sends it: the server refuses it with this code and the `cid`, and goes on."""
-        type_, topic = json.dumps(type_), json.dumps(topic)
+    async def server_refuses(self, name, payload, code):
+        """Another client sends this payload. The server refuses it with this code and the `cid`, and the session continues."""
         texts = {
-            "send": f'{{"t":{type_},"cid":"7","p":{payload}}}',
-            "send with its cid last": f'{{"t":{type_},"p":{payload},"cid":"7"}}',
-            "publish": f'{{"t":"publish_request","cid":"7","p":{{"topic":{topic},"type":{type_},"payload":{payload}}}}}',
-            "request": f'{{"t":"call_request","p":{{"type":{type_},"payload":{payload}}},"cid":"7"}}',
+            "send": f'{{"t":"x","cid":"7","p":{payload}}}',
+            "send with its cid last": f'{{"t":"x","p":{payload},"cid":"7"}}',
+            "publish": f'{{"t":"publish_request","cid":"7","p":{{"topic":"{TOPIC}","type":"x","payload":{payload}}}}}',
+            "request": f'{{"t":"call_request","p":{{"type":"x","payload":{payload}}},"cid":"7"}}',
         }
-        if payload is None:
-            raise ValueError(name)
         if self.agents.program:
             # Its application sends back what it has not read.
             texts = {way: text for way, text in texts.items() if not way.startswith("send")}
