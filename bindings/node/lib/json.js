@@ -19,6 +19,8 @@ class RawJson {
 
 /** The levels of objects and arrays in a payload, which the envelope and a batch around it leave of the protocol's 64. */
 const LEVELS_MAX = 61;
+/** The longest place that an error names, in characters. */
+const PLACE_MAX = 80;
 const OF_THE_LANGUAGE = [Map, Set, WeakMap, WeakSet, RegExp, Promise, Error];
 
 /** What a payload of bytes begins with on its way to the native module and back; no JSON text begins so. */
@@ -35,18 +37,25 @@ function encode(value) {
     const bytes = bytesIn(value);
     if (bytes !== undefined) return `${BYTES}"${bytes.toString("base64")}"`;
   }
-  check(value, "payload", 0);
+  path.length = 0;
+  check(value);
   return JSON.stringify(value);
 }
 
-/** Throws for what JSON would leave out, change, or not read back. */
-function check(value, place, level) {
+/** The names and indexes that lead to the value that is checked. */
+const path = [];
+
+/**
+ * Throws for what JSON would leave out, change, or not read back. `core/payload.ts` of the TypeScript client has the same rules;
+ * `conformance/values` holds both to `protocol/values/cases.json`.
+ */
+function check(value) {
   switch (typeof value) {
     case "string":
-      if (!value.isWellFormed()) refuse(place, "has half of a surrogate pair");
+      if (!value.isWellFormed()) refuse("has half of a surrogate pair");
       return;
     case "number":
-      if (!Number.isFinite(value)) refuse(place, `is ${value}`);
+      if (!Number.isFinite(value)) refuse(`is ${value}`);
       return;
     case "boolean":
       return;
@@ -54,39 +63,41 @@ function check(value, place, level) {
       if (value === null || value instanceof RawJson) return;
       break;
     default:
-      refuse(place, `is ${typeof value === "undefined" ? "undefined" : `a ${typeof value}`}`);
+      refuse(`is ${typeof value === "undefined" ? "undefined" : `a ${typeof value}`}`);
   }
-  if (level === LEVELS_MAX) refuse(place.slice(0, 80), `is nested deeper than ${LEVELS_MAX} levels`);
+  if (path.length === LEVELS_MAX) refuse(`is nested deeper than ${LEVELS_MAX} levels`);
   if (Array.isArray(value)) {
     // A hole is undefined here.
-    for (let index = 0; index < value.length; index += 1)
-      check(value[index], `${place}[${index}]`, level + 1);
+    for (let index = 0; index < value.length; index += 1) checkMember(value[index], index);
     return;
   }
   const prototype = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) checkInstance(value, place);
-  for (const key in value) {
-    if (!key.isWellFormed()) refuse(place, "has a name with half of a surrogate pair");
-    check(value[key], `${place}.${key}`, level + 1);
+  if (prototype !== Object.prototype && prototype !== null) checkInstance(value);
+  for (const key of Object.keys(value)) {
+    if (!key.isWellFormed()) refuse("has a name with half of a surrogate pair");
+    checkMember(value[key], key);
   }
 }
 
-/** Objects of an application's own classes are sent with their fields; those of the language have others that JSON omits. */
-function checkInstance(value, place) {
-  const name = value.constructor?.name ?? "object";
-  if (typeof value.toJSON === "function" || isOfTheLanguage(value)) refuse(place, `is a ${name}`);
+function checkMember(value, key) {
+  path.push(key);
+  check(value);
+  path.pop();
 }
 
-function isOfTheLanguage(value) {
-  return (
+/** Objects of an application's own classes are sent with their fields; those of the language have others that JSON omits. */
+function checkInstance(value) {
+  const isOfTheLanguage =
     bytesIn(value) !== undefined ||
     types.isBoxedPrimitive(value) ||
-    OF_THE_LANGUAGE.some((kind) => value instanceof kind)
-  );
+    OF_THE_LANGUAGE.some((kind) => value instanceof kind);
+  if (typeof value.toJSON === "function" || isOfTheLanguage)
+    refuse(`is a ${value.constructor?.name ?? "object"}`);
 }
 
-function refuse(place, why) {
-  throw new WrongTypeError(`this value has no form in JSON: ${place} ${why}`);
+function refuse(why) {
+  const place = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`)).join("");
+  throw new WrongTypeError(`this value has no form in JSON: payload${place.slice(0, PLACE_MAX)} ${why}`);
 }
 
 /** The bytes of a view, an ArrayBuffer or a SharedArrayBuffer, without a copy; `undefined` for any other value. */
@@ -102,10 +113,11 @@ function decodePayload(text) {
   return decode(text);
 }
 
-/** The payload of a whole message: bytes if it is marked as binary. */
+/** The payload of a whole message: bytes if it is marked as binary, `{}` if it is missing. */
 function payloadOf(whole) {
   if (typeof whole !== "object" || whole === null) return undefined;
-  const payload = whole.p !== undefined ? whole.p : (whole.payload ?? (whole.payload === null ? null : {}));
+  const payload = whole.p === undefined ? whole.payload : whole.p;
+  if (payload === undefined) return {};
   return whole.b === true && typeof payload === "string" ? Buffer.from(payload, "base64") : payload;
 }
 
