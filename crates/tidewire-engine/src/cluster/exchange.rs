@@ -164,6 +164,7 @@ impl Exchange {
             self.told_ms = now.ms;
             self.note_away(now);
             self.tell_health();
+            self.end_cut_off(now);
             self.complain(now);
         }
     }
@@ -179,7 +180,10 @@ impl Exchange {
             self.calls.deadline_ms(),
             self.orders.deadline_ms(),
             self.groups.deadline_ms(),
-            self.away.deadline_ms(),
+            // Looked at together with the rest of what is told.
+            self.away
+                .deadline_ms()
+                .map(|at_ms| at_ms.max(self.told_ms + TELL_MS)),
         ]
         .into_iter()
         .flatten()

@@ -44,8 +44,7 @@ impl Away {
 }
 
 impl Exchange {
-    /// Looks whether the broker answers. Ends all sessions when it has been away for too long, so that their clients go to
-    /// servers that reach it: once in an outage, because it may be away for all servers.
+    /// Looks whether the broker answers, and for how long it has not.
     pub(super) fn note_away(&mut self, now: Now) {
         let away = &mut self.away;
         if self.health.is_connected {
@@ -61,6 +60,13 @@ impl Exchange {
         }
         let since_ms = *away.since_ms.get_or_insert(now.ms);
         away.for_ms = now.ms - since_ms;
+    }
+
+    /// Ends all sessions when the broker has been away for too long, so that their clients go to servers that reach it:
+    /// once in an outage, because it may be away for all servers. Its health has been told before: who has to leave finds
+    /// the time there.
+    pub(super) fn end_cut_off(&mut self, now: Now) {
+        let away = &mut self.away;
         let is_due = away.deadline_ms().is_some_and(|at_ms| at_ms <= now.ms);
         let Some(server) = self.server.as_ref().filter(|_| is_due) else {
             return;
