@@ -1,5 +1,5 @@
-//! A client that does what JSON lines on standard input say, one of the agents of `conformance/values/check.py`, which
-//! explains the lines. Payloads are given and told as the text of their JSON.
+//! The Rust agent of `conformance/values/check.py`: a client that carries out orders. Each order is a line of JSON on standard
+//! input; `check.py` explains the lines. A payload in an order, and one that is printed, is the text of its JSON.
 
 #![allow(clippy::print_stdout, reason = "it is what the example is for")]
 

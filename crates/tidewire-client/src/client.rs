@@ -486,8 +486,9 @@ impl Client {
         self.shared.life.first_connected().await
     }
 
-    /// Sends the outbox, waits for the answers to what was sent while the server says anything, closes the connection, and returns when it is closed,
-    /// after at most 6 seconds. Earlier events can still be received. The close continues if the caller stops waiting.
+    /// Sends what waits in the outbox, waits for the answers, and closes the connection. It returns when the connection is
+    /// closed, after 6 s at most. A server that is silent for a second is not waited for. Earlier events can still be
+    /// received. The close continues if the caller stops waiting.
     pub async fn close(&self) {
         self.close_with(1000, "").await;
     }

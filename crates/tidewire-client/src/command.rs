@@ -108,7 +108,7 @@ impl Command {
         }
     }
 
-    /// Whether it has a payload of bytes.
+    /// True if its payload is binary.
     pub(crate) fn is_binary(&self) -> bool {
         match self {
             Self::Publish { publication, .. } => publication.payload.is_binary(),

@@ -119,7 +119,7 @@ pub struct Call {
     pub t: String,
     /// The payload, JSON text; if it is binary, the base64 of the bytes in quotes.
     pub payload: String,
-    /// Whether the payload is binary; [`Call::bytes`] has the bytes.
+    /// True if the payload is binary; [`Call::bytes`] then gives the bytes.
     pub is_binary: bool,
     /// The time for which the server waits for the answer.
     pub timeout: Option<Duration>,
@@ -176,7 +176,7 @@ pub struct QueuedMessage {
     pub t: String,
     /// The payload, JSON text; if it is binary, the base64 of the bytes in quotes.
     pub payload: String,
-    /// Whether the payload is binary; [`QueuedMessage::bytes`] has the bytes.
+    /// True if the payload is binary; [`QueuedMessage::bytes`] then gives the bytes.
     pub is_binary: bool,
     /// The priority.
     pub priority: Priority,

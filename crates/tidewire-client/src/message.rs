@@ -81,13 +81,13 @@ impl Message {
         Ok(self.encoding.json_of(&self.data)?)
     }
 
-    /// The payload as JSON text; `null` if there is none. Of a payload that is binary its base64.
+    /// The payload as JSON text; `{}` if there is none. Of a payload that is binary its base64.
     ///
     /// # Errors
     /// The message is malformed, or as [`Self::json`].
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         match self.content()?.0 {
-            None => Ok(Cow::Borrowed(b"null")),
+            None => Ok(Cow::Borrowed(b"{}")),
             Some(payload) => Ok(self.encoding.json_of(payload)?),
         }
     }
@@ -131,6 +131,24 @@ impl fmt::Debug for Message {
         match self.json() {
             Ok(json) => write!(f, "Message({})", String::from_utf8_lossy(&json)),
             Err(_) => write!(f, "Message({} bytes)", self.data.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_payload_is_an_empty_object_and_null_is_null() {
+        for (json, expected) in [
+            (r#"{"t":"x"}"#, "{}"),
+            (r#"{"t":"x","p":null}"#, "null"),
+            (r#"{"t":"x","payload":[1]}"#, "[1]"),
+        ] {
+            let message = Message::of_json(json.as_bytes().to_vec(), 1);
+            let payload = message.payload().expect("a message");
+            assert_eq!(payload, expected.as_bytes(), "{json}");
         }
     }
 }

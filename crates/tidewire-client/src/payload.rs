@@ -116,5 +116,5 @@ pub(crate) fn bytes_of(json: &str, is_binary: bool) -> Option<Vec<u8>> {
     is_binary.then(|| binary_bytes(json.as_bytes())).flatten()
 }
 
-/// What a server has to offer for bytes, in the words of [`Error::Unsupported`].
+/// The feature that a server needs for bytes, as [`Error::Unsupported`] names it.
 pub(crate) const BINARY: &str = "binary payloads";

@@ -17,7 +17,7 @@ pub use classify::{
 };
 pub use outline::Outline;
 pub use peek::{
-    correlation_id, message_content, message_id, message_number, message_payload, message_topic,
+    correlation_id, message_id, message_number, message_payload, message_topic,
     message_traceparent, message_type, payload_bytes,
 };
 pub use priority::Priority;
@@ -26,7 +26,7 @@ pub use publication::{
 };
 pub(crate) use publication::{pack_event, write_event};
 pub use read::{
-    Envelope, PAYLOAD_TREE_BYTES_MAX, check_binary, msgpack_envelope_to_json, parse_json,
+    Envelope, PAYLOAD_TREE_BYTES_MAX, message_content, msgpack_envelope_to_json, parse_json,
     parse_json_head, parse_msgpack,
 };
 pub use salvage::readable_correlation_id;

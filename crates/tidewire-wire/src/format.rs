@@ -7,8 +7,8 @@ mod time;
 mod zlib;
 
 pub use crate::json::NESTING_MAX;
+pub use binary::{NOT_BASE64, base64_text_bytes, binary_bytes, binary_text, check_binary_text};
 pub(crate) use binary::{Place, base64_bytes, is_base64, write_base64};
-pub use binary::{base64_text_bytes, binary_bytes, binary_text, check_binary_text};
 pub use msgpack::msgpack_to_json;
 pub(crate) use msgpack::{
     Item, Reader, message_to_exact_json, message_to_json, msgpack_to_json_within,

@@ -244,7 +244,7 @@ const NO_TOPICS: &str = "fan-out needs topics, which are part of protocol versio
 const NO_TRUST: &str = "a wss:// server needs a trusted certificate: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";
 
-/// Whether the tests need a server that sends messages back.
+/// True if the tests need a server that sends messages back.
 ///
 /// # Errors
 /// Some of the tests do and some do not: one server cannot do both.

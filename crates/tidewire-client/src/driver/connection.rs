@@ -214,8 +214,8 @@ impl Connection<'_> {
         !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
     }
 
-    /// Whether our close has to wait: something has not been sent, or not answered by a server that says anything. Answers
-    /// cannot be read while the application takes no events.
+    /// True while our close has to wait: for messages that have not been sent, or for answers of a server that is not silent.
+    /// Answers are not waited for while the application takes no events, because they cannot be read then.
     fn has_to_wait(&self) -> bool {
         let is_answering = self.heard_at.elapsed() < ANSWERING;
         self.has_to_send() || (is_answering && self.session.awaits_answers() && !self.is_full())
@@ -482,7 +482,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A close does not wait for the answers of a server that says nothing for so long.
+/// After this silence of the server a close does not wait for its answers any more.
 const ANSWERING: Duration = Duration::from_secs(1);
 
 const TICK_MS: u64 = 1_000;

@@ -3,7 +3,7 @@
 use crate::backend::failure::Failure;
 use crate::config::backend::BackendEvent;
 use crate::model::content::Content;
-use crate::model::{ConnectionKey, present};
+use crate::model::{ConnectionKey, payload_text, present};
 use crate::topics::access::AccessRules;
 use crate::topics::name::check_topic_or_pattern;
 use serde::de::DeserializeOwned;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use tidewire_wire::format::NOT_BASE64;
 use tidewire_wire::session::CallError;
 use tidewire_wire::uuid::Uuid;
 
@@ -238,15 +239,11 @@ fn content_of(
     binary: Option<bool>,
 ) -> Result<Option<Content>, Failure> {
     let is_binary = binary.unwrap_or_default();
-    let content = match payload {
-        None if is_binary => None,
-        None => return Ok(None),
-        Some(payload) => Content::read(payload.get(), is_binary),
-    };
-    match content {
-        Some(content) => Ok(Some(content)),
-        None => Err(invalid("the payload is marked as binary and is not base64")),
+    if payload.is_none() && !is_binary {
+        return Ok(None);
     }
+    let content = Content::read(payload_text(payload), is_binary);
+    content.map(Some).ok_or_else(|| invalid(NOT_BASE64))
 }
 
 /// A body is one JSON object. Nothing, which a program sends that has failed, is no answer.

@@ -15,7 +15,7 @@ pub struct Call<'a> {
     pub t: &'a str,
     /// One JSON value, checked; `null` if the client gave none. If it is binary, the base64 of the bytes in quotes.
     pub payload: &'a str,
-    /// Whether the payload is binary; [`Call::bytes`] has the bytes.
+    /// True if the payload is binary; [`Call::bytes`] then gives the bytes.
     pub is_binary: bool,
     /// How long an answer is waited for, in milliseconds: what the client asked for, and at most
     /// [`call_timeout_ms`](crate::Limits::call_timeout_ms).

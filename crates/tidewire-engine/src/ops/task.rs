@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tidewire_wire::format::NOT_BASE64;
 
 /// A request that was read whole and that may be answered.
 #[derive(Debug)]
@@ -304,10 +305,8 @@ pub(crate) fn connection_of(context: &TaskContext, text: &str) -> Result<Connect
 
 /// The payload of a request: JSON text, which is base64 if it is marked as binary.
 pub(crate) fn content_of(json: &str, binary: Option<bool>) -> Result<Content, ApiError> {
-    Content::read(json, binary.unwrap_or_default()).ok_or_else(|| {
-        let message = "the payload is marked as binary and is not base64";
-        ApiError::new(400, "invalid_payload", message)
-    })
+    Content::read(json, binary.unwrap_or_default())
+        .ok_or_else(|| ApiError::new(400, "invalid_payload", NOT_BASE64))
 }
 
 /// Items of a list, unless more or fewer are asked for.

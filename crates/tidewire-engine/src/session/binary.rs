@@ -4,10 +4,8 @@
 use crate::session::Session;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
-use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{EnvelopeError, check_binary, correlation_id};
-use tidewire_wire::format::Format;
-use tidewire_wire::session::Reply;
+use tidewire_wire::envelope::{EnvelopeError, message_content};
+use tidewire_wire::format::{Format, NOT_BASE64};
 
 impl Session<'_> {
     /// Whether an application's message may be passed on: it is not marked as binary, or its payload is. Refuses it
@@ -19,22 +17,12 @@ impl Session<'_> {
 
     #[cold]
     fn accepts_binary(&mut self, format: Format, bytes: &[u8]) -> bool {
-        if !matches!(
-            check_binary(format, bytes),
-            Err(EnvelopeError::InvalidField(_))
-        ) {
-            return true;
+        let content = message_content(format, bytes);
+        let is_wrong = matches!(content, Err(EnvelopeError::InvalidField(_)));
+        if is_wrong {
+            self.refuse(format, bytes, NOT_BASE64);
         }
-        let id = correlation_id(format, bytes).ok().flatten();
-        self.core.counters.messages_refused_invalid.add(1);
-        self.reply(&Reply::Error {
-            code: ErrorCode::InvalidMessage,
-            message: "the payload is marked as binary and is not base64".into(),
-            retry_after_s: None,
-            refused: None,
-            correlation_id: id.map(|id| id.into_owned()),
-        });
-        false
+        !is_wrong
     }
 }
 

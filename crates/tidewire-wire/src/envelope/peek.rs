@@ -1,7 +1,5 @@
 //! Single fields of an envelope, found without parsing the rest.
 
-use super::field::Field;
-use super::read::is_marked;
 use super::{EnvelopeError, strip_category};
 use crate::format::{Format, Item, Reader, base64_bytes, binary_bytes};
 use crate::json::fields::Fields;
@@ -118,50 +116,6 @@ pub fn message_payload(encoding: Format, bytes: &[u8]) -> Result<Option<&[u8]>, 
             Ok(payload)
         }
     }
-}
-
-/// The payload of an application's message as [`message_payload`] finds it, and whether it is binary: [`payload_bytes`]
-/// then has the bytes.
-///
-/// # Errors
-/// As [`message_payload`]; and a payload that is marked as binary and is not.
-pub fn message_content(
-    encoding: Format,
-    bytes: &[u8],
-) -> Result<(Option<&[u8]>, bool), EnvelopeError> {
-    let (mut payload, mut mark) = (None, None);
-    let mut keep = |field, value| match field {
-        Some(Field::Payload) => {
-            payload.get_or_insert(value);
-        }
-        Some(Field::Binary) => {
-            mark.get_or_insert(value);
-        }
-        _ => {}
-    };
-    match encoding {
-        Format::Json => {
-            let (_, object) = strip_category(bytes);
-            let mut fields = Fields::open(object)?;
-            while let Some(member) = fields.next()? {
-                keep(Field::of_raw(member.name)?, member.value);
-            }
-        }
-        Format::MessagePack => {
-            let mut reader = Reader::new(bytes);
-            let Item::Map(pairs) = reader.item()? else {
-                return Err(EnvelopeError::NotAnObject);
-            };
-            for _ in 0..pairs {
-                let name = reader.item()?;
-                let value = reader.value(1)?;
-                if let Item::Str(name) = name {
-                    keep(Field::of(name), value);
-                }
-            }
-        }
-    }
-    Ok((payload, is_marked(encoding, mark, payload, "")?))
 }
 
 /// The bytes of a payload that is binary, from its value in JSON text or in MessagePack: base64 in quotes, a text that is

@@ -106,28 +106,12 @@ pub(super) fn is_binary(
     values: &Values<'_>,
     t: &str,
 ) -> Result<bool, EnvelopeError> {
-    is_marked(
-        encoding,
-        values.get(Field::Binary),
-        values.get(Field::Payload),
-        t,
-    )
-}
-
-/// [`is_binary`] of the values of `b` and of the payload.
-#[inline]
-pub(super) fn is_marked(
-    encoding: Format,
-    mark: Option<&[u8]>,
-    payload: Option<&[u8]>,
-    t: &str,
-) -> Result<bool, EnvelopeError> {
-    let payload = payload.unwrap_or_default();
+    let payload = values.get(Field::Payload).unwrap_or_default();
     let (is_typed, yes): (bool, &[u8]) = match encoding {
         Format::Json => (false, b"true"),
         Format::MessagePack => (matches!(payload, [0xc4..=0xc6, ..]), b"\xc3"),
     };
-    let is_marked = mark == Some(yes);
+    let is_marked = values.get(Field::Binary) == Some(yes);
     if !(is_marked || is_typed) || SystemType::parse(t).is_some() {
         return Ok(false);
     }
@@ -173,18 +157,23 @@ pub fn msgpack_envelope_to_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), E
     Ok(message_to_json(place, bytes, out)?)
 }
 
-/// Checks that a message of the application that is marked as binary is so: JSON text, or MessagePack without the prefix
-/// `M:`. Nothing else of the message is checked.
+/// The payload of an application's message as [`message_payload`](super::message_payload) finds it, and whether it is
+/// binary: [`payload_bytes`](super::payload_bytes) then has the bytes. The message is JSON text, or MessagePack without the
+/// prefix `M:`; nothing else of it is checked.
 ///
 /// # Errors
-/// [`EnvelopeError::InvalidField`] for a payload that is marked and is neither base64 nor, in MessagePack, binary; no
-/// object, and one whose structure is broken.
-pub fn check_binary(encoding: Format, bytes: &[u8]) -> Result<(), EnvelopeError> {
+/// As `message_payload`; and [`EnvelopeError::InvalidField`] for a payload that is marked as binary and is neither base64
+/// nor, in MessagePack, binary.
+pub fn message_content(
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<(Option<&[u8]>, bool), EnvelopeError> {
     let values = match encoding {
         Format::Json => Values::of_json(bytes)?,
         Format::MessagePack => Values::of_msgpack(bytes)?,
     };
-    is_binary(encoding, &values, "").map(|_| ())
+    let binary = is_binary(encoding, &values, "")?;
+    Ok((values.get(Field::Payload), binary))
 }
 
 /// The memory that the payload of an envelope may take as a tree of values. A message of 1 MiB with nothing but presence

@@ -101,6 +101,9 @@ const DIGITS: [u8; 256] = {
 
 const WRONG: u8 = 0x80;
 
+/// Why a payload is refused that is marked as binary and is not.
+pub const NOT_BASE64: &str = "the payload is marked as binary and is not base64";
+
 /// The place of a value in a message, as far as it tells where payloads of the application are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -140,6 +143,14 @@ impl Place {
             (Self::History, b"p" | b"payload") => Self::Page,
             (Self::Page, b"publications") | (Self::Messages, b"messages") => Self::Envelope,
             _ => Self::Other,
+        }
+    }
+
+    /// The place of what is inside a value at this place: nothing inside a payload is a payload.
+    pub(crate) fn inside(self) -> Self {
+        match self {
+            Self::Payload => Self::Other,
+            place => place,
         }
     }
 

@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Ok(&all[..all.len() - self.rest.len()])
     }
 
-    /// The same for a value that [`msgpack_to_exact_json`] takes, without the text.
+    /// The same for a value that [`message_to_exact_json`] takes, without the text.
     pub(crate) fn checked_value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
         let all = self.rest;
         check_item(self, depth)?;
@@ -351,12 +351,7 @@ impl Converter<'_> {
             separate(out);
             key_to_json(&mut self.reader, out)?;
             out.push(b':');
-            let inside = if member == Place::Payload {
-                Place::Other
-            } else {
-                member
-            };
-            self.value(inside, depth + 1, out)?;
+            self.value(member.inside(), depth + 1, out)?;
         }
         Ok(())
     }

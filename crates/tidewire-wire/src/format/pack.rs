@@ -87,12 +87,7 @@ impl Packer<'_> {
                 return Ok(());
             }
             let start = packer.at;
-            let inside = if member == Place::Payload {
-                Place::Other
-            } else {
-                member
-            };
-            packer.value(inside, depth + 1)?;
+            packer.value(member.inside(), depth + 1)?;
             let value = &text[start..packer.at];
             if place.mark().is_some_and(|mark| mark.as_bytes() == name) {
                 is_marked = value == b"true";

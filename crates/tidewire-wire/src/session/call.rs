@@ -2,12 +2,12 @@
 
 use super::Object;
 use super::objection::Objection;
-use super::publish::{BINARY_NO_FLAG, KEY_BYTES_MAX, NOT_BASE64, TYPE_BYTES_MAX, binary_payload};
+use super::publish::{BINARY_NO_FLAG, KEY_BYTES_MAX, TYPE_BYTES_MAX, binary_payload};
 use super::walk::{Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
 use crate::envelope::raw::Raw;
-use crate::format::{Format, Place, binary_text};
+use crate::format::{Format, NOT_BASE64, Place, binary_text};
 use std::borrow::Cow;
 
 /// A call.

@@ -5,7 +5,7 @@ use super::objection::Objection;
 use super::walk::{Refusal, Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{Category, Priority, SystemType};
-use crate::format::{Format, Place, check_binary_text};
+use crate::format::{Format, NOT_BASE64, Place, check_binary_text};
 use std::borrow::Cow;
 
 /// A publication in a request of a client.
@@ -184,8 +184,6 @@ pub(super) fn binary_payload(payload: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
 }
 
 pub(super) const BINARY_NO_FLAG: &str = "binary is neither true nor false";
-
-pub(super) const NOT_BASE64: &str = "the payload is marked as binary and is not base64";
 
 /// The maximum length of the type of a publication or of a call, in bytes.
 pub const TYPE_BYTES_MAX: usize = 128;

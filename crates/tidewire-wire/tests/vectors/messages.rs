@@ -8,7 +8,7 @@ use tidewire_testkit::vectors::messages::{Case, Envelope as Expected, Form, Kind
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, Outline, SystemType, accept_json,
-    accept_msgpack, check_binary, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    accept_msgpack, classify_json, classify_msgpack, message_content, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Format, FormatError, Framing, identify, inflate};
 use tidewire_wire::session::{
@@ -211,7 +211,7 @@ fn server(format: Format, bytes: &[u8]) -> (Option<ErrorCode>, Option<EnvelopeEr
     let system: SystemType = match classify(format, bytes) {
         Ok(Kind::System(system)) => system,
         Ok(Kind::Application) => {
-            let error = check_binary(format, bytes).err();
+            let error = message_content(format, bytes).err();
             return (error.as_ref().map(|_| ErrorCode::InvalidMessage), error);
         }
         Err(error) => return (Some(ErrorCode::InvalidMessage), Some(error)),
