@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 from async_client import DEADLINE_S, AsyncClient
+from ports import free_port
 
 SERVERS = {
     "uvicorn": ["-m", "uvicorn", "--host", "127.0.0.1", "--log-level", "warning", "--port"],
@@ -89,13 +90,6 @@ class Application:
                 assert self.process.poll() is None, problem
                 assert time.monotonic() < deadline, problem
                 time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def environment(secret: str, **options: Any) -> dict[str, str]:

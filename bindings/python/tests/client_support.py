@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import tidewire
+from ports import free_port
 
 DEADLINE_S = 60.0
 
@@ -61,8 +62,9 @@ class Child:
         self.process.stdout.close()
 
 
-def serving(port: int = 0) -> tuple[Child, int]:
+def serving(port: int | None = None) -> tuple[Child, int]:
     """A server in a process of its own, and its port. It prints the payloads that it gets."""
+    port = port or free_port()
     child = Child(
         """
         import sys
@@ -71,7 +73,7 @@ def serving(port: int = 0) -> tuple[Child, int]:
         options = {"no_auth": True, "topics_open": True, "history": {"kept.>": 1000}}
         server = tidewire.Server(port=int(sys.argv[1]), shards=1, **options)
         server.start()
-        print(server.port)
+        print("serves")
         for batch in server.batches():
             for message in batch:
                 if message.kind == "message":
@@ -79,7 +81,8 @@ def serving(port: int = 0) -> tuple[Child, int]:
         """,
         str(port),
     )
-    return child, int(child.line())
+    assert child.line() == "serves"
+    return child, port
 
 
 def url(port: int) -> str:

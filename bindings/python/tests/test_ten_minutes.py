@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.cookiejar
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -16,14 +15,9 @@ from pathlib import Path
 
 import pytest
 import tidewire
+from ports import free_port
 
 PAGE = (Path(__file__).parents[3] / "docs/ten-minutes.md").read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # The ports of the page may be taken on this machine.

@@ -10,7 +10,7 @@ import pytest
 import tidewire
 import tidewire.asgi
 import tidewire.testing
-from asgi_support import free_port
+from ports import free_port
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.testclient import TestClient

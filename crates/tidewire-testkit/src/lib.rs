@@ -2,6 +2,7 @@
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
+//! - [`ports`]: a port on which a server can be started again.
 //! - [`search`]: a search for the most expensive message of each type.
 //! - [`seeds`]: the seeds of a simulation.
 //! - [`options`]: each option of a server with an example.
@@ -13,6 +14,7 @@
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
 pub mod options;
+pub mod ports;
 #[cfg(unix)]
 pub mod redis;
 pub mod schema;

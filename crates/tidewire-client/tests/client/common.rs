@@ -1,6 +1,5 @@
 //! A server with an application that remembers what it got, and a client's events as they are waited for.
 
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -103,7 +102,7 @@ pub(crate) fn server_config() -> ServerConfig {
     let mut seen = TopicRule::new("seen.*");
     seen.presence = true;
     ServerConfig {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        listen: tidewire_testkit::ports::free_address(),
         shards: 1,
         topics: Topics {
             access: AccessRules::open(),

@@ -208,7 +208,11 @@ fn a_stop_while_busy_ends_at_once() {
 
 #[test]
 fn a_stopped_server_gives_its_address_back() {
-    let server = start(config(), Echo);
+    let again = Config {
+        listen: tidewire_testkit::ports::free_address(),
+        ..config()
+    };
+    let server = start(again, Echo);
     let taken = Config {
         listen: server.address(),
         ..config()

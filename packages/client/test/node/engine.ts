@@ -1,7 +1,10 @@
 /** The engine's program, started by tests on a free port. */
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
@@ -32,15 +35,29 @@ export function program(): string {
   return found;
 }
 
+/**
+ * A free port below those that the system gives to outgoing connections: one of these could take it while a server that
+ * listened there is started again.
+ */
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(20_000, 32_000);
+    const probe = createServer().listen(port, "127.0.0.1");
+    try {
+      await once(probe, "listening");
+    } catch {
+      continue;
+    }
+    probe.close();
+    await once(probe, "close");
+    return port;
+  }
+}
+
 /** Starts `tidewire serve` with these options, and waits until it listens. */
 export async function startEngine(...options: string[]): Promise<Engine> {
-  const child = spawn(
-    program(),
-    ["serve", ...(options.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"]), ...options],
-    {
-      stdio: ["ignore", "pipe", "pipe"],
-    },
-  );
+  const listen = options.includes("--listen") ? [] : ["--listen", `127.0.0.1:${await freePort()}`];
+  const child = spawn(program(), ["serve", ...listen, ...options], { stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   let output = "";
   const wanted = options.includes("--ops-listen") ? 2 : 1;
