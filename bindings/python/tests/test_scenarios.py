@@ -13,7 +13,7 @@ from scenarios import load
 from scenarios.application import Application
 from scenarios.server import ScenarioServer, Seen
 
-SCENARIOS = [*load("life.json"), *load("wrong-servers.json")]
+SCENARIOS = [*load("life.json"), *load("told.json"), *load("wrong-servers.json")]
 
 
 @pytest.mark.parametrize("loop", sorted(LOOPS))

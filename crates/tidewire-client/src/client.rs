@@ -231,7 +231,7 @@ impl Client {
     /// [`Error::Full`], or the client is closed; with MessagePack also an envelope that is not JSON.
     pub fn try_send_envelope(&self, envelope: &str) -> Result<(), Error> {
         if self.shared.config.format == tidewire_wire::format::Format::MessagePack {
-            check_value(envelope, 0).map_err(|error| Error::invalid(error.to_string()))?;
+            check_value(envelope).map_err(|error| Error::invalid(error.to_string()))?;
         }
         self.shared.outbox.try_send_envelope(envelope.as_bytes())
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use std::borrow::Cow;
-use tidewire_wire::envelope::check_value;
+use tidewire_wire::envelope::check_payload;
 use tidewire_wire::format::{binary_bytes, binary_text};
 
 /// A payload: one JSON value as text, or bytes. Every method that takes a payload takes a JSON text as it is.
@@ -88,8 +88,7 @@ impl<'a> Payload<'a> {
         if self.is_binary {
             return Ok(());
         }
-        // The envelope and the request around a payload take two of the levels of nesting.
-        check_value(&self.text, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
+        check_payload(&self.text).map_err(|error| Error::invalid(format!("the payload: {error}")))
     }
 }
 

@@ -547,6 +547,8 @@ export class Driver implements SessionHost {
       retryInMs: undefined,
     });
     this.host.changed();
+    // Who waits for an acknowledgement is told, also if the server has ended the session for good.
+    this.options.queue?.close().catch(() => {});
     this.#closing?.done();
   }
 

@@ -178,6 +178,8 @@ impl Session {
             };
             queue.last_sent = numbered.number;
             let number = Some(numbered.number);
+            // A refusal names it.
+            let cid = queue_correlation_id(numbered.row);
             let Durable {
                 topic,
                 t,
@@ -193,7 +195,6 @@ impl Session {
                     request.binary = is_binary;
                     request.priority = (priority != Priority::Normal).then_some(priority);
                     request.key = key.as_deref().map(Into::into);
-                    let cid = queue_correlation_id(numbered.row);
                     link.write_system(Signed::Yes, moment, out, |wire, out| {
                         wire.write_publish(&request, Some(&cid), number, id, moment.now, out)
                             .unwrap_or(OpCode::Binary)
@@ -206,7 +207,7 @@ impl Session {
                         id,
                         unix_ms: moment.now.unix_ms,
                         seq: numbered.number,
-                        correlation_id: None,
+                        correlation_id: Some(&cid),
                         signature: None,
                         number,
                         binary: is_binary,

@@ -1,4 +1,4 @@
-//! The list of promises in `docs/client.md`: each names tests that exist.
+//! The lists of promises in `docs/client.md` and `docs/http-api.md`: each names tests that exist.
 
 use crate::scenarios::{FILES, folder, names};
 use std::path::{Path, PathBuf};
@@ -43,20 +43,37 @@ fn what_is_not_there_is_found_missing() {
 }
 
 fn promises() -> Vec<Promise> {
-    let text = std::fs::read_to_string(root().join("docs/client.md")).expect("the docs are there");
-    let section = text
-        .split("\n## ")
-        .find(|part| part.starts_with("Promises"));
-    let rows = section.expect("a section of promises").lines();
-    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| promise"));
+    [("client.md", 2), ("http-api.md", 3)]
+        .into_iter()
+        .flat_map(|(page, columns)| promises_of(page, columns))
+        .collect()
+}
+
+/// The rows of all tables of a page whose last column is "shown by".
+fn promises_of(page: &str, columns: usize) -> Vec<Promise> {
+    let text = std::fs::read_to_string(root().join("docs").join(page)).expect("the docs are there");
+    let mut is_list = false;
+    let rows = text.lines().filter(|line| {
+        if !line.starts_with("| ") {
+            is_list &= line.starts_with("|--");
+            return false;
+        }
+        let is_head = line.ends_with("| shown by |");
+        is_list |= is_head;
+        is_list && !is_head
+    });
     rows.map(|row| {
         let cells: Vec<_> = row.trim_matches('|').split('|').collect();
-        assert_eq!(cells.len(), 2, "{row}");
+        assert_eq!(cells.len(), columns, "{row}");
         // Names stand between backquotes.
-        let tests = cells[1].split('`').skip(1).step_by(2).map(|test| {
-            let (file, name) = test.split_once(": ").expect("a file and a name");
-            (file.to_owned(), name.to_owned())
-        });
+        let tests = cells[columns - 1]
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(|test| {
+                let (file, name) = test.split_once(": ").expect("a file and a name");
+                (file.to_owned(), name.to_owned())
+            });
         Promise {
             words: cells[0].trim().to_owned(),
             tests: tests.collect(),
@@ -77,6 +94,10 @@ fn exists(file: &str, name: &str) -> bool {
         Some("ts") => (
             root().join("packages/client/test").join(file),
             format!("\"{name}\","),
+        ),
+        _ if file.starts_with("engine/") => (
+            root().join("crates/tidewire-engine/tests").join(&file[7..]),
+            format!("fn {name}("),
         ),
         _ => (
             Path::new(env!("CARGO_MANIFEST_DIR")).join(file),

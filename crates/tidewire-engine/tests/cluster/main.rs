@@ -16,3 +16,4 @@ mod places;
 mod presence;
 mod producers;
 mod publications;
+mod told;

@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from "#development";
 import { base64, hex } from "../core/bytes.js";
 import { json } from "../core/json.js";
-import { bytesOf, isSendable, isWhole, unsendable } from "../core/payload.js";
+import { bytesOf, isWhole, unsendable } from "../core/payload.js";
 import { makeProducer } from "../core/producer.js";
 import type {
   AddedEntry,
@@ -60,6 +60,7 @@ export class Queue implements MessageQueue {
   readonly #place: (notWorking?: string) => Place;
   #host: QueueHost | undefined;
   #opened: Promise<void> | undefined;
+  #closed: Promise<void> | undefined;
   #storage!: Storage;
   #meta!: Meta;
   #tabs: Tabs | undefined;
@@ -117,6 +118,7 @@ export class Queue implements MessageQueue {
       return Promise.reject(new TidewireError("INVALID_ARGUMENT", words));
     }
     this.#host = host;
+    this.#closed = undefined;
     this.#opened = this.#open().catch((error) => {
       this.#host = undefined;
       throw failure(error);
@@ -147,7 +149,11 @@ export class Queue implements MessageQueue {
   }
 
   async close(): Promise<void> {
-    if (!this.#host) return;
+    this.#closed ??= this.#host && this.#close();
+    await this.#closed;
+  }
+
+  async #close(): Promise<void> {
     await this.#opened?.catch(() => {});
     this.#host = undefined;
     this.#round += 1;
@@ -197,10 +203,8 @@ export class Queue implements MessageQueue {
     for (const name of ["topic", "key"] as const) {
       if (!isWhole(entry[name] ?? "")) throw unsendable(name, entry[name]);
     }
-    // The payload of a publication stands one level deeper.
     const bytes = bytesOf(payload);
     const value = bytes ? base64(bytes) : payload === undefined ? {} : payload;
-    if (entry.topic !== undefined && !isSendable(value, 2)) throw unsendable("", { payload: value });
     const text = json.payload(value) as string;
     const added = this.add({ priority: 5, ...entry, payload: text, ...(bytes && { binary: true }) });
     const done = added.then(({ acknowledged }) => (waits ? acknowledged : undefined));

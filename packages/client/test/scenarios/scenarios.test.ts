@@ -12,7 +12,7 @@ interface Scenario {
 
 const FOLDER = new URL("../../../../protocol/scenarios/", import.meta.url);
 
-for (const file of ["life.json", "wrong-servers.json"]) {
+for (const file of ["life.json", "told.json", "wrong-servers.json"]) {
   const { title, scenarios } = JSON.parse(readFileSync(new URL(file, FOLDER), "utf8")) as {
     title: string;
     scenarios: Scenario[];

@@ -17,6 +17,11 @@ async fn the_life_of_a_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_told_that_something_is_done() {
+    run_file("told.json").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_speak_wrongly() {
     run_file("wrong-servers.json").await;
 }
@@ -105,7 +110,12 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 /// Every file of scenarios.
-pub(crate) const FILES: [&str; 3] = ["life.json", "wrong-servers.json", "proxies.json"];
+pub(crate) const FILES: [&str; 4] = [
+    "life.json",
+    "told.json",
+    "wrong-servers.json",
+    "proxies.json",
+];
 
 /// Scenarios that run side by side; most of their time they wait.
 const AT_ONCE: usize = 8;
