@@ -113,6 +113,11 @@ def rounded(description, kept=lambda number: False):
     return description
 
 
+def is_wide(description):
+    """True if an integer in a description has more than 64 bits."""
+    return rounded(description, fits_64_bits) != description
+
+
 def fits_64_bits(number):
     return -(2**63) <= number < 2**64
 

@@ -23,7 +23,7 @@ A client refuses before it sends what could not arrive: Rust with `Error::Invali
 ## What arrives
 
 JavaScript has only doubles: `JSON.parse` rounds a whole number beyond 2^53, and so does a client or server in TypeScript or Node that
-sends one. Rust and Python have every digit, but for presence data, which has whole numbers from -2^63 to 2^64 - 1. MessagePack, if a sender or a receiver uses it, has whole numbers from -2^63 to 2^64 - 1
+sends one. Rust and Python have every digit, but for presence data, which has whole numbers from -2^63 to 2^64 - 1: Python refuses others there. MessagePack, if a sender or a receiver uses it, has whole numbers from -2^63 to 2^64 - 1
 and rounds others to doubles. Send larger numbers as text.
 
 | sent | in Rust and Python | in TypeScript and Node |

@@ -108,7 +108,11 @@ class Run:
     async def joins(self, case, sender):
         room = f"rooms.{len(self.faults)}.{self.checked}.{sender.name.replace('/', '-')}"
         kind = f"{case['name']}: presence {sender.name}"
-        if not self.is_done(kind, await sender.order("join", case["value"], topic=room)):
+        joined = await sender.order("join", case["value"], topic=room)
+        if sender.language == "python" and notation.is_wide(notation.describe(notation.build(case["value"]))):
+            # Its client is that of Rust, which has 64 bits here.
+            return self.compare(kind, joined.get("refused"), "INVALID_ARGUMENT")
+        if not self.is_done(kind, joined):
             return
         for reader in self.agents.clients:
             members = await reader.order("members", topic=room)
@@ -180,7 +184,7 @@ class Run:
     async def is_refused(self, case):
         for sender in self.agents.clients:
             spec = self.spec_for(case, sender.language)
-            if spec is not None and sender.name != case.get("except"):
+            if spec is not None:
                 for way in ("publish", "enqueue", "send", "request"):
                     await self.refuses(f"{case['name']}: {way} {sender.name}", sender, way, spec)
         server = self.agents.server

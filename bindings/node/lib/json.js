@@ -17,8 +17,8 @@ class RawJson {
   }
 }
 
-/** The levels of objects and arrays in a payload, which the envelope and a batch around it leave of the protocol's 64. */
-const LEVELS_MAX = 61;
+/** The levels of objects and arrays in a payload (PROTOCOL 5.2). */
+const LEVELS_MAX = 60;
 /** The longest place that an error names, in characters. */
 const PLACE_MAX = 80;
 const OF_THE_LANGUAGE = [Map, Set, WeakMap, WeakSet, RegExp, Promise, Error];

@@ -100,3 +100,11 @@ def test_presence_data_is_never_bytes(serve: Serve) -> None:
         pytest.raises(tidewire.InvalidArgumentError, match="presence is a dict"),
     ):
         client.subscribe("a", presence=b"{}")
+
+
+def test_presence_data_keeps_its_integers(serve: Serve) -> None:
+    with connect(serve(), {}) as client:
+        text = str(10**30)
+        client.subscribe("a", presence={"id": 2**64 - 1, "low": -(2**63), "far": 1e30, text + '\\"': text})
+        with pytest.raises(tidewire.InvalidArgumentError, match="at most 64 bits"):
+            client.subscribe("a", presence={"deep": [{"id": 10**30}]})

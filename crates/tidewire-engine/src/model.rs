@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidewire_net::{ConnectionId, Heartbeat, Pulse, Waker};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::envelope::{check_value, epoch_text, parse_epoch};
+use tidewire_wire::envelope::{check_payload, epoch_text, parse_epoch};
 use tidewire_wire::session::GapRange;
 
 pub(crate) mod callback;
@@ -322,11 +322,8 @@ pub(crate) fn payload_text(payload: Option<&RawValue>) -> &str {
 
 /// Whether a text is JSON that a client can read as part of a message.
 pub(crate) fn is_payload(json: &str) -> bool {
-    check_value(json, LEVELS_AROUND).is_ok()
+    check_payload(json).is_ok()
 }
-
-/// Levels around a payload: the envelope's and those of a batch around it.
-const LEVELS_AROUND: usize = 3;
 
 #[cfg(test)]
 mod tests {

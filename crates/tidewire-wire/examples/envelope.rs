@@ -43,7 +43,7 @@ fn main() -> std::io::Result<()> {
     show("correlation id", &mut || {
         correlation_id(Format::Json, black_box(text)).is_ok()
     })?;
-    show("check", &mut || check_value(black_box(MESSAGE), 0).is_ok())?;
+    show("check", &mut || check_value(black_box(MESSAGE)).is_ok())?;
     let request = REQUEST.as_bytes();
     show("publish request", &mut || {
         PublishRequest::parse(Format::Json, black_box(request), &mut scratch).is_ok()

@@ -111,11 +111,18 @@ impl From<FormatError> for EnvelopeError {
     }
 }
 
-/// Checks that a text is one strict JSON value, whose nesting also fits into a message with `levels_around` more
-/// levels.
+/// Checks that a text is one strict JSON value.
 ///
 /// # Errors
-/// It is malformed, or nested too deep.
-pub fn check_value(text: &str, levels_around: usize) -> Result<(), EnvelopeError> {
-    Ok(json::strict::check_value(text, levels_around)?)
+/// It is malformed, or nested deeper than [`NESTING_MAX`](crate::format::NESTING_MAX).
+pub fn check_value(text: &str) -> Result<(), EnvelopeError> {
+    Ok(json::strict::check_value(text, 0)?)
+}
+
+/// Checks that a text is one strict JSON value that every message can carry as its payload.
+///
+/// # Errors
+/// It is malformed, or nested deeper than [`PAYLOAD_NESTING_MAX`](crate::format::PAYLOAD_NESTING_MAX).
+pub fn check_payload(text: &str) -> Result<(), EnvelopeError> {
+    Ok(json::strict::check_value(text, json::AROUND_PAYLOAD)?)
 }

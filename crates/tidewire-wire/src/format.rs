@@ -6,7 +6,7 @@ mod pack;
 mod time;
 mod zlib;
 
-pub use crate::json::NESTING_MAX;
+pub use crate::json::{NESTING_MAX, PAYLOAD_NESTING_MAX};
 pub use binary::{NOT_BASE64, base64_text_bytes, binary_bytes, binary_text, check_binary_text};
 pub(crate) use binary::{Place, base64_bytes, is_base64, write_base64};
 pub use msgpack::msgpack_to_json;

@@ -41,8 +41,8 @@ pub enum JsonError {
     /// Not valid JSON.
     #[error("the text is malformed")]
     Malformed,
-    /// Nested deeper than [`NESTING_MAX`].
-    #[error("nested deeper than {NESTING_MAX}")]
+    /// Nested deeper than [`NESTING_MAX`], or a payload deeper than [`PAYLOAD_NESTING_MAX`].
+    #[error("nested too deep")]
     TooDeep,
     /// As a tree of values it would take more memory than the limit.
     #[error("a tree of too many values")]
@@ -51,3 +51,13 @@ pub enum JsonError {
 
 /// The maximum nesting of arrays and objects in a JSON or MessagePack message.
 pub const NESTING_MAX: usize = 64;
+
+/// The maximum nesting of an application's payload, and of presence data, wherever it is sent: the other levels are for
+/// what carries it, a message in a batch or a publication in the answer about a history.
+pub const PAYLOAD_NESTING_MAX: usize = 60;
+
+/// The levels around a payload that has all of its own.
+pub(crate) const AROUND_PAYLOAD: usize = NESTING_MAX - PAYLOAD_NESTING_MAX;
+
+/// The levels around an envelope whose payload has all of its own.
+pub(crate) const AROUND_ENVELOPE: usize = AROUND_PAYLOAD - 1;

@@ -3,7 +3,15 @@
 import { DEVELOPMENT } from "#development";
 import { base64 } from "./core/bytes.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/layers.js";
-import { bytesOf, isRecord, isWhole, LEVELS_MAX, unsendable } from "./core/payload.js";
+import {
+  bytesOf,
+  isRecord,
+  isWhole,
+  LEVELS_AROUND,
+  LEVELS_MAX,
+  levelsAround,
+  unsendable,
+} from "./core/payload.js";
 import { utf8Decoder, utf8Encoder } from "./core/utf8.js";
 import { TidewireError } from "./errors.js";
 
@@ -24,7 +32,7 @@ const FLAW = new Error();
 function payload(value: unknown, name = "payload"): EncodedPayload {
   length = 0;
   try {
-    write(value, 1);
+    write(value, levelsAround(name));
   } catch (error) {
     if (error !== FLAW) throw error;
     throw unsendable(name, value, true);
@@ -172,7 +180,7 @@ function write(value: unknown, level: number): void {
   else if (typeof value === "boolean") bytes[length++] = value ? 0xc3 : 0xc2;
   else if (value === null) bytes[length++] = 0xc0;
   else if (typeof value !== "object") throw FLAW;
-  else if (value instanceof Uint8Array) {
+  else if (value instanceof Uint8Array && level <= LEVELS_AROUND) {
     reserve(value.length);
     writeUint(value.length, 0xc4);
     bytes.set(value, length);
@@ -186,7 +194,8 @@ function write(value: unknown, level: number): void {
     if (level >= LEVELS_MAX) throw FLAW;
     writeMap(value as Record<string, unknown>, level + 1);
   } else {
-    const binary = bytesOf(value);
+    // Bytes are a payload of their own: inside one, every reader of JSON would get a text.
+    const binary = level <= LEVELS_AROUND && bytesOf(value);
     if (!binary) throw FLAW;
     write(binary, level);
   }

@@ -299,9 +299,34 @@ fn document(fields: &Bound<'_, PyDict>, name: &str) -> PyResult<Option<Value>> {
             if !document.is_object() {
                 return Err(wrong().into());
             }
+            if has_wide_integer(&text) {
+                return Err(
+                    argument(format!("{name}: an integer has at most 64 bits here")).into(),
+                );
+            }
             Ok(Some(document))
         }
     }
+}
+
+/// True if JSON text has an integer that 64 bits do not have.
+fn has_wide_integer(text: &str) -> bool {
+    let mut is_outside = false;
+    // A quote behind a backslash is no end of a string.
+    text.replace("\\\\", "")
+        .replace("\\\"", "")
+        .split('"')
+        .any(|part| {
+            is_outside = !is_outside;
+            let is_of_number = |char: char| char.is_ascii_digit() || "+-.eE".contains(char);
+            let mut tokens = part.split(|char| !is_of_number(char));
+            is_outside
+                && tokens.any(|token| {
+                    let is_integer = token.bytes().any(|byte| byte.is_ascii_digit())
+                        && !token.contains(['.', 'e', 'E']);
+                    is_integer && token.parse::<u64>().is_err() && token.parse::<i64>().is_err()
+                })
+        })
 }
 
 fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
-use tidewire_wire::session::{HISTORY_PAYLOAD_LEVELS_MAX, HistoryQuery, Reply};
+use tidewire_wire::session::{HistoryQuery, Reply};
 
 impl Session<'_> {
     /// `history_request` from a client.
@@ -152,15 +152,11 @@ impl Session<'_> {
             if !job.has_room(json.len()) {
                 return false;
             }
-            // Looked at byte by byte, and copied here and into the answer.
-            self.core.meter.spend(6 * cost::bytes(json.len()));
-            let json = match is_deeper(publication.content(), HISTORY_PAYLOAD_LEVELS_MAX) {
-                true => publication.json_without_payload(),
-                false => json.to_vec(),
-            };
+            // Copied here and into the answer.
+            self.core.meter.spend(2 * cost::bytes(json.len()));
             job.bytes += json.len();
             if let Some(answer) = &mut job.answer {
-                answer.publications.push(json);
+                answer.publications.push(json.to_vec());
             }
         }
         job.at = Some(position.offset);
@@ -191,51 +187,5 @@ impl Session<'_> {
     }
 }
 
-/// Whether JSON has more than `levels_max` levels of objects and arrays.
-fn is_deeper(json: &[u8], levels_max: usize) -> bool {
-    if json.len() <= 2 * levels_max {
-        return false;
-    }
-    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => is_text = !is_text,
-            b'{' | b'[' if !is_text => {
-                depth += 1;
-                if depth > levels_max {
-                    return true;
-                }
-            }
-            b'}' | b']' if !is_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    false
-}
-
 /// Publications that are taken out of a history at a time.
 const PAGE: usize = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_counted_outside_texts() {
-        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
-        for (json, deeper) in [
-            (nested(3), false),
-            (nested(4), true),
-            (
-                format!("[\"{}\\\"{}\"]", "[".repeat(9), "{".repeat(9)),
-                false,
-            ),
-            (format!("[{},{}]", nested(2), nested(2)), false),
-            (format!("{{\"a\":\"\\\\\",\"b\":{}}}", nested(3)), true),
-        ] {
-            assert_eq!(is_deeper(json.as_bytes(), 3), deeper, "{json}");
-        }
-    }
-}

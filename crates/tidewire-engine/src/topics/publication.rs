@@ -360,19 +360,6 @@ impl Publication {
         }
     }
 
-    /// The envelope without its payload, JSON.
-    pub(crate) fn json_without_payload(&self) -> Vec<u8> {
-        match &self.body {
-            Body::Envelope { json, payload, .. } if !payload.is_empty() => {
-                // The payload is the last field.
-                let mut head = json[..payload.start - PAYLOAD_NAME.len()].to_vec();
-                head.push(b'}');
-                head
-            }
-            _ => self.json().to_vec(),
-        }
-    }
-
     /// Whether it is one of the protocol's own messages about a topic.
     pub(crate) fn is_event(&self) -> bool {
         matches!(&self.body, Body::Envelope { payload, .. } if payload.is_empty())

@@ -84,7 +84,7 @@ fn unreadable() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    payloads.push(nested(64));
+    payloads.push(nested(61));
     payloads.push(nested(100_000));
     payloads
 }

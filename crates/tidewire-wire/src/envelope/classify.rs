@@ -2,10 +2,10 @@
 
 use super::{Category, EnvelopeError};
 use crate::format::{Item, Reader};
-use crate::json::check;
 use crate::json::fields::Fields;
 use crate::json::scan::{after_plain, plain_bytes};
 use crate::json::text::{Short, unescape};
+use crate::json::{AROUND_ENVELOPE, check};
 
 /// The category of a message: the protocol's own, or the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ fn accept_anywhere(text: &[u8]) -> Result<Kind, EnvelopeError> {
     let kind = classify_anywhere(text)?;
     if kind == Kind::Application {
         let (_, object) = strip_category(text);
-        check::finish(check::value(check::after_space(object), 0)?)?;
+        check::finish(check::value(check::after_space(object), AROUND_ENVELOPE)?)?;
     }
     Ok(kind)
 }
@@ -170,7 +170,7 @@ pub fn accept_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
     let kind = classify_msgpack(bytes)?;
     if kind == Kind::Application {
         let mut reader = Reader::new(bytes);
-        reader.checked_value(0)?;
+        reader.checked_value(AROUND_ENVELOPE)?;
         reader.finish()?;
     }
     Ok(kind)

@@ -9,7 +9,7 @@
 //! A step takes what is left of the text and returns what it leaves.
 
 use super::scan::{after_digits, after_plain, first_word};
-use super::{JsonError, NESTING_MAX};
+use super::{AROUND_ENVELOPE, JsonError, NESTING_MAX};
 
 /// What is left behind the value that `text` begins with, of which `open` levels are open around it.
 #[inline]
@@ -33,8 +33,8 @@ pub(crate) fn value(text: &[u8], open: usize) -> Result<&[u8], JsonError> {
 pub(crate) fn rest_of_object(rest: &[u8]) -> Result<(), JsonError> {
     let walk = Walk {
         kinds: 1,
-        open: 1,
-        outside: 0,
+        open: AROUND_ENVELOPE + 1,
+        outside: AROUND_ENVELOPE,
     };
     finish(walk.run(Step::After(rest))?)
 }

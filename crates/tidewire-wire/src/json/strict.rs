@@ -4,10 +4,10 @@
 //! number is finite, and nothing is nested too deep. The text must be valid UTF-8 already.
 
 use super::scan::string_end;
-use super::{JsonError, NESTING_MAX, check};
+use super::{AROUND_PAYLOAD, JsonError, NESTING_MAX, check};
 
-/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has N levels
-/// around it.
+/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has `levels_around`
+/// levels around it.
 ///
 /// # Errors
 /// It is malformed, or nested too deep.
@@ -87,6 +87,15 @@ impl<'a> Cursor<'a> {
         let rest = check::value(text, self.depth)?;
         self.go_to(check::after_space(rest));
         Ok(&text[..text.len() - rest.len()])
+    }
+
+    /// [`Self::value`] of a payload, which has levels of its own.
+    #[inline]
+    pub(crate) fn payload(&mut self) -> Result<&'a [u8], JsonError> {
+        let depth = std::mem::replace(&mut self.depth, AROUND_PAYLOAD);
+        let value = self.value();
+        self.depth = depth;
+        value
     }
 
     /// That nothing is left.

@@ -195,8 +195,5 @@ pub const HISTORY_LIMIT: u64 = 100;
 /// The maximum number of publications in an answer.
 pub const HISTORY_LIMIT_MAX: u64 = 1000;
 
-/// The maximum nesting of the payload of a publication in an answer: the answer itself needs four of the 64 levels.
-pub const HISTORY_PAYLOAD_LEVELS_MAX: usize = 60;
-
 const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";

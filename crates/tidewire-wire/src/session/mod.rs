@@ -28,10 +28,7 @@ pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, Subscr
 pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
 };
-pub use history::{
-    HISTORY_LIMIT, HISTORY_LIMIT_MAX, HISTORY_PAYLOAD_LEVELS_MAX, HistoryPage, HistoryPosition,
-    HistoryQuery,
-};
+pub use history::{HISTORY_LIMIT, HISTORY_LIMIT_MAX, HistoryPage, HistoryPosition, HistoryQuery};
 pub use liveness::TimeoutAction;
 pub use payload::write_gap_event;
 pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};

@@ -4,6 +4,7 @@ use super::history::parse_position;
 use super::objection::{Objection, parse_flag, parse_number};
 use super::token::{TOKEN_BYTES_MAX, Token};
 use crate::codes::ErrorCode;
+use crate::envelope::check_payload;
 use crate::envelope::raw::Raw;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +192,9 @@ pub(super) fn parse_subscription(payload: Raw<'_>) -> Result<Subscription, Objec
     let presence = parse_object(presence, "presence is not an object")?;
     let presence = presence.map(|data| {
         let words = "presence is longer than 1 MiB";
-        data.to_json(PRESENCE_BYTES_MAX).ok_or(wrong(words))
+        let text = data.to_json(PRESENCE_BYTES_MAX).ok_or(wrong(words))?;
+        let too_deep = (ErrorCode::InvalidMessage, "presence is nested too deep");
+        check_payload(&text).map(|()| text).or(Err(too_deep))
     });
     let filter = parse_object(filter, "filter is not an object")?;
     let filter = filter.map(|document| {

@@ -249,13 +249,14 @@ fn walk_payload<'a>(
     let mut result = Ok(());
     let mut first = true;
     while let Some(raw) = cursor.name(&mut first)? {
-        let value = cursor.value()?;
-        if result.is_ok() {
-            result = plain(raw, |name| match value {
-                // Null is a value for an application alone.
-                b"null" if name != b"payload" => Ok(()),
-                _ => field(name, value),
-            });
+        let is_payload = plain(raw, |name| name == b"payload");
+        let value = match is_payload {
+            true => cursor.payload()?,
+            false => cursor.value()?,
+        };
+        // Null is a value for an application alone.
+        if result.is_ok() && (is_payload || value != b"null") {
+            result = plain(raw, |name| field(name, value));
         }
     }
     Ok(result)

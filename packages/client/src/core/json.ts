@@ -5,7 +5,7 @@ import { TidewireError } from "../errors.js";
 import { Message } from "../message.js";
 import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
-import { isLeaf, isSendable, unsendable } from "./payload.js";
+import { isLeaf, isSendable, levelsAround, unsendable } from "./payload.js";
 
 /** Longer texts are left to the engine. */
 const SHORT = 128;
@@ -50,7 +50,7 @@ function encodeJson(value: unknown, name = "payload"): string {
   const isPlain = typeof value === "object" && value && Object.getPrototypeOf(value) === Object.prototype;
   const flat = isPlain && writeFlat(value as Envelope);
   if (flat) return flat;
-  const text = isSendable(value, 1) && JSON.stringify(value);
+  const text = isSendable(value, levelsAround(name)) && JSON.stringify(value);
   if (!text || (text.indexOf("\\") >= 0 && HALF.test(text))) throw unsendable(name, value);
   return text;
 }

@@ -8,6 +8,13 @@ import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.
 
 /** The levels of maps and arrays that a message may have, its envelope being the first (PROTOCOL 5.2). */
 export const LEVELS_MAX = 64;
+/** Those of them that are not a payload's: what carries it in a batch or in the answer about a history needs them. */
+export const LEVELS_AROUND = 4;
+
+/** The levels around a value that is sent as `name`; without one it holds the payload itself. */
+export function levelsAround(name: string): number {
+  return name ? LEVELS_AROUND : LEVELS_AROUND - 1;
+}
 
 /** Half a surrogate pair, which UTF-8 does not have. */
 const HALF = /\p{Surrogate}/u;

@@ -17,7 +17,7 @@ const TAKE_BYTES_MAX = 1024 * 1024;
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
 /** A stored text that may have half a character, or too many levels. */
-const SUSPICIOUS = /^(?:[^[{]*[[{]){62}|\\ud/i;
+const SUSPICIOUS = /^(?:[^[{]*[[{]){61}|\\ud/i;
 /** More than a publication takes whose texts are looked at. */
 const FIELDS_BYTES_MAX = 1_024;
 /** The message is not accepted, and has its turn again. */
@@ -68,7 +68,7 @@ export class Producer {
     const encoded =
       format === json
         ? `${JSON.stringify(request).slice(0, -1)},"payload":${text}}`
-        : format.payload({ ...request, payload: payload() });
+        : format.payload({ ...request, payload: payload() }, "");
     return [{ c: "WSE", t: "publish_request", n, cid }, encoded];
   }
 
@@ -78,10 +78,7 @@ export class Producer {
     const { features, outbound } = this.#session;
     try {
       checkType(type);
-      if (SUSPICIOUS.test(payload)) {
-        const value = JSON.parse(payload) as unknown;
-        json.payload(message.topic === undefined ? value : { payload: value });
-      }
+      if (SUSPICIOUS.test(payload)) json.payload(JSON.parse(payload));
       const units = topic.length + type.length + key.length + payload.length;
       if (binary && features.binary !== true) return outbound.refusal({ t: type }, undefined, true);
       if (units * 3 + FIELDS_BYTES_MAX <= outbound.bytesMax) return undefined;

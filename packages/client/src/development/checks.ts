@@ -2,7 +2,7 @@
 
 import { defaultReconnect } from "../core/backoff.js";
 import { defaultBreaker } from "../core/breaker.js";
-import { bytesOf, isLeaf, isRecord, isWhole, LEVELS_MAX } from "../core/payload.js";
+import { isLeaf, isRecord, isWhole, LEVELS_AROUND, LEVELS_MAX, levelsAround } from "../core/payload.js";
 import { isPattern } from "../core/topics.js";
 import { type ClientOptions, defaults, invalid } from "../options.js";
 import type { SubscribeOptions } from "../subscription.js";
@@ -116,7 +116,7 @@ function distance(left: string, right: string): number {
 
 /** What of a value cannot be sent, such as `payload.at is a Date`. Its place begins with `name`. */
 export function explainFlaw(name: string, value: unknown, isBinary: boolean | undefined): string {
-  const flaw = flawOf(value, 1, isBinary) ?? " is a value that messages do not have";
+  const flaw = flawOf(value, levelsAround(name), isBinary) ?? " is a value that messages do not have";
   // The place of what is deep is long.
   const place = (name + flaw).replace(/^\./, "").replace(/^(.{60}).{9,}(.{60})$/s, "$1…$2");
   return `${place}, which cannot be sent; send values of JSON, or bytes as the whole payload`;
@@ -124,11 +124,11 @@ export function explainFlaw(name: string, value: unknown, isBinary: boolean | un
 
 function flawOf(value: unknown, level: number, isBinary: boolean | undefined): string | undefined {
   if (typeof value === "string") return isWhole(value) ? undefined : " has half a character";
-  if (isLeaf(value) || (isBinary && (bytesOf(value) || has64Bits(value)))) return undefined;
+  if (isLeaf(value) || (isBinary && has64Bits(value))) return undefined;
   if (value === undefined) return " is undefined";
   if (typeof value === "number") return ` is ${value}`;
   if (typeof value !== "object") return ` is a ${typeof value}`;
-  if (level >= LEVELS_MAX) return ` is deeper than ${LEVELS_MAX} levels`;
+  if (level >= LEVELS_MAX) return ` is deeper than ${LEVELS_MAX - LEVELS_AROUND} levels`;
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {
       const flaw = flawOf(value[index], level + 1, isBinary);

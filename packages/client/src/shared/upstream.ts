@@ -92,7 +92,7 @@ export class Upstream {
   /** Encodes a payload that was read before. */
   encode(payload: unknown): EncodedPayload | undefined {
     if (payload === undefined) return undefined;
-    return this.format.query ? this.format.payload(payload) : JSON.stringify(payload);
+    return this.format.query ? this.format.payload(payload, "") : JSON.stringify(payload);
   }
 
   /** Sends a message. Those of the protocol are numbered. False if it is larger than the server accepts. */
