@@ -1,9 +1,8 @@
-import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { CHROMIUM } from "./packages/client/test/browser/chromium.js";
-import { reactProjects } from "./packages/react/test/projects.js";
-
-const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+import { clientSources, reactProjects } from "./packages/react/test/projects.js";
+import { svelteProjects } from "./packages/svelte/test/projects.js";
+import { vueProject } from "./packages/vue/test/projects.js";
 
 const IN_A_BROWSER = [
   "packages/client/test/browser/**",
@@ -12,28 +11,28 @@ const IN_A_BROWSER = [
   "examples/games/test/browser/**",
 ];
 
+/** Packages with projects of their own. */
+const BINDINGS = ["packages/react/**", "packages/vue/**", "packages/svelte/**"];
+
 // Tests run on the sources; that the built packages work is what the consumers' tests show.
 export default defineConfig({
   test: {
     projects: [
       {
         resolve: {
-          alias: [
-            { find: "#transport", replacement: source("packages/client/src/transport/default-node.ts") },
-            { find: "#development", replacement: source("packages/client/src/development/on.ts") },
-            { find: /^@tidewire\/client$/, replacement: source("packages/client/src/index.ts") },
-            { find: /^@tidewire\/client\/(.*)$/, replacement: `${source("packages/client/src/")}$1.ts` },
-          ],
+          alias: clientSources,
         },
         test: {
           name: "packages",
           include: ["packages/*/test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
-          exclude: ["**/node_modules/**", "packages/react/**", ...(CHROMIUM ? [] : IN_A_BROWSER)],
+          exclude: ["**/node_modules/**", ...BINDINGS, ...(CHROMIUM ? [] : IN_A_BROWSER)],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
       },
       ...reactProjects,
+      vueProject,
+      ...svelteProjects,
     ],
     // By default one core has one, and the tests wait more than they compute.
     maxWorkers: 2,

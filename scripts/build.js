@@ -6,10 +6,9 @@ import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 import { forPages } from "./packages-pages.js";
 
 const only = process.argv.slice(2);
-// React builds on the client, and the bench on both.
-const order = ["client", "react", "bench"];
+// The others build on the client.
 const names = readdirSync("packages").filter((name) => existsSync(`packages/${name}/tsconfig.json`));
-names.sort((a, b) => order.indexOf(a) - order.indexOf(b));
+names.sort((a, b) => Number(b === "client") - Number(a === "client"));
 
 for (const name of names) {
   if (only.length && !only.includes(name)) continue;

@@ -15,6 +15,7 @@ const PARTS = [
   "endpoints",
   "quality",
   "react-native",
+  "stores",
 ];
 /** What names begin with that the core exports for its parts alone. */
 const INTERNAL = "_";

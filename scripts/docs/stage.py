@@ -27,7 +27,7 @@ REFERENCES = """# References
   [the client](reference/rust/tidewire_client/index.html), [the load lab](reference/rust/tidewire_load/index.html),
   [the wire](reference/rust/tidewire_wire/index.html)
 - Python: [tidewire](reference/python/tidewire.html), [tidewire.asgi](reference/python/tidewire/asgi.html)
-- TypeScript: [`@tidewire/client`, `@tidewire/react` and `tidewire` for Node](reference/typescript/index.html)
+- TypeScript: [`@tidewire/client` with React, Vue and Svelte, and `tidewire` for Node](reference/typescript/index.html)
 - HTTP: [the API of the operations listener](docs/http-api.md)
 - Every language: [the protocol](protocol/PROTOCOL.md)
 

@@ -136,13 +136,13 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
 
 
 def install_npm(archives: list[Path], version: str, folder: Path) -> Path:
-    wanted = {f"tidewire-{package}-{version}.tgz" for package in ("client", "react", "bench")}
+    wanted = {f"tidewire-{package}-{version}.tgz" for package in ("client", "react", "vue", "svelte", "bench")}
     wanted.add(f"tidewire-{version}.tgz")
     assert {archive.name for archive in archives} == wanted, archives
     packages = folder / "npm"
     packages.mkdir()
     (packages / "package.json").write_text('{"private": true, "type": "module"}\n')
-    run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "react@19", *archives], packages)
+    run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "react@19", "vue@3", "svelte@5", *archives], packages)
     return packages
 
 

@@ -18,7 +18,7 @@ import { given, type LogLevel, type ResolvedOptions, withoutSecrets } from "./op
 import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
-/** A session that lasted so long was no failure. */
+/** A session that lasted so long was none that the server accepted only to lose it. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is on its way, and then for the server's answer. */
 const CLOSE_MS = 5_000;
@@ -408,8 +408,7 @@ export class Driver implements SessionHost {
     this.#attempt = undefined;
     const moment = now();
     const hints = this.session.disconnected();
-    const wasSteady = attempt.openMs !== undefined && moment.ms - attempt.openMs >= STEADY_MS;
-    if (wasSteady) this.#backoff.succeeded();
+    if (attempt.openMs !== undefined) this.#backoff.succeeded(moment.ms - attempt.openMs >= STEADY_MS);
     const isOurs = attempt.ended || info.isRefusal;
     if (!attempt.openMs || (!isOurs && isServersFault(info.code))) {
       endpoints?.failed(attempt.index, moment.ms);

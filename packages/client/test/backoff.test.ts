@@ -56,6 +56,19 @@ describe("backoff", () => {
     expect(attempts.next(undefined, 9, MOST)).toBe(500);
   });
 
+  test("a session that did not last ends what failed before it, and counts with others that did not", () => {
+    const attempts = backoff({});
+    for (let attempt = 0; attempt < 100; attempt += 1) attempts.next(undefined, 0, 0);
+    const after = (hasLasted: boolean) => {
+      attempts.succeeded(hasLasted);
+      return attempts.next(undefined, 9, MOST);
+    };
+    expect([after(false), after(false), after(false)]).toEqual([500, 1_000, 2_000]);
+    for (let attempt = 0; attempt < 100; attempt += 1) attempts.next(undefined, 0, 0);
+    expect(after(false)).toBe(4_000);
+    expect([after(true), after(false), after(false)]).toEqual([500, 500, 1_000]);
+  });
+
   test("hints count up to a limit", () => {
     const attempts = backoff({});
     expect(attempts.next(7_000, 0, 0)).toBe(7_000);

@@ -2,25 +2,29 @@
 
 /** `@tidewire/react`: live data of a Tidewire server in React components. */
 
-export type { Updates } from "./frames.js";
-export { type RowKey, type Rows, type UseRowsOptions, useLatest } from "./latest.js";
-export { type Member, type Presence, type UsePresenceOptions, usePresence } from "./presence.js";
+export type {
+  Member,
+  Presence,
+  Publish,
+  RequestState,
+  RowKey,
+  Rows,
+  TopicMessages,
+  TopicOptions,
+  TopicState,
+  Topics,
+  TopicValue,
+  Updates,
+  UseMessagesOptions,
+  UsePresenceOptions,
+  UseReducedOptions,
+  UseRequestOptions,
+  UseRowsOptions,
+} from "@tidewire/client/stores";
+export { keyOf } from "@tidewire/client/stores";
+export { useLatest } from "./latest.js";
+export { usePresence } from "./presence.js";
 export { TidewireProvider, type TidewireProviderProps, useClient, useConnection } from "./provider.js";
-export {
-  type Publish,
-  type RequestState,
-  type UseRequestOptions,
-  usePublish,
-  useRequest,
-} from "./request.js";
-export {
-  type TopicMessages,
-  type TopicOptions,
-  type TopicState,
-  type Topics,
-  type TopicValue,
-  type UseMessagesOptions,
-  type UseReducedOptions,
-  useTopic,
-} from "./topic.js";
+export { usePublish, useRequest } from "./request.js";
+export { useTopic } from "./topic.js";
 export { type NamesOf, type TypedHooks, typedHooks } from "./typed.js";

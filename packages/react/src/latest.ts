@@ -3,127 +3,19 @@
 /** Latest values in React: the last message of a topic, or of each row of a table. */
 
 import type { Message } from "@tidewire/client";
-import { useMemo, useSyncExternalStore } from "react";
-import { useKeyed, useSlot } from "./provider.js";
-import type { ClientSlot } from "./slot.js";
-import type { Store } from "./store.js";
 import {
-  namesOf,
-  SubscriptionStore,
-  subscriptionKey,
+  type LatestOptions,
+  latestPlan,
+  type Rows,
+  selected,
   type TopicOptions,
   type Topics,
-  wireOptions,
-} from "./topic.js";
+  type UseRowsOptions,
+} from "@tidewire/client/stores";
+import { useMemo, useSyncExternalStore } from "react";
+import { usePlan } from "./provider.js";
 
-/** Which row a message belongs to: the name of a field of its payload, or a function. */
-export type RowKey<T> = (string & keyof T) | ((message: Message<T>) => string | undefined);
-
-/** Options of {@link useLatest} for a table of rows. */
-export interface UseRowsOptions<T> extends TopicOptions {
-  /**
-   * Which row a message belongs to: the name of a field, or a function that is defined outside the component, so that
-   * all components share one table. A message without a key is passed over.
-   */
-  key: RowKey<T>;
-  /** Rows at most; past it the row that came first is dropped. Default 10,000. */
-  rowsMax?: number;
-}
-
-/** The last message of each row, in the order in which the rows first came. */
-export type Rows<T> = ReadonlyMap<string, Message<T>>;
-
-class LastStore<T> extends SubscriptionStore<T, Message<T> | undefined> {
-  #last: Message<T> | undefined;
-
-  protected override reset(): void {
-    this.#last = undefined;
-  }
-
-  protected override message(message: Message<T>): void {
-    this.#last = message;
-    this.changed();
-  }
-
-  protected override build(): Message<T> | undefined {
-    return this.#last;
-  }
-}
-
-class RowsStore<T> extends SubscriptionStore<T, Rows<T>> {
-  readonly #key: (message: Message<T>) => string | undefined;
-  readonly #rowsMax: number;
-  readonly #rows = new Map<string, Message<T>>();
-  #shown: Rows<T> | undefined = this.get();
-
-  constructor(
-    slot: ClientSlot,
-    topics: readonly string[],
-    options: TopicOptions,
-    key: RowKey<T>,
-    rowsMax: number,
-  ) {
-    super(slot, topics, options, new Map());
-    this.#key = typeof key === "function" ? key : ({ payload }) => fieldOf(payload, key);
-    this.#rowsMax = rowsMax;
-  }
-
-  protected override reset(): void {
-    this.#rows.clear();
-    this.#shown = undefined;
-  }
-
-  protected override message(message: Message<T>): void {
-    const key = this.#key(message);
-    if (key === undefined) return;
-    if (this.#rows.size >= this.#rowsMax && !this.#rows.has(key)) {
-      for (const oldest of this.#rows.keys()) {
-        this.#rows.delete(oldest);
-        break;
-      }
-    }
-    this.#rows.set(key, message);
-    this.#shown = undefined;
-    this.changed();
-  }
-
-  protected override build(): Rows<T> {
-    this.#shown ??= new Map(this.#rows);
-    return this.#shown;
-  }
-}
-
-function fieldOf(payload: unknown, name: string): string | undefined {
-  const value =
-    typeof payload === "object" && payload !== null ? (payload as Record<string, unknown>)[name] : undefined;
-  return value === undefined || value === null ? undefined : String(value);
-}
-
-const functionIds = new WeakMap<object, number>();
-let functionCount = 0;
-
-/** A name for a key, so that equal keys are equal texts. */
-function rowKeyName(key: unknown): string {
-  if (typeof key !== "function") return `field ${String(key)}`;
-  let id = functionIds.get(key);
-  if (id === undefined) {
-    functionCount += 1;
-    id = functionCount;
-    functionIds.set(key, id);
-  }
-  return `function ${id}`;
-}
-
-type Select = (snapshot: unknown) => unknown;
-
-/** The options of all forms of {@link useLatest}. */
-interface LatestOptions extends TopicOptions {
-  key?: unknown;
-  rowsMax?: number;
-  select?: unknown;
-}
-
-const identity: Select = (snapshot) => snapshot;
+type Select = ((snapshot: unknown) => unknown) | undefined;
 
 /**
  * The last message of a topic or, with `key`, of each row of a table. Components share what is kept. With `select` a
@@ -139,32 +31,11 @@ export function useLatest<T, R = Message<T> | undefined>(
   options: UseRowsOptions<T> & { select: (rows: Rows<T>) => R },
 ): R;
 export function useLatest<T>(topics: Topics, options: LatestOptions = {}): unknown {
-  const slot = useSlot();
-  const names = namesOf(topics);
-  const { rowsMax = 10_000, select = identity } = options;
-  const key = options.key as RowKey<T> | undefined;
-  const subscription = subscriptionKey(names, options);
-  const kind = typeof key === "function" ? "function" : key;
-  const store = useKeyed([slot, subscription, kind, rowsMax], (): Store<unknown> => {
-    const wire = wireOptions(options);
-    const last = () => new LastStore<T>(slot, names, wire, undefined);
-    if (!key) return slot.shared.get(`last ${subscription}`, last);
-    const rows = () => new RowsStore<T>(slot, names, wire, key, rowsMax);
-    return slot.shared.get(`rows ${subscription} ${rowKeyName(key)} ${rowsMax}`, rows);
-  });
+  const store = usePlan(latestPlan<T>(topics, options));
+  const { select } = options;
   const [get, getServer] = useMemo(
     () => [selected(store.get, select as Select), selected(store.getServer, select as Select)],
     [store, select],
   );
   return useSyncExternalStore(store.subscribe, get, getServer);
-}
-
-/** Selects from a snapshot, once for each snapshot. */
-function selected<S, R>(get: () => S, select: (snapshot: S) => R): () => R {
-  let last: { snapshot: S; value: R } | undefined;
-  return () => {
-    const snapshot = get();
-    if (!last || last.snapshot !== snapshot) last = { snapshot, value: select(snapshot) };
-    return last.value;
-  };
 }

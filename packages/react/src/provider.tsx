@@ -1,6 +1,17 @@
 "use client";
 
-import type { Client, ClientOptions, ConnectionStatus, Target } from "@tidewire/client";
+import type { Client, ConnectionStatus } from "@tidewire/client";
+import {
+  type ClientSlot,
+  connectionPlan,
+  type GivenClient,
+  isSamePlan,
+  type OwnedClient,
+  type Plan,
+  type Store,
+  slotFor,
+  type Updates,
+} from "@tidewire/client/stores";
 import {
   createContext,
   type ReactElement,
@@ -10,9 +21,6 @@ import {
   useState,
   useSyncExternalStore,
 } from "react";
-import type { Updates } from "./frames.js";
-import { type ClientSlot, GivenSlot, OwnedSlot } from "./slot.js";
-import { Store } from "./store.js";
 
 const SlotContext = createContext<ClientSlot | undefined>(undefined);
 
@@ -25,32 +33,19 @@ interface CommonProps {
   updates?: Updates;
 }
 
-/** A client that the application has made and closes. */
-interface GivenClientProps extends CommonProps {
-  client: Client;
-  url?: undefined;
-  options?: undefined;
-}
-
-/** A client that the provider opens when it is mounted, and closes when it is unmounted. */
-interface OwnedClientProps extends CommonProps {
-  /** Where to connect. Another address opens another client. */
-  url: Target;
-  /** The options of the client. They are read when it is opened: to change them, give the provider another `key`. */
-  options?: ClientOptions;
-  client?: undefined;
-}
-
-export type TidewireProviderProps = GivenClientProps | OwnedClientProps;
+/**
+ * A client that the application has made and closes, or an address: the provider opens a client when it is mounted, and closes
+ * it when it is unmounted. Another address opens another client. The options are read when it is opened: to change them, give
+ * the provider another `key`.
+ */
+export type TidewireProviderProps = CommonProps & (GivenClient | OwnedClient);
 
 /** Gives the components below it a client. */
 export function TidewireProvider(props: TidewireProviderProps): ReactElement {
-  const { client, url, options, updates = "frame", children } = props;
-  const made = useKeyed<ClientSlot>([client ?? JSON.stringify(url)], () =>
-    client ? new GivenSlot(client, updates) : new OwnedSlot(url, options ?? {}, updates),
-  );
-  useEffect(() => (made instanceof OwnedSlot ? made.mount() : undefined), [made]);
-  return <SlotContext.Provider value={made}>{children}</SlotContext.Provider>;
+  const { client, url, updates, children } = props;
+  const slot = useKeyed<ClientSlot>([client ?? JSON.stringify(url)], () => slotFor(props, updates));
+  useEffect(() => slot.mount(), [slot]);
+  return <SlotContext.Provider value={slot}>{children}</SlotContext.Provider>;
 }
 
 /** @internal */
@@ -67,7 +62,7 @@ export function useSlot(): ClientSlot {
  */
 export function useKeyed<V>(keys: readonly unknown[], make: () => V): V {
   const [held, hold] = useState(() => ({ keys, value: make() }));
-  if (held.keys.every((key, index) => Object.is(key, keys[index]))) return held.value;
+  if (isSamePlan(held.keys, keys)) return held.value;
   const next = { keys, value: make() };
   hold(next);
   return next.value;
@@ -86,37 +81,26 @@ export function useClient(): Client | undefined {
   );
 }
 
-const CONNECTING: ConnectionStatus = {
-  state: "connecting",
-  reason: undefined,
-  code: undefined,
-  retryInMs: undefined,
-};
+/**
+ * The store of a plan, which stays the same while the plan does.
+ *
+ * @internal
+ */
+export function usePlan<Snapshot, S extends Store<Snapshot>>(plan: Plan<Snapshot, S>): S {
+  const slot = useSlot();
+  return useKeyed([slot, ...plan.keys], () => plan.open(slot));
+}
 
-class ConnectionStore extends Store<ConnectionStatus> {
-  #status = CONNECTING;
-
-  constructor(slot: ClientSlot) {
-    super(slot, CONNECTING, slot.client?.status.get());
-  }
-
-  protected override start(client: Client): () => void {
-    const read = () => {
-      this.#status = client.status.get();
-      this.changed();
-    };
-    read();
-    return client.status.subscribe(read);
-  }
-
-  protected override build(): ConnectionStatus {
-    return this.#status;
-  }
+/**
+ * What a store shows now.
+ *
+ * @internal
+ */
+export function useShown<Snapshot>(store: Store<Snapshot>): Snapshot {
+  return useSyncExternalStore(store.subscribe, store.get, store.getServer);
 }
 
 /** The state of the connection, and its reason. A server renders `connecting`. */
 export function useConnection(): ConnectionStatus {
-  const slot = useSlot();
-  const store = useKeyed([slot], () => slot.shared.get("connection", () => new ConnectionStore(slot)));
-  return useSyncExternalStore(store.subscribe, store.get, store.getServer);
+  return useShown(usePlan(connectionPlan));
 }

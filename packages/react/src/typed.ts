@@ -3,16 +3,20 @@
 /** Hooks that know the types of payloads by the names of topics. At run time they are the hooks themselves. */
 
 import type { Message, PayloadOf } from "@tidewire/client";
-import { type RowKey, type Rows, type UseRowsOptions, useLatest } from "./latest.js";
-import { type Publish, usePublish } from "./request.js";
-import {
-  type TopicMessages,
-  type TopicOptions,
-  type TopicValue,
-  type UseMessagesOptions,
-  type UseReducedOptions,
-  useTopic,
-} from "./topic.js";
+import type {
+  Publish,
+  RowKey,
+  Rows,
+  TopicMessages,
+  TopicOptions,
+  TopicValue,
+  UseMessagesOptions,
+  UseReducedOptions,
+  UseRowsOptions,
+} from "@tidewire/client/stores";
+import { useLatest } from "./latest.js";
+import { usePublish } from "./request.js";
+import { useTopic } from "./topic.js";
 
 /** One name or several of a map of topics, or nothing while it is not known. */
 export type NamesOf<Map extends object, Name extends keyof Map & string> =

@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 
-const client = [
+/** The client's sources in place of the built package. */
+export const clientSources = [
   { find: "#transport", replacement: path("../../client/src/transport/default-node.ts") },
   { find: "#development", replacement: path("../../client/src/development/on.ts") },
   { find: /^@tidewire\/client$/, replacement: path("../../client/src/index.ts") },
@@ -25,7 +26,7 @@ function project(name: string, modules: string) {
   ];
   return {
     root: path(".."),
-    resolve: { alias: [...client, ...react, library] },
+    resolve: { alias: [...clientSources, ...react, library] },
     test: {
       name,
       include: ["test/**/*.test.{ts,tsx}"],

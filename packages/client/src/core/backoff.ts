@@ -38,6 +38,8 @@ export const defaultReconnect: ReconnectPolicy = {
 export class Backoff {
   readonly #policy: ReconnectPolicy;
   #failures = 0;
+  /** Sessions in a row that did not last. */
+  #brief = 0;
   #sinceMs: number | undefined;
   #adaptiveMs: number;
   /** The share of attempts that succeed, from 0 to 1, smoothed. */
@@ -53,9 +55,13 @@ export class Backoff {
     return this.#failures;
   }
 
-  /** A session was established: counting begins anew. */
-  succeeded(): void {
-    this.#failures = 0;
+  /**
+   * A session was established: counting begins anew. One that did not last counts with those before it that did not, so that
+   * a server that accepts clients only to lose them gets fewer and fewer attempts.
+   */
+  succeeded(hasLasted = true): void {
+    this.#failures = hasLasted ? (this.#brief = 0) : this.#brief++;
+    if (this.#failures) return;
     this.#sinceMs = undefined;
     this.#success += (1 - this.#success) * SMOOTHING;
     this.#adaptiveMs = this.#policy.baseMs;

@@ -140,7 +140,7 @@ export class Subscriptions {
       subscribers: new Set(),
       state,
       wasActive: false,
-      isRecovering: false,
+      isCatchingUp: false,
       isChanged: false,
       isReplaced: state !== "idle",
       late: new Set(),
@@ -188,12 +188,12 @@ export class Subscriptions {
         continue;
       }
       if (topic.wire === SERVERS && !canRenew) {
-        topic.isRecovering = false;
+        topic.isCatchingUp = false;
         if (topic.state === "idle" && !topic.lostMs) this.#awaitServer(topic, nowMs);
         continue;
       }
       const isWanted = topic.subscribers.size > 0 && !topic.isReplaced;
-      const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
+      const isAgain = isWanted && (topic.isCatchingUp || topic.isChanged);
       if (isWanted === (topic.state === "active") && !isAgain) continue;
       topic.isChanged = false;
       const draft: Draft = isWanted ? this.#subscribe(topic, isPoor) : { action: "unsubscribe" };
@@ -324,7 +324,7 @@ export class Subscriptions {
     topic.lostMs = 0;
     topic.told = undefined;
     if (told === "nowhere" || (known?.epoch === told?.epoch && known?.offset === told?.offset)) return;
-    topic.isRecovering = true;
+    topic.isCatchingUp = true;
     this.#dirty.add(topic);
   }
 
@@ -379,7 +379,7 @@ export class Subscriptions {
     if (!topic.subscribers.size || topic.isReplaced) this.#dirty.add(topic);
     if (topic.isReplaced) return;
     topic.wasActive = true;
-    topic.isRecovering = false;
+    topic.isCatchingUp = false;
     topic.told = undefined;
     const info: ActiveTopic = { position: undefined, recovered: false, count: 0, isShared: false };
     if (isObject(recovery)) {
@@ -441,8 +441,8 @@ export class Subscriptions {
     const outcome = this.#sequencer.handle(topic, position, message, nowMs);
     this.#passOn();
     const own = this.#topics.get(topic);
-    if (outcome === "held" && own?.state === "active" && !own.isRecovering) {
-      own.isRecovering = true;
+    if (outcome === "held" && own?.state === "active" && !own.isCatchingUp) {
+      own.isCatchingUp = true;
       this.#dirty.add(own);
     }
   }
@@ -490,7 +490,7 @@ export class Subscriptions {
   disconnected(): void {
     for (const topic of this.#topics.values()) {
       topic.state = "idle";
-      topic.isRecovering = topic.isChanged = topic.isReplaced = false;
+      topic.isCatchingUp = topic.isChanged = topic.isReplaced = false;
       topic.lostMs = 0;
       topic.told = undefined;
       topic.late.clear();

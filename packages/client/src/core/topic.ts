@@ -16,7 +16,7 @@ export interface Topic {
   /** It was active on an earlier connection. */
   wasActive: boolean;
   /** What was missed has been asked for on this connection. */
-  isRecovering: boolean;
+  isCatchingUp: boolean;
   /** What others learn of this subscriber has changed. */
   isChanged: boolean;
   /** The connection has it with the options of an earlier subscription, which ends first. */

@@ -343,6 +343,7 @@ export class Hub {
     if (end) return this.drop(tab, end);
     if (visible !== undefined) {
       tab.isVisible = visible;
+      tab.post({ hub: this.id });
       this.#host.shown();
     }
     if (!frames) return;

@@ -47,7 +47,10 @@ export class Pipe implements Socket {
   #isFull = false;
   /** The lock by which the leading tab sees that this one lives. */
   #release: (() => void) | undefined;
+  /** Waits for the leading tab to accept this pipe, and then watches it: it may hang. */
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** The leading tab has sent something since it was asked whether it is there. */
+  #hasHeard = false;
 
   constructor(group: Group, options: PipeOptions, handler: SocketHandler) {
     this.#group = group;
@@ -95,7 +98,6 @@ export class Pipe implements Socket {
   attach(hub: Hub): void {
     if (this.#local) return;
     this.#port?.close();
-    clearTimeout(this.#timer);
     const [own, other] = channelPair();
     this.#port = this.#listen(own);
     this.#local = { hub, tab: hub.attach(other, true, this.#group.realm.isVisible()) };
@@ -142,6 +144,28 @@ export class Pipe implements Socket {
 
   tellVisible(visible: boolean): void {
     this.#port?.post({ visible });
+    if (this.isOpen) this.#watchLeader();
+  }
+
+  /**
+   * Asks the leading tab whether it is there when it has been silent for a while, and takes the lead from one that does not
+   * answer twice: its page may stand at a breakpoint or a dialogue. The second time is for an answer that is there and unread,
+   * because this page itself stood still. Tabs in the background do not ask, because nobody looks at them.
+   */
+  #watchLeader(asked = 0): void {
+    const { realm } = this.#group;
+    clearTimeout(this.#timer);
+    this.#hasHeard = false;
+    if (!this.#port || this.#local || !realm.isVisible()) return;
+    const waitMs = realm.silentMsMax * (1 + Math.random() / 2);
+    this.#timer = setTimeout(() => {
+      if (this.#hasHeard) this.#watchLeader();
+      else if (asked > 1) this.#group.steal();
+      else {
+        this.#port?.post({ visible: true });
+        this.#watchLeader(asked + 1);
+      }
+    }, waitMs);
   }
 
   #listen(channel: ConstructorParameters<typeof Port>[0]): Port {
@@ -158,9 +182,10 @@ export class Pipe implements Socket {
 
   #receive({ hub, producer, frames, end, alone }: Wire): void {
     this.#group.learn(producer);
-    if (hub !== undefined) {
+    this.#hasHeard = true;
+    if (hub && hub !== this.#hubId) {
       this.#hubId = hub;
-      clearTimeout(this.#timer);
+      this.#watchLeader();
     }
     if (frames) {
       if (!this.isOpen) {

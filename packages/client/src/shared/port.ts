@@ -12,9 +12,9 @@ export interface Wire {
   frames?: Frame[];
   /** The bytes of frames that were handled. */
   done?: number;
-  /** The tab is visible or hidden. */
+  /** The tab is visible or hidden; the hub answers that it is there. */
   visible?: boolean;
-  /** The hub has accepted the pipe. */
+  /** The hub has accepted the pipe, or is there. */
   hub?: string;
   producer?: string | undefined;
   /** The pipe is over; for the tab, `alone` says why it needs a connection of its own. */

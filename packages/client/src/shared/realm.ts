@@ -29,6 +29,11 @@ export interface Realm {
    * How long a tab waits for the leading one, in milliseconds, before it takes the lead from it.
    */
   readonly joinMsMax: number;
+  /**
+   * How long a visible tab hears nothing of the leading one, in milliseconds, before it asks whether that is there; it asks
+   * twice, and then takes the lead. Each time is drawn from this to one and a half times as much.
+   */
+  readonly silentMsMax: number;
   /** The groups of which this tab is a member, by name. */
   readonly groups: Map<string, Group>;
 }
@@ -49,6 +54,7 @@ export function browserRealm(): Realm | undefined {
     },
     hiddenMsMax: 30_000,
     joinMsMax: 4_000,
+    silentMsMax: 600,
     groups: new Map(),
   };
   return realm;

@@ -49,7 +49,7 @@ const browserTransport: Plugin = {
 };
 
 /** Bundles `entry`, a module in this directory, and serves a page that loads it. */
-export async function serve(entry: string): Promise<Site> {
+export async function serve(entry: string, plugins: Plugin[] = []): Promise<Site> {
   const bundled = await build({
     entryPoints: [fileURLToPath(new URL(entry, import.meta.url))],
     bundle: true,
@@ -57,7 +57,7 @@ export async function serve(entry: string): Promise<Site> {
     format: "esm",
     target: "es2022",
     sourcemap: "inline",
-    plugins: [browserTransport],
+    plugins: [browserTransport, ...plugins],
   });
   const script = bundled.outputFiles[0]!.contents;
   const server = createServer((request, response) => {

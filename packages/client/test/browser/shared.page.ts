@@ -94,6 +94,14 @@ const tab = {
     return held.length + pending.length;
   },
 
+  /** The page stands still, as at a breakpoint. */
+  hang(ms: number): void {
+    const endMs = performance.now() + ms;
+    setTimeout(() => {
+      while (performance.now() < endMs);
+    });
+  },
+
   /** Spends some of the processor, so that the page's process can be told from others. */
   work(): number {
     let sum = 0;

@@ -138,6 +138,30 @@ test("tabs end in every order while publications flow", { timeout: 120_000 }, as
   await until(async () => (await connections()) === 1, "one connection is left");
 });
 
+test("a leading page that hangs is no end for the others", { timeout: 120_000 }, async () => {
+  const [first, second, third] = [await openTab(), await openTab(), await openTab()];
+  await publish(5);
+  await expectAll([first, second, third]);
+  expect(await isLeader(first)).toBe(true);
+  // Far longer than the others take; it ends by itself.
+  await first.evaluate(() => tab.hang(20_000));
+  let isOver = false;
+  const over = first
+    .evaluate(() => undefined)
+    .then(() => {
+      isOver = true;
+    });
+  await second.bringToFront();
+  await publish(5);
+  await expectAll([second, third]);
+  expect(isOver, "they did not wait for its end").toBe(false);
+  await over;
+  await first.waitForFunction(() => tab.state() === "open");
+  await publish(1);
+  await expectAll([first, second, third]);
+  await until(async () => (await connections()) === 1, "one connection is left");
+});
+
 test("a page on plain http has a connection of its own, and says so", { timeout: 60_000 }, async () => {
   const pages = [await openTab(site.plainUrl), await openTab(site.plainUrl)];
   expect(await connections()).toBe(2);

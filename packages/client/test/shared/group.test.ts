@@ -70,6 +70,56 @@ test("tabs take the lead from one that does not answer", async () => {
   expect([a!, b!, c].map(leads)).toEqual([false, true, false]);
 });
 
+test("visible tabs take the lead from one whose page hangs, and nothing is lost or doubled", async () => {
+  const engine = await startEngine(
+    "--no-auth",
+    "--topics-open",
+    "--history",
+    "kept.>=1000",
+    "--log-level",
+    "error",
+  );
+  engines.push(engine);
+  const url = `ws://${engine.address}/ws`;
+  const realm = { silentMsMax: 100 };
+  const all = [world.tab(true, realm), world.tab(true, realm), world.tab(false, realm)];
+  const got = all.map(() => [] as unknown[]);
+  for (const [index, tab] of all.entries()) {
+    const subscription = await tab.connect(url).subscribe("kept.a").ready();
+    subscription.on("message", ({ payload }) => got[index]!.push(payload));
+  }
+  expect(all.map(leads)).toEqual([true, false, false]);
+  const writer = connect(url);
+  let published = 0;
+  const publish = async (count: number) => {
+    for (let n = 0; n < count; n++) await writer.publish("kept.a", published++);
+  };
+  const numbers = () => Array.from({ length: published }, (_, n) => n);
+  await publish(10);
+  all[0]!.freeze();
+  await publish(10);
+  await until(() => got[1]!.length === 20 && got[2]!.length === 20, "the others go on");
+  expect(leads(all[1]!) || leads(all[2]!)).toBe(true);
+  await publish(10);
+  all[0]!.thaw();
+  await until(() => got.every(({ length }) => length === 30), "the first one is back");
+  expect(got).toEqual([numbers(), numbers(), numbers()]);
+  await until(() => all.every(isOpen) && all.filter(leads).length === 1, "one of them leads");
+  await writer.close();
+});
+
+test("a tab whose own page stood still does not take the lead from one that is there", async () => {
+  const realm = { silentMsMax: 60 };
+  const [a, b] = await tabs(new FakeTransport(), world.tab(true, realm), world.tab(true, realm));
+  const disconnected: unknown[] = [];
+  for (const tab of [a!, b!]) tab.clients[0]!.on("disconnected", ({ reason }) => disconnected.push(reason));
+  // Both stand still: this is one process.
+  const endMs = performance.now() + 400;
+  while (performance.now() < endMs);
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  expect([[a!, b!].map(leads), disconnected]).toEqual([[true, false], []]);
+});
+
 test("a tab that does not read is dropped, and comes back", async () => {
   const transport = new FakeTransport();
   const [, b] = await tabs(transport, world.tab(), world.tab());

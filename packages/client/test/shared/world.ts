@@ -49,7 +49,8 @@ export class World {
       if (steal) {
         for (const held of queue.filter(({ isHeld }) => isHeld)) {
           queue.splice(queue.indexOf(held), 1);
-          held.reject(aborted());
+          // A page that stands still learns of it when it goes on.
+          held.tab.later(() => held.reject(aborted()));
         }
         queue.unshift(lock);
       } else queue.push(lock);
@@ -128,6 +129,7 @@ export class Tab {
       },
       hiddenMsMax: 60_000,
       joinMsMax: 20_000,
+      silentMsMax: 20_000,
       groups: new Map(),
       ...realm,
     };

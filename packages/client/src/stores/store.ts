@@ -1,9 +1,9 @@
 /**
- * Stores: what a hook shows, outside of React. A store works while somebody listens to it. Its snapshot changes at turns
+ * Stores: what a component shows, outside of every framework. A store works while somebody listens to it. Its snapshot changes at turns
  * only, so that a burst of messages is one render, and a render that is interrupted still sees one state.
  */
 
-import type { Client } from "@tidewire/client";
+import type { Client } from "../client.js";
 import { schedule, unschedule } from "./frames.js";
 import type { ClientSlot } from "./slot.js";
 

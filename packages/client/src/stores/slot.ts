@@ -1,6 +1,8 @@
-/** Slots: where hooks find the client of their provider, which may not be open yet. */
+/** Slots: where a binding finds the client of its provider, which may not be open yet. */
 
-import { type Client, type ClientOptions, connect, type Target } from "@tidewire/client";
+import type { Client } from "../client.js";
+import { connect } from "../connect.js";
+import type { ClientOptions, Target } from "../options.js";
 import type { Updates } from "./frames.js";
 
 /** How long a client stays open whose provider is not mounted. */
@@ -38,6 +40,32 @@ export interface ClientSlot {
   open(): void;
   /** Calls `listener` when there is another client, or none. */
   subscribe(listener: () => void): () => void;
+  /** The provider is there. The result says that it is gone. */
+  mount(): () => void;
+}
+
+/** A client that the application has made and closes. */
+export interface GivenClient {
+  client: Client;
+  url?: undefined;
+  options?: undefined;
+}
+
+/** A client that the provider opens when it is mounted, and closes when it is unmounted. */
+export interface OwnedClient {
+  /** Where to connect. */
+  url: Target;
+  /** The options of the client, read when it is opened. */
+  options?: ClientOptions;
+  client?: undefined;
+}
+
+/** The slot of what a provider was given. */
+export function slotFor(
+  { client, url, options }: GivenClient | OwnedClient,
+  updates: Updates = "frame",
+): ClientSlot {
+  return client ? new GivenSlot(client, updates) : new OwnedSlot(url, options ?? {}, updates);
 }
 
 /** The slot of a client that the application owns. */
@@ -57,6 +85,10 @@ export class GivenSlot implements ClientSlot {
   readonly subscribe = (): (() => void) => {
     return () => {};
   };
+
+  mount(): () => void {
+    return () => {};
+  }
 }
 
 /** The slot of a client that the provider opens and closes. */
@@ -95,7 +127,7 @@ export class OwnedSlot implements ClientSlot {
     return () => this.#listeners.delete(own);
   };
 
-  /** The provider is there. The result closes the client one macrotask later, unless the provider is there again. */
+  /** The result closes the client one macrotask later, unless the provider is there again. */
   mount(): () => void {
     this.#isMounted = true;
     clearTimeout(this.#linger);

@@ -1,6 +1,6 @@
 /**
- * Coalesced updates: whatever changes within one frame is shown by one render. All hooks of a page share the frame, so
- * that React renders them together.
+ * Coalesced updates: whatever changes within one frame is shown by one render. All stores of a page share the frame, so
+ * that a framework renders them together.
  */
 
 /** When changes are shown: once per animation frame, or at the end of the current microtasks. */

@@ -1,0 +1,2 @@
+/** A state that components follow. */
+export declare function stateOf<T>(value: T): T;

@@ -1,0 +1,5 @@
+/** A state that components follow. @template T @param {T} value */
+export function stateOf(value) {
+  const state = $state(value);
+  return state;
+}
