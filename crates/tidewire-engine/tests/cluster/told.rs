@@ -1,4 +1,4 @@
-//! Who publishes by the HTTP API is told 200 only for what is published, whatever happens to Redis meanwhile.
+//! Answers of the HTTP API to publications: 200 only for what is published, whatever happens to Redis meanwhile.
 
 use crate::common;
 
