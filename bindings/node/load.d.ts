@@ -33,7 +33,7 @@ export interface LoadOptions {
   durationS?: number;
   /** Encrypt every message, as protocol version 1 does; the profile is then `v1`. */
   encrypt?: boolean;
-  /** The expectations of the figures, such as `p99<20ms`. */
+  /** The expectations of the figures, such as `p99<20ms` or `GET /items: errors<1%`. */
   expect?: Texts;
   expectBody?: string;
   expectLength?: number;
@@ -48,6 +48,8 @@ export interface LoadOptions {
   jsonBody?: unknown;
   keepAlive?: boolean;
   key?: string;
+  /** Send texts as they are: `{{seq}}` and the like stand for nothing. Default false. */
+  literal?: boolean;
   memory?: boolean;
   message?: string;
   messageFile?: string;

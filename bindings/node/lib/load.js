@@ -26,6 +26,7 @@ const NAMES = [
     "jsonBody",
     "keepAlive",
     "key",
+    "literal",
     "memory",
     "message",
     "messageFile",

@@ -5,6 +5,7 @@ mod baseline;
 mod bench;
 mod config_file;
 mod failure;
+mod files;
 mod init;
 mod keys;
 mod live;

@@ -2,13 +2,14 @@
 
 use crate::baseline::{Baseline, BaselineFlags};
 use crate::failure::Failure;
+use crate::files::FileFlags;
 use crate::output::{print, table_width};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tidewire_load::Report;
-use tidewire_load::report::compare::Comparison;
 use tidewire_load::report::model::EXIT_BROKEN;
+use tidewire_load::report::side_by_side::SideBySide;
 use tidewire_load::report::{save_all, terminal};
 
 /// The options of `report`.
@@ -22,6 +23,8 @@ pub(crate) struct ReportFlags {
     /// Also write Markdown and HTML to this directory: `report.…` for one, `comparison.…` for several
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    written: FileFlags,
 }
 
 /// Renders the reports.
@@ -29,6 +32,12 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     let mut reports = Vec::new();
     for (path, name) in flags.files.iter().zip(names(&flags.files)) {
         reports.push((name, Report::load(path).map_err(Failure::usage)?));
+    }
+    let writes = flags.written.junit.is_some() || flags.written.csv.is_some();
+    if writes && reports.len() > 1 {
+        return Err(Failure::usage(
+            "--junit and --csv are of one report, and several were given: give only one",
+        ));
     }
     let mut exit_code = 0;
     if let Some(baseline) = Baseline::read(&flags.baseline)? {
@@ -49,9 +58,10 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
                 let saved = save_all(report, directory).map_err(Failure::usage)?;
                 print(&format!("report: {}\n", saved.html.display()))?;
             }
+            flags.written.write(report)?;
         }
         _ => {
-            let comparison = Comparison::new(&reports);
+            let comparison = SideBySide::new(&reports);
             print(&comparison.terminal())?;
             if let Some(directory) = &flags.out {
                 let page = save_comparison(&comparison, directory)?;
@@ -62,7 +72,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     Ok(exit_code)
 }
 
-fn save_comparison(comparison: &Comparison, directory: &Path) -> Result<PathBuf, Failure> {
+fn save_comparison(comparison: &SideBySide, directory: &Path) -> Result<PathBuf, Failure> {
     let page = directory.join("comparison.html");
     fs::create_dir_all(directory)
         .and_then(|()| fs::write(directory.join("comparison.md"), comparison.markdown()))

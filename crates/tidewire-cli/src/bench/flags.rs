@@ -1,6 +1,7 @@
 //! The options of `tidewire bench`.
 
 use crate::baseline::BaselineFlags;
+use crate::files::FileFlags;
 use crate::numbers;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -162,6 +163,8 @@ pub(crate) struct OutputFlags {
     /// The directory for report.json, report.md and report.html
     #[arg(long, value_name = "DIR", default_value = "tidewire-report")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) files: FileFlags,
     #[command(flatten)]
     pub(crate) baseline: BaselineFlags,
     /// Print the report as JSON on standard output; the tables go to standard error

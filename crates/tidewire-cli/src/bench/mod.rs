@@ -31,6 +31,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     // Before the run, not after it, so that a mistyped directory or a full disk loses no figure.
     try_directory(out).map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
+    flags.output.files.check()?;
     let baseline = Baseline::read(&flags.output.baseline)?;
     let stop = stop::on_signals()?;
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
@@ -48,6 +49,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
         baseline.compare(&mut report);
     }
     publish(&report, &flags.output)?;
+    flags.output.files.write(&report)?;
     match end {
         Some(end) => Err(Failure::run(end)),
         None => Ok(report.exit_code()),

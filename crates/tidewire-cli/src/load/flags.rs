@@ -3,6 +3,7 @@
 use super::foreign::Tool;
 use crate::baseline::BaselineFlags;
 use crate::bench::ProfileFlag;
+use crate::files::FileFlags;
 use crate::numbers;
 use clap::Args;
 use std::net::IpAddr;
@@ -127,6 +128,12 @@ pub(crate) struct RequestFlags {
     /// Several requests from a file (TOML or JSON Lines): weighted, or the steps of a journey
     #[arg(long, value_name = "FILE", conflicts_with_all = ["content", "method"])]
     pub(crate) scenario: Option<PathBuf>,
+    /// Send texts as they are: {{seq}} and the like stand for nothing
+    #[arg(long, conflicts_with = "scenario")]
+    pub(crate) literal: bool,
+    /// The text for which 1, 2, 3 … is sent in the target and the body; set by the translation of --as
+    #[arg(long, hide = true, value_name = "TEXT")]
+    pub(crate) index_text: Option<String>,
     /// Request compressed responses; their compressed bytes count
     #[arg(long)]
     pub(crate) compressed: bool,
@@ -269,6 +276,8 @@ pub(crate) struct LoadOutputFlags {
     /// The directory for report.json, report.html and report.md [default: no files]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: FileFlags,
     #[command(flatten)]
     pub(crate) baseline: BaselineFlags,
     /// Directly after `load`: the following words are the flags of that tool, and its report lines

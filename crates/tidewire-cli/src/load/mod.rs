@@ -17,6 +17,7 @@ use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
 use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
+use tidewire_load::worker::template::Syntax;
 
 /// Runs the load and returns the exit code of its report.
 pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
@@ -33,6 +34,7 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
         })
         .transpose()?;
     let output = &flags.output;
+    output.files.check()?;
     let baseline = Baseline::read(&output.baseline)?;
     let plan = options(flags)?.plan().map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
@@ -58,6 +60,7 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     let plan = &flags.plan;
     options.request = request(&flags.request, &flags.check)?;
     options.scenario.clone_from(&flags.request.scenario);
+    options.syntax = syntax(flags);
     options.compressed = flags.request.compressed;
     options.redirects = flags.request.redirects.unwrap_or(0);
     if let Some(connections) = plan.connections {
@@ -97,6 +100,15 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     options.messages = messages(&flags.message);
     connections(&mut options, &flags.connection);
     Ok(options)
+}
+
+/// Other tools send every text as it is.
+fn syntax(flags: &LoadFlags) -> Syntax {
+    match &flags.request.index_text {
+        Some(text) => Syntax::Index(text.clone()),
+        None if flags.request.literal || flags.output.lines_of.is_some() => Syntax::Literal,
+        None => Syntax::Braces,
+    }
 }
 
 fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
@@ -184,6 +196,7 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
     } else {
         print(&tables)?;
     }
+    flags.output.files.write(report)?;
     let Some(out) = &flags.output.out else {
         return Ok(());
     };

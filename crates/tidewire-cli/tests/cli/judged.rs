@@ -154,6 +154,75 @@ fn the_age_of_messages_is_in_every_report() {
 }
 
 #[test]
+fn what_is_asked_of_a_load_is_a_test_case_each_and_its_figures_are_a_line_of_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (junit, csv, out) = (file("tests.xml"), file("rows.csv"), file("out"));
+    let said = load(
+        &service(),
+        &[
+            "-n",
+            "50",
+            "--expect",
+            "GET /: p50<1ns",
+            "--expect",
+            "rate>0",
+            "--junit",
+            &junit,
+            "--csv",
+            &csv,
+            "--out",
+            &out,
+        ],
+    );
+    assert!([5, 3].contains(&said.code), "{said:?}");
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    for part in [
+        "classname=\"http, 50 connections, 1 in flight\" name=\"GET /: p50&lt;1ns\"",
+        "<failure type=\"expectation\" message=\"`GET /: p50&lt;1ns` was ",
+        "name=\"rate&gt;0\" time=\"0.000\"/>",
+        "name=\"service\"",
+    ] {
+        assert!(xml.contains(part), "{part} in {xml}");
+    }
+    let rows = std::fs::read_to_string(&csv).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    assert_eq!(lines.len(), 2, "{rows}");
+    assert!(
+        lines[0].starts_with("row,test,connections,") && lines[1].starts_with("result,http,50,"),
+        "{rows}"
+    );
+
+    // The same of a finished report.
+    let report = format!("{out}/report.json");
+    let again = file("again.xml");
+    let said = run(&[
+        "report",
+        &report,
+        "--junit",
+        &again,
+        "--csv",
+        &file("again.csv"),
+    ]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), xml);
+    assert_eq!(std::fs::read_to_string(file("again.csv")).unwrap(), rows);
+    assert_refused(
+        &run(&["report", &report, &report, "--junit", &again]),
+        &["--junit", "one report"],
+    );
+    let missing = file("none/tests.xml");
+    assert_refused(
+        &load("http://127.0.0.1:9/", &["--junit", &missing]),
+        &[&missing, "cannot write"],
+    );
+    assert_refused(
+        &load("http://127.0.0.1:9/", &["--csv", &out]),
+        &[&out, "cannot write"],
+    );
+}
+
+#[test]
 fn the_flags_of_other_tools_are_understood_and_their_lines_printed() {
     let url = service();
     let cases: [(&[&str], &[&str]); 3] = [
@@ -199,7 +268,16 @@ fn the_flags_of_other_tools_are_understood_and_their_lines_printed() {
 fn what_is_wrong_is_told_before_the_load() {
     let url = service();
     let missing = "/nonexistent/report.json";
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 11] = [
+        (
+            &["--expect", "GET /nowhere: p99<1s"],
+            &["there is no request `GET /nowhere`: the load has `GET /`"],
+        ),
+        (
+            &["--expect", "GET /: tcp.p99<1s"],
+            &["a request has p99", "without `GET /:`"],
+        ),
+        (&["--expect", "tls.p99<1s"], &["needs https:// or wss://"]),
         (
             &["-c", "100000000"],
             &["100000000 connections", "open", "ulimit"],

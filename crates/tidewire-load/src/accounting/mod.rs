@@ -1,5 +1,6 @@
 //! Accounting: what both sides have sent, received and used.
 
+pub mod connects;
 pub mod ended;
 pub mod failure;
 pub mod fan_out;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::connects::ConnectTimes;
 use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
@@ -53,8 +54,8 @@ pub struct Tally {
     pub late: Recorder,
     /// The waits of the threads for their cores.
     pub waits: Waits,
-    /// From the start of a connection to its readiness.
-    pub connect: Recorder,
+    /// The times until connections were ready.
+    pub connect: ConnectTimes,
     /// Connections that became ready.
     pub opened: u64,
     /// Attempts to connect that failed.
@@ -111,6 +112,14 @@ pub struct StepTally {
 }
 
 impl StepTally {
+    /// Adds those of another worker, or of another request.
+    pub fn merge(&mut self, other: &Self) {
+        self.requests.add(&other.requests);
+        self.statuses.merge(&other.statuses);
+        self.latency.merge(&other.latency);
+        self.unsuccessful.merge(&other.unsuccessful);
+    }
+
     /// The latencies of all of its requests, as [`Tally::all_latencies`].
     #[must_use]
     pub fn all_latencies(&self) -> Recorder {
@@ -171,7 +180,7 @@ impl Tally {
             message_age: Recorder::new(),
             late: Recorder::new(),
             waits: Waits::default(),
-            connect: Recorder::new(),
+            connect: ConnectTimes::new(),
             opened: 0,
             not_opened: 0,
             ended: EndedCounts::default(),
@@ -381,10 +390,7 @@ impl Tally {
         add_quarters(&mut self.failed_quarters, &other.failed_quarters);
         self.series.merge(&other.series);
         for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
-            mine.requests.add(&theirs.requests);
-            mine.statuses.merge(&theirs.statuses);
-            mine.latency.merge(&theirs.latency);
-            mine.unsuccessful.merge(&theirs.unsuccessful);
+            mine.merge(theirs);
         }
         self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
         self.last_done_ns = self.last_done_ns.max(other.last_done_ns);

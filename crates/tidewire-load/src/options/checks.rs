@@ -9,6 +9,7 @@ use super::request::BodyOptions;
 use crate::worker::messages::Matching;
 use crate::worker::pace::RATE_PER_S;
 use crate::worker::target::Parts;
+use crate::worker::template::Syntax;
 
 impl LoadOptions {
     /// Checks that every option is within its bounds and has an effect on this load.
@@ -91,7 +92,8 @@ impl LoadOptions {
             ],
         )?;
         let mut upgrade = request.headers.iter().chain(&request.cookies);
-        if let Some((name, _)) = upgrade.find(|(_, value)| value.contains("{{")) {
+        let has_values = |value: &str| self.syntax == Syntax::Braces && value.contains("{{");
+        if let Some((name, _)) = upgrade.find(|(_, value)| has_values(value)) {
             return Err(OptionError::new(format_args!(
                 "the header or cookie `{name}` of the upgrade is sent as it is: values such as {{{{user}}}} are for \
                  messages"
@@ -173,6 +175,12 @@ impl LoadOptions {
     fn check_scenario(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
         if self.scenario.is_none() {
             return Ok(());
+        }
+        if self.syntax != Syntax::Braces {
+            return Err(OptionError::new(
+                "--literal and --scenario exclude each other: a scenario is written for its values; for two braces write \
+                 {{'{{'}}",
+            ));
         }
         let (request, messages) = (&self.request, &self.messages);
         let cookies = !request.cookies.is_empty() && !parts.is_websocket;

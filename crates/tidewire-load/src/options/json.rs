@@ -14,6 +14,7 @@ use super::quantity::stages;
 use super::request::{BodyOptions, statuses};
 use crate::plan::load::FindLimit;
 use crate::worker::messages::Pointer;
+use crate::worker::template::Syntax;
 use crate::worker::websocket::profile::Profile;
 
 /// The options in their JSON form.
@@ -46,6 +47,7 @@ struct Written {
     scenario: Option<PathBuf>,
     compressed: bool,
     redirects: Option<u32>,
+    literal: bool,
     message: Option<String>,
     message_file: Option<PathBuf>,
     subscribe: Vec<String>,
@@ -239,6 +241,9 @@ impl Written {
         request.body_bytes = self.expect_length;
         options.compressed = self.compressed;
         options.redirects = self.redirects.unwrap_or(0);
+        if self.literal {
+            options.syntax = Syntax::Literal;
+        }
         Ok(())
     }
 

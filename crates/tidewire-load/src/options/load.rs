@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::{Address, tls};
 
 use super::OptionError;
+use super::expected::check_expectations;
 use super::message::MessageOptions;
 use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
@@ -24,7 +25,7 @@ use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
-use crate::worker::template::Names;
+use crate::worker::template::{Names, Syntax};
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -37,6 +38,9 @@ pub struct LoadOptions {
     pub messages: MessageOptions,
     /// A file with several requests or messages.
     pub scenario: Option<PathBuf>,
+    /// Which texts of the request or the message stand for values. Default names in double braces; a
+    /// scenario has no other.
+    pub syntax: Syntax,
     /// Connections in total. Default 50.
     pub connections: usize,
     /// New connections per second; by default all of them before the clock starts.
@@ -158,6 +162,7 @@ impl LoadOptions {
             request: RequestOptions::default(),
             messages: MessageOptions::default(),
             scenario: None,
+            syntax: Syntax::default(),
             connections: 50,
             ramp_per_s: None,
             connection_stages: None,
@@ -216,6 +221,7 @@ impl LoadOptions {
             ));
         }
         let endpoint = self.endpoint(&parts)?;
+        check_expectations(&self.expectations, &parts, &script, &endpoint)?;
         let sources = self.sources(&endpoint, users);
         let threads = self.threads.clamp(1, users.max(1));
         let setup = ServiceSetup {
@@ -286,9 +292,11 @@ impl LoadOptions {
                 "--in-flight is at most {IN_FLIGHT_MAX}"
             )));
         }
-        if self.abort_after.is_some() && self.expectations.is_empty() {
+        let mut expectations = self.expectations.iter();
+        if self.abort_after.is_some() && !expectations.any(Expectation::may_end_early) {
             return Err(OptionError::new(
-                "--abort-after-s needs an expectation that can be broken: give --expect",
+                "--abort-after-s needs an expectation that is checked while the load runs, of a latency, rate, bytes \
+                 or errors of all requests: give --expect",
             ));
         }
         Ok(())
@@ -347,12 +355,18 @@ impl LoadOptions {
         };
         match &self.scenario {
             Some(file) if parts.is_websocket => Scenario::read(file)?.message_script(),
-            None if parts.is_websocket => self.messages.script(),
+            None if parts.is_websocket => self.messages.script(&self.syntax),
             Some(file) => Scenario::read(file)?.script(&frame),
-            None => Ok(Script {
-                steps: vec![self.request.step(&frame, &Names::default())?],
-                ..Script::default()
-            }),
+            None => {
+                let names = Names {
+                    syntax: self.syntax.clone(),
+                    ..Names::default()
+                };
+                Ok(Script {
+                    steps: vec![self.request.step(&frame, &names)?],
+                    ..Script::default()
+                })
+            }
         }
     }
 
@@ -388,7 +402,7 @@ impl LoadOptions {
             },
             token_place: TokenPlace::Bearer,
             profile,
-            first_messages: messages.first_messages()?,
+            first_messages: messages.first_messages(&self.syntax)?,
             is_binary: messages.is_binary,
             layer,
             matching: messages.matching.clone(),
@@ -415,18 +429,19 @@ impl LoadOptions {
 
     fn endpoint(&self, parts: &Parts<'_>) -> Result<Endpoint, OptionError> {
         let proxy = self.proxy()?;
-        let address = match (&self.unix_socket, &proxy) {
+        let (address, resolved) = match (&self.unix_socket, &proxy) {
             (Some(_), Some(_)) => {
                 return Err(OptionError::new(
                     "--unix-socket and --proxy exclude each other",
                 ));
             }
-            (Some(path), None) => Address::Unix(path.clone()),
-            (None, Some(proxy)) => Address::Tcp(self.address_of(&proxy.host, proxy.port)?),
-            (None, None) => Address::Tcp(self.address_of(parts.host, parts.port)?),
+            (Some(path), None) => (Address::Unix(path.clone()), None),
+            (None, Some(proxy)) => self.address_of(&proxy.host, proxy.port)?,
+            (None, None) => self.address_of(parts.host, parts.port)?,
         };
         Ok(Endpoint {
             address,
+            resolved,
             tls: parts
                 .is_secure
                 .then(|| self.tls.target(parts.host))
@@ -438,7 +453,12 @@ impl LoadOptions {
         })
     }
 
-    fn address_of(&self, host: &str, port: u16) -> Result<SocketAddr, OptionError> {
+    /// The address of a host, and how long the resolver took for it.
+    fn address_of(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<(Address, Option<Duration>), OptionError> {
         for rule in &self.resolve {
             let wrong = || {
                 OptionError::new(format_args!(
@@ -451,7 +471,7 @@ impl LoadOptions {
             let address = address.trim_start_matches('[').trim_end_matches(']');
             let address: IpAddr = address.parse().map_err(|_| wrong())?;
             if name.eq_ignore_ascii_case(host) && number == port {
-                return Ok(SocketAddr::new(address, port));
+                return Ok((Address::Tcp(SocketAddr::new(address, port)), None));
             }
         }
         let unresolved = |error: &dyn std::fmt::Display| {
@@ -459,9 +479,14 @@ impl LoadOptions {
                 "`{host}` does not resolve to an address: {error}"
             ))
         };
+        let asked = Instant::now();
         let addresses = (host, port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = addresses.map_err(|error| unresolved(&error))?.collect();
-        first_reachable(&addresses).ok_or_else(|| unresolved(&"it has no address"))
+        let took = asked.elapsed();
+        let is_number = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let address =
+            first_reachable(&addresses).ok_or_else(|| unresolved(&"it has no address"))?;
+        Ok((Address::Tcp(address), (!is_number).then_some(took)))
     }
 
     /// Additional loopback addresses if one has too few ports.

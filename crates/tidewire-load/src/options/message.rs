@@ -8,7 +8,7 @@ use super::OptionError;
 use super::request::RequestOptions;
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Checks, Encoded, Script, Step};
-use crate::worker::template::{Escape, Feed, Names, Template};
+use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
@@ -44,13 +44,13 @@ impl MessageOptions {
     ///
     /// # Errors
     /// A template or a file is wrong.
-    pub fn script(&self) -> Result<Script, OptionError> {
+    pub fn script(&self, syntax: &Syntax) -> Result<Script, OptionError> {
         let Some(path) = &self.file else {
             let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
             return Ok(Script {
                 steps: vec![step(
                     "message",
-                    template(text.as_bytes(), &Names::default())?,
+                    template(text.as_bytes(), &names_of(self.written(syntax)))?,
                 )],
                 ..Script::default()
             });
@@ -72,6 +72,7 @@ impl MessageOptions {
         let names = Names {
             captured: Vec::new(),
             columns: vec![vec![LINE.to_owned()]],
+            syntax: Syntax::Braces,
         };
         Ok(Script {
             steps: vec![step("message", template(b"{{line}}", &names)?)],
@@ -110,11 +111,19 @@ impl MessageOptions {
     ///
     /// # Errors
     /// A template is wrong.
-    pub fn first_messages(&self) -> Result<Vec<Template>, OptionError> {
-        let texts = self.subscribe.iter();
+    pub fn first_messages(&self, syntax: &Syntax) -> Result<Vec<Template>, OptionError> {
+        let (texts, names) = (self.subscribe.iter(), names_of(syntax));
         texts
-            .map(|text| template(text.as_bytes(), &Names::default()))
+            .map(|text| template(text.as_bytes(), &names))
             .collect()
+    }
+
+    /// The syntax of the message: the default message has values in any case.
+    fn written<'s>(&self, syntax: &'s Syntax) -> &'s Syntax {
+        match self.message {
+            Some(_) => syntax,
+            None => &Syntax::Braces,
+        }
     }
 }
 
@@ -165,6 +174,13 @@ fn step(name: &str, message: Template) -> Step {
         checks: Checks::default(),
         captures: Vec::new(),
         think: None,
+    }
+}
+
+fn names_of(syntax: &Syntax) -> Names {
+    Names {
+        syntax: syntax.clone(),
+        ..Names::default()
     }
 }
 
@@ -224,11 +240,17 @@ mod tests {
             file: Some(path.clone()),
             ..MessageOptions::default()
         };
-        let script = options.script().unwrap();
+        let script = options.script(&Syntax::Braces).unwrap();
         assert_eq!(script.feeds[0].rows.len(), 2);
         // A line is sent unchanged.
         assert_eq!(script.feeds[0].rows[1][0], b"two {{seq}}");
         std::fs::write(&path, "\n").unwrap();
-        assert!(options.script().unwrap_err().0.contains("no message"));
+        assert!(
+            options
+                .script(&Syntax::Braces)
+                .unwrap_err()
+                .0
+                .contains("no message")
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod builder;
 mod checks;
+mod expected;
 mod json;
 pub mod load;
 pub mod message;

@@ -8,7 +8,7 @@ use tidewire_http::response::Expected;
 
 use super::OptionError;
 use crate::worker::script::{Capture, Checks, Encoded, Step};
-use crate::worker::template::{Escape, Names, Template, TemplateError};
+use crate::worker::template::{Escape, Names, Syntax, Template, TemplateError};
 
 /// A request and the checks of its response.
 #[derive(Debug, Clone, Default)]
@@ -117,8 +117,8 @@ impl RequestOptions {
             )));
         }
         let headers = self.all_headers(frame);
-        let target = format!("{}{path}", frame.prefix);
-        let request = encode(&method, &target, frame.host, &headers, body, names)?;
+        let target = (frame.prefix, path);
+        let request = encode(&method, target, frame.host, &headers, body, names)?;
         let mut checks = Checks {
             body_contains: self.body_contains.clone().map(String::into_bytes),
             body_bytes: self.body_bytes,
@@ -195,7 +195,7 @@ impl RequestOptions {
 /// Encodes the constant parts of a request.
 fn encode(
     method: &str,
-    target: &str,
+    target: (&str, &str),
     host: &str,
     headers: &[(String, String)],
     body: Option<Template>,
@@ -206,9 +206,7 @@ fn encode(
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
     let mut target_template = Template::default();
-    target_template
-        .push(target.as_bytes(), names, Escape::Target)
-        .map_err(OptionError::new)?;
+    push_target(&mut target_template, target, names)?;
     // The constant parts of the target are checked here, with a digit for each value: the escapes
     // keep the values valid in their places. The braces of a value are valid in a header.
     let checked_target = String::from_utf8_lossy(&target_template.with_digits()).into_owned();
@@ -227,7 +225,8 @@ fn encode(
         body: length,
     };
     head.write(&mut bytes).map_err(OptionError::new)?;
-    let header_has_values = shown.iter().any(|(_, value)| value.contains("{{"));
+    let has_braces = |(_, value): &(&str, &str)| value.contains("{{");
+    let header_has_values = names.syntax == Syntax::Braces && shown.iter().any(has_braces);
     if target_template.is_fixed()
         && !header_has_values
         && let Some(fixed) = content.unwrap_or(Some(&[]))
@@ -248,15 +247,22 @@ fn encode(
 /// The head without its last line and without the length of the body.
 fn head_template(
     method: &str,
-    target: &str,
+    target: (&str, &str),
     host: &str,
     headers: &[(&str, &str)],
     names: &Names,
 ) -> Result<Template, OptionError> {
     let mut head = Template::fixed(method.as_bytes());
     head.push_fixed(b" ");
-    head.push(target.as_bytes(), names, Escape::Target)
-        .map_err(OptionError::new)?;
+    push_target(&mut head, target, names)?;
+    // An index is replaced in the target and in the body alone.
+    let names = &match names.syntax {
+        Syntax::Index(_) => Names {
+            syntax: Syntax::Literal,
+            ..Names::default()
+        },
+        _ => names.clone(),
+    };
     head.push_fixed(b" HTTP/1.1\r\nHost: ");
     let given = headers
         .iter()
@@ -279,6 +285,18 @@ fn head_template(
     }
     head.push_fixed(b"\r\n");
     Ok(head)
+}
+
+/// Appends the prefix for a proxy, and the path with its values.
+fn push_target(
+    template: &mut Template,
+    (prefix, path): (&str, &str),
+    names: &Names,
+) -> Result<(), OptionError> {
+    template.push_fixed(prefix.as_bytes());
+    template
+        .push_target(path.as_bytes(), names)
+        .map_err(OptionError::new)
 }
 
 /// A header as `name: value`.
@@ -419,6 +437,7 @@ mod tests {
         let names = Names {
             captured: Vec::new(),
             columns: vec![vec!["name".into()]],
+            ..Names::default()
         };
         let script = Script {
             steps: vec![options.step(&frame(), &names).unwrap()],

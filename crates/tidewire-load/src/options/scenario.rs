@@ -151,6 +151,7 @@ impl Scenario {
         let names = Names {
             captured: variables.clone(),
             columns: feeds.iter().map(|feed| feed.columns.clone()).collect(),
+            ..Names::default()
         };
         let mut steps = Vec::new();
         for (number, request) in (1..).zip(&self.requests) {

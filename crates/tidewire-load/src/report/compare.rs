@@ -5,8 +5,11 @@
 //! payload, layer, profile, and the pace with its rate or its messages in flight. The other
 //! differences between the reports are listed above the figures.
 
+mod metric;
 mod overview;
 mod plan;
+
+pub use metric::Metric;
 
 use super::model::{LatencyOrigin, Report, TestResult, Verdict};
 use super::printable::printable;
@@ -64,29 +67,6 @@ pub struct Cell {
     pub origin: Option<LatencyOrigin>,
 }
 
-/// A figure by which reports are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Confirmed messages, round trips or handshakes per second.
-    Rate,
-    /// Median latency in microseconds.
-    LatencyP50,
-    /// 99th percentile of the latency in microseconds.
-    LatencyP99,
-    /// Median skew of a fan-out in microseconds.
-    SkewP50,
-    /// 99th percentile of the skew in microseconds.
-    SkewP99,
-    /// Server processor time per message or handshake, in microseconds.
-    ServerCpu,
-    /// Server memory per connection, in bytes.
-    Memory,
-    /// The highest memory of the server during a fan-out, in bytes.
-    MemoryPeak,
-    /// The largest stable number of connections.
-    LargestStable,
-}
-
 impl Comparison {
     /// Matches `reports`, each with the name of its column.
     pub fn new(reports: &[(String, Report)]) -> Self {
@@ -103,10 +83,12 @@ impl Comparison {
             }
         }
         let rows = keys.iter().flat_map(|key| {
-            Metric::ALL
-                .iter()
-                .filter_map(|&metric| row(reports, key, metric))
+            let of_key = all_of(reports, key);
+            let metrics = Metric::all_of(&of_key).into_iter();
+            metrics.filter_map(|metric| row(reports, key, metric))
         });
+        let requests = keys.iter().flat_map(|key| request_rows(reports, key));
+        let rows = rows.chain(requests);
         Self {
             names: reports.iter().map(|(name, _)| name.clone()).collect(),
             overview: overview::rows(reports),
@@ -118,29 +100,35 @@ impl Comparison {
     /// As a Markdown document.
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Comparison of load reports\n\n");
+        self.put_markdown(&mut out);
+        out
+    }
+
+    /// Appends the tables as Markdown.
+    pub(super) fn put_markdown(&self, out: &mut String) {
         if !self.overview.is_empty() {
             let columns = overview::TEXT_COLUMNS;
-            markdown::rows(&mut out, &overview::HEADER, &self.overview, columns);
+            markdown::rows(out, &overview::HEADER, &self.overview, columns);
             out.push('\n');
         }
         if !self.differences.is_empty() {
             out.push_str("Differences:\n\n");
-            markdown::rows(
-                &mut out,
-                &self.difference_header(),
-                &self.difference_text(),
-                1,
-            );
+            markdown::rows(out, &self.difference_header(), &self.difference_text(), 1);
             out.push('\n');
         }
-        markdown::rows(&mut out, &self.header(), &self.text(), TEXT_COLUMNS);
+        markdown::rows(out, &self.header(), &self.text(), TEXT_COLUMNS);
         out.push_str(&format!("\n{}\n", self.explanation()));
-        out
     }
 
     /// As plain text.
     pub fn terminal(&self) -> String {
         let mut out = String::new();
+        self.put_terminal(&mut out);
+        printable(&out).into_owned()
+    }
+
+    /// Appends the tables as plain text.
+    pub(super) fn put_terminal(&self, out: &mut String) {
         if !self.overview.is_empty() {
             let columns = overview::TEXT_COLUMNS;
             out.push_str(&terminal::rows(&overview::HEADER, &self.overview, columns));
@@ -154,7 +142,6 @@ impl Comparison {
         out.push_str(&terminal::rows(&self.header(), &self.text(), TEXT_COLUMNS));
         out.push_str(self.explanation());
         out.push('\n');
-        printable(&out).into_owned()
     }
 
     /// As a self-contained HTML page.
@@ -163,11 +150,18 @@ impl Comparison {
         page.put(format_args!(
             "<header><h1>Comparison of load reports</h1></header>\n"
         ));
+        page.put(format_args!("<section class=\"test compare\">\n"));
+        self.put_page(&mut page);
+        page.put(format_args!("</section>\n"));
+        page.finish("Comparison of load reports")
+    }
+
+    /// Appends the tables to a page.
+    pub(super) fn put_page(&self, page: &mut html::Page) {
         page.put(format_args!(
             "<p class=\"about\">{}</p>\n",
             self.explanation()
         ));
-        page.put(format_args!("<section class=\"test compare\">\n"));
         if !self.overview.is_empty() {
             page.table("Overview", &overview::HEADER, &self.overview);
         }
@@ -176,8 +170,6 @@ impl Comparison {
             page.table("Differences", &header, &rows);
         }
         page.table("", &self.header(), &self.text());
-        page.put(format_args!("</section>\n"));
-        page.finish("Comparison of load reports")
     }
 
     fn header(&self) -> Vec<&str> {
@@ -229,13 +221,13 @@ impl Comparison {
 impl Row {
     fn text(&self) -> Vec<String> {
         let name = match self.metric {
-            Metric::Rate => table::rate_name(&self.test),
+            Metric::Rate => rate_name(&self.test).to_owned(),
             other => other.name(),
         };
         let cell = |cell: &Option<Cell>| {
             cell.map_or_else(|| "–".to_owned(), |cell| cell.text(self.metric))
         };
-        let fixed = [self.test.clone(), self.setup.clone(), name.to_owned()];
+        let fixed = [self.test.clone(), self.setup.clone(), name];
         // The first report's ratio to itself has no meaning.
         let first = self
             .cells
@@ -262,61 +254,6 @@ impl Cell {
         match self.verdict {
             Verdict::Valid => format!("{value}{ratio}"),
             verdict => format!("[{value}{ratio} {}]", table::verdict_word(verdict)),
-        }
-    }
-}
-
-impl Metric {
-    const ALL: &[Self] = &[
-        Self::Rate,
-        Self::LatencyP50,
-        Self::LatencyP99,
-        Self::SkewP50,
-        Self::SkewP99,
-        Self::ServerCpu,
-        Self::Memory,
-        Self::MemoryPeak,
-        Self::LargestStable,
-    ];
-
-    fn of(self, result: &TestResult) -> Option<f64> {
-        match self {
-            Self::Rate => result.rate_per_s,
-            Self::LatencyP50 => result.latency_us.as_ref().map(|latency| latency.p50),
-            Self::LatencyP99 => result.latency_us.as_ref().map(|latency| latency.p99),
-            Self::SkewP50 => Some(result.fan_out.as_ref()?.skew_us.as_ref()?.p50),
-            Self::SkewP99 => Some(result.fan_out.as_ref()?.skew_us.as_ref()?.p99),
-            Self::ServerCpu => Some(result.cpu?.server_s? * 1e6 / table::events(result)?),
-            Self::Memory => result.memory?.per_connection_bytes,
-            Self::MemoryPeak => Some(result.memory?.server_rss_peak_bytes? as f64),
-            Self::LargestStable => result.limit.map(|limit| limit.largest_stable as f64),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "Rate",
-            Self::LatencyP50 => "Latency, median",
-            Self::LatencyP99 => "Latency, p99",
-            Self::SkewP50 => "Skew, median",
-            Self::SkewP99 => "Skew, p99",
-            Self::MemoryPeak => "Server memory, peak",
-            Self::ServerCpu => "Server CPU each",
-            Self::Memory => "Memory per connection",
-            Self::LargestStable => "Largest stable",
-        }
-    }
-
-    fn format(self, value: f64) -> String {
-        match self {
-            Self::Rate => number::si(value),
-            Self::LatencyP50
-            | Self::LatencyP99
-            | Self::SkewP50
-            | Self::SkewP99
-            | Self::ServerCpu => number::us(value),
-            Self::Memory | Self::MemoryPeak => number::bytes(value),
-            Self::LargestStable => number::grouped(value as u64),
         }
     }
 }
@@ -369,23 +306,13 @@ impl Key {
 }
 
 fn row(reports: &[(String, Report)], wanted: &Key, metric: Metric) -> Option<Row> {
-    let mut cells: Vec<Option<Cell>> = reports
+    let results: Vec<Vec<&TestResult>> = reports
         .iter()
-        .map(|(_, report)| cell(report, wanted, metric))
+        .map(|(_, report)| of_key(report, wanted).collect())
         .collect();
-    let base = cells.first().copied().flatten();
-    for cell in cells.iter_mut().flatten() {
-        let base = base.filter(|base| base.value > 0.0 && base.origin == cell.origin);
-        cell.ratio = base.map(|base| cell.value / base.value);
-        cell.base_verdict = base.map_or(Verdict::Valid, |base| base.verdict);
-    }
-    let mut results = reports.iter().flat_map(|(_, report)| {
-        let results = report.results.iter();
-        results.filter(|result| Key::of(report, result) == *wanted)
-    });
-    let setup = wanted.label(results.next()?);
-    let found = cells.iter().any(Option::is_some);
-    found.then(|| Row {
+    let cells = cells(&results, metric)?;
+    let setup = wanted.label(results.iter().flatten().next()?);
+    Some(Row {
         test: wanted.test.clone(),
         setup,
         metric,
@@ -393,13 +320,92 @@ fn row(reports: &[(String, Report)], wanted: &Key, metric: Metric) -> Option<Row
     })
 }
 
-fn cell(report: &Report, wanted: &Key, metric: Metric) -> Option<Cell> {
-    let results = || {
-        report
-            .results
+/// The results of a report with these properties.
+fn of_key<'r>(report: &'r Report, wanted: &'r Key) -> impl Iterator<Item = &'r TestResult> {
+    let results = report.results.iter();
+    results.filter(move |result| Key::of(report, result) == *wanted)
+}
+
+fn all_of<'r>(reports: &'r [(String, Report)], wanted: &'r Key) -> Vec<&'r TestResult> {
+    let all = reports.iter().map(|(_, report)| of_key(report, wanted));
+    all.flatten().collect()
+}
+
+/// Rows of each request of a scenario that several reports have, or one: its rate, its latencies, its errors.
+fn request_rows(reports: &[(String, Report)], wanted: &Key) -> Vec<Row> {
+    let mut names: Vec<&str> = Vec::new();
+    for result in all_of(reports, wanted) {
+        for target in &result.load.targets {
+            if !names.contains(&target.name.as_str()) {
+                names.push(&target.name);
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for name in names {
+        let alone: Vec<Vec<TestResult>> = reports
             .iter()
-            .filter(|result| Key::of(report, result) == *wanted)
+            .map(|(_, report)| {
+                let results = of_key(report, wanted);
+                results
+                    .filter_map(|result| of_request(result, name))
+                    .collect()
+            })
+            .collect();
+        let alone: Vec<Vec<&TestResult>> = alone.iter().map(|one| one.iter().collect()).collect();
+        let metrics = Metric::all_of(&alone.concat()).into_iter();
+        rows.extend(metrics.filter_map(|metric| {
+            Some(Row {
+                test: wanted.test.clone(),
+                setup: name.to_owned(),
+                metric,
+                cells: cells(&alone, metric)?,
+            })
+        }));
+    }
+    rows
+}
+
+/// The figures of one request of a scenario as a result of its own.
+fn of_request(result: &TestResult, name: &str) -> Option<TestResult> {
+    let mut targets = result.load.targets.iter();
+    let target = targets.find(|target| target.name == name)?;
+    let succeeded = result.load.requests?.succeeded.max(1) as f64;
+    let share = target.requests.succeeded as f64 / succeeded;
+    let mut alone = TestResult {
+        rate_per_s: result.rate_per_s.map(|rate| rate * share),
+        latency_us: target.latency_us.clone(),
+        verdict: result.verdict,
+        ..TestResult::new(&result.test, result.connections)
     };
+    alone.load.requests = Some(target.requests);
+    alone.load.statuses.clone_from(&target.statuses);
+    Some(alone)
+}
+
+/// What the rate of a test counts; of a load in the words of its protocol.
+fn rate_name(test: &str) -> &'static str {
+    match test {
+        "http" => "Requests/s",
+        "websocket" => "Messages/s",
+        other => table::rate_name(other),
+    }
+}
+
+/// The figure in the results of each report; `None` if no report has it.
+fn cells(results: &[Vec<&TestResult>], metric: Metric) -> Option<Vec<Option<Cell>>> {
+    let mut cells: Vec<Option<Cell>> = results.iter().map(|of_one| cell(of_one, metric)).collect();
+    let base = cells.first().copied().flatten();
+    for cell in cells.iter_mut().flatten() {
+        let base = base.filter(|base| base.value > 0.0 && base.origin == cell.origin);
+        cell.ratio = base.map(|base| cell.value / base.value);
+        cell.base_verdict = base.map_or(Verdict::Valid, |base| base.verdict);
+    }
+    cells.iter().any(Option::is_some).then_some(cells)
+}
+
+fn cell(results: &[&TestResult], metric: Metric) -> Option<Cell> {
+    let results = || results.iter().copied();
     let mut values: Vec<f64> = results().filter_map(|result| metric.of(result)).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -409,7 +415,6 @@ fn cell(report: &Report, wanted: &Key, metric: Metric) -> Option<Cell> {
         _ => f64::midpoint(values[middle - 1], values[middle]),
     };
     let verdict = results().map(|result| result.verdict).max()?;
-    let is_latency = matches!(metric, Metric::LatencyP50 | Metric::LatencyP99);
     let mut latencies = results().filter_map(|result| result.latency_us.as_ref());
     Some(Cell {
         value,
@@ -419,7 +424,7 @@ fn cell(report: &Report, wanted: &Key, metric: Metric) -> Option<Cell> {
         origin: latencies
             .next()
             .map(|latency| latency.origin)
-            .filter(|_| is_latency),
+            .filter(|_| metric.is_latency()),
     })
 }
 

@@ -96,6 +96,21 @@ impl Page {
         self.put(format_args!("</tbody></table></div>\n"));
     }
 
+    /// Appends charts with their captions.
+    pub(super) fn figures(&mut self, figures: &[Figure]) {
+        if figures.is_empty() {
+            return;
+        }
+        self.put(format_args!("<div class=\"figures\">\n"));
+        figures.iter().for_each(|one| figure(self, one));
+        self.put(format_args!("</div>\n"));
+    }
+
+    /// Appends sentences as a list.
+    pub(super) fn list(&mut self, sentences: &[String]) {
+        notes(self, sentences);
+    }
+
     /// The whole document.
     pub(super) fn finish(self, title: &str) -> String {
         format!(
@@ -187,11 +202,7 @@ fn test(page: &mut Page, index: usize, section: &Section<'_>) {
         ));
     }
     let figures = plots::figures(section);
-    if !figures.is_empty() {
-        page.put(format_args!("<div class=\"figures\">\n"));
-        figures.iter().for_each(|one| figure(page, one));
-        page.put(format_args!("</div>\n"));
-    }
+    page.figures(&figures);
     let figures = section.figures();
     page.table(figures.title, &figures.header, &figures.rows);
     for block in load_tables::blocks(&section.results) {

@@ -66,7 +66,7 @@ impl Time {
     }
 }
 
-fn figure(caption: &str, svg: String, series: &[Series]) -> Figure {
+pub(super) fn figure(caption: &str, svg: String, series: &[Series]) -> Figure {
     Figure {
         caption: caption.to_owned(),
         svg,
@@ -102,7 +102,11 @@ fn lines(
 }
 
 /// The end of each window with one of its figures.
-fn over<T>(windows: &[T], window_s: f64, of: impl Fn(&T) -> Option<f64>) -> Vec<(f64, f64)> {
+pub(super) fn over<T>(
+    windows: &[T],
+    window_s: f64,
+    of: impl Fn(&T) -> Option<f64>,
+) -> Vec<(f64, f64)> {
     let ends = (1u32..).map(|n| f64::from(n) * window_s);
     let points = ends
         .zip(windows)
@@ -165,7 +169,7 @@ fn percentiles(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
 }
 
 /// The smallest and the largest of the values that a chart can show.
-fn bounds(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+pub(super) fn bounds(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let usable = values.filter(|&value| usable(value));
     let low = usable.clone().fold(f64::INFINITY, f64::min);
     let high = usable.fold(0.0, f64::max);
@@ -323,7 +327,7 @@ fn memory(samples: &[ResourceSample], time: &Time) -> Option<Figure> {
 /// Charts of more results are left to the tables.
 const RESULTS_MAX: usize = 4;
 /// Fewer moments do not make a useful line.
-const POINTS_MIN: usize = 3;
+pub(super) const POINTS_MIN: usize = 3;
 const HEAT_COLUMNS_MAX: usize = 120;
 const HEAT_ROWS: usize = 24;
 const HISTOGRAM_BINS: usize = 60;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::model::{
-    AssessmentThreshold, BaselineFigure, ExpectationResult, RateStep, Spread, TargetFigures,
-    TestResult,
+    AssessmentThreshold, BaselineFigure, Connecting, ExpectationResult, Latency, RateStep, Spread,
+    TargetFigures, TestResult,
 };
 use super::number;
 use super::table::{self, ABSENT};
@@ -140,7 +140,7 @@ fn of_each(
     }
 }
 
-fn baseline(all: &[BaselineFigure]) -> Block {
+pub(super) fn baseline(all: &[BaselineFigure]) -> Block {
     let row = |one: &BaselineFigure| {
         let value = |value: f64| match one.figure.as_str() {
             "rate" => format!("{}/s", number::si(value)),
@@ -290,30 +290,23 @@ fn counted(name: String, count: u64, of: u64) -> Vec<String> {
 /// Times that are not latencies of a request.
 fn times(result: &TestResult) -> Block {
     let load = &result.load;
-    let connect = load
-        .connecting
-        .as_ref()
-        .and_then(|connecting| connecting.latency_us.as_ref());
-    let all = [
-        ("connect", connect),
+    let connecting = load.connecting.as_ref();
+    let connect = connecting.and_then(|connecting| connecting.latency_us.as_ref());
+    let parts = connecting.into_iter().flat_map(Connecting::parts);
+    // One part alone is all of the time.
+    let parts: Vec<_> = parts.map(|(name, latency)| (name, Some(latency))).collect();
+    let parts = parts.into_iter().filter(|_| is_parted(connecting));
+    let others = [
         ("message age", load.message_age_us.as_ref()),
         ("first byte", load.first_byte_us.as_ref()),
         ("succeeded", load.succeeded_latency_us.as_ref()),
         ("failed with a response", load.failed_latency_us.as_ref()),
     ];
-    let rows = all.into_iter().filter_map(|(name, latency)| {
-        let latency = latency?;
-        let values = [
-            latency.min,
-            latency.mean,
-            latency.p50,
-            latency.p95,
-            latency.p99,
-            latency.max,
-        ];
-        let cells = values.into_iter().map(number::us);
-        Some(std::iter::once(name.to_owned()).chain(cells).collect())
-    });
+    let all = std::iter::once(("connect", connect)).chain(parts);
+    let all = all.chain(others);
+    let rows = dns_row(connecting)
+        .into_iter()
+        .chain(all.filter_map(latency_row));
     let rows = rows.chain(error_row(result));
     Block {
         title: "Other times".to_owned(),
@@ -321,6 +314,33 @@ fn times(result: &TestResult) -> Block {
         rows: rows.collect(),
         text_columns: 1,
     }
+}
+
+/// The parts of connecting say more than the whole if there are several.
+fn is_parted(connecting: Option<&Connecting>) -> bool {
+    connecting.is_some_and(|connecting| connecting.parts().count() > 1)
+}
+
+/// The time of the resolver, which is one value.
+fn dns_row(connecting: Option<&Connecting>) -> Option<Vec<String>> {
+    let time = number::us(connecting?.dns_us?);
+    let absent = (0..5).map(|_| ABSENT.to_owned());
+    let row = std::iter::once("DNS".to_owned()).chain(absent);
+    Some(row.chain([time]).collect())
+}
+
+fn latency_row((name, latency): (&str, Option<&Latency>)) -> Option<Vec<String>> {
+    let latency = latency?;
+    let values = [
+        latency.min,
+        latency.mean,
+        latency.p50,
+        latency.p95,
+        latency.p99,
+        latency.max,
+    ];
+    let cells = values.into_iter().map(number::us);
+    Some(std::iter::once(name.to_owned()).chain(cells).collect())
 }
 
 /// The most that the generator itself can have added to each percentile of the latency.

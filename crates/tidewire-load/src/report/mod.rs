@@ -1,11 +1,13 @@
 //! The report of a run: its data model and its forms for readers.
 //!
-//! [`Report`] is the data; [`markdown`], [`html`] and [`terminal`] render one report, [`compare`]
-//! compares several. [`save_all`] writes the three files of a run.
+//! [`Report`] is the data; [`markdown`], [`html`], [`terminal`], [`junit`] and [`csv`] render one report,
+//! [`side_by_side`] compares several. [`save_all`] writes the three files of a run.
 
 pub mod baseline;
 pub mod compare;
+pub mod csv;
 pub mod html;
+pub mod junit;
 pub mod markdown;
 pub mod model;
 pub mod number;
@@ -19,6 +21,7 @@ mod load_tables;
 mod plots;
 pub mod repeats;
 mod service;
+pub mod side_by_side;
 pub(crate) mod statistics;
 mod summary;
 mod svg;
@@ -101,6 +104,41 @@ pub fn try_directory(directory: &Path) -> io::Result<()> {
     tried
         .and(removed)
         .map_err(|error| with_path(&error, &probe))
+}
+
+/// Writes a text to a file as [`save_all`] does, by a temporary name. A pipe, a device or a link is written to.
+///
+/// # Errors
+/// Any error of the file system, with the path in its message.
+pub fn save_text(text: &str, file: &Path) -> io::Result<()> {
+    match is_replaceable(file) {
+        true => replace(file, text),
+        false => fs::write(file, text).map_err(|error| with_path(&error, file)),
+    }
+}
+
+/// A pipe, a device or a link keeps its place and receives the text.
+fn is_replaceable(file: &Path) -> bool {
+    fs::symlink_metadata(file).map_or(true, |found| found.is_file())
+}
+
+/// Checks that a file can be written, so that a run detects a problem before it has its figures.
+///
+/// # Errors
+/// Any error of the file system, with the path in its message: its directory does not exist or is
+/// read-only, or it is a directory itself.
+pub fn try_file(file: &Path) -> io::Result<()> {
+    if file.is_dir() {
+        let error = io::Error::from(io::ErrorKind::IsADirectory);
+        return Err(with_path(&error, file));
+    }
+    if !is_replaceable(file) {
+        return Ok(());
+    }
+    let probe = temporary(file);
+    let tried = fs::write(&probe, b"");
+    let removed = fs::remove_file(&probe);
+    tried.and(removed).map_err(|error| with_path(&error, file))
 }
 
 /// A directory to which no other run writes its report during the lifetime of this value.

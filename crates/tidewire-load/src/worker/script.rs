@@ -165,6 +165,25 @@ impl Script {
         self.order == StepOrder::InOrder && self.steps.len() > 1
     }
 
+    /// The share of all requests that those of this name are, if all succeed.
+    #[must_use]
+    pub fn share_of(&self, name: &str) -> f64 {
+        let mut before = 0;
+        let weights: Vec<u64> = match &self.order {
+            StepOrder::InOrder => vec![1; self.steps.len()],
+            StepOrder::Weighted(sums) => {
+                let each = sums
+                    .iter()
+                    .map(|sum| sum - std::mem::replace(&mut before, *sum));
+                each.collect()
+            }
+        };
+        let named = self.steps.iter().zip(&weights);
+        let named = named.filter(|(step, _)| step.name == name);
+        let sum: u64 = named.map(|(_, weight)| weight).sum();
+        sum as f64 / weights.iter().sum::<u64>().max(1) as f64
+    }
+
     /// A user at the start.
     pub(crate) fn state(&self, user: usize) -> ScriptState {
         let row = |feed: &Feed| user % feed.rows.len().max(1);

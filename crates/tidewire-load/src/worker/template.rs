@@ -1,6 +1,7 @@
 //! Templates: constant bytes with values inserted between them.
 //!
-//! `{{seq}}` and the like stand for a value. A text without values is copied unchanged.
+//! `{{seq}}` and the like stand for a value. A text without values is copied unchanged. `{{'{{'}}` stands for
+//! two braces.
 
 use std::ops::Range;
 
@@ -47,8 +48,14 @@ pub enum Escape {
     /// None.
     #[default]
     None,
-    /// In a request's target: characters that are not valid in a URL are percent-encoded.
+    /// At the start of a request's target, where a value is a path with its query, such as a captured
+    /// `Location`: characters that are not valid in a URL are percent-encoded.
     Target,
+    /// In the path of a request's target: what would end the path or is not valid in it is
+    /// percent-encoded. A slash stays, so that a value may name several segments.
+    Path,
+    /// In the query of a request's target: everything but letters, digits and `-._~` is percent-encoded.
+    Query,
     /// In a header: control characters become spaces.
     Header,
     /// Within quotes in JSON: quotes, backslashes and control characters are escaped.
@@ -93,18 +100,32 @@ pub struct Names {
     pub captured: Vec<String>,
     /// Each data file's columns.
     pub columns: Vec<Vec<String>>,
+    /// Which texts stand for values.
+    pub syntax: Syntax,
+}
+
+/// The texts that stand for values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Syntax {
+    /// Names in double braces.
+    #[default]
+    Braces,
+    /// None: each text is sent as it is.
+    Literal,
+    /// Only this text, for [`Value::Sequence`]; in targets and bodies, not in headers.
+    Index(String),
 }
 
 /// A template that is not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// `{{` without `}}`.
-    #[error("`{{{{` has no `}}}}` after it")]
+    #[error("`{{{{` has no `}}}}` after it: for two braces write `{{{{'{{{{'}}}}`")]
     Open,
     /// A name that is not defined.
     #[error(
         "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, now_us, the name of a captured \
-         variable or of a column"
+         variable or of a column; for two braces write `{{{{'{{{{'}}}}`"
     )]
     Unknown(String),
     /// A name with two meanings.
@@ -201,6 +222,25 @@ impl Template {
         })
     }
 
+    /// Appends the path and the query of a request's target, each value encoded for its place. A value at
+    /// the very start is both.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn push_target(&mut self, text: &[u8], names: &Names) -> Result<(), TemplateError> {
+        let (mut is_first, mut is_query) = (true, false);
+        self.push_parts(text, names, |template, fixed| {
+            // After a value with a query of its own, an ampersand goes on with that query.
+            is_query |= fixed.contains(&b'?') || fixed.contains(&b'&');
+            template.push_fixed(fixed);
+            match std::mem::take(&mut is_first) && fixed.is_empty() {
+                true => Escape::Target,
+                false if is_query => Escape::Query,
+                false => Escape::Path,
+            }
+        })
+    }
+
     /// Passes each constant part to `fixed`, which returns the escape of the value after it.
     fn push_parts(
         &mut self,
@@ -209,14 +249,33 @@ impl Template {
         mut fixed: impl FnMut(&mut Self, &[u8]) -> Escape,
     ) -> Result<(), TemplateError> {
         let mut rest = text;
-        while let Some(at) = find(rest, b"{{") {
-            let escape = fixed(self, &rest[..at]);
-            let inside = &rest[at + 2..];
-            let end = find(inside, b"}}").ok_or(TemplateError::Open)?;
-            let name = String::from_utf8_lossy(&inside[..end]);
-            let value = value_of(name.trim(), names)?;
-            self.pieces.push(Piece::Value(value, escape));
-            rest = &inside[end + 2..];
+        match &names.syntax {
+            Syntax::Literal => {}
+            Syntax::Index(index) => {
+                let index = index.as_bytes();
+                while let Some(at) = find(rest, index) {
+                    let escape = fixed(self, &rest[..at]);
+                    self.pieces.push(Piece::Value(Value::Sequence, escape));
+                    rest = &rest[at + index.len()..];
+                }
+            }
+            Syntax::Braces => {
+                while let Some(at) = find(rest, b"{{") {
+                    let inside = &rest[at + 2..];
+                    let end = find(inside, b"}}").ok_or(TemplateError::Open)?;
+                    let name = String::from_utf8_lossy(&inside[..end]);
+                    let name = name.trim();
+                    if BRACES.contains(&name) {
+                        let text = [&rest[..at], b"{{"].concat();
+                        fixed(self, &text);
+                    } else {
+                        let escape = fixed(self, &rest[..at]);
+                        self.pieces
+                            .push(Piece::Value(value_of(name, names)?, escape));
+                    }
+                    rest = &inside[end + 2..];
+                }
+            }
         }
         fixed(self, rest);
         Ok(())
@@ -292,6 +351,9 @@ impl Escape {
             Self::None => false,
             Self::Header => byte.is_ascii_control(),
             Self::Target => !byte.is_ascii_graphic() || b"\"#<>\\^`{|}".contains(byte),
+            // RFC 3986, section 3.3: unreserved, sub-delims, `:`, `@`, and the slash between segments.
+            Self::Path => !byte.is_ascii_alphanumeric() && !b"-._~!$&'()*+,;=:@/".contains(byte),
+            Self::Query => !byte.is_ascii_alphanumeric() && !b"-._~".contains(byte),
             Self::JsonString => *byte < b' ' || b"\"\\".contains(byte),
             Self::Form => !byte.is_ascii_alphanumeric() && !b"-._*".contains(byte),
         };
@@ -303,7 +365,7 @@ impl Escape {
             match self {
                 _ if !is_bad(&byte) => out.push(byte),
                 Self::Form if byte == b' ' => out.push(b'+'),
-                Self::Target | Self::Form => {
+                Self::Target | Self::Path | Self::Query | Self::Form => {
                     out.push(b'%');
                     out.extend(digits(byte).map(|digit| digit.to_ascii_uppercase()));
                 }
@@ -391,179 +453,17 @@ fn write_uuid(random: u128, out: &mut Vec<u8>) {
 }
 
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
+    let mut windows = bytes.windows(part.len().max(1));
+    windows.position(|window| window == part)
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// What stands for two braces.
+const BRACES: [&str; 2] = ["'{{'", "\"{{\""];
 
 /// Names of values that no column and no variable may have.
 const BUILT_IN: &str = "seq, user, uuid, now_ms, now_us and rand:FROM:TO";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::SeedableRng;
-
-    /// The text as one user writes it, with these captured values and one row of a feed.
-    fn rendered(template: &Template, captured: &[Vec<u8>], feed: Feed) -> String {
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut values = Values {
-            sequence: 17,
-            user: 3,
-            unix_us: 1_000_000,
-            random: &mut random,
-            captured,
-            feeds: &[feed],
-            rows: &[0],
-        };
-        let mut out = Vec::new();
-        template.write(&mut values, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    fn written(text: &str, escape: Escape) -> String {
-        let names = Names {
-            captured: vec!["token".into()],
-            columns: vec![vec!["name".into(), "city".into()]],
-        };
-        let mut template = Template::default();
-        template.push(text.as_bytes(), &names, escape).unwrap();
-        let feed = Feed {
-            columns: names.columns[0].clone(),
-            rows: vec![vec![b"Ada".to_vec(), b"New York\r\n".to_vec()]],
-        };
-        rendered(&template, &[b"abc".to_vec()], feed)
-    }
-
-    #[test]
-    fn values_stand_in_their_places() {
-        let text = r#"{"id":{{seq}},"user":{{ user }},"at":{{now_ms}},"name":"{{name}}","token":"{{token}}"}"#;
-        assert_eq!(
-            written(text, Escape::None),
-            r#"{"id":17,"user":3,"at":1000,"name":"Ada","token":"abc"}"#
-        );
-        assert_eq!(written("no value } {x}", Escape::None), "no value } {x}");
-    }
-
-    #[test]
-    fn random_values_are_within_their_bounds_and_of_their_form() {
-        let number: u64 = written("{{rand:5:7}}", Escape::None).parse().unwrap();
-        assert!((5..=7).contains(&number));
-        let uuid = written("{{uuid}}", Escape::None);
-        let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
-        assert_eq!(lengths, [8, 4, 4, 4, 12]);
-        assert_eq!(&uuid[14..15], "4");
-        assert!("89ab".contains(&uuid[19..20]), "{uuid}");
-    }
-
-    #[test]
-    fn a_value_cannot_break_out_of_its_place() {
-        assert_eq!(
-            written("/x/{{city}}", Escape::Target),
-            "/x/New%20York%0D%0A"
-        );
-        assert_eq!(written("{{city}}", Escape::Header), "New York  ");
-    }
-
-    /// The text as it is written with this value in the column `v`.
-    fn with(
-        value: &str,
-        push: impl Fn(&mut Template, &Names) -> Result<(), TemplateError>,
-    ) -> String {
-        let names = Names {
-            captured: Vec::new(),
-            columns: vec![vec!["v".into()]],
-        };
-        let mut template = Template::default();
-        push(&mut template, &names).unwrap();
-        let feed = Feed {
-            columns: names.columns[0].clone(),
-            rows: vec![vec![value.as_bytes().to_vec()]],
-        };
-        rendered(&template, &[], feed)
-    }
-
-    #[test]
-    fn a_value_within_the_quotes_of_json_stays_a_string() {
-        let json = |text: &str, value: &str| {
-            with(value, |template, names| {
-                template.push_json(text.as_bytes(), names)
-            })
-        };
-        for value in [
-            "plain",
-            "a \"b\" \\ c",
-            "line\nend\t\u{1}",
-            "Zoë\u{7f}",
-            "\\",
-        ] {
-            let text = json(r#"{"a \" {{v}}":1,"b":"x{{v}}","c":["{{v}}"]}"#, value);
-            let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(parsed["c"][0], value, "{text}");
-            assert_eq!(parsed["b"], format!("x{value}"), "{text}");
-            assert_eq!(parsed[format!("a \" {value}")], 1, "{text}");
-        }
-        // Outside of quotes it is JSON itself.
-        assert_eq!(json(r#"{"a":{{v}}}"#, r#"{"b":1}"#), r#"{"a":{"b":1}}"#);
-        assert_eq!(json(r#"["\\",{{v}}]"#, r#""q""#), r#"["\\","q"]"#);
-    }
-
-    #[test]
-    fn a_value_in_a_form_stays_in_its_field() {
-        let form = with("a&b=c d%é", |template, names| {
-            template.push_form(b"x y{{v}}&", names)
-        });
-        assert_eq!(form, "x+ya%26b%3Dc+d%25%C3%A9%26");
-    }
-
-    #[test]
-    fn a_name_with_two_meanings_is_refused() {
-        let names = Names {
-            captured: vec!["token".into(), "uuid".into()],
-            columns: vec![
-                vec!["user".into(), "id".into()],
-                vec!["id".into(), "token".into(), "city".into()],
-            ],
-        };
-        let error = |name: &str| {
-            let text = format!("{{{{{name}}}}}");
-            let mut template = Template::default();
-            let pushed = template.push(text.as_bytes(), &names, Escape::None);
-            pushed.unwrap_err().to_string()
-        };
-        for name in ["user", "uuid", "id", "token"] {
-            let error = error(name);
-            assert!(
-                error.contains(&format!("`{{{{{name}}}}}` is a ")),
-                "{error}"
-            );
-            assert!(error.contains("rename the column"), "{error}");
-            assert!(
-                error.contains("seq, user, uuid, now_ms, now_us and rand:"),
-                "{error}"
-            );
-        }
-        let mut template = Template::default();
-        assert!(template.push(b"{{city}}", &names, Escape::None).is_ok());
-    }
-
-    #[test]
-    fn a_wrong_template_says_what_is_possible() {
-        let error = |text: &str| {
-            let mut template = Template::default();
-            let error = template.push(text.as_bytes(), &Names::default(), Escape::None);
-            error.unwrap_err().to_string()
-        };
-        assert!(error("{{nope}}").contains("`{{nope}}` stands for nothing"));
-        assert!(error("a {{seq").contains("has no `}}`"));
-        assert!(error("{{rand:9:1}}").contains("{{rand:1:100}}"));
-    }
-
-    #[test]
-    fn a_fixed_template_is_one_piece() {
-        let mut template = Template::fixed(b"ab");
-        template.push_fixed(b"cd");
-        assert_eq!(template.as_fixed(), Some(&b"abcd"[..]));
-        assert_eq!(template.pieces.len(), 1);
-    }
-}
+mod tests;

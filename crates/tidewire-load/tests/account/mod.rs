@@ -148,6 +148,16 @@ impl AccountServer {
         }
     }
 
+    /// The time of the first request, or of the first connection if nothing is sent; waits for it.
+    pub(crate) fn wait_for_the_first(&self) -> Instant {
+        loop {
+            if let Some(first) = self.shared.account().first {
+                return first;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// The account when every connection has ended.
     pub(crate) fn account(&self) -> Account {
         while self.shared.open.load(Ordering::Acquire) > 0 {

@@ -1,11 +1,13 @@
 //! Every fault at every time: a server keeps its own account of a load, and the account decides what the report must
-//! say. Counts are equal, every request that was due is in the percentiles, and nothing that failed is valid.
+//! say. Counts are equal, every request that was due is in the percentiles, and nothing that failed is valid. A generator
+//! that is stopped for a while, in a process of its own, is found out wherever its figures are not those of the server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::plan::load;
@@ -22,25 +24,46 @@ const LENGTH: Duration = Duration::from_millis(800);
 struct Case {
     protocol: Protocol,
     is_open: bool,
-    /// A fault of the server or of the network; without one the plan itself is interrupted.
-    fault: Option<Fault>,
+    at_fault: AtFault,
     from: Duration,
     until: Duration,
+}
+
+/// Who fails, and how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum AtFault {
+    /// The server or the network.
+    Service(Fault),
+    /// The plan itself is interrupted.
+    Plan,
+    /// The process of the generator is stopped.
+    Generator,
+}
+
+impl Case {
+    fn fault(&self) -> Option<Fault> {
+        match self.at_fault {
+            AtFault::Service(fault) => Some(fault),
+            AtFault::Plan | AtFault::Generator => None,
+        }
+    }
 }
 
 /// All combinations of protocol, loop, fault and time.
 fn cases() -> Vec<Case> {
     let faults = [
         // The server.
-        Some(Fault::Hangs),
-        Some(Fault::Swallows),
-        Some(Fault::Refuses(4_503)),
-        Some(Fault::Slow(60 * MS)),
+        AtFault::Service(Fault::Hangs),
+        AtFault::Service(Fault::Swallows),
+        AtFault::Service(Fault::Refuses(4_503)),
+        AtFault::Service(Fault::Slow(60 * MS)),
         // The network.
-        Some(Fault::Ends),
-        Some(Fault::Resets),
+        AtFault::Service(Fault::Ends),
+        AtFault::Service(Fault::Resets),
         // The plan.
-        None,
+        AtFault::Plan,
+        // The generator.
+        AtFault::Generator,
     ];
     // At the start, in the middle, in the last part, and from the last moment into the drain.
     let times = [
@@ -57,8 +80,10 @@ fn cases() -> Vec<Case> {
                     cases.push(Case {
                         protocol,
                         is_open,
-                        fault: match (protocol, fault) {
-                            (Protocol::Http, Some(Fault::Refuses(_))) => Some(Fault::Refuses(503)),
+                        at_fault: match (protocol, fault) {
+                            (Protocol::Http, AtFault::Service(Fault::Refuses(_))) => {
+                                AtFault::Service(Fault::Refuses(503))
+                            }
                             _ => fault,
                         },
                         from,
@@ -86,38 +111,84 @@ impl Progress for Interrupter<'_> {
 }
 
 fn load_of(case: Case, server: &AccountServer) -> Report {
-    let mut options = LoadOptions {
-        connections: 3,
-        threads: 1,
-        duration: Some(LENGTH),
-        rate_per_s: case.is_open.then_some(200.0),
-        ..LoadOptions::new(&server.url())
-    };
-    options.timeouts.drain_ms = 150;
-    if case.protocol == Protocol::WebSocket {
-        options.messages.matching = Matching::Order;
-    }
-    let plan = options.plan().unwrap();
+    let plan = options(&server.url(), case.is_open).plan().unwrap();
     let stop = AtomicBool::new(false);
-    let after = match case.fault {
-        Some(_) => Duration::MAX,
-        None => case.from,
+    let after = match case.at_fault {
+        AtFault::Plan => case.from,
+        _ => Duration::MAX,
     };
     let mut progress = Interrupter { after, stop: &stop };
     load::run(&plan, &mut progress, &stop).unwrap()
 }
 
+fn options(url: &str, is_open: bool) -> LoadOptions {
+    let mut options = LoadOptions {
+        connections: 3,
+        threads: 1,
+        duration: Some(LENGTH),
+        rate_per_s: is_open.then_some(200.0),
+        ..LoadOptions::new(url)
+    };
+    options.timeouts.drain_ms = 150;
+    if url.starts_with("ws") {
+        options.messages.matching = Matching::Order;
+    }
+    options
+}
+
+/// The load in a process of its own, which is stopped and goes on.
+fn stopped_load_of(case: Case, server: &AccountServer) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "generated::the_load_of_another_process",
+            "--ignored",
+        ])
+        .env(URL, server.url())
+        .env(IS_OPEN, case.is_open.to_string())
+        .env(FILE, &file)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let first = server.wait_for_the_first();
+    // The time of the fault, as that of a server's.
+    std::thread::sleep((first + case.from).saturating_duration_since(Instant::now()));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    std::thread::sleep(STOPPED);
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert!(child.wait().unwrap().success(), "{case:?}");
+    Report::load(&file).unwrap()
+}
+
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn the_load_of_another_process() {
+    let (Ok(url), Some(file)) = (std::env::var(URL), std::env::var_os(FILE)) else {
+        return;
+    };
+    let is_open = std::env::var(IS_OPEN).is_ok_and(|text| text == "true");
+    let plan = options(&url, is_open).plan().unwrap();
+    let report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+    std::fs::write(file, report.to_json()).unwrap();
+}
+
 fn run(case: Case) -> (Report, Account) {
     let mut conduct = Conduct::honest(case.protocol);
     conduct.answer_after = 2 * MS;
-    conduct.fault = case.fault;
+    conduct.fault = case.fault();
     (conduct.from, conduct.until) = (case.from, case.until);
-    if case.fault == Some(Fault::Hangs) {
+    if case.fault() == Some(Fault::Hangs) {
         // Longer than the load and its drain, but not for ever: the server answers then.
         conduct.until = conduct.until.min(1_200 * MS);
     }
     let server = AccountServer::start(conduct);
-    let report = load_of(case, &server);
+    let report = match case.at_fault {
+        AtFault::Generator => stopped_load_of(case, &server),
+        _ => load_of(case, &server),
+    };
     let account = server.account();
     (report, account)
 }
@@ -142,7 +213,7 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
         "the server received no more than was sent",
     );
     let breaks = matches!(
-        case.fault,
+        case.fault(),
         Some(Fault::Ends | Fault::Resets | Fault::Refuses(_))
     );
     if !breaks {
@@ -161,7 +232,7 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
         requests.succeeded + unseen >= account.answered,
         "every good answer in time is a success",
     );
-    if case.protocol == Protocol::Http && case.fault == Some(Fault::Refuses(503)) {
+    if case.protocol == Protocol::Http && case.fault() == Some(Fault::Refuses(503)) {
         let refused = result.load.statuses.get(&503).copied().unwrap_or(0);
         demand(
             refused == account.refused,
@@ -176,14 +247,14 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
         count == requests.due(),
         "every request that was due is in the percentiles",
     );
-    if case.is_open && case.fault.is_some() && connecting.ended == 0 {
+    if case.is_open && case.at_fault != AtFault::Plan && connecting.ended == 0 {
         demand(requests.due() == 160, "160 requests were due");
     }
     let is_good = requests.unsuccessful() == 0 && connecting.ended == 0;
     // A rate may be missed by a little, and a generator without its core sends too little by itself.
     let is_failed = requests.failed + requests.unfinished + connecting.ended > 0;
     // In its last moment a load may end by itself before it is interrupted.
-    if case.fault.is_none() && case.from < LENGTH - 100 * MS {
+    if case.at_fault == AtFault::Plan && case.from < LENGTH - 100 * MS {
         let is_told = report.partial && report.exit_code() == 130;
         demand(is_told, "an interrupted load says so");
     }
@@ -200,7 +271,7 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
         "a good load has no failure at the server",
     );
     demand(
-        is_good || case.fault.is_none() || !result.load.service.is_empty(),
+        is_good || case.fault().is_none() || !result.load.service.is_empty(),
         "what the service did is in the report",
     );
     // The latency of a client contains that of the server: a figure below it is wrong.
@@ -219,7 +290,48 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
             );
         }
     }
+    if case.at_fault == AtFault::Generator {
+        let missing = blamed(case, result, &took);
+        missing.into_iter().for_each(|what| demand(false, &what));
+    }
     wrong
+}
+
+/// What the report of a stopped generator lacks. `took` is how long the server's answers took, ascending.
+fn blamed(case: Case, result: &TestResult, took: &[u64]) -> Vec<String> {
+    let measurement = result.load.measurement.unwrap_or_default();
+    let mut missing = Vec::new();
+    // A stop before the clock changes no figure, and from the last moment on most of it is in the drain.
+    let longest_us = result
+        .latency_us
+        .as_ref()
+        .map_or(0.0, |latency| latency.max);
+    let is_seen = longest_us >= STOPPED.as_micros() as f64 * 0.8;
+    if is_seen && case.from + STOPPED <= LENGTH && measurement == Verdict::Valid {
+        missing.push(format!(
+            "a stop of the generator is in the verdict: {:?}",
+            result.generator
+        ));
+    }
+    let latency = result.latency_us.clone().unwrap_or_default();
+    for (part, seen) in [(50, latency.p50), (90, latency.p90), (99, latency.p99)] {
+        let rank = (took.len() * part).div_ceil(100).max(1) - 1;
+        let Some(served) = took.get(rank).map(|&us| us as f64) else {
+            continue;
+        };
+        // The way to the server and back takes its time, too, on a busy machine.
+        let is_off = seen > served * 1.1 + 2_000.0;
+        if is_off && measurement == Verdict::Valid {
+            missing.push(format!(
+                "p{part} is {seen} and valid, and the server took {served}"
+            ));
+        }
+    }
+    let requests = result.load.requests.unwrap_or_default();
+    if requests.failed > 0 {
+        missing.push("no request failed: the server answered each".to_owned());
+    }
+    missing
 }
 
 #[test]
@@ -242,8 +354,15 @@ fn the_account_of_the_server_decides_what_a_report_says() {
     });
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(cases.len(), 2 * 2 * 7 * 4);
+    assert_eq!(cases.len(), 2 * 2 * 8 * 4);
 }
+
+/// How long a generator is stopped.
+const STOPPED: Duration = Duration::from_millis(300);
+
+const URL: &str = "TIDEWIRE_TEST_LOAD_URL";
+const IS_OPEN: &str = "TIDEWIRE_TEST_LOAD_IS_OPEN";
+const FILE: &str = "TIDEWIRE_TEST_LOAD_REPORT";
 
 /// Loads at a time: they wait more than they compute.
 const THREADS: usize = 8;

@@ -10,7 +10,9 @@ use std::sync::mpsc::channel;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::request::BodyOptions;
 use tidewire_load::options::request::RequestOptions;
+use tidewire_load::worker::template::Syntax;
 
 use crate::http_service::Service;
 use crate::loading::run;
@@ -225,4 +227,55 @@ fn a_body_that_is_too_long_to_check_is_an_error_of_its_own() {
     for (coding, body) in [("gzip", compressed), ("identity", long)] {
         assert_eq!(errors(coding, body), ["body-too-long-to-check"], "{coding}");
     }
+}
+
+#[test]
+fn texts_of_other_tools_arrive_as_they_are_and_an_index_counts() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let load = |syntax: Syntax| {
+        let mut options = LoadOptions {
+            connections: 1,
+            threads: 1,
+            requests: Some(3),
+            syntax,
+            ..LoadOptions::new(&service.url("/ID?id=ID&q={{user}}"))
+        };
+        options.request.body = Some(BodyOptions::Bytes(b"Dear {{user}} {{ ID".to_vec()));
+        options.request.headers = vec![("X-Name".to_owned(), "{{user}} ID".to_owned())];
+        run(&options);
+    };
+    load(Syntax::Literal);
+    load(Syntax::Index("ID".to_owned()));
+    let requests = service.requests();
+    assert_eq!(requests.len(), 6);
+    for request in &requests {
+        assert_eq!(request.header("x-name"), Some("{{user}} ID"));
+    }
+    for request in &requests[..3] {
+        assert_eq!(request.target(), "/ID?id=ID&q={{user}}");
+        assert_eq!(request.body, "Dear {{user}} {{ ID");
+    }
+    for (number, request) in (1..).zip(&requests[3..]) {
+        assert_eq!(
+            request.target(),
+            format!("/{number}?id={number}&q={{{{user}}}}")
+        );
+        assert_eq!(request.body, format!("Dear {{{{user}}}} {{{{ {number}"));
+    }
+}
+
+#[test]
+fn a_value_of_a_query_stays_one_parameter() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let text = "data = { people = \"people.csv\" }\n[[request]]\npath = \"/s/{{name}}?q={{name}}&end=1\"\n";
+    let (_folder, path) = scenario(text, "name\n\"a&b=c +/?\"\n");
+    run(&LoadOptions {
+        connections: 1,
+        threads: 1,
+        requests: Some(1),
+        scenario: Some(path),
+        ..LoadOptions::new(&service.url("/"))
+    });
+    let target = service.requests()[0].target().to_owned();
+    assert_eq!(target, "/s/a&b=c%20+/%3F?q=a%26b%3Dc%20%2B%2F%3F&end=1");
 }

@@ -19,6 +19,7 @@ mod secure;
 
 mod censoring;
 mod ended;
+mod expected;
 mod fan_out;
 mod generated;
 mod http_faults;

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use tidewire_load::report::number::grouped;
 
 use super::figures::Figures;
-use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
+use super::flags::{
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, flag, timeout,
+};
 
 pub(super) const FLAGS: &[Flag] = &[
     flag(&["-c", "--connections"], Meaning::Value("-c")),
@@ -79,6 +81,8 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(&["--on-port"], Meaning::Missing("start the server first")),
     flag(&["-f", "--forever"], Meaning::Missing("write a shell loop")),
     OUT,
+    JUNIT,
+    CSV,
     EXPECT,
     BASELINE,
     FAIL_IF_SLOWER,

@@ -21,6 +21,8 @@ pub(super) enum Meaning {
     Value(&'static str),
     /// A function translates its value.
     Made(fn(&str) -> Result<Vec<String>, String>),
+    /// It asks for the version, and nothing else happens.
+    Version,
     /// It has no counterpart; the text names a replacement.
     Missing(&'static str),
 }
@@ -40,6 +42,8 @@ pub(super) const fn flag(names: &'static [&'static str], meaning: Meaning) -> Fl
 }
 
 pub(super) const OUT: Flag = flag(&["--out"], Meaning::Value("--out"));
+pub(super) const JUNIT: Flag = flag(&["--junit"], Meaning::Value("--junit"));
+pub(super) const CSV: Flag = flag(&["--csv"], Meaning::Value("--csv"));
 pub(super) const EXPECT: Flag = flag(&["--expect"], Meaning::Value("--expect"));
 pub(super) const BASELINE: Flag = flag(&["--baseline"], Meaning::Value("--baseline"));
 pub(super) const FAIL_IF_SLOWER: Flag =

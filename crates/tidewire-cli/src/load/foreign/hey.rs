@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::figures::Figures;
-use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
+use super::flags::{
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, flag, timeout,
+};
 
 pub(super) const FLAGS: &[Flag] = &[
     flag(&["-n"], Meaning::Value("-n")),
@@ -38,6 +40,8 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(&["-o"], Meaning::Missing("write --json, or --out DIR")),
     flag(&["-h2"], Meaning::Missing("only HTTP/1.1 is supported")),
     OUT,
+    JUNIT,
+    CSV,
     EXPECT,
     BASELINE,
     FAIL_IF_SLOWER,

@@ -48,6 +48,10 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         .ok_or_else(|| Failure::usage("--as: the arguments are not UTF-8: write them in UTF-8"))?;
     let translated = Translation::of(tool, &rest)
         .map_err(|words| Failure::usage(format!("--as {}: {words}", tool.name())))?;
+    if translated.is_version {
+        let version = OsString::from("--version");
+        return Ok(words.into_iter().take(1).chain([version]).collect());
+    }
     let ours = [
         "load".to_owned(),
         "--lines-of".to_owned(),
@@ -60,6 +64,8 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
 /// The words of `tidewire load` for those of a tool.
 struct Translation {
     words: Vec<String>,
+    /// The tool would print its version, and so does this program.
+    is_version: bool,
 }
 
 impl Translation {
@@ -87,13 +93,22 @@ impl Translation {
                 Meaning::Words(ours) => words.extend(ours.iter().map(|&word| word.to_owned())),
                 Meaning::Value(ours) => words.extend([ours.to_owned(), value()?]),
                 Meaning::Made(make) => words.extend(make(&value()?)?),
+                Meaning::Version => {
+                    return Ok(Self {
+                        words,
+                        is_version: true,
+                    });
+                }
                 Meaning::Missing(instead) => {
                     return Err(format!("{word} is not supported: {instead}"));
                 }
             }
         }
         tools::add_defaults(tool, &seen, &mut words);
-        Ok(Self { words })
+        Ok(Self {
+            words,
+            is_version: false,
+        })
     }
 }
 
@@ -205,6 +220,16 @@ mod tests {
             "tidewire load --lines-of loadtest --body {} -m POST -H content-type: application/json --expect p99<1s \
              http://h/ --no-keepalive -c 10"
         );
+        assert_eq!(
+            ours(
+                "tidewire load --as loadtest -k -c 1 --index ID -s TLS_method -p body.txt https://h/ID"
+            ),
+            "tidewire load --lines-of loadtest -c 1 --index-text ID --body-file body.txt -m POST https://h/ID"
+        );
+        for version in ["-V", "--version", "-n 5 --version http://h/"] {
+            let words = format!("tidewire load --as loadtest {version}");
+            assert_eq!(ours(&words), "tidewire --version");
+        }
     }
 
     #[test]
@@ -252,7 +277,15 @@ mod tests {
             ),
             (
                 "tidewire load --as loadtest -R module.js http://h/",
-                "-R is not supported",
+                "-R is not supported: it is a module of JavaScript, which `tidewire-loadtest`",
+            ),
+            (
+                "tidewire load --as loadtest -p body.js http://h/",
+                "`body.js` is a module of JavaScript, which `tidewire-loadtest`",
+            ),
+            (
+                "tidewire load --as loadtest -s TLSv1_method http://h/",
+                "`TLSv1_method` is not possible: TLS 1.2 and 1.3 are offered",
             ),
             ("tidewire load --as ab -n", "-n needs a value"),
             (

@@ -1,6 +1,8 @@
 //! The flags and the defaults of each tool.
 
-use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
+use super::flags::{
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, flag, timeout,
+};
 use super::{autocannon, hey};
 use clap::ValueEnum;
 
@@ -120,6 +122,8 @@ const AB: &[Flag] = &[
     flag(&["-e"], Meaning::Missing(SERIES)),
     flag(&["-w"], Meaning::Missing("write --out DIR for a page")),
     OUT,
+    JUNIT,
+    CSV,
     EXPECT,
     BASELINE,
     FAIL_IF_SLOWER,
@@ -140,6 +144,8 @@ const WRK: &[Flag] = &[
         Meaning::Missing("there is no Lua; write a --scenario of `tidewire load`"),
     ),
     OUT,
+    JUNIT,
+    CSV,
     EXPECT,
     BASELINE,
     FAIL_IF_SLOWER,
@@ -166,15 +172,15 @@ const LOADTEST: &[Flag] = &[
     ),
     flag(
         &["-p", "--postFile"],
-        Meaning::Made(|file| body_file("POST", file)),
+        Meaning::Made(|file| body_file_of_loadtest("POST", file)),
     ),
     flag(
         &["-u", "--putFile"],
-        Meaning::Made(|file| body_file("PUT", file)),
+        Meaning::Made(|file| body_file_of_loadtest("PUT", file)),
     ),
     flag(
         &["-a", "--patchFile"],
-        Meaning::Made(|file| body_file("PATCH", file)),
+        Meaning::Made(|file| body_file_of_loadtest("PATCH", file)),
     ),
     flag(&["--data"], Meaning::Value("--body")),
     flag(&["-m", "--method"], Meaning::Value("-m")),
@@ -191,19 +197,19 @@ const LOADTEST: &[Flag] = &[
     flag(&["-r", "--recover"], Meaning::Nothing),
     flag(&["--agent"], Meaning::Nothing),
     flag(&["--debug"], Meaning::Nothing),
-    flag(
-        &["-s", "--secureProtocol"],
-        Meaning::Missing("the server chooses TLS 1.2 or 1.3"),
-    ),
+    flag(&["-s", "--secureProtocol"], Meaning::Made(secure_protocol)),
     flag(
         &["-R", "--requestGenerator"],
-        Meaning::Missing("write a --scenario of `tidewire load`"),
+        Meaning::Missing(
+            "it is a module of JavaScript, which `tidewire-loadtest` of the npm package tidewire runs; or write a \
+             --scenario of `tidewire load`",
+        ),
     ),
-    flag(
-        &["--index"],
-        Meaning::Missing("write a --scenario of `tidewire load` with a counter"),
-    ),
+    flag(&["--index"], Meaning::Value("--index-text")),
+    flag(&["-V", "--version"], Meaning::Version),
     OUT,
+    JUNIT,
+    CSV,
     EXPECT,
     BASELINE,
     FAIL_IF_SLOWER,
@@ -220,6 +226,30 @@ fn body_file(method: &str, file: &str) -> Result<Vec<String>, String> {
     Ok(["--body-file", file, "-m", method]
         .map(str::to_owned)
         .to_vec())
+}
+
+/// loadtest takes the body from what a module returns, if the name of the file ends so.
+fn body_file_of_loadtest(method: &str, file: &str) -> Result<Vec<String>, String> {
+    if file.ends_with(".js") {
+        return Err(format!(
+            "`{file}` is a module of JavaScript, which `tidewire-loadtest` of the npm package tidewire runs; or write a \
+             --scenario of `tidewire load`"
+        ));
+    }
+    body_file(method, file)
+}
+
+/// The names of Node for any version of TLS.
+fn secure_protocol(method: &str) -> Result<Vec<String>, String> {
+    match method {
+        "TLS_method" | "TLS_client_method" | "SSLv23_method" | "SSLv23_client_method" => {
+            Ok(Vec::new())
+        }
+        other => Err(format!(
+            "`{other}` is not possible: TLS 1.2 and 1.3 are offered, and the server chooses; leave -s out, or write \
+             TLS_method"
+        )),
+    }
 }
 
 fn inline(method: &str, body: &str) -> Result<Vec<String>, String> {

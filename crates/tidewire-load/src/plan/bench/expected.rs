@@ -61,20 +61,17 @@ impl FromStr for TestExpectation {
     type Err = TestExpectationError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (test, rest) = match text.split_once(':') {
-            // `status:503` is a figure.
-            Some((name, rest)) if name.trim() != STATUS => (Some(name.trim()), rest),
-            _ => (None, text),
-        };
-        let parsed = test.map(|name| {
-            TestKind::parse(name).ok_or_else(|| TestExpectationError::Test {
-                name: name.to_owned(),
+        let (test, expectation) = text.parse::<Expectation>()?.into_parts();
+        let test = test.map(|name| match TestKind::parse(&name) {
+            Some(kind) => Ok(kind),
+            None => Err(TestExpectationError::Test {
+                name,
                 known: TestKind::ALL.map(TestKind::name).join(", "),
-            })
+            }),
         });
         Ok(Self {
-            test: parsed.transpose()?,
-            expectation: rest.parse()?,
+            test: test.transpose()?,
+            expectation,
         })
     }
 }
@@ -121,9 +118,6 @@ impl TestKind {
         words.collect::<Vec<_>>().join("; ")
     }
 }
-
-/// The figure whose name contains a colon.
-const STATUS: &str = "status";
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,10 @@
 //! Conclusion of a load: from counts to a result with figures, evidence, verdict and expectations.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Loading;
 use super::watch::Seen;
-use crate::accounting::ended::EndedCounts;
 use crate::accounting::generator::Moment;
-use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
 use crate::accounting::waits::Waits;
@@ -19,7 +16,7 @@ use crate::report::{
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceCause, PaceKept};
-use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::verdict::expectation::{ConnectPart, Expectation, Figures};
 use crate::verdict::judge;
 use crate::verdict::usage::Usage;
 use crate::worker::messages::Matching;
@@ -49,21 +46,11 @@ impl Loading<'_> {
     ) -> Tally {
         let tally = &seen.tally;
         self.fill_in(result, &seen);
-        let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
-        let connect = self.connect_times(tally);
-        let latency = tally.all_latencies();
-        let figures = Figures {
-            rate_per_s: result.rate_per_s.or(Some(0.0)),
-            ..self.figures(tally, &statuses, (&latency, &connect))
-        };
-        result.load.expectations = results_of(expectations, &figures);
+        self.judge_expectations(result, tally, expectations);
         if let Some(text) = &seen.samples.aborted {
             result.end_early_by(text);
         }
-        let are_errors_allowed = expectations
-            .iter()
-            .zip(&result.load.expectations)
-            .any(|(expectation, outcome)| expectation.allows_errors() && outcome.kept);
+        let are_errors_allowed = self.are_errors_allowed(result, tally, expectations);
         let evidence = self.evidence(result, &seen, are_errors_allowed);
         add_verdict(result, &evidence, tally.cpu, self.server.remarks());
         result.load.measurement = Some(judge(&evidence).measurement());
@@ -120,7 +107,12 @@ impl Loading<'_> {
                 DialogueKind::Http => 0,
                 DialogueKind::Messages(_) => tally.reconnected,
             },
-            latency_us: connect.summary(LatencyOrigin::Sent),
+            latency_us: connect.ready.summary(LatencyOrigin::Sent),
+            dns_us: self.resolved().map(|time| time.as_secs_f64() * 1e6),
+            tcp_us: connect.summary(ConnectPart::Tcp),
+            proxy_us: connect.summary(ConnectPart::Proxy),
+            tls_us: connect.summary(ConnectPart::Tls),
+            upgrade_us: connect.summary(ConnectPart::Upgrade),
         });
         load.received = (tally.received > 0).then(|| Received {
             messages: tally.received,
@@ -179,59 +171,6 @@ impl Loading<'_> {
             pace.planned_per_s = Some(per_s * setup.users as f64);
         }
         pace
-    }
-
-    /// The times of the connections that were opened before the phase and in it.
-    fn connect_times(&self, tally: &Tally) -> Recorder {
-        let mut connect = self.connected.connect.clone();
-        connect.merge(&tally.connect);
-        connect
-    }
-
-    /// The connections that ended before the phase and in it.
-    fn ended(&self, tally: &Tally) -> EndedCounts {
-        let mut ended = self.connected.ended.clone();
-        ended.merge(&tally.ended);
-        ended
-    }
-
-    fn figures<'t>(
-        &self,
-        tally: &'t Tally,
-        statuses: &'t BTreeMap<u16, u64>,
-        (latency, connect): (&'t Recorder, &'t Recorder),
-    ) -> Figures<'t> {
-        let duration_s = tally.duration().as_secs_f64();
-        let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
-        let ended = self.ended(tally).ready();
-        let opened = self.connected.opened + tally.opened;
-        let peak = tally.peak.max(self.connected.peak);
-        let failed = self.connected.not_opened + tally.not_opened + ended;
-        Figures {
-            latency: Some(latency),
-            succeeded: Some(&tally.latency),
-            service: Some(&tally.service),
-            connect: Some(connect),
-            first_byte: Some(&tally.first_byte),
-            late: Some(&tally.late),
-            // The caller knows it.
-            rate_per_s: None,
-            bytes_per_s: per_s(tally.traffic.received.wire),
-            errors: Some(Part {
-                count: tally.requests.unsuccessful() + ended,
-                of: tally.requests.due() + ended,
-            }),
-            statuses: Some(statuses),
-            connected: Some(self.part_of_users(peak.min(opened.saturating_sub(ended)))),
-            failed: Some(self.part_of_users(failed)),
-        }
-    }
-
-    fn part_of_users(&self, count: u64) -> Part {
-        Part {
-            count,
-            of: self.plan.setup.users as u64,
-        }
     }
 
     /// The evidence for the verdict. Failures do not invalidate a result whose expectations allow

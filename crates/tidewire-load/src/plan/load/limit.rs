@@ -53,7 +53,13 @@ impl Loading<'_> {
             true => default_expectations(),
             false => self.plan.expectations.clone(),
         };
-        let needed = expectations.iter().map(Expectation::values_needed).max();
+        // Of a single request of a scenario there are fewer than of all.
+        let script = &self.plan.setup.script;
+        let needed = expectations.iter().map(|one| {
+            let share = one.scope().map_or(1.0, |name| script.share_of(name));
+            (one.values_needed() as f64 / share.max(SHARE_MIN)).ceil() as u64
+        });
+        let needed = needed.max();
         let mut steps = Vec::new();
         let mut best: Option<TestResult> = None;
         let mut worst: Option<TestResult> = None;
@@ -179,6 +185,9 @@ fn describe(result: &mut TestResult, found: &Found, steps: &[RateStep]) {
         );
     }
 }
+
+/// A request with a smaller share of all makes no step longer.
+const SHARE_MIN: f64 = 0.001;
 
 /// The default expectation: users expect few errors.
 fn default_expectations() -> Vec<Expectation> {

@@ -3,6 +3,7 @@
 mod assess;
 mod conclude;
 mod ending;
+mod figures;
 mod limit;
 mod watch;
 

@@ -28,6 +28,36 @@ pub struct Connecting {
     /// From the start of a connection until it was ready, TLS and the opening handshake included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
+    /// How long the resolver took for the address, once for the load, in microseconds; absent if nothing
+    /// had to be resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_us: Option<f64>,
+    /// From the start of a connection until TCP, or the Unix socket, was established.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_us: Option<Latency>,
+    /// From then until the proxy had opened a tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_us: Option<Latency>,
+    /// The handshake of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_us: Option<Latency>,
+    /// The opening handshake of a WebSocket, and that of its protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_us: Option<Latency>,
+}
+
+impl Connecting {
+    /// The names and the times of the parts of connecting that were measured, in their order.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, &Latency)> {
+        let all = [
+            ("TCP", &self.tcp_us),
+            ("proxy", &self.proxy_us),
+            ("TLS", &self.tls_us),
+            ("upgrade", &self.upgrade_us),
+        ];
+        all.into_iter()
+            .filter_map(|(name, latency)| Some((name, latency.as_ref()?)))
+    }
 }
 
 /// Connections that ended in the same way before the plan ended them.

@@ -2,9 +2,12 @@
 //! `errors<0.1%`, `rate>10k`.
 //!
 //! ```text
-//! expectation = figure comparison value
+//! expectation = [scope ":"] figure comparison value
+//! scope       = the name of a request, such as "GET /items"; for `bench` the name of a test
 //! figure      = [span "."] latency | "rate" | "bytes" | "errors" | "status:" class | "connected" | "failed" | "late"
-//! span        = "succeeded" | "service" | "connect" | "first_byte" | "late"
+//!             | "dns"
+//! span        = "succeeded" | "service" | "connect" | part | "first_byte" | "late"
+//! part        = "dns" | "tcp" | "proxy" | "tls" | "upgrade"
 //! latency     = "p" number | "min" | "mean" | "median" | "max"
 //! class       = three digits, of which the last ones may be "x"
 //! comparison  = "<" | "<=" | ">" | ">=" | "=="
@@ -15,8 +18,9 @@
 //! `k` or `M` and `/s`; `bytes` (received per second) has `B`, `KB`, `MB` or `GB` and may have
 //! `/s`; the others are a number, or a share with `%`: of all requests, of all responses, of the
 //! requested connections. `late` is the delay of the generator, its 99th percentile unless another
-//! figure follows. The spellings of k6 work too, and its numbers without a unit are milliseconds:
-//! `p(99)<20`, `avg<5`, `med<3`.
+//! figure follows; `dns` is one time. The spellings of k6 work too, and its numbers without a unit are
+//! milliseconds: `p(99)<20`, `avg<5`, `med<3`. The scope ends at the last colon before the figure, so that
+//! it may contain colons itself.
 
 mod parse;
 mod patience;
@@ -34,6 +38,8 @@ use crate::report::{ExpectationResult, number};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     text: String,
+    /// The name of the request or of the test that has the figure; `None` for the whole load.
+    scope: Option<String>,
     figure: Figure,
     comparison: Comparison,
     value: f64,
@@ -60,6 +66,8 @@ pub enum FigureKind {
     Latency,
     /// `connect.p99` and so on.
     Connect,
+    /// `tls.p99` and the same of the other parts of connecting.
+    ConnectPart,
     /// `first_byte.p99` and so on.
     FirstByte,
     /// `late` and so on.
@@ -83,6 +91,7 @@ impl FigureKind {
         match self {
             Self::Latency => "p99",
             Self::Connect => "connect.p99",
+            Self::ConnectPart => "tls.p99",
             Self::FirstByte => "first_byte.p99",
             Self::Late => "late",
             Self::Rate => "rate",
@@ -101,8 +110,52 @@ enum Span {
     Succeeded,
     Service,
     Connect,
+    Part(ConnectPart),
     FirstByte,
     Late,
+}
+
+/// A part of the time until a connection is ready, in the order in which they follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectPart {
+    /// The answer of the resolver, once for a load.
+    Dns,
+    /// Until TCP, or the Unix socket, was established.
+    Tcp,
+    /// From then until the proxy had opened a tunnel.
+    Proxy,
+    /// The handshake of TLS.
+    Tls,
+    /// The opening handshake of a WebSocket and of its protocol.
+    Upgrade,
+}
+
+impl ConnectPart {
+    /// All parts, in their order.
+    pub const ALL: [Self; 5] = [Self::Dns, Self::Tcp, Self::Proxy, Self::Tls, Self::Upgrade];
+
+    /// Its spelling before the point of an expectation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Tcp => "tcp",
+            Self::Proxy => "proxy",
+            Self::Tls => "tls",
+            Self::Upgrade => "upgrade",
+        }
+    }
+
+    /// What a load without it lacks.
+    fn missing(self) -> &'static str {
+        match self {
+            Self::Dns => "DNS time: its address was given as a number, or by --resolve",
+            Self::Tcp => "TCP time",
+            Self::Proxy => "proxy time: only a tunnel through --proxy has one",
+            Self::Tls => "TLS time: only https:// and wss:// have one",
+            Self::Upgrade => "upgrade time: only ws:// and wss:// have one",
+        }
+    }
 }
 
 /// A figure of a distribution.
@@ -155,6 +208,8 @@ pub struct Figures<'a> {
     pub service: Option<&'a dyn Distribution>,
     /// From the start of a connection until it was ready.
     pub connect: Option<&'a dyn Distribution>,
+    /// The parts of that time, in the order of [`ConnectPart::ALL`].
+    pub connect_parts: [Option<&'a dyn Distribution>; 5],
     /// From the first byte of a request to the first byte of its response.
     pub first_byte: Option<&'a dyn Distribution>,
     /// The delay of the generator.
@@ -171,6 +226,8 @@ pub struct Figures<'a> {
     pub connected: Option<Part>,
     /// Connections that failed, of those requested.
     pub failed: Option<Part>,
+    /// The figures of single requests, by their names.
+    pub scopes: Option<&'a BTreeMap<String, Figures<'a>>>,
 }
 
 /// A part of a total.
@@ -194,6 +251,59 @@ pub enum ExpectationOutcome {
 }
 
 impl Expectation {
+    /// The name before the colon: that of the request, or of the test, whose figure it is.
+    #[must_use]
+    pub fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+
+    /// The name before the colon, and the expectation without it.
+    #[must_use]
+    pub fn into_parts(self) -> (Option<String>, Self) {
+        let text = match &self.scope {
+            // The parser has found the scope at the start of the text.
+            Some(scope) => self.text[scope.len()..].trim_start()[1..].trim_start(),
+            None => &self.text,
+        };
+        let alone = Self {
+            text: text.to_owned(),
+            scope: None,
+            ..self
+        };
+        (self.scope, alone)
+    }
+
+    /// The part of connecting whose time it limits.
+    #[must_use]
+    pub fn connect_part(&self) -> Option<ConnectPart> {
+        match self.figure {
+            Figure::Latency(Span::Part(part), _) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Whether the figure exists for one request of a scenario.
+    #[must_use]
+    pub fn is_of_requests(&self) -> bool {
+        match self.figure {
+            Figure::Latency(span, _) => matches!(span, Span::Response | Span::Succeeded),
+            Figure::Rate | Figure::Errors | Figure::Status(_) => true,
+            Figure::Bytes | Figure::Connected | Figure::Failed => false,
+        }
+    }
+
+    /// Whether it can end a load early: its figure is known second by second.
+    #[must_use]
+    pub fn may_end_early(&self) -> bool {
+        let kinds = [
+            FigureKind::Latency,
+            FigureKind::Rate,
+            FigureKind::Bytes,
+            FigureKind::Errors,
+        ];
+        self.scope.is_none() && kinds.contains(&self.kind())
+    }
+
     /// The kind of its figure.
     #[must_use]
     pub fn kind(&self) -> FigureKind {
@@ -202,6 +312,7 @@ impl Expectation {
                 FigureKind::Latency
             }
             Figure::Latency(Span::Connect, _) => FigureKind::Connect,
+            Figure::Latency(Span::Part(_), _) => FigureKind::ConnectPart,
             Figure::Latency(Span::FirstByte, _) => FigureKind::FirstByte,
             Figure::Latency(Span::Late, _) => FigureKind::Late,
             Figure::Rate => FigureKind::Rate,
@@ -212,7 +323,7 @@ impl Expectation {
         }
     }
 
-    /// Whether it limits the number of failed requests.
+    /// Whether it limits the number of failed requests, those of its scope.
     #[must_use]
     pub fn allows_errors(&self) -> bool {
         self.figure == Figure::Errors
@@ -259,9 +370,10 @@ impl Expectation {
         if !matches!(self.comparison, Comparison::Less | Comparison::AtMost) {
             return None;
         }
-        let count = distribution(figures, span).0?.count();
+        let figures = self.of_scope(figures).ok()?;
+        let count = distribution(&figures, span).0?.count();
         let known = 100.0 * (1.0 - 1.0 / count.max(1) as f64);
-        let seen = time(figures, span, Statistic::Percentile(known.min(99.0))).ok()?;
+        let seen = time(&figures, span, Statistic::Percentile(known.min(99.0))).ok()?;
         (!self.comparison.holds(seen, self.value)).then_some(seen)
     }
 
@@ -290,9 +402,21 @@ impl Expectation {
         }
     }
 
+    /// The figures of its scope.
+    fn of_scope<'a>(&self, figures: &Figures<'a>) -> Result<Figures<'a>, String> {
+        let Some(name) = &self.scope else {
+            return Ok(*figures);
+        };
+        let found = figures.scopes.and_then(|scopes| scopes.get(name));
+        found
+            .copied()
+            .ok_or_else(|| missing(&format!("figures of `{name}`")))
+    }
+
     fn seen(&self, figures: &Figures<'_>) -> Result<f64, String> {
+        let figures = self.of_scope(figures)?;
         let part = match self.figure {
-            Figure::Latency(span, statistic) => return time(figures, span, statistic),
+            Figure::Latency(span, statistic) => return time(&figures, span, statistic),
             Figure::Rate => return figures.rate_per_s.ok_or_else(|| missing("rate")),
             Figure::Bytes => return figures.bytes_per_s.ok_or_else(|| missing("byte rate")),
             Figure::Errors => figures.errors.ok_or_else(|| missing("count of errors"))?,
@@ -360,6 +484,7 @@ fn distribution<'a>(
             "latency from the actual send",
         ),
         Span::Connect => (figures.connect, "connect latency"),
+        Span::Part(part) => (figures.connect_parts[part as usize], part.missing()),
         Span::FirstByte => (figures.first_byte, "latency of the first byte"),
         Span::Late => (figures.late, "lateness: only a given rate has one"),
     }

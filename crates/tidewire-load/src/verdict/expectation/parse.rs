@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{Comparison, Expectation, Figure, Span, Statistic, StatusClass};
+use super::{Comparison, ConnectPart, Expectation, Figure, Span, Statistic, StatusClass};
 
 /// Why a text is not an expectation, and what to write instead; always the caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +25,8 @@ impl FromStr for Expectation {
 }
 
 fn parse(text: &str) -> Result<Expectation, String> {
-    let (name, comparison, value) = split(text)?;
+    let (scope, rest) = scope(text)?;
+    let (name, comparison, value) = split(rest)?;
     let (figure, is_foreign) = figure(name)?;
     let (value, is_share) = match figure {
         Figure::Latency(..) => (time_us(name, value, is_foreign)?, false),
@@ -35,11 +36,31 @@ fn parse(text: &str) -> Result<Expectation, String> {
     };
     Ok(Expectation {
         text: text.to_owned(),
+        scope: scope.map(str::to_owned),
         figure,
         comparison,
         value,
         is_share,
     })
+}
+
+/// The name before the last colon, and the text after it. The colon of a status belongs to the figure,
+/// unless a figure follows it: then a request is called `status`.
+fn scope(text: &str) -> Result<(Option<&str>, &str), String> {
+    let colons = text.rmatch_indices(':').map(|(at, _)| at);
+    for at in colons {
+        let (before, after) = (text[..at].trim(), text[at + 1..].trim_start());
+        let word = before.rsplit([':', ' ']).next().unwrap_or_default();
+        let of_status =
+            word == STATUS && !split(after).is_ok_and(|(name, ..)| figure(name).is_ok());
+        if !of_status {
+            return match before.is_empty() {
+                false => Ok((Some(before), after)),
+                true => Err("the name of a request is missing before the colon".to_owned()),
+            };
+        }
+    }
+    Ok((None, text))
 }
 
 /// The figure's name, the comparison and the value.
@@ -84,17 +105,24 @@ fn figure(name: &str) -> Result<(Figure, bool), String> {
         "connected" => Some(Figure::Connected),
         "failed" => Some(Figure::Failed),
         "late" | "lag" => Some(Figure::Latency(Span::Late, Statistic::Percentile(99.0))),
+        // It is one time.
+        "dns" => Some(Figure::Latency(
+            Span::Part(ConnectPart::Dns),
+            Statistic::Max,
+        )),
         _ => None,
     };
     if let Some(figure) = simple {
         return Ok((figure, false));
     }
-    if let Some(class) = name.strip_prefix("status:") {
+    if let Some(class) = name.strip_prefix(STATUS)
+        && let Some(class) = class.strip_prefix([':', ' '])
+    {
         return Ok((Figure::Status(status_class(class.trim())?), false));
     }
     let (span, latency) = match name.split_once('.') {
         // The point of a percentile, as in p99.9.
-        Some((head, _)) if head.starts_with('p') => (Span::Response, name),
+        Some((head, _)) if is_percentile(head) => (Span::Response, name),
         Some((head, latency)) => (span(head.trim())?, latency.trim()),
         None => (Span::Response, name),
     };
@@ -102,7 +130,17 @@ fn figure(name: &str) -> Result<(Figure, bool), String> {
     Ok((Figure::Latency(span, statistic), is_foreign))
 }
 
+/// Whether a figure begins as `p99` or `p(99)`.
+fn is_percentile(head: &str) -> bool {
+    let rest = head.strip_prefix('p').map(str::trim_start);
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '('))
+}
+
 fn span(name: &str) -> Result<Span, String> {
+    let mut parts = ConnectPart::ALL.into_iter();
+    if let Some(part) = parts.find(|part| part.as_str() == name) {
+        return Ok(Span::Part(part));
+    }
     match name {
         "succeeded" => Ok(Span::Succeeded),
         "service" => Ok(Span::Service),
@@ -110,7 +148,8 @@ fn span(name: &str) -> Result<Span, String> {
         "first_byte" => Ok(Span::FirstByte),
         "late" | "lag" => Ok(Span::Late),
         _ => Err(format!(
-            "`{name}` is unknown before the point: write succeeded, service, connect, first_byte or late, as in service.p99<20ms"
+            "`{name}` is unknown before the point: write succeeded, service, connect, first_byte or late, or dns, tcp, \
+             proxy, tls or upgrade for a part of connecting, as in service.p99<20ms"
         )),
     }
 }
@@ -249,6 +288,7 @@ fn value<'a>(text: &'a str, wanted: &str) -> Result<(f64, &'a str), String> {
     Ok((number, unit.trim()))
 }
 
+const STATUS: &str = "status";
 const EXAMPLES: &str = "write it as in p99<20ms, errors<0.1% or rate>10k";
 const FIGURES: &str = "p50, p99.9 and every other percentile, min, mean, max, rate, bytes, errors, status:5xx, \
-     connected, failed and late";
+     connected, failed, late and dns";

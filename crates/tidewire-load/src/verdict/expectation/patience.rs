@@ -30,10 +30,12 @@ struct Watched<P> {
 }
 
 impl<P: Piece + Clone> Patience<P> {
-    /// Aborts when one of the expectations is broken for this number of consecutive seconds.
+    /// Aborts when one of the expectations is broken for this number of consecutive seconds. Those whose
+    /// figure is known only at the end are not checked.
     #[must_use]
     pub fn new(expectations: &[Expectation], abort_after_s: f64) -> Self {
-        let watched = expectations.iter().map(|expectation| Watched {
+        let known = expectations.iter().filter(|one| one.may_end_early());
+        let watched = known.map(|expectation| Watched {
             expectation: expectation.clone(),
             pending: None,
             broken_s: 0.0,

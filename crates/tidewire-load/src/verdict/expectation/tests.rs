@@ -54,6 +54,7 @@ fn with_figures<T>(see: impl FnOnce(&Figures<'_>) -> T) -> T {
         service: Some(&service),
         late: Some(&late),
         connect: Some(&late),
+        connect_parts: [Some(&late), None, Some(&service), Some(&latency), None],
         rate_per_s: Some(12_500.0),
         bytes_per_s: Some(2_500_000.0),
         errors: Some(Part {
@@ -83,6 +84,9 @@ fn every_figure_is_compared_in_its_unit() {
         ("late<198us", false, "198 µs"),
         ("late.max<=200us", true, "200 µs"),
         ("connect.p50<1ms", true, "100 µs"),
+        ("proxy.p50<1ms", true, "250 µs"),
+        ("dns<1ms", true, "200 µs"),
+        ("tls.p99.9<1s", true, "999 µs"),
         ("rate>10k", true, "12.5 k/s"),
         ("rate>=12_500/s", true, "12.5 k/s"),
         ("rate>1.5M", false, "12.5 k/s"),
@@ -163,6 +167,83 @@ fn a_closed_loop_has_one_latency_for_both_names() {
 }
 
 #[test]
+fn the_scope_ends_at_the_last_colon_before_the_figure() {
+    for (text, scope, figure) in [
+        ("GET /items: p99<50ms", Some("GET /items"), "p99<50ms"),
+        (
+            "GET /a:b?c=d&e<=5 : status:5xx<1%",
+            Some("GET /a:b?c=d&e<=5"),
+            "status:5xx<1%",
+        ),
+        (
+            "log in: status 503 < 0.1%",
+            Some("log in"),
+            "status 503 < 0.1%",
+        ),
+        ("status: p99<50ms", Some("status"), "p99<50ms"),
+        ("status: 503<1", None, "status: 503<1"),
+        ("status:503<1", None, "status:503<1"),
+        ("rate>5", None, "rate>5"),
+        (
+            "GET /{{rand:1:9}}:errors==0",
+            Some("GET /{{rand:1:9}}"),
+            "errors==0",
+        ),
+    ] {
+        let whole = expectation(text);
+        assert_eq!(whole.scope(), scope, "{text}");
+        assert_eq!(whole.to_string(), text);
+        let (name, alone) = whole.into_parts();
+        assert_eq!(
+            (name.as_deref(), alone.to_string().as_str()),
+            (scope, figure)
+        );
+        assert_eq!(alone.scope(), None);
+        assert_eq!(expectation(figure), alone, "{text}");
+    }
+}
+
+#[test]
+fn an_expectation_with_a_scope_is_judged_by_its_figures_alone() {
+    let (slow, fast) = (Times(vec![9e6; 200]), Times::up_to(200));
+    let of_items = Figures {
+        latency: Some(&fast),
+        ..Figures::default()
+    };
+    let scopes = BTreeMap::from([("GET /items".to_owned(), of_items)]);
+    let figures = Figures {
+        latency: Some(&slow),
+        rate_per_s: Some(5.0),
+        scopes: Some(&scopes),
+        ..Figures::default()
+    };
+    let result = |text: &str| expectation(text).result(&figures);
+    assert!(result("GET /items: p99<1ms").kept && !result("p99<1ms").kept);
+    // Nothing of the whole load stands in for what the request lacks.
+    for (text, reason) in [
+        ("GET /items: rate>1", "the load has no rate"),
+        (
+            "GET /other: p99<1ms",
+            "the load has no figures of `GET /other`",
+        ),
+    ] {
+        let result = result(text);
+        assert!(
+            !result.kept && result.reason.unwrap().ends_with(reason),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn only_what_is_known_second_by_second_ends_a_load_early() {
+    let texts = ["GET /: p50<1ms", "tcp.p50<1ms", "status:5xx==0"];
+    let mut patience = Patience::new(&texts.map(expectation), 1.0);
+    assert_eq!(patience.observe(&second(9e6, 10)), None);
+    assert_eq!(patience.observe(&second(9e6, 10)), None);
+}
+
+#[test]
 fn a_wrong_expectation_is_told_in_one_line_what_to_write() {
     let cases = [
         ("p99", "a comparison is missing: write it as in p99<20ms"),
@@ -192,6 +273,9 @@ fn a_wrong_expectation_is_told_in_one_line_what_to_write() {
         ("status:7xx<1%", "is not a status"),
         ("status:5x<1%", "is not a status"),
         ("p99<20ms,p50<1ms", "give --expect several times"),
+        (": p99<1ms", "the name of a request is missing"),
+        ("GET /: latency<1s", "there is no figure `latency`"),
+        ("GET /: p99<1", "write p99<1ms"),
     ];
     for (text, expected) in cases {
         let error = advice(text);

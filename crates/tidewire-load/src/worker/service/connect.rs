@@ -173,16 +173,14 @@ impl Core {
         // A turn may open many connections: each has a start of its own.
         self.look_at_clock();
         user.connect_ns = self.now_ns();
+        user.part_ns = user.connect_ns;
         user.state = UserState::Connecting;
         user.has_tried = true;
         self.handshakes += 1;
         self.tally.attempted += 1;
         let destination = self.destination(user);
-        let begun = match self.setup.endpoint.tunnel {
-            Some(_) => io.connect_before_tls(destination),
-            None => io.connect(destination),
-        };
-        match begun {
+        // TLS begins when TCP has been established, so that each has a time of its own.
+        match io.connect_before_tls(destination) {
             Ok(id) => {
                 user.socket = Some(id);
                 if id.index() >= self.by_socket.len() {

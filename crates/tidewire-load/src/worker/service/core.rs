@@ -10,12 +10,13 @@ use rand::{Rng, SeedableRng};
 use tidewire_http::response::ResponseHeads;
 use tidewire_net::{ConnectionId, Io};
 
-use super::order::{ServiceReport, ServiceSetup};
+use super::order::{DialogueKind, ServiceReport, ServiceSetup};
 use super::phase::Phase;
 use super::user::{Pending, User, UserState};
 use crate::accounting::live::ServiceCell;
 use crate::accounting::tally::Tally;
 use crate::report::model::ByteCounts;
+use crate::verdict::expectation::ConnectPart;
 use crate::worker;
 use crate::worker::messages::unix_us;
 use crate::worker::meter::{Spin, WaitMeter};
@@ -136,9 +137,21 @@ impl Core {
         self.connected += 1;
         self.tally.opened += 1;
         self.tally.peak = self.tally.peak.max(self.connected);
-        self.tally
-            .connect
+        let connect = &mut self.tally.connect;
+        connect
+            .ready
             .record_ns(now_ns.saturating_sub(user.connect_ns));
+        if let DialogueKind::Messages(_) = self.setup.dialogue {
+            self.note_part(user, ConnectPart::Upgrade);
+        }
+    }
+
+    /// A part of connecting is complete, and the next one begins.
+    pub(super) fn note_part<S>(&mut self, user: &mut User<S>, part: ConnectPart) {
+        let now_ns = self.now_ns();
+        let time_ns = now_ns.saturating_sub(user.part_ns);
+        self.tally.connect.record_part(part, time_ns);
+        user.part_ns = now_ns;
     }
 
     /// The connection does not meet the requirements of the dialogue.
@@ -347,7 +360,9 @@ impl Core {
     /// The connection of a user has ended.
     pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
         match user.state {
-            UserState::Connecting | UserState::Greeting => self.handshakes -= 1,
+            UserState::Connecting | UserState::Securing | UserState::Greeting => {
+                self.handshakes -= 1;
+            }
             _ => self.connected -= 1,
         }
         user.forget_connection();

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::{Closed, ConnectionId, Handler, Io};
 
 use crate::accounting::live::ServiceCell;
+use crate::verdict::expectation::ConnectPart;
 use order::{ServiceCommand, ServiceReport, ServiceSetup};
 use tunnel::ProxyAnswer;
 use user::{Pending, User, UserState};
@@ -113,11 +114,15 @@ impl<D: Dialogue> ServiceWorker<D> {
     /// Reads the proxy's response; returns how many bytes are consumed.
     fn receive_from_proxy(&mut self, io: &mut Io, place: usize, data: &[u8]) -> usize {
         let user = &mut self.users[place];
-        match self.core.receive_from_proxy(user, data) {
+        let answer = self.core.receive_from_proxy(user, data);
+        if let ProxyAnswer::Open(_) = answer {
+            self.core.note_part(user, ConnectPart::Proxy);
+        }
+        match answer {
             ProxyAnswer::More(used) => used,
             ProxyAnswer::Open(used) if self.core.setup.endpoint.tls.is_some() => {
                 if let Some(id) = user.socket {
-                    io.start_tls(id, &data[used..]);
+                    self.core.begin_tls(io, user, id, &data[used..]);
                 }
                 data.len()
             }
@@ -148,7 +153,11 @@ impl<D: Dialogue> ServiceWorker<D> {
         match user.state {
             UserState::Absent => self.core.serve_absent(io, user),
             UserState::Open => self.core.wait(user),
-            UserState::Connecting | UserState::Greeting | UserState::Retired | UserState::Gone => {}
+            UserState::Connecting
+            | UserState::Securing
+            | UserState::Greeting
+            | UserState::Retired
+            | UserState::Gone => {}
         }
     }
 
@@ -193,8 +202,17 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         let Some(place) = self.user_of(id) else {
             return io.abort(id);
         };
-        if !self.core.request_tunnel(io, &mut self.users[place]) {
-            self.greet(io, place);
+        let user = &mut self.users[place];
+        let part = match user.state {
+            UserState::Securing => ConnectPart::Tls,
+            _ => ConnectPart::Tcp,
+        };
+        self.core.note_part(user, part);
+        match part {
+            ConnectPart::Tls => self.greet(io, place),
+            _ if self.core.request_tunnel(io, user) => {}
+            _ if io.is_tls_held(id) => self.core.begin_tls(io, user, id, &[]),
+            _ => self.greet(io, place),
         }
     }
 

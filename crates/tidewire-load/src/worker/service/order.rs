@@ -77,6 +77,8 @@ pub enum DialogueKind {
 pub struct Endpoint {
     /// The address.
     pub address: Address,
+    /// How long the resolver took for it; `None` if nothing had to be resolved.
+    pub resolved: Option<Duration>,
     /// TLS; `None` for plain TCP.
     pub tls: Option<TargetTls>,
     /// The request to a proxy before TLS or the first request: a complete CONNECT request.

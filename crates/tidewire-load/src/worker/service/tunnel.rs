@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tidewire_http::response::{Event, Expected, ResponseReader};
-use tidewire_net::{Closed, Io};
+use tidewire_net::{Closed, ConnectionId, Io};
 
 use super::Core;
-use super::user::{Tunnel, User};
+use super::user::{Tunnel, User, UserState};
 use crate::accounting::failure::Failure;
 
 /// The meaning of the bytes of a proxy.
@@ -42,6 +42,18 @@ impl Core {
         self.tally.traffic.sent.head += request.len() as u64;
         io.send(id, &request);
         true
+    }
+
+    /// TLS begins, with received bytes that belong to the server's handshake.
+    pub(super) fn begin_tls<S>(
+        &mut self,
+        io: &mut Io,
+        user: &mut User<S>,
+        id: ConnectionId,
+        received: &[u8],
+    ) {
+        user.state = UserState::Securing;
+        io.start_tls(id, received);
     }
 
     /// Reads the proxy's response.

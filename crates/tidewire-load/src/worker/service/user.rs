@@ -21,6 +21,8 @@ pub(crate) struct User<S> {
     pub(crate) tunnel: Tunnel,
     /// The start of the connection.
     pub(crate) connect_ns: u64,
+    /// The start of the part of connecting that runs: TCP, a proxy's tunnel, TLS, the dialogue's handshake.
+    pub(crate) part_ns: u64,
     /// The time at which the connection became ready.
     pub(crate) ready_ns: u64,
     /// Requests without a complete response, oldest first.
@@ -61,8 +63,10 @@ pub(crate) struct User<S> {
 pub(crate) enum UserState {
     /// Without a connection.
     Absent,
-    /// TCP, TLS or a proxy.
+    /// TCP or a proxy.
     Connecting,
+    /// TLS.
+    Securing,
     /// The dialogue's own handshake.
     Greeting,
     Open,
@@ -114,6 +118,7 @@ impl<S: Default> User<S> {
             socket: None,
             tunnel: Tunnel::None,
             connect_ns: 0,
+            part_ns: 0,
             ready_ns: 0,
             pending: VecDeque::new(),
             owed: VecDeque::new(),

@@ -4,6 +4,7 @@
 use crate::accounting::outcome::WINDOW;
 use crate::accounting::tally::Tally;
 use crate::report::{TestResult, Verdict, number};
+use crate::verdict::expectation::{Expectation, FigureKind};
 use crate::worker::pace::Share;
 
 /// The outcome of a step.
@@ -140,10 +141,18 @@ fn run_violation(result: &TestResult, tally: &Tally) -> Option<Broken> {
 
 /// The value of a latency, or the failed part: what may depend on the rate.
 fn worse_than(result: &TestResult, text: &str) -> Option<(String, f64)> {
-    let latency = result.latency_us.as_ref()?;
-    let value = match text.chars().next()? {
-        'e' => result.load.requests?.unsuccessful() as f64 / result.load.requests?.due() as f64,
-        'p' | 'm' | 'a' => latency.p50,
+    let expectation: Expectation = text.parse().ok()?;
+    let named = expectation.scope().and_then(|name| {
+        let mut targets = result.load.targets.iter();
+        targets.find(|target| target.name == name)
+    });
+    let (requests, latency) = match named {
+        Some(target) => (Some(target.requests), target.latency_us.as_ref()),
+        None => (result.load.requests, result.latency_us.as_ref()),
+    };
+    let value = match expectation.kind() {
+        FigureKind::Errors => requests?.unsuccessful() as f64 / requests?.due() as f64,
+        FigureKind::Latency => latency?.p50,
         _ => return None,
     };
     Some((text.to_owned(), value))
