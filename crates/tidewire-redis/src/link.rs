@@ -15,6 +15,7 @@
 
 mod agreement;
 mod catch_up;
+mod channels;
 mod clock;
 mod cover;
 mod delivery;
@@ -47,6 +48,7 @@ pub use problem::{Problem, Problems};
 use crate::connection::PubSub;
 use crate::layout::{Layout, NodeId, Position};
 use crate::link::agreement::Agreement;
+use crate::link::channels::Channels;
 use crate::link::groups::Groups;
 use crate::link::lease::Lease;
 use crate::link::presence::Presence;
@@ -70,6 +72,7 @@ pub struct Link {
     random: Random,
     slots: Slots,
     agreement: Agreement,
+    channels: Channels,
     fencing: Fencing,
     publishing: Publishing,
     topics: Topics,
@@ -103,7 +106,8 @@ impl Link {
     /// A link that is not connected. `node` must never have been used before: draw it when the process starts.
     #[must_use]
     pub fn new(options: LinkOptions, node: NodeId, seed: u64) -> Self {
-        let layout = Layout::new(&options.prefix);
+        let layout = Layout::of_database(&options.prefix, options.database);
+        let channels = Channels::new(options.database);
         let names = Names {
             fence: layout.fence(),
             writer: layout.writer(node),
@@ -120,6 +124,7 @@ impl Link {
             random: Random::new(seed),
             slots: Slots::new(),
             agreement: Agreement::default(),
+            channels,
             fencing: Fencing::default(),
             publishing: Publishing::default(),
             topics: Topics::default(),
@@ -174,6 +179,7 @@ impl Link {
     /// Sends what waits and does what is due. Call it once in each turn, after everything else.
     pub fn tick(&mut self, now: Now) {
         self.tick_slots(now);
+        self.tick_channels(now);
         self.tick_clock(now);
         self.retry_refused(now);
         self.tick_interest(now);
@@ -195,6 +201,7 @@ impl Link {
         let deadlines = [
             self.slots_deadline_ms(),
             self.agreement_deadline_ms(),
+            self.channels_deadline_ms(),
             self.problems_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),
