@@ -48,13 +48,14 @@ pub use problem::{Problem, Problems};
 use crate::connection::PubSub;
 use crate::layout::{Layout, NodeId, Position};
 use crate::link::agreement::Agreement;
-use crate::link::channels::Channels;
 use crate::link::groups::Groups;
 use crate::link::lease::Lease;
 use crate::link::presence::Presence;
 use crate::link::producers::Producers;
 use crate::link::random::Random;
-use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
+use crate::link::state::{
+    Channels, Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics,
+};
 use crate::script::{Attempt, Hashes, OpenReply};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -10,32 +10,6 @@ use crate::link::Link;
 use crate::link::options::{Now, Slot};
 use crate::script::Channels as Agreed;
 
-/// What a node knows of the names.
-#[derive(Debug, Default)]
-pub(super) struct Channels {
-    /// It is not known yet: nothing is subscribed to, as the shared names bring what other databases publish.
-    is_unknown: bool,
-    /// A connection for subscriptions waits for it.
-    waits: bool,
-    /// The shared names are left then.
-    leaves_ms: Option<u64>,
-    /// The last answer was that they are shared.
-    pub(super) were_shared: bool,
-}
-
-impl Channels {
-    pub(super) fn new(database: u32) -> Self {
-        Self {
-            is_unknown: database != 0,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn is_known(&self) -> bool {
-        !self.is_unknown
-    }
-}
-
 impl Link {
     /// A connection for subscriptions is new.
     pub(super) fn begin_listening(&mut self, now: Now) {
