@@ -172,6 +172,7 @@ fn script(
         work_max: 100_000,
         work_bytes_max: 16 * 1024 * 1024,
         work_drops_newest: false,
+        channels: "",
         begun_ms: 0,
         items: &items,
     };

@@ -2,6 +2,10 @@
 //!
 //! All names begin with the prefix (`tw`) and the tag of a lane in braces, so that a cluster keeps what one script
 //! touches in one slot. There is one lane, `{0}`, as one Redis needs no more.
+//!
+//! Redis keeps keys apart by database, but not channels. Therefore the channels of a database other than 0 carry its
+//! number: `tw:{0}:@5:t:news` beside the key `tw:{0}:t:news`. Servers of an earlier version use the name of the key; while
+//! one of them runs, the others share these names with it and listen to both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -112,19 +116,108 @@ pub struct Layout {
     lane: String,
     /// The beginning of every stream's key: `tw:{0}:t:`.
     streams: Vec<u8>,
+    /// The beginning of the names of channels that belong to the database: `tw:{0}:@5:`. `None` in database 0, whose
+    /// channels have the names of keys.
+    own: Option<String>,
+    sharing: Sharing,
+}
+
+/// Whether the names of channels are shared with other databases, as servers of an earlier version need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// They are the database's own.
+    #[default]
+    Own,
+    /// They are the database's own; messages under the shared ones are received still.
+    Leaving,
+    /// Messages are sent under the shared ones and received under both.
+    Shared,
 }
 
 impl Layout {
     /// The names below a prefix, such as `tw`.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
+        Self::of_database(prefix, 0)
+    }
+
+    /// The same with the channels of a database.
+    #[must_use]
+    pub fn of_database(prefix: &str, database: u32) -> Self {
         let lane = format!("{prefix}:{{0}}:");
         let streams = format!("{lane}t:").into_bytes();
         Self {
             prefix: prefix.as_bytes().to_vec(),
+            own: (database != 0).then(|| format!("{lane}@{database}:")),
+            sharing: Sharing::default(),
             lane,
             streams,
         }
+    }
+
+    /// Says which names of channels are used from now on. Without effect in database 0.
+    pub fn share(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
+    }
+
+    /// What was said last.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// The beginning of the names of the database's own channels; `None` in database 0.
+    #[must_use]
+    pub fn own_channels(&self) -> Option<&str> {
+        self.own.as_deref()
+    }
+
+    /// The beginning of the names of channels that messages are sent under, if it is not that of keys.
+    #[must_use]
+    pub fn moved_channels(&self) -> Option<&str> {
+        self.own_channels()
+            .filter(|_| self.sharing != Sharing::Shared)
+    }
+
+    /// The channel under which a message is sent that has the name of a key.
+    #[must_use]
+    pub fn sent(&self, name: &[u8]) -> Vec<u8> {
+        match (self.moved_channels(), self.rest(name)) {
+            (Some(own), Some(rest)) => [own.as_bytes(), rest].concat(),
+            _ => name.to_vec(),
+        }
+    }
+
+    /// The channels under which messages are received that have the name of a key.
+    #[must_use]
+    pub fn received(&self, name: &[u8]) -> Vec<Vec<u8>> {
+        let mut channels = self.all(name);
+        if self.sharing == Sharing::Own {
+            channels.truncate(1);
+        }
+        channels
+    }
+
+    /// All channels that a name ever has: the database's own, and behind it the shared one.
+    #[must_use]
+    pub fn all(&self, name: &[u8]) -> Vec<Vec<u8>> {
+        let own = self.own.as_ref().zip(self.rest(name));
+        let own = own.map(|(own, rest)| [own.as_bytes(), rest].concat());
+        own.into_iter().chain([name.to_vec()]).collect()
+    }
+
+    fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        name.strip_prefix(self.lane.as_bytes())
+    }
+
+    /// What is behind the lane in the name of a channel; `None` if it belongs to something else, such as another
+    /// database.
+    fn rest_of_channel<'a>(&self, channel: &'a [u8]) -> Option<&'a [u8]> {
+        let Some(own) = &self.own else {
+            return self.rest(channel);
+        };
+        let own = channel.strip_prefix(own.as_bytes());
+        own.or_else(|| self.rest(channel).filter(|_| self.sharing != Sharing::Own))
     }
 
     /// The slot in which a Redis Cluster has all keys.
@@ -139,22 +232,28 @@ impl Layout {
         [&self.streams, topic.as_bytes()].concat()
     }
 
-    /// The glob that matches the channels of a pattern's topics, and maybe of others.
+    /// The globs that match the channels of a pattern's topics, and maybe of others.
     #[must_use]
-    pub fn glob(&self, pattern: &str) -> Vec<u8> {
+    pub fn globs(&self, pattern: &str) -> Vec<Vec<u8>> {
         let segments = pattern.split('.').map(|segment| match segment {
             "*" | ">" => b"*".to_vec(),
             segment => escaped(segment.as_bytes()),
         });
         let segments = segments.collect::<Vec<_>>().join(&b'.');
-        [escaped(&self.streams), segments].concat()
+        self.globs_behind(&segments)
     }
 
-    /// The glob that matches the channels of all topics that begin with a text.
+    /// The globs that match the channels of all topics that begin with a text.
     #[must_use]
-    pub fn glob_of_all(&self, beginning: &str) -> Vec<u8> {
+    pub fn globs_of_all(&self, beginning: &str) -> Vec<Vec<u8>> {
         let text = escaped(beginning.as_bytes());
-        [escaped(&self.streams), text, b"*".to_vec()].concat()
+        self.globs_behind(&[text, b"*".to_vec()].concat())
+    }
+
+    fn globs_behind(&self, end: &[u8]) -> Vec<Vec<u8>> {
+        let beginnings = self.received(&self.streams);
+        let globs = beginnings.iter().map(|it| [&escaped(it), end].concat());
+        globs.collect()
     }
 
     /// The glob that an ACL rule of the prefix allows: everything below the prefix.
@@ -166,7 +265,7 @@ impl Layout {
     /// The topic of a stream's key or a channel; `None` if it is the name of something else.
     #[must_use]
     pub fn topic_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
-        std::str::from_utf8(channel.strip_prefix(self.streams.as_slice())?).ok()
+        std::str::from_utf8(self.rest_of_channel(channel)?.strip_prefix(b"t:")?).ok()
     }
 
     /// The hash that holds the run id of the Redis process and the least epoch that may be used.
@@ -229,11 +328,12 @@ impl Layout {
         format!("{}p:{topic}", self.lane).into_bytes()
     }
 
-    /// The beginning of the names of a topic: its members, the number of nodes of each user, and the channel.
+    /// The beginning of the names of a topic: its members, the number of nodes of each user, and the channel under which
+    /// messages are sent.
     #[must_use]
     pub fn presence_prefixes(&self) -> [Vec<u8>; 3] {
         let name = |kind: &str| format!("{}{kind}:", self.lane).into_bytes();
-        [name("p"), name("u"), self.streams.clone()]
+        [name("p"), name("u"), self.sent(&self.streams)]
     }
 
     /// The hash of queue groups; `:<topic>` behind it makes the stream of their work.
@@ -273,10 +373,13 @@ impl Layout {
     /// The user of a channel; `None` if it is the name of something else.
     #[must_use]
     pub fn user_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
-        let name = channel
-            .strip_prefix(self.lane.as_bytes())?
-            .strip_prefix(b"v:")?;
-        std::str::from_utf8(name).ok()
+        std::str::from_utf8(self.rest_of_channel(channel)?.strip_prefix(b"v:")?).ok()
+    }
+
+    /// Whether a channel is that of all nodes.
+    #[must_use]
+    pub fn is_everyone(&self, channel: &[u8]) -> bool {
+        self.rest_of_channel(channel) == Some(b"all")
     }
 
     /// The channel of all nodes.
@@ -285,7 +388,7 @@ impl Layout {
         format!("{}all", self.lane).into_bytes()
     }
 
-    /// The channel of a node.
+    /// The channel of a node. It has the same name in each database, as no two nodes have the same id.
     #[must_use]
     pub fn inbox(&self, node: NodeId) -> Vec<u8> {
         format!("{}in:{node}", self.lane).into_bytes()
@@ -356,8 +459,42 @@ mod tests {
         assert_eq!(text(layout.node_groups(node)), "tw:{0}:ng:0000000000009f3c");
         let prefixes = layout.presence_prefixes().map(text);
         assert_eq!(prefixes, ["tw:{0}:p:", "tw:{0}:u:", "tw:{0}:t:"]);
-        assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
-        assert_eq!(text(layout.glob_of_all("a.b*")), "tw:{0}:t:a.b\\**");
+        assert_eq!(layout.globs("a.*.b?.>"), [b"tw:{0}:t:a.*.b\\?.*"]);
+        assert_eq!(layout.globs_of_all("a.b*"), [b"tw:{0}:t:a.b\\**"]);
+    }
+
+    #[test]
+    fn channels_carry_a_database_other_than_0_and_keys_do_not() {
+        let mut layout = Layout::of_database("tw", 5);
+        let texts = |all: Vec<Vec<u8>>| all.into_iter().map(|it| String::from_utf8(it).unwrap());
+        let own = "tw:{0}:@5:t:a";
+        let shared = layout.stream("a");
+        assert_eq!(shared, b"tw:{0}:t:a");
+        for (sharing, sent, received) in [
+            (Sharing::Own, own, vec![own]),
+            (Sharing::Leaving, own, vec![own, "tw:{0}:t:a"]),
+            (Sharing::Shared, "tw:{0}:t:a", vec![own, "tw:{0}:t:a"]),
+        ] {
+            layout.share(sharing);
+            assert_eq!(layout.sent(&shared), sent.as_bytes());
+            assert_eq!(
+                texts(layout.received(&shared)).collect::<Vec<_>>(),
+                received
+            );
+            assert_eq!(layout.topic_of(own.as_bytes()), Some("a"));
+            let is_received = received.contains(&"tw:{0}:t:a");
+            assert_eq!(layout.topic_of(&shared).is_some(), is_received);
+            assert_eq!(layout.is_everyone(b"tw:{0}:all"), is_received);
+            assert!(layout.is_everyone(b"tw:{0}:@5:all"));
+            assert_eq!(layout.user_of(b"tw:{0}:@5:v:ann"), Some("ann"));
+            assert_eq!(layout.topic_of(b"tw:{0}:@4:t:a"), None);
+        }
+        let globs = texts(layout.globs("a.*")).collect::<Vec<_>>();
+        assert_eq!(globs, ["tw:{0}:@5:t:a.*", "tw:{0}:t:a.*"]);
+        let zero = Layout::new("tw");
+        assert_eq!(zero.topic_of(own.as_bytes()), None);
+        assert_eq!(zero.sent(&shared), shared);
+        assert_eq!(zero.all(&shared), vec![shared]);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 mod agreement;
 mod catch_up;
+mod channels;
 mod clock;
 mod cover;
 mod delivery;
@@ -52,7 +53,9 @@ use crate::link::lease::Lease;
 use crate::link::presence::Presence;
 use crate::link::producers::Producers;
 use crate::link::random::Random;
-use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
+use crate::link::state::{
+    Channels, Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics,
+};
 use crate::script::{Attempt, Hashes, OpenReply};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -70,6 +73,7 @@ pub struct Link {
     random: Random,
     slots: Slots,
     agreement: Agreement,
+    channels: Channels,
     fencing: Fencing,
     publishing: Publishing,
     topics: Topics,
@@ -103,7 +107,8 @@ impl Link {
     /// A link that is not connected. `node` must never have been used before: draw it when the process starts.
     #[must_use]
     pub fn new(options: LinkOptions, node: NodeId, seed: u64) -> Self {
-        let layout = Layout::new(&options.prefix);
+        let layout = Layout::of_database(&options.prefix, options.database);
+        let channels = Channels::new(options.database);
         let names = Names {
             fence: layout.fence(),
             writer: layout.writer(node),
@@ -120,6 +125,7 @@ impl Link {
             random: Random::new(seed),
             slots: Slots::new(),
             agreement: Agreement::default(),
+            channels,
             fencing: Fencing::default(),
             publishing: Publishing::default(),
             topics: Topics::default(),
@@ -174,6 +180,7 @@ impl Link {
     /// Sends what waits and does what is due. Call it once in each turn, after everything else.
     pub fn tick(&mut self, now: Now) {
         self.tick_slots(now);
+        self.tick_channels(now);
         self.tick_clock(now);
         self.retry_refused(now);
         self.tick_interest(now);
@@ -195,6 +202,7 @@ impl Link {
         let deadlines = [
             self.slots_deadline_ms(),
             self.agreement_deadline_ms(),
+            self.channels_deadline_ms(),
             self.problems_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),

@@ -11,7 +11,7 @@ mod producers;
 mod publish;
 mod read;
 
-pub use agree::{AgreeCall, AgreeReply, Agreed, OtherNode};
+pub use agree::{AgreeCall, AgreeReply, Agreed, Channels, OtherNode};
 #[cfg(feature = "model")]
 pub(crate) use control::{EPOCH_MS, EPOCHS_BEGIN_MS};
 pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};

@@ -159,6 +159,8 @@ impl Link {
             rules: &rules,
             limits: &agreement.limits,
             lease_ms: LEASE_MS,
+            own_channels: layout.own_channels(),
+            were_shared: self.channels.were_shared,
             terms: &terms,
         };
         if let Some(connection) = self.slots.ready(Slot::Command) {
@@ -217,6 +219,7 @@ impl Link {
             self.agreement.hold_until_ms = now.ms + DIFFERS_RETRY_MS;
             return self.lose_fence();
         }
+        self.take_channels(reply.channels, now);
         let agreement = &mut self.agreement;
         agreement.stamp = reply.stamp;
         let own = agreement.rules.text();

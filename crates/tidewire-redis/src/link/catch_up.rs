@@ -111,6 +111,7 @@ impl Link {
         let call = RenewCall {
             fence_key: &self.names.fence,
             stream: &topic.stream,
+            channel: &self.names.layout.sent(&topic.stream),
             fence,
             only_epoch: Some(only_epoch),
             greater_than: topic.head.map_or(0, |head| head.epoch),

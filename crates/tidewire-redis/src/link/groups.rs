@@ -264,7 +264,7 @@ impl Link {
         let layout = &self.names.layout;
         let own_key = layout.node_groups(self.node);
         let (groups_key, idle_key) = (layout.groups(), layout.idle_groups());
-        let channel = layout.stream(&key.0);
+        let channel = layout.sent(&layout.stream(&key.0));
         let fence = self.fencing.fence.clone().unwrap_or_default();
         let (node, generation) = (self.node, self.fencing.generation);
         let from = self.groups.all.get(&key).and_then(|group| group.compare);

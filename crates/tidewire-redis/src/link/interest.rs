@@ -73,7 +73,8 @@ impl Link {
         if let Some(id) = self.topics.ids.remove(name)
             && let Some(topic) = self.topics.all.remove(&id)
         {
-            self.topics.to_unsubscribe.push(topic.stream);
+            let channels = self.names.layout.all(&topic.stream);
+            self.topics.to_unsubscribe.extend(channels);
         }
     }
 
@@ -144,7 +145,11 @@ impl Link {
     }
 
     fn send_subscriptions(&mut self, now: Now) {
+        if !self.channels.is_known() {
+            return;
+        }
         let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
+        let layout = &self.names.layout;
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             self.topics.to_unsubscribe.clear();
             return;
@@ -173,7 +178,7 @@ impl Link {
             {
                 if let Some(topic) = topics.all.get(&id) {
                     ids.push(id);
-                    streams.push(&topic.stream);
+                    streams.extend(layout.received(&topic.stream));
                 }
             }
             if streams.is_empty() {

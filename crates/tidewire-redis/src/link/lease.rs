@@ -135,7 +135,9 @@ impl Link {
                 let every_ms = LIST_EVERY_MS.max(LIST_MS_EACH * nodes.len() as u64);
                 self.lease.list_ms = self.lease.list_ms.max(now.ms + every_ms);
                 self.events.push_back(Event::Nodes(nodes));
-                if self.health.problems.contains_key(&Problem::SettingsDiffer) {
+                if self.health.problems.contains_key(&Problem::SettingsDiffer)
+                    || self.channels.were_shared
+                {
                     self.agreement.look_again();
                 }
             }

@@ -66,6 +66,9 @@ impl Link {
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             return;
         };
+        if !self.channels.is_known() {
+            return;
+        }
         patterns.has_changed = false;
         let wanted = patterns.wanted_globs(&self.names.layout);
         let is_new = |glob: &&Vec<u8>| !patterns.globs.contains_key(*glob);
@@ -128,20 +131,17 @@ impl Link {
     /// Tells the patterns that begin with this text of the cover, if Redis has confirmed its glob.
     fn tell_confirmed(&mut self, text: &str) {
         let patterns = &mut self.patterns;
-        let (text, glob) = match patterns.reach {
-            GlobReach::Prefix => ("", self.names.layout.glob_of_prefix()),
+        let (text, globs) = match patterns.reach {
+            GlobReach::Prefix => ("", vec![self.names.layout.glob_of_prefix()]),
             GlobReach::Exact => {
                 let Some((text, reach)) = patterns.cover.covering(text) else {
                     return;
                 };
-                (text, glob_of(text, reach, &self.names.layout))
+                (text, globs_of(text, reach, &self.names.layout))
             }
         };
-        if !patterns
-            .globs
-            .get(&glob)
-            .is_some_and(|glob| glob.is_confirmed)
-        {
+        let is_confirmed = |glob| patterns.globs.get(glob).is_some_and(|it| it.is_confirmed);
+        if !globs.iter().all(is_confirmed) {
             return;
         }
         let from = (Bound::Included(text), Bound::Unbounded);
@@ -248,17 +248,20 @@ impl Patterns {
         match self.reach {
             GlobReach::Prefix if self.all.is_empty() => BTreeMap::new(),
             GlobReach::Prefix => BTreeMap::from([(layout.glob_of_prefix(), "".into())]),
-            GlobReach::Exact => all
-                .map(|(text, reach)| (glob_of(text, reach, layout), text.into()))
-                .collect(),
+            GlobReach::Exact => {
+                let globs = all.map(|(text, reach)| (text, globs_of(text, reach, layout)));
+                let globs =
+                    globs.flat_map(|(text, globs)| globs.into_iter().map(move |it| (it, text)));
+                globs.map(|(glob, text)| (glob, text.into())).collect()
+            }
         }
     }
 }
 
-fn glob_of(text: &str, reach: &Reach, layout: &Layout) -> Vec<u8> {
+fn globs_of(text: &str, reach: &Reach, layout: &Layout) -> Vec<Vec<u8>> {
     match reach {
-        Reach::Pattern(pattern) => layout.glob(pattern),
-        Reach::All => layout.glob_of_all(text),
+        Reach::Pattern(pattern) => layout.globs(pattern),
+        Reach::All => layout.globs_of_all(text),
     }
 }
 

@@ -192,6 +192,7 @@ impl Link {
             work_bytes_max: self.options.group_waiting_bytes_max,
             work_drops_newest: self.options.group_drops_newest,
             begun_ms,
+            channels: self.names.layout.moved_channels().unwrap_or_default(),
             items: &items,
         };
         let tag = Tag::Publish(batch.number);
@@ -424,6 +425,7 @@ impl Link {
     /// The connection for commands is gone: what was sent on it may have been done.
     pub(super) fn lose_commands(&mut self) {
         self.agreement.lose();
+        self.doubt_channels();
         self.fencing.is_fenced = false;
         self.fencing.is_asking = false;
         self.fencing.begins_ms = None;

@@ -131,6 +131,7 @@ impl Link {
             let call = RenewCall {
                 fence_key: &self.names.fence,
                 stream: &stream,
+                channel: &self.names.layout.sent(&stream),
                 fence: &fence,
                 only_epoch: None,
                 greater_than: 0,

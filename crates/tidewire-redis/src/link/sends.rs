@@ -62,14 +62,21 @@ impl Link {
             self.sends.bytes -= parcel.bytes();
             let deadline_ms = now.ms + self.options.command_ms;
             let publish = self.pub_sub.publish();
+            let channel = match parcel.channel == self.names.inbox {
+                true => parcel.channel,
+                false => self.names.layout.sent(&parcel.channel),
+            };
             connection.send(Tag::Send(parcel.number), deadline_ms, |out| {
-                command(out, &[publish, &parcel.channel, &parcel.message]);
+                command(out, &[publish, &channel, &parcel.message]);
             });
         }
         self.subscribe_users(now);
     }
 
     fn subscribe_users(&mut self, now: Now) {
+        if !self.channels.is_known() {
+            return;
+        }
         let (form, deadline_ms) = (self.pub_sub, now.ms + self.options.command_ms);
         let Some(connection) = self.slots.ready(Slot::Subscribe) else {
             self.sends.changes.clear();
@@ -117,27 +124,37 @@ impl Link {
     pub(super) fn begin_users(&mut self) {
         self.sends.is_refused = false;
         let layout = &self.names.layout;
-        let users = self
-            .sends
-            .users
-            .iter()
-            .map(|user| (true, layout.user(user)));
-        self.sends.changes = users.chain([(true, layout.everyone())]).collect();
+        let users = self.sends.users.iter().map(|user| layout.user(user));
+        let names = users.chain([layout.everyone()]);
+        let channels = names.flat_map(|name| layout.received(&name));
+        self.sends.changes = channels.map(|channel| (true, channel)).collect();
+    }
+
+    /// What other databases send to users is received no more.
+    pub(super) fn leave_shared_users(&mut self) {
+        let layout = &self.names.layout;
+        let users = self.sends.users.iter().map(|user| layout.user(user));
+        let shared = users.chain([layout.everyone()]);
+        self.sends.changes.extend(shared.map(|name| (false, name)));
     }
 
     pub(super) fn add_user(&mut self, user: &Arc<str>) {
         if self.sends.users.insert(Arc::clone(user)) {
+            let layout = &self.names.layout;
+            let channels = layout.received(&layout.user(user)).into_iter();
             self.sends
                 .changes
-                .push((true, self.names.layout.user(user)));
+                .extend(channels.map(|channel| (true, channel)));
         }
     }
 
     pub(super) fn remove_user(&mut self, user: &str) {
         if self.sends.users.remove(user) {
+            let layout = &self.names.layout;
+            let channels = layout.received(&layout.user(user)).into_iter();
             self.sends
                 .changes
-                .push((false, self.names.layout.user(user)));
+                .extend(channels.map(|channel| (false, channel)));
         }
     }
 
@@ -170,7 +187,7 @@ impl Link {
         let layout = &self.names.layout;
         let addressee = if channel == self.names.inbox {
             Addressee::Node
-        } else if channel == layout.everyone() {
+        } else if layout.is_everyone(channel) {
             Addressee::Everyone
         } else {
             let user = layout

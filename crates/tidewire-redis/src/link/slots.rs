@@ -145,7 +145,7 @@ impl Link {
         }
         match slot {
             Slot::Command => self.describe_server(),
-            Slot::Subscribe => self.begin_subscriptions(now),
+            Slot::Subscribe => self.begin_listening(now),
             Slot::Read => {}
         }
     }

@@ -434,6 +434,32 @@ pub(super) struct Clock {
     pub(super) is_proven: bool,
 }
 
+/// What a node knows of the names of channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    /// It is not known yet: nothing is subscribed to, as the shared names bring what other databases publish.
+    pub(super) is_unknown: bool,
+    /// A connection for subscriptions waits for it.
+    pub(super) waits: bool,
+    /// The shared names are left then.
+    pub(super) leaves_ms: Option<u64>,
+    /// The last answer was that they are shared.
+    pub(super) were_shared: bool,
+}
+
+impl Channels {
+    pub(super) fn new(database: u32) -> Self {
+        Self {
+            is_unknown: database != 0,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        !self.is_unknown
+    }
+}
+
 /// A producer that is to be opened.
 #[derive(Debug)]
 pub(super) struct Opening {

@@ -4,6 +4,51 @@ use crate::layout::number;
 use crate::model::Redis;
 use crate::resp::reply;
 
+/// The arguments of the script, but for the terms.
+struct Head<'a> {
+    node: &'a [u8],
+    is_joined: bool,
+    since: &'a [u8],
+    rules: &'a [u8],
+    limits: &'a [u8],
+    lease_ms: u64,
+    own_names: &'a [u8],
+    were_shared: bool,
+}
+
+impl<'a> Head<'a> {
+    fn of(arguments: &[&'a [u8]]) -> Option<Self> {
+        let [
+            node,
+            joined,
+            since,
+            rules,
+            limits,
+            lease_ms,
+            own_names,
+            shared,
+        ] = *arguments
+        else {
+            return None;
+        };
+        Some(Self {
+            node,
+            is_joined: joined == b"1",
+            since,
+            rules,
+            limits,
+            lease_ms: number(lease_ms)?,
+            own_names,
+            were_shared: shared == b"1",
+        })
+    }
+
+    /// Whether a term is the cluster's.
+    fn is_same(&self, value: &[u8], known: &[u8]) -> bool {
+        known == value || !self.own_names.is_empty() && known == [value, MOVED].concat()
+    }
+}
+
 impl Redis {
     pub(super) fn agree(
         &mut self,
@@ -11,60 +56,58 @@ impl Redis {
         arguments: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let ([key, nodes, fence], [node, joined, since, rules, limits, lease_ms, terms @ ..]) =
-            (keys, arguments)
-        else {
+        let ([key, nodes, fence], (head, terms)) = (keys, arguments.split_at_checked(8)?) else {
             return None;
         };
+        let head = Head::of(head)?;
         let now_ms = self.store.unix_ms;
-        let is_joined = **joined == *b"1";
         let at = self.store.field(key, "at").and_then(number);
         let mut differing = Vec::new();
         for term in terms.chunks_exact(2) {
             let known = self.store.value(key, &name(b"s", term[0]));
-            if let Some(known) = known.filter(|known| *known != term[1]) {
+            if let Some(known) = known.filter(|known| !head.is_same(term[1], known)) {
                 differing.extend([term[0].to_vec(), known.to_vec()]);
             }
         }
         let (mut state, mut begins) = ("joined", at.is_none());
         if let (Some(at), false) = (at, differing.is_empty()) {
-            if is_joined && self.store.field(key, "set") == Some(b"1") {
+            if head.is_joined && self.store.field(key, "set") == Some(b"1") {
                 state = "changed";
-            } else if is_joined && number(since)? < at {
+            } else if head.is_joined && number(head.since)? < at {
                 begins = true;
             } else {
                 let stamp = self.store.field(key, "stamp").unwrap_or_default().to_vec();
-                write(("differs", &stamp, now_ms), &differing, &[], out);
+                write(("differs", &stamp, now_ms), [&differing, &[]], None, out);
                 return Some(());
             }
         }
-        let until_ms = now_ms + number(lease_ms)?;
-        let text = until_ms.to_string();
-        self.store.put(nodes, node, Some(text.as_bytes()));
+        let text = (now_ms + head.lease_ms).to_string();
+        self.store.put(nodes, head.node, Some(text.as_bytes()));
         let before = self.store.fields(key);
         if begins {
             let now = now_ms.to_string();
-            let at = if is_joined { since } else { now.as_bytes() };
+            let at = match head.is_joined {
+                true => head.since,
+                false => now.as_bytes(),
+            };
             self.store.put(key, b"at", Some(at));
             self.store.put(key, b"set", None);
             differing.clear();
         }
-        for term in terms.chunks_exact(2) {
-            let name = name(b"s", term[0]);
-            if begins || self.store.value(key, &name).is_none() {
-                self.store.put(key, &name, Some(term[1]));
-            }
-        }
-        let own = [name(b"r", node), name(b"l", node)];
-        let is_known =
-            |(field, value): (&Vec<u8>, &[u8])| self.store.value(key, field) == Some(value);
-        let mut changed = begins || !own.iter().zip([*rules, *limits]).all(is_known);
-        for (field, value) in own.iter().zip([rules, limits]) {
-            self.store.put(key, field, Some(value));
-        }
-        let own = (*node, [*rules, *limits]);
+        self.put_terms(key, terms, begins);
+        let mut changed = begins | self.put_own(key, &head);
+        let own = (head.node, [head.rules, head.limits]);
         let (others, is_less) = self.others(key, nodes, &before, own);
         changed |= is_less;
+        let known_at = self.store.field(key, "channels_at").map(<[u8]>::to_vec);
+        let channels = self.own_channels((key, nodes), &head, begins);
+        let is_new = channels.is_some() && (begins || known_at.is_none());
+        changed |= is_new;
+        let mut terms = terms.chunks_exact(2);
+        if let (true, Some(term)) = (is_new, terms.find(|term| term[0] == RECORDS)) {
+            let value = [term[1], MOVED].concat();
+            self.store.put(key, &name(b"s", RECORDS), Some(&value));
+        }
         let known = self.store.field(key, "stamp").and_then(number);
         let stamp = match known {
             Some(stamp) if !changed => stamp,
@@ -72,11 +115,85 @@ impl Redis {
         };
         let stamp = stamp.to_string();
         self.store.put(key, b"stamp", Some(stamp.as_bytes()));
-        let seen = name(b"a", node);
+        let seen = name(b"a", head.node);
         self.store.put(key, &seen, Some(stamp.as_bytes()));
         self.store.set_field(fence, "agreed", stamp.as_bytes());
-        write((state, stamp.as_bytes(), now_ms), &differing, &others, out);
+        let head = (state, stamp.as_bytes(), now_ms);
+        write(head, [&differing, &others], channels, out);
         Some(())
+    }
+
+    fn put_terms(&mut self, key: &[u8], terms: &[&[u8]], begins: bool) {
+        for term in terms.chunks_exact(2) {
+            let name = name(b"s", term[0]);
+            if begins || self.store.value(key, &name).is_none() {
+                self.store.put(key, &name, Some(term[1]));
+            }
+        }
+    }
+
+    /// Keeps what a node says of itself; whether it says something else than before.
+    fn put_own(&mut self, key: &[u8], head: &Head<'_>) -> bool {
+        let own = [
+            (name(b"r", head.node), head.rules),
+            (name(b"l", head.node), head.limits),
+        ];
+        let is_known =
+            |(field, value): &(Vec<u8>, &[u8])| self.store.value(key, field) == Some(*value);
+        let is_new = !own.iter().all(is_known);
+        for (field, value) in own {
+            self.store.put(key, &field, Some(value));
+        }
+        if !head.own_names.is_empty() {
+            self.store.put(key, &name(b"c", head.node), Some(b"1"));
+        }
+        is_new
+    }
+
+    /// For how long channels have had names of the database's own; they get them when all nodes know them.
+    fn own_channels(
+        &mut self,
+        (key, nodes): (&[u8], &[u8]),
+        head: &Head<'_>,
+        begins: bool,
+    ) -> Option<u64> {
+        let now_ms = self.store.unix_ms;
+        let field = |name| self.store.field(key, name).filter(|_| !begins);
+        if head.own_names.is_empty() {
+            return None;
+        }
+        if let Some(since) = field("channels_at").and_then(number) {
+            return Some(now_ms.saturating_sub(since));
+        }
+        let mut wait = field("channels_wait").and_then(number).unwrap_or(0);
+        if begins && head.were_shared {
+            wait = now_ms + head.lease_ms;
+            let text = wait.to_string();
+            self.store.put(key, b"channels_wait", Some(text.as_bytes()));
+        }
+        let alive = self.store.fields(nodes).into_iter();
+        let alive = alive.filter(|(_, ends)| number(ends).is_some_and(|ends| ends >= now_ms));
+        let alive: Vec<_> = alive.map(|(other, _)| other).collect();
+        let knows = |other: &Vec<u8>| {
+            other.as_slice() == head.node || self.store.value(key, &name(b"c", other)).is_some()
+        };
+        let all_know = now_ms >= wait && alive.iter().all(knows);
+        if begins {
+            self.store.put(key, b"channels", None);
+            self.store.put(key, b"channels_at", None);
+        }
+        if !all_know {
+            return None;
+        }
+        let since = if begins || alive.len() == 1 {
+            0
+        } else {
+            now_ms
+        };
+        let text = since.to_string();
+        self.store.put(key, b"channels", Some(head.own_names));
+        self.store.put(key, b"channels_at", Some(text.as_bytes()));
+        Some(now_ms - since)
     }
 
     /// The other nodes that live and differ, and whether some do not live any more: those are removed.
@@ -100,7 +217,7 @@ impl Redis {
             };
             let (other_limits, seen) = (part(b"l").to_vec(), part(b"a").to_vec());
             if ends.is_none_or(|ends| ends < self.store.unix_ms) {
-                for kind in [b"r", b"l", b"a"] {
+                for kind in [b"r", b"l", b"a", b"c"] {
                     self.store.put(key, &name(kind, other), None);
                 }
                 is_less = true;
@@ -119,16 +236,24 @@ fn name(kind: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn write(
     (state, stamp, now_ms): (&str, &[u8], u64),
-    differing: &[Vec<u8>],
-    others: &[Vec<u8>],
+    lists: [&[Vec<u8>]; 2],
+    channels: Option<u64>,
     out: &mut Vec<u8>,
 ) {
-    reply::array(out, 5);
+    reply::array(out, 6);
     reply::text(out, state.as_bytes());
     reply::text(out, stamp);
     reply::text(out, now_ms.to_string().as_bytes());
-    for list in [differing, others] {
+    for list in lists {
         reply::array(out, list.len());
         list.iter().for_each(|text| reply::text(out, text));
     }
+    let channels = channels.map(|for_ms| for_ms.to_string());
+    reply::text(out, channels.unwrap_or_default().as_bytes());
 }
+
+/// What a cluster with channels of its own has behind its protocol.
+const MOVED: &[u8] = b" with channels of its own";
+
+/// The name of the protocol.
+const RECORDS: &[u8] = b"protocol of records";

@@ -23,6 +23,8 @@ struct Head<'a> {
     work_bytes_max: u64,
     begun_ms: u64,
     drops_newest: bool,
+    /// What the names of channels begin with in place of the lane.
+    channels: &'a [u8],
 }
 
 impl<'a> Head<'a> {
@@ -42,6 +44,7 @@ impl<'a> Head<'a> {
             work_bytes_max,
             begun_ms,
             drops_newest,
+            channels,
         ] = *arguments
         else {
             return None;
@@ -63,6 +66,7 @@ impl<'a> Head<'a> {
             work_bytes_max: number(work_bytes_max)?,
             begun_ms: number(begun_ms)?,
             drops_newest: drops_newest == b"1",
+            channels,
         })
     }
 
@@ -74,7 +78,7 @@ impl<'a> Head<'a> {
 
 impl Redis {
     pub(super) fn publish(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) -> Option<String> {
-        let (head, items) = arguments.split_at_checked(14)?;
+        let (head, items) = arguments.split_at_checked(15)?;
         let ([fence, writer, groups], streams) = keys.split_at_checked(3)? else {
             return None;
         };
@@ -181,7 +185,13 @@ impl Redis {
             };
             self.add_work(head.groups, topic, (least, &place), record, limits);
         }
-        self.tell(stream, &[place.as_bytes(), b" ", record].concat());
+        let message = [place.as_bytes(), b" ", record].concat();
+        if head.channels.is_empty() {
+            self.tell(stream, &message);
+        } else {
+            let rest = stream.get(head.groups.len() - 1..)?;
+            self.tell(&[head.channels, rest].concat(), &message);
+        }
         if let Some(key) = id_key {
             let until_ms = self.store.unix_ms + head.id_ms;
             self.store.set(

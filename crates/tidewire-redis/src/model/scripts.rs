@@ -213,7 +213,7 @@ impl Redis {
     }
 
     fn renew(&mut self, keys: &[&[u8]], arguments: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
-        let ([fence, key], [run, least, only, greater_than]) = (keys, arguments) else {
+        let ([fence, key], [run, least, only, greater_than, channel]) = (keys, arguments) else {
             return None;
         };
         if !self.is_fenced(fence, run, least) {
@@ -246,7 +246,7 @@ impl Redis {
             .ok()?
             .max(present.epoch);
         let place = self.begin_epoch(key, least, greater_than).to_string();
-        self.tell(key, place.as_bytes());
+        self.tell(channel, place.as_bytes());
         reply::text(out, place.as_bytes());
         reply::integer(out, 1);
         Some(())

@@ -1,6 +1,6 @@
 //! The agreement: what all nodes of a cluster must have in common.
 
-use crate::layout::NodeId;
+use crate::layout::{NodeId, number};
 use crate::resp::{Value, argument, number_argument};
 use crate::script::{Hashes, Script, UnknownReply, text, unsigned};
 
@@ -23,6 +23,10 @@ pub struct AgreeCall<'a> {
     pub limits: &'a str,
     /// How long its lease holds.
     pub lease_ms: u64,
+    /// What the names of the database's own channels begin with; `None` in database 0.
+    pub own_channels: Option<&'a str>,
+    /// When the node asked last, the names were shared with other databases.
+    pub were_shared: bool,
     /// What must be the same everywhere: names and values.
     pub terms: &'a [(&'static str, String)],
 }
@@ -40,6 +44,20 @@ pub struct AgreeReply {
     pub differing: Vec<(String, String)>,
     /// The other nodes whose rules or limits differ.
     pub others: Vec<OtherNode>,
+    /// The names of channels.
+    pub channels: Channels,
+}
+
+/// The names of the channels of a database other than 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channels {
+    /// Those of keys, as servers of an earlier version need it: other databases have the same.
+    Shared,
+    /// Those of this database alone, for this time.
+    Own {
+        /// In milliseconds.
+        for_ms: u64,
+    },
 }
 
 /// Whether a node belongs to the cluster.
@@ -69,7 +87,7 @@ pub struct OtherNode {
 impl AgreeCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Agree, 3, 6 + 2 * self.terms.len(), out);
+        hashes.begin(Script::Agree, 3, 8 + 2 * self.terms.len(), out);
         for key in [self.agreement_key, self.nodes_key, self.fence_key] {
             argument(out, key);
         }
@@ -79,6 +97,8 @@ impl AgreeCall<'_> {
         argument(out, self.rules.as_bytes());
         argument(out, self.limits.as_bytes());
         number_argument(out, self.lease_ms);
+        argument(out, self.own_channels.unwrap_or_default().as_bytes());
+        argument(out, if self.were_shared { b"1" } else { b"0" });
         for (name, value) in self.terms {
             argument(out, name.as_bytes());
             argument(out, value.as_bytes());
@@ -116,8 +136,15 @@ impl AgreeReply {
                 seen: text(parts.next())?.to_vec(),
             });
         }
+        let channels = match text(items.next())? {
+            b"" => Channels::Shared,
+            for_ms => Channels::Own {
+                for_ms: number(for_ms).ok_or(UnknownReply)?,
+            },
+        };
         Ok(Self {
             state,
+            channels,
             stamp,
             redis_ms,
             differing,

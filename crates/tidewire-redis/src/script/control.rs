@@ -159,6 +159,8 @@ pub struct RenewCall<'a> {
     pub fence_key: &'a [u8],
     /// The stream of the topic.
     pub stream: &'a [u8],
+    /// The channel of its subscribers.
+    pub channel: &'a [u8],
     /// The result of the fence.
     pub fence: &'a Fence,
     /// Only if this is the present epoch.
@@ -179,7 +181,7 @@ pub struct RenewReply {
 impl RenewCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Renew, 2, 4, out);
+        hashes.begin(Script::Renew, 2, 5, out);
         argument(out, self.fence_key);
         argument(out, self.stream);
         self.fence.write(out);
@@ -188,6 +190,7 @@ impl RenewCall<'_> {
             None => argument(out, b""),
         }
         number_argument(out, u64::from(self.greater_than));
+        argument(out, self.channel);
     }
 }
 

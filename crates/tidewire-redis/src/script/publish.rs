@@ -33,6 +33,8 @@ pub struct PublishCall<'a> {
     pub work_drops_newest: bool,
     /// How long a stream is kept whose epoch is another than expected, in milliseconds; 0 is for ever.
     pub begun_ms: u64,
+    /// What the names of channels begin with in place of those of keys, if it is something else.
+    pub channels: &'a str,
     /// The publications.
     pub items: &'a [PublishItem<'a>],
 }
@@ -118,6 +120,7 @@ impl PublishCall<'_> {
         number_argument(out, self.work_bytes_max);
         number_argument(out, self.begun_ms);
         number_argument(out, u64::from(self.work_drops_newest));
+        argument(out, self.channels.as_bytes());
         for item in self.items {
             match item.expected_epoch {
                 Some(epoch) => {
@@ -180,7 +183,7 @@ fn place(text: &[u8]) -> Result<PlaceReply, UnknownReply> {
 /// The greatest number that a batch may have: what the mark of a record holds.
 pub const BATCH_MAX: u64 = (1 << 48) - 1;
 
-const FIXED_ARGUMENTS: usize = 14;
+const FIXED_ARGUMENTS: usize = 15;
 
 #[cfg(test)]
 mod tests {

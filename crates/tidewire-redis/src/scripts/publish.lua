@@ -5,7 +5,8 @@
 -- ARGV: run id, least epoch, generation of the connection, number of the batch, least number that the writer's last
 --   batch must have, '1' if the writer may be new, publications, stride, milliseconds that an id is remembered, number
 --   of streams to be kept longer, entries and bytes that the work of a topic's queue groups may have, milliseconds to
---   keep a stream whose epoch is another than expected, or '0' for ever, '1' if full work drops the new publication; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
+--   keep a stream whose epoch is another than expected, or '0' for ever, '1' if full work drops the new publication, what the names of
+--   channels begin with in place of the lane of the keys, or ''; then for each publication '<expected epoch>-*' or '' without history, the publications to keep, the record; then for each stream to be kept longer its index in KEYS and the milliseconds.
 -- Streams are shortened by whole blocks ('~'), so that a publication takes 0.7 of the time: some keep one block more
 -- than told.
 -- Reply: the places, separated by spaces: '<epoch>-<offset>', '-' without history, both with '=' in front for a
@@ -35,7 +36,9 @@ if type(first) == 'table' then return redis.error_reply('REFUSED ' .. first.err)
 
 local count, stride, kept = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local places = {}
-local k, a = 4, 15
+local k, a = 4, 16
+-- The key of the groups is the lane and one letter.
+local lane, rest_at = ARGV[15], #KEYS[3]
 local has_groups = redis.call('EXISTS', KEYS[3]) == 1
 for i = 1, count do
   local key, id, record = KEYS[k], ARGV[a], ARGV[a + 2]
@@ -64,8 +67,9 @@ for i = 1, count do
       end
       -- The body of `tell`: one more function call for each publication would take a tenth of its time.
       local message = place .. ' ' .. record
-      redis.call(TELL, key, message)
-      if tells_patterns then redis.call('PUBLISH', key, message) end
+      local channel = lane == '' and key or lane .. string.sub(key, rest_at)
+      redis.call(TELL, channel, message)
+      if tells_patterns then redis.call('PUBLISH', channel, message) end
       if id_key then redis.call('SET', id_key, place, 'PX', ARGV[9]) end
     end
     places[i] = place

@@ -182,6 +182,7 @@ impl Step {
                 let call = RenewCall {
                     fence_key: b"f",
                     stream: &stream(*topic),
+                    channel: &stream(*topic),
                     fence,
                     only_epoch: only.map(epoch),
                     greater_than: epoch(*greater_than),
@@ -321,6 +322,7 @@ impl Step {
             work_max: 5,
             work_bytes_max: 90,
             work_drops_newest: batch % 2 == 1,
+            channels: if batch % 3 == 2 { "t" } else { "" },
             begun_ms: 100_000,
             items: &items.collect::<Vec<_>>(),
         };

@@ -106,6 +106,7 @@ impl World {
         redis.set_cluster(seed % 4 >= 2);
         let mut random = Random(seed);
         let options = LinkOptions {
+            database: (seed % 3 * 5) as u32,
             lineage: Lineage::Single,
             ahead_bytes_max: 3_000,
             linger_ms: 2_000,

@@ -3,6 +3,7 @@
 mod access;
 mod agreement;
 mod basics;
+mod databases;
 mod faults;
 mod groups;
 mod peer;
