@@ -173,6 +173,7 @@ function writeBigint(value: bigint): void {
 }
 
 function write(value: unknown, level: number): void {
+  let binary: Uint8Array | undefined;
   reserve(0);
   if (typeof value === "string") writeText(value);
   else if (typeof value === "number") writeNumber(value);
@@ -180,11 +181,12 @@ function write(value: unknown, level: number): void {
   else if (typeof value === "boolean") bytes[length++] = value ? 0xc3 : 0xc2;
   else if (value === null) bytes[length++] = 0xc0;
   else if (typeof value !== "object") throw FLAW;
-  else if (value instanceof Uint8Array && level <= LEVELS_AROUND) {
-    reserve(value.length);
-    writeUint(value.length, 0xc4);
-    bytes.set(value, length);
-    length += value.length;
+  // Bytes are a payload of their own: inside one, every reader of JSON would get a text.
+  else if (level <= LEVELS_AROUND && (binary = bytesOf(value))) {
+    reserve(binary.length);
+    writeUint(binary.length, 0xc4);
+    bytes.set(binary, length);
+    length += binary.length;
   } else if (Array.isArray(value)) {
     if (level >= LEVELS_MAX) throw FLAW;
     writeHead(value.length, 0x90, 15, 0xdc - 1);
@@ -193,12 +195,7 @@ function write(value: unknown, level: number): void {
   } else if (isRecord(value)) {
     if (level >= LEVELS_MAX) throw FLAW;
     writeMap(value as Record<string, unknown>, level + 1);
-  } else {
-    // Bytes are a payload of their own: inside one, every reader of JSON would get a text.
-    const binary = level <= LEVELS_AROUND && bytesOf(value);
-    if (!binary) throw FLAW;
-    write(binary, level);
-  }
+  } else throw FLAW;
 }
 
 function writeMap(value: Record<string, unknown>, level: number): void {

@@ -35,7 +35,9 @@ async function start(options: ClientOptions = {}, features: object = { binary: t
   const transport = new FakeTransport();
   const format = msgpack();
   const send = (connection: FakeConnection, { p, ...fields }: Record<string, unknown>) =>
-    connection.send(options.format ? format.envelope(fields as never, format.payload(p, "")) : { ...fields, p });
+    connection.send(
+      options.format ? format.envelope(fields as never, format.payload(p, "")) : { ...fields, p },
+    );
   transport.onConnect = (connection) => {
     connection.onMessage = ((raw: unknown) => {
       const { t, cid, n, p } = read(raw);
