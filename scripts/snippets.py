@@ -294,7 +294,8 @@ NEEDS_SERVERS = {
     "cli.md": "tidewire serve --no-auth --ops-listen 127.0.0.1:5007",
     "load.md": "tidewire test-server --port 8080; echo 'name,password' > people.csv",
     "load-foreign.md": "tidewire test-server",
-    "load-judging.md": "tidewire test-server",
+    "load-judging.md": "tidewire test-server; "
+    """printf '[[request]]\\npath = "/items"\\n[[request]]\\nname = "log in"\\npath = "/login"\\n' > journey.toml""",
 }
 
 # Pages whose Rust snippets are doctests of a crate.

@@ -17,7 +17,7 @@ THREADS = 2 * (os.cpu_count() or 1)
 
 NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --workspace --no-fail-fast"
 FIGURES = (
-    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults)::/))"
+    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged)::/))"
 )
 PYTHON_FIGURES = [f"tests/test_{name}.py" for name in ("bench_figures", "bench_runs", "load")]
