@@ -18,6 +18,7 @@ pub(crate) struct Pulse {
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,
+    beats: AtomicU64,
     stopped_ns: AtomicU64,
 }
 
@@ -37,8 +38,14 @@ impl Pulse {
         }
     }
 
-    /// The time for which the process has not run so far, as far as a beat was late for it.
+    /// The time for which the process has not run so far, as far as a beat was late for it. It waits for the next beat,
+    /// which counts a stop that has only just ended.
     pub(crate) fn stopped(&self) -> Duration {
+        let beats = || self.shared.beats.load(Ordering::Acquire);
+        let (before, called) = (beats(), Instant::now());
+        while self.thread.is_some() && beats() == before && called.elapsed() < BEAT_WAIT_MAX {
+            std::thread::sleep(BEAT / 10);
+        }
         Duration::from_nanos(self.shared.stopped_ns.load(Ordering::Relaxed))
     }
 }
@@ -68,11 +75,15 @@ fn beat(shared: &Shared) {
             let stopped_ns = stopped.as_nanos() as u64;
             shared.stopped_ns.fetch_add(stopped_ns, Ordering::Relaxed);
         }
+        shared.beats.fetch_add(1, Ordering::Release);
         (last, last_waited) = (now, waited);
     }
 }
 
 const BEAT: Duration = Duration::from_millis(10);
+
+/// A thread that has no core for so long is one of a generator without cores, which the workers measure.
+const BEAT_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// A sleep is late by less than this for many reasons.
 const STOPPED_MIN: Duration = Duration::from_millis(20);

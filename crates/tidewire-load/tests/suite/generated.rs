@@ -334,25 +334,33 @@ fn blamed(case: Case, result: &TestResult, took: &[u64]) -> Vec<String> {
     missing
 }
 
-#[test]
-fn the_account_of_the_server_decides_what_a_report_says() {
-    let cases = cases();
+/// What is wrong in any of these cases, of which so many run at a time.
+fn check_all(cases: &[Case], at_a_time: usize) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..at_a_time {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (report, account) = run(*case);
-                    wrong
-                        .lock()
-                        .unwrap()
-                        .extend(check(*case, &report, &account));
+                    let found = check(*case, &report, &account);
+                    wrong.lock().unwrap().extend(found);
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().unwrap();
+    wrong.into_inner().unwrap()
+}
+
+#[test]
+fn the_account_of_the_server_decides_what_a_report_says() {
+    let cases = cases();
+    // A generator that is judged by its own latencies has the machine for itself.
+    let (alone, others): (Vec<Case>, Vec<Case>) = cases
+        .iter()
+        .partition(|case| case.at_fault == AtFault::Generator);
+    let mut wrong = check_all(&others, THREADS);
+    wrong.extend(check_all(&alone, 1));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(cases.len(), 2 * 2 * 8 * 4);
 }
