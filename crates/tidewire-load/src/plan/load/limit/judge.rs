@@ -211,3 +211,46 @@ const GROSS: f64 = 0.2;
 
 /// With fewer quarters of a second a slope says little.
 const WINDOWS_MIN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{ExpectationResult, Requests, TargetFigures};
+
+    #[test]
+    fn the_request_that_an_expectation_names_is_judged_alone() {
+        let requests = |succeeded, failed| Requests {
+            sent: succeeded + failed,
+            succeeded,
+            failed,
+            ..Requests::default()
+        };
+        let mut result = TestResult::new("http", 4);
+        result.load.requests = Some(requests(90, 10));
+        result.load.targets = vec![
+            TargetFigures {
+                name: "GET /items".to_owned(),
+                requests: requests(80, 0),
+                ..TargetFigures::default()
+            },
+            TargetFigures {
+                name: "log in: now".to_owned(),
+                requests: requests(10, 10),
+                ..TargetFigures::default()
+            },
+        ];
+        let text = "log in: now: errors<1%";
+        result.load.expectations = vec![ExpectationResult {
+            text: text.to_owned(),
+            kept: false,
+            seen: Some("50 %".to_owned()),
+            ..ExpectationResult::default()
+        }];
+        let tally = Tally::new(0, 2);
+        let broken = violation(&result, &tally, (0.0, 100.0)).expect("it is broken");
+        assert_eq!(broken.figure, Some((text.to_owned(), 0.5)));
+        assert_eq!(broken.reason, format!("`{text}` was 50 %"));
+        let of_all = worse_than(&result, "errors<1%");
+        assert_eq!(of_all, Some(("errors<1%".to_owned(), 0.1)));
+    }
+}
