@@ -33,7 +33,7 @@ impl FileFlags {
         })
     }
 
-    /// Writes the files, and says so on standard error.
+    /// Writes the files and prints their names on standard error.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -113,7 +113,7 @@ impl<T: AsRef<[u8]>> Envelope<T> {
         payload_bytes(Format::Json, text)
     }
 
-    /// The payload as JSON text, as it stands in the message. It is not checked. A binary payload is its base64 in quotes.
+    /// The payload as the JSON text in the message, not checked. Of a binary payload this is base64 text in quotes.
     #[must_use]
     pub fn payload_text(&self) -> Option<&[u8]> {
         Some(&self.text.as_slice()[self.payload.clone()?])

@@ -226,7 +226,7 @@ impl ClientMessage {
         }
     }
 
-    /// What was received, as bytes; empty for other kinds than `message`.
+    /// The bytes of the received message. Empty for every kind but `message`.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.message().map_or(b"", Message::as_bytes))
@@ -257,7 +257,7 @@ impl ClientMessage {
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }
 
-    /// What a message or a request is about, such as `chat`.
+    /// The type of a message or a request, such as `chat`.
     #[getter]
     fn r#type(&self) -> PyResult<Option<Cow<'_, str>>> {
         match &self.content {

@@ -180,7 +180,7 @@ impl Exchange {
             self.calls.deadline_ms(),
             self.orders.deadline_ms(),
             self.groups.deadline_ms(),
-            // Looked at together with the rest of what is told.
+            // It is checked when the cluster is told of this server, not earlier.
             self.away
                 .deadline_ms()
                 .map(|at_ms| at_ms.max(self.told_ms + TELL_MS)),

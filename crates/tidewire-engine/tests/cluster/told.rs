@@ -36,7 +36,7 @@ fn publish(server: &Server, number: u64) -> (u16, String) {
     (answer.status, error)
 }
 
-/// What the history has.
+/// The payloads in the history.
 fn kept(server: &Server) -> Vec<u64> {
     let answer = with_key(
         server,

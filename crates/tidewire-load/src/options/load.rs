@@ -38,8 +38,8 @@ pub struct LoadOptions {
     pub messages: MessageOptions,
     /// A file with several requests or messages.
     pub scenario: Option<PathBuf>,
-    /// Which texts of the request or the message stand for values. Default names in double braces; a
-    /// scenario has no other.
+    /// How placeholders are written in the request or the message. Default: names in double braces, which
+    /// a scenario always has.
     pub syntax: Syntax,
     /// Connections in total. Default 50.
     pub connections: usize,

@@ -1,7 +1,7 @@
 //! A chart with its caption, and the axes that charts share.
 
 use super::number;
-use super::svg::{Axis, SERIES_MAX, Series};
+use super::svg::{self, Axis, SERIES_MAX, Series};
 
 /// A chart with its caption and, when it has several series, their names in the order of the colours.
 pub(super) struct Figure {
@@ -36,6 +36,86 @@ pub(super) fn in_decades(series: &[Series]) -> Vec<Series> {
             points: points(one),
         })
         .collect()
+}
+
+/// A chart with the names of its series.
+pub(super) fn figure(caption: &str, svg: String, series: &[Series]) -> Figure {
+    Figure {
+        caption: caption.to_owned(),
+        svg,
+        legend: legend(series),
+    }
+}
+
+/// Times on an axis of decades; `None` without a time that can be shown.
+pub(super) fn on_decades(
+    caption: &str,
+    label: &'static str,
+    x: &Axis,
+    series: &[Series],
+) -> Option<Figure> {
+    let (low, high) = bounds(ordinates(series))?;
+    let y = logarithmic(label, low, high);
+    let svg = svg::lines(caption, x, &y, &in_decades(series));
+    Some(figure(caption, svg, series))
+}
+
+/// The places of all points on the axis from left to right.
+pub(super) fn abscissas(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
+    series
+        .iter()
+        .flat_map(|one| &one.points)
+        .map(|point| point.0)
+}
+
+/// The places of all points on the axis from below.
+pub(super) fn ordinates(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
+    series
+        .iter()
+        .flat_map(|one| &one.points)
+        .map(|point| point.1)
+}
+
+/// The smallest and the largest of the values that a chart can show.
+pub(super) fn bounds(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    let usable = values.filter(|&value| usable(value));
+    let low = usable.clone().fold(f64::INFINITY, f64::min);
+    let high = usable.fold(0.0, f64::max);
+    (high > 0.0).then_some((low, high))
+}
+
+/// An axis of time that ends with the last second.
+pub(super) fn seconds(last: f64) -> Axis {
+    let mut axis = linear("seconds", last, number::si);
+    axis.max = last;
+    axis.ticks.retain(|tick| tick.0 <= last);
+    axis
+}
+
+/// An axis for points at log10 1/(1-p) of a percentile p: each further nine is as wide as the previous one.
+pub(super) fn nines_axis(series: &[Series]) -> Axis {
+    let right = abscissas(series).fold(1.0, f64::max);
+    Axis {
+        label: "percentile",
+        min: 0.0,
+        max: right,
+        ticks: nine_ticks(right),
+    }
+}
+
+fn nine_ticks(max: f64) -> Vec<(f64, String)> {
+    const NAMES: [(f64, &str); 8] = [
+        (std::f64::consts::LOG10_2, "50 %"),
+        (1.0, "90 %"),
+        (2.0, "99 %"),
+        (3.0, "99.9 %"),
+        (4.0, "99.99 %"),
+        (5.0, "99.999 %"),
+        (6.0, "99.9999 %"),
+        (7.0, "99.99999 %"),
+    ];
+    let shown = NAMES.iter().filter(|tick| tick.0 <= max + 1e-6);
+    shown.map(|&(at, name)| (at, name.to_owned())).collect()
 }
 
 /// An axis from zero to a round number above `largest`, with about five ticks.

@@ -221,7 +221,7 @@ impl Comparison {
 impl Row {
     fn text(&self) -> Vec<String> {
         let name = match self.metric {
-            Metric::Rate => rate_name(&self.test).to_owned(),
+            Metric::Rate => table::rate_name(&self.test).to_owned(),
             other => other.name(),
         };
         let cell = |cell: &Option<Cell>| {
@@ -381,15 +381,6 @@ fn of_request(result: &TestResult, name: &str) -> Option<TestResult> {
     alone.load.requests = Some(target.requests);
     alone.load.statuses.clone_from(&target.statuses);
     Some(alone)
-}
-
-/// What the rate of a test counts; of a load in the words of its protocol.
-fn rate_name(test: &str) -> &'static str {
-    match test {
-        "http" => "Requests/s",
-        "websocket" => "Messages/s",
-        other => table::rate_name(other),
-    }
 }
 
 /// The figure in the results of each report; `None` if no report has it.

@@ -150,7 +150,7 @@ fn suite(report: &Report, result: &TestResult) -> Suite {
     }
 }
 
-/// What the run as a whole must be: complete, and with a result.
+/// The cases of the whole run: it must be complete and have a result.
 fn suite_of_run(report: &Report) -> Option<Suite> {
     let why = match &report.partial_reason {
         Some(reason) => reason.clone(),
@@ -303,7 +303,7 @@ fn sums<'a>(cases: impl IntoIterator<Item = &'a Case>) -> (usize, usize, usize, 
     sums
 }
 
-/// One line for each text, escaped by itself, because a line feed is a control character.
+/// One line for each text. Each is escaped alone, because escaping replaces line feeds.
 fn escape_lines(texts: &[String]) -> String {
     let lines: Vec<String> = texts.iter().map(|text| escape(text)).collect();
     lines.join("\n")
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Whether it has a failure or an error, as the sums of the whole document say it.
+    /// True if the document counts a failure or an error.
     fn is_red(report: &Report) -> bool {
         let xml = render(report);
         let head = xml.lines().nth(1).expect("it has a head");

@@ -1,7 +1,9 @@
 //! The charts that only a load has: everything over time on one axis, and latency by its size and
 //! by the rate.
 
-use super::chart::{Figure, in_decades, legend, linear, logarithmic, usable};
+use super::chart::{
+    Figure, bounds, figure, linear, logarithmic, on_decades, ordinates, seconds, usable,
+};
 use super::model::{LatencyOverTime, RateStep, ResourceSample, TestResult};
 use super::svg::{self, Axis, Series};
 use super::{number, table};
@@ -59,18 +61,7 @@ impl Time {
     }
 
     fn axis(&self) -> Axis {
-        let mut axis = linear("seconds", self.seconds, number::si);
-        axis.max = self.seconds;
-        axis.ticks.retain(|tick| tick.0 <= self.seconds);
-        axis
-    }
-}
-
-pub(super) fn figure(caption: &str, svg: String, series: &[Series]) -> Figure {
-    Figure {
-        caption: caption.to_owned(),
-        svg,
-        legend: legend(series),
+        seconds(self.seconds)
     }
 }
 
@@ -84,14 +75,7 @@ fn lines(
 ) -> Option<Figure> {
     let mut series = series;
     series.retain(|one| one.points.len() >= POINTS_MIN);
-    let values = series
-        .iter()
-        .flat_map(|one| &one.points)
-        .map(|point| point.1);
-    let largest = values.filter(|&value| usable(value)).fold(0.0, f64::max);
-    if largest <= 0.0 {
-        return None;
-    }
+    let (_, largest) = bounds(ordinates(&series))?;
     let svg = svg::lines(
         caption,
         &time.axis(),
@@ -153,27 +137,10 @@ fn percentiles(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
         line("p99", over(windows, window_s, |window| window.p99)),
         line("max", over(windows, window_s, |window| window.max)),
     ];
-    let (low, high) = bounds(
-        series
-            .iter()
-            .flat_map(|one| &one.points)
-            .map(|point| point.1),
-    )?;
     if series[0].points.len() < POINTS_MIN {
         return None;
     }
-    let caption = "Latency over time";
-    let y = logarithmic("latency", low, high);
-    let svg = svg::lines(caption, &time.axis(), &y, &in_decades(&series));
-    Some(figure(caption, svg, &series))
-}
-
-/// The smallest and the largest of the values that a chart can show.
-pub(super) fn bounds(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
-    let usable = values.filter(|&value| usable(value));
-    let low = usable.clone().fold(f64::INFINITY, f64::min);
-    let high = usable.fold(0.0, f64::max);
-    (high > 0.0).then_some((low, high))
+    on_decades("Latency over time", "latency", &time.axis(), &series)
 }
 
 /// The number of latencies of each size at each moment; the column of each moment has the same sum.
@@ -253,12 +220,6 @@ fn by_rate(steps: &[RateStep]) -> Option<Figure> {
             .collect(),
     };
     let series = [line("p50", |step| step.p50), line("p99", |step| step.p99)];
-    let (low, high) = bounds(
-        series
-            .iter()
-            .flat_map(|one| &one.points)
-            .map(|point| point.1),
-    )?;
     if steps.len() < 2 {
         return None;
     }
@@ -267,14 +228,7 @@ fn by_rate(steps: &[RateStep]) -> Option<Figure> {
         steps.last()?.offered_per_s,
         number::si,
     );
-    let caption = "Latency by offered rate";
-    let svg = svg::lines(
-        caption,
-        &x,
-        &logarithmic("latency", low, high),
-        &in_decades(&series),
-    );
-    Some(figure(caption, svg, &series))
+    on_decades("Latency by offered rate", "latency", &x, &series)
 }
 
 fn sampled(

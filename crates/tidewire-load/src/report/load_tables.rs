@@ -316,7 +316,7 @@ fn times(result: &TestResult) -> Block {
     }
 }
 
-/// The parts of connecting say more than the whole if there are several.
+/// True if connecting had several parts, so that the table shows each.
 fn is_parted(connecting: Option<&Connecting>) -> bool {
     connecting.is_some_and(|connecting| connecting.parts().count() > 1)
 }

@@ -1,9 +1,11 @@
 //! The charts of each test, and their axes.
 
-use super::chart::{Figure, in_decades, legend, linear, logarithmic, usable};
+use super::chart::{
+    Figure, abscissas, bounds, figure, linear, nines_axis, on_decades, ordinates, seconds, usable,
+};
 use super::load_plots;
 use super::model::{self, Latency, TestResult};
-use super::svg::{self, Axis, Series};
+use super::svg::{self, Series};
 use super::table::{Section, label, rate_name};
 use crate::report::number;
 
@@ -62,11 +64,7 @@ fn rates(rate_name: &'static str, results: &[&TestResult]) -> Option<Figure> {
     let groups: Vec<String> = tiers.iter().map(|&tier| number::grouped(tier)).collect();
     let y = linear(rate_name, largest, number::si);
     let svg = svg::bars(&caption, "connections", &groups, &y, &series, number::si);
-    Some(Figure {
-        caption,
-        svg,
-        legend: legend(&series),
-    })
+    Some(figure(&caption, svg, &series))
 }
 
 /// Two grids of payload size and number of connections: messages and bytes per second.
@@ -127,36 +125,7 @@ fn percentiles(
             points: nines(latency),
         })
         .collect();
-    let all = || series.iter().flat_map(|one| &one.points);
-    let low = all()
-        .map(|point| point.1)
-        .filter(|&y| usable(y))
-        .fold(f64::INFINITY, f64::min);
-    let high = all()
-        .map(|point| point.1)
-        .filter(|&y| usable(y))
-        .fold(low, f64::max);
-    if series.is_empty() || !high.is_finite() {
-        return None;
-    }
-    let right = all().map(|point| point.0).fold(1.0, f64::max);
-    let x = Axis {
-        label: "percentile",
-        min: 0.0,
-        max: right,
-        ticks: nine_ticks(right),
-    };
-    let svg = svg::lines(
-        caption,
-        &x,
-        &logarithmic(label_of_times, low, high),
-        &in_decades(&series),
-    );
-    Some(Figure {
-        caption: caption.to_owned(),
-        svg,
-        legend: legend(&series),
-    })
+    on_decades(caption, label_of_times, &nines_axis(&series), &series)
 }
 
 /// The rate of each second.
@@ -173,30 +142,12 @@ fn over_time(test: &str, results: &[&TestResult]) -> Option<Figure> {
             }
         })
         .collect();
-    let all = || series.iter().flat_map(|one| &one.points);
-    let longest = all().map(|point| point.0).fold(0.0, f64::max);
-    let largest = all()
-        .map(|point| point.1)
-        .filter(|&y| usable(y))
-        .fold(0.0, f64::max);
-    if largest <= 0.0 {
-        return None;
-    }
-    let mut x = linear("seconds", longest, number::si);
-    x.max = longest;
-    x.ticks.retain(|tick| tick.0 <= longest);
+    let longest = abscissas(&series).fold(0.0, f64::max);
+    let (_, largest) = bounds(ordinates(&series))?;
     let caption = format!("{} over time", rate_name(test));
-    let svg = svg::lines(
-        &caption,
-        &x,
-        &linear(rate_name(test), largest, number::si),
-        &series,
-    );
-    Some(Figure {
-        caption,
-        svg,
-        legend: legend(&series),
-    })
+    let y = linear(rate_name(test), largest, number::si);
+    let svg = svg::lines(&caption, &seconds(longest), &y, &series);
+    Some(figure(&caption, svg, &series))
 }
 
 /// Whether the rate was given and not measured.
@@ -236,21 +187,6 @@ fn nines(latency: &Latency) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn nine_ticks(max: f64) -> Vec<(f64, String)> {
-    const NAMES: [(f64, &str); 8] = [
-        (std::f64::consts::LOG10_2, "50 %"),
-        (1.0, "90 %"),
-        (2.0, "99 %"),
-        (3.0, "99.9 %"),
-        (4.0, "99.99 %"),
-        (5.0, "99.999 %"),
-        (6.0, "99.9999 %"),
-        (7.0, "99.99999 %"),
-    ];
-    let shown = NAMES.iter().filter(|tick| tick.0 <= max + 1e-6);
-    shown.map(|&(at, name)| (at, name.to_owned())).collect()
-}
-
 fn distinct(values: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
@@ -266,6 +202,7 @@ const SECONDS_MIN: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::chart::logarithmic;
     use crate::report::model::FanOut;
 
     fn section(results: &[TestResult]) -> Vec<Figure> {

@@ -18,7 +18,7 @@ pub struct SideBySide {
     loads: Option<Loads>,
 }
 
-/// What only loads have.
+/// The parts of the page that only loads have.
 struct Loads {
     overview: Block,
     /// One sentence for each report after the first.
@@ -200,7 +200,7 @@ fn overview(reports: &[(String, Report)]) -> Block {
     }
 }
 
-/// Whether the later report is faster or slower, with the figures that say so.
+/// The sentence that says if the later report is faster or slower, with its figures.
 fn answer((first, name): (&str, &str), found: &[BaselineFigure]) -> String {
     let of = |finding: BaselineFinding| found.iter().filter(move |one| one.finding == finding);
     let named = |finding| {

@@ -180,12 +180,15 @@ pub(super) fn speed(result: &TestResult) -> Option<String> {
     }
 }
 
-/// The things that `rate_per_s` of a test counts. Every rate is a rate of confirmations.
+/// The things that `rate_per_s` of a test counts: of a load in the words of its protocol, of a bench what was
+/// confirmed.
 pub(super) fn rate_name(test: &str) -> &'static str {
     match test {
         model::CONNECTION_STORM | model::CONNECT_LATENCY | model::RAPID_RECONNECT => "Handshakes/s",
         model::PING_LATENCY | model::SUSTAINED_HOLD => "Round trips/s",
         model::FAN_OUT => "Deliveries/s",
+        "http" => "Requests/s",
+        "websocket" => "Messages/s",
         _ => "Confirmed msgs/s",
     }
 }

@@ -63,8 +63,8 @@ impl Exchange {
     }
 
     /// Ends all sessions when the broker has been away for too long, so that their clients go to servers that reach it:
-    /// once in an outage, because it may be away for all servers. Its health has been told before: who has to leave finds
-    /// the time there.
+    /// once in an outage, because it may be away for all servers. Call it after the health of the broker was told:
+    /// sessions that end read there how long it has been away.
     pub(super) fn end_cut_off(&mut self, now: Now) {
         let away = &mut self.away;
         let is_due = away.deadline_ms().is_some_and(|at_ms| at_ms <= now.ms);

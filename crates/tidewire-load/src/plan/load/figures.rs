@@ -102,8 +102,8 @@ impl Loading<'_> {
         sum
     }
 
-    /// Whether the expectations allow all failures that there were: one of all requests that was kept, or
-    /// one of each request that failed.
+    /// True if the expectations allow every failure: a kept expectation covers all requests, or each
+    /// request that failed has a kept one of its own.
     pub(super) fn are_errors_allowed(
         &self,
         result: &TestResult,

@@ -53,7 +53,7 @@ impl Loading<'_> {
             true => default_expectations(),
             false => self.plan.expectations.clone(),
         };
-        // Of a single request of a scenario there are fewer than of all.
+        // A single request of a scenario has fewer values than all requests together.
         let script = &self.plan.setup.script;
         let needed = expectations.iter().map(|one| {
             let share = one.scope().map_or(1.0, |name| script.share_of(name));

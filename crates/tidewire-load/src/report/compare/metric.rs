@@ -57,7 +57,7 @@ impl Metric {
             .iter()
             .flat_map(|result| result.load.statuses.keys().copied())
             .collect();
-        // If all reports have the same single status, it says nothing.
+        // A single status that all reports have shows no difference.
         let statuses = statuses.iter().filter(|_| statuses.len() > 1);
         let mut all = vec![Self::FoundRate, Self::Rate, Self::Errors];
         all.extend(statuses.map(|status| Self::Status(*status)));
@@ -158,7 +158,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is a latency of what was sent, whose clock starts at the origin of the result.
+    /// True for a latency of requests or messages. Its clock starts at the `origin` of the result.
     pub(super) fn is_latency(self) -> bool {
         matches!(
             self,
@@ -172,7 +172,7 @@ impl Metric {
     }
 }
 
-/// What the server's processor time was spent on.
+/// The number of events that the server's processor time is divided by.
 fn events(result: &TestResult) -> Option<f64> {
     let ended = result
         .load

@@ -1,7 +1,9 @@
 //! The charts of loads beside one another: the same figure of each report as a line of its own.
 
-use crate::report::chart::{Figure, in_decades, linear, logarithmic, usable};
-use crate::report::load_plots::{POINTS_MIN, bounds, figure, over};
+use crate::report::chart::{
+    Figure, abscissas, bounds, figure, linear, nines_axis, on_decades, ordinates, seconds, usable,
+};
+use crate::report::load_plots::{POINTS_MIN, over};
 use crate::report::model::{LatencyWindow, Report, TestResult};
 use crate::report::number;
 use crate::report::svg::{self, Axis, SERIES_MAX, Series};
@@ -51,29 +53,12 @@ fn by_percentile(results: &[(&str, &TestResult)]) -> Option<Figure> {
         }
         points
     });
-    let x = percentiles(
-        lines
-            .iter()
-            .flat_map(|line| &line.points)
-            .map(|point| point.0),
-    )?;
-    on_decades("Latency by percentile", &x, &lines)
-}
-
-/// An axis with a tick for each further nine.
-fn percentiles(nines: impl Iterator<Item = f64>) -> Option<Axis> {
-    let most = nines.fold(0.0, f64::max);
-    let names = ["0", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"];
-    let count = (most.ceil() as usize).clamp(1, names.len() - 1);
-    let ticks = names.iter().take(count + 1).zip(0u32..);
-    (most > 0.0).then(|| Axis {
-        label: "percentile",
-        min: 0.0,
-        max: count as f64,
-        ticks: ticks
-            .map(|(name, at)| (f64::from(at), (*name).to_owned()))
-            .collect(),
-    })
+    on_decades(
+        "Latency by percentile",
+        "latency",
+        &nines_axis(&lines),
+        &lines,
+    )
 }
 
 fn over_time(
@@ -85,7 +70,7 @@ fn over_time(
         Some(over_time) => over(&over_time.windows, over_time.window_s, of),
         None => Vec::new(),
     });
-    on_decades(caption, &seconds(&lines)?, &lines)
+    on_decades(caption, "latency", &time_of(&lines)?, &lines)
 }
 
 fn rates(results: &[(&str, &TestResult)]) -> Option<Figure> {
@@ -99,13 +84,8 @@ fn rates(results: &[(&str, &TestResult)]) -> Option<Figure> {
         _ => Vec::new(),
     });
     lines.retain(|line| line.points.len() >= POINTS_MIN);
-    let x = seconds(&lines)?;
-    let (_, most) = bounds(
-        lines
-            .iter()
-            .flat_map(|line| &line.points)
-            .map(|point| point.1),
-    )?;
+    let x = time_of(&lines)?;
+    let (_, most) = bounds(ordinates(&lines))?;
     let caption = "Requests/s over time";
     let svg = svg::lines(caption, &x, &linear("per second", most, number::si), &lines);
     Some(figure(caption, svg, &lines))
@@ -121,38 +101,17 @@ fn by_rate(results: &[(&str, &TestResult)]) -> Option<Figure> {
         points
     });
     lines.retain(|line| line.points.len() > 1);
-    let rates = lines
-        .iter()
-        .flat_map(|line| &line.points)
-        .map(|point| point.0);
-    let (_, most) = bounds(rates)?;
+    let (_, most) = bounds(abscissas(&lines))?;
     let x = linear("offered per second", most, number::si);
-    on_decades("p99 by offered rate", &x, &lines)
+    on_decades("p99 by offered rate", "latency", &x, &lines)
 }
 
 /// The time axis of all lines; `None` without a line.
-fn seconds(lines: &[Series]) -> Option<Axis> {
+fn time_of(lines: &[Series]) -> Option<Axis> {
     let long = lines.iter().filter(|line| line.points.len() >= POINTS_MIN);
     let ends = long
         .filter_map(|line| line.points.last())
         .map(|point| point.0);
     let last = ends.filter(|&end| usable(end)).fold(0.0, f64::max);
-    (last > 0.0).then(|| {
-        let mut axis = linear("seconds", last, number::si);
-        axis.max = last;
-        axis.ticks.retain(|tick| tick.0 <= last);
-        axis
-    })
-}
-
-fn on_decades(caption: &str, x: &Axis, lines: &[Series]) -> Option<Figure> {
-    let (low, high) = bounds(
-        lines
-            .iter()
-            .flat_map(|line| &line.points)
-            .map(|point| point.1),
-    )?;
-    let y = logarithmic("latency", low, high);
-    let svg = svg::lines(caption, x, &y, &in_decades(lines));
-    Some(figure(caption, svg, lines))
+    (last > 0.0).then(|| seconds(last))
 }
