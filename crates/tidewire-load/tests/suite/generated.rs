@@ -334,7 +334,7 @@ fn blamed(case: Case, result: &TestResult, took: &[u64]) -> Vec<String> {
     missing
 }
 
-/// What is wrong in any of these cases, of which so many run at a time.
+/// The faults that are found in these cases, with `at_a_time` of them side by side.
 fn check_all(cases: &[Case], at_a_time: usize) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
