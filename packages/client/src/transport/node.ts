@@ -19,7 +19,7 @@ export interface NodeTransportOptions {
   localAddress?: string;
   /** How long opening a connection may take, in milliseconds; 10,000 by default. */
   openTimeoutMs?: number;
-  /** How long to wait for the answer to a close, in milliseconds; 5,000 by default. */
+  /** How long to wait for the answer to a close, in milliseconds; 6,000 by default. */
   closeTimeoutMs?: number;
 }
 
@@ -29,7 +29,8 @@ export interface NodeTransport extends Transport {
 }
 
 const OPEN_TIMEOUT_MS = 10_000;
-const CLOSE_TIMEOUT_MS = 5_000;
+/** Longer than the 5 s of the client, which knows whose close it was and says so. */
+const CLOSE_TIMEOUT_MS = 6_000;
 
 /**
  * A transport that opens connections from Node. What is sent in one turn of the event loop leaves in one write.
