@@ -26,6 +26,8 @@ class Run:
         self.passed: set[str] = set()
         self.failed: list[str] = []
         self.seconds: dict[str, float] = {}
+        # Of the processors, by all processes of a suite that it waited for.
+        self.cpu_seconds: dict[str, float] = {}
         self.skips: list[str] = []
         # Of the skips, those that no installation would end.
         self.excused: list[str] = []
@@ -95,13 +97,15 @@ class Run:
         ended = False
         for suite, (process, began) in list(self.working.items()):
             seconds = time.monotonic() - began
-            if process.poll() is None and seconds < suite.limit_s:
+            cpu_seconds = reap(process)
+            is_late = cpu_seconds is None
+            if is_late and seconds < suite.limit_s:
                 continue
             ended = True
-            is_late = process.poll() is None
             end(process)
             del self.working[suite]
             self.seconds[suite.name] = seconds
+            self.cpu_seconds[suite.name] = cpu_seconds or 0
             self.report(suite, process.returncode, seconds, is_late)
         return ended
 
@@ -142,12 +146,13 @@ class Run:
 
     def conclude(self) -> int:
         """Prints the summary; the exit code of the run."""
-        print("\n=== summary")
+        print("\n=== summary (time, and that of the processors)")
         for name, seconds in sorted(self.seconds.items(), key=lambda item: -item[1]):
             suite = next(suite for suite in self.suites if suite.name == name)
             counts = results.read(suite.junit)
             word = "FAILED" if name in self.failed else "passed"
-            print(f"  {seconds:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
+            cpu = self.cpu_seconds[name]
+            print(f"  {seconds:5.0f} s {cpu:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
         for line in self.skips:
             print(f"  {line}")
         for name in self.failed:
@@ -157,6 +162,15 @@ class Run:
         if refused and self.is_ci:
             print("With CI=true a skip is a failure, unless the machine cannot do it.")
         return 1 if self.failed or (refused and self.is_ci) else 0
+
+
+def reap(process: subprocess.Popen[bytes]) -> float | None:
+    """The seconds of the processors that an ended process and its children took; nothing while it runs."""
+    pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+    if pid == 0:
+        return None
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
