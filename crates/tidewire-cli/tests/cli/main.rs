@@ -5,6 +5,8 @@
 mod backend;
 mod bench;
 mod certificates;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod foreign;
 #[cfg(unix)]
 mod handover;

@@ -8,6 +8,7 @@ mod proxy;
 
 mod access;
 mod binary;
+mod broker_updates;
 mod connections;
 mod forgetting;
 mod groups;
@@ -17,3 +18,4 @@ mod presence;
 mod producers;
 mod publications;
 mod told;
+mod unreadable;
