@@ -10,12 +10,16 @@ use tidewire_testkit::websocket::Client;
 use tidewire_wire::close::CloseCode;
 
 /// A key of the API.
-const KEY: &str = "0123456789abcdef0123456789abcdeX";
+pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdeX";
 
 const HOUR: i64 = 3_600;
 
 /// A server, and its operations listener.
-fn serve(redis: &RedisServer, folder: &Path, clock: Option<&SteppedClock>) -> (Running, String) {
+pub(crate) fn serve(
+    redis: &RedisServer,
+    folder: &Path,
+    clock: Option<&SteppedClock>,
+) -> (Running, String) {
     let key = folder.join("api.key");
     fs::write(&key, KEY).expect("written");
     let url = redis.url();
@@ -48,7 +52,7 @@ fn serve(redis: &RedisServer, folder: &Path, clock: Option<&SteppedClock>) -> (R
     (server, operations)
 }
 
-fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !is_true() {
         assert!(Instant::now() < end, "in vain: {what}");
@@ -56,7 +60,7 @@ fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-fn connect(server: &Running, user: &str) -> Client {
+pub(crate) fn connect(server: &Running, user: &str) -> Client {
     let said = run(&[
         "token",
         "--jwt-secret",

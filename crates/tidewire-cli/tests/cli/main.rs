@@ -22,6 +22,8 @@ mod reload;
 mod report;
 mod robust;
 mod serve;
+#[cfg(target_os = "linux")]
+mod silent_server;
 #[cfg(unix)]
 mod start;
 #[cfg(target_os = "linux")]

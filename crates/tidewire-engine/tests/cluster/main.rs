@@ -10,6 +10,7 @@ mod access;
 mod binary;
 mod broker_updates;
 mod connections;
+mod everywhere;
 mod forgetting;
 mod groups;
 mod outages;
