@@ -37,6 +37,12 @@ pub enum Event {
     Call(Box<Call>),
     /// The rate limit of the server is almost reached. The client slows down by itself.
     RateLimitWarning(Box<RateLimitWarning>),
+    /// The server has lost the broker that connects it with other servers, or has it back. While the broker is away nothing
+    /// arrives from the other servers. The end of the connection ends this state.
+    BrokerUpdate {
+        /// Whether the broker is away.
+        is_away: bool,
+    },
     /// The server reports an error that belongs to no waiting request, or explains a failure.
     Error(Box<ServerError>),
     /// The server has forgotten this client, so that nobody knows whether it accepted these queued messages.
@@ -263,6 +269,7 @@ impl Event {
             },
             Self::Call(_) => "request",
             Self::RateLimitWarning(_) => "rate_limit_warning",
+            Self::BrokerUpdate { .. } => "broker_update",
             Self::Error(_) => "error",
             Self::Uncertain(_) => "uncertain",
             Self::Expired(_) => "expired",

@@ -79,7 +79,7 @@ pub use model::calls::{Call, CallFailure, NewCall};
 pub use model::content::Content;
 pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
-    PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,
+    ListedEverywhere, OnServers, PresentMember, SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
 pub use model::spelling::OptionSpelling;
 pub use model::url::{HttpUrl, InvalidHttpUrl};

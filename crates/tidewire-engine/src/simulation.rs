@@ -74,6 +74,7 @@ pub fn shards_with_link<A: Application>(
     let this = ThisServer {
         handle: handle.clone(),
         address: String::new(),
+        questions: Arc::default(),
     };
     exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(this));
     Ok((shards, handle, SimulatedLink { exchange }))

@@ -7,6 +7,7 @@
 //! - [`seeds`]: the seeds of a simulation.
 //! - [`options`]: each option of a server with an example.
 //! - [`shard`]: a server on a thread of its own.
+//! - [`stepped_clock`]: a clock that jumps, for processes.
 //! - [`topics`]: a checker of what subscribers see.
 //! - [`websocket`]: the WebSocket client of all tests, blocking and simulated.
 //! - [`simulation`]: the simulated network, with virtual time and faults from a seed.
@@ -21,6 +22,8 @@ pub mod schema;
 pub mod search;
 pub mod seeds;
 pub mod shard;
+#[cfg(unix)]
+pub mod stepped_clock;
 pub mod topics;
 pub mod vectors;
 pub mod websocket;

@@ -13,6 +13,7 @@ pub struct RedisServer {
     folder: tempfile::TempDir,
     child: Option<Child>,
     options: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl RedisServer {
@@ -22,7 +23,17 @@ impl RedisServer {
     /// Debian's package redis-server is not installed, or the program that the variable names.
     #[must_use]
     pub fn start(options: &str) -> Self {
+        Self::start_in(options, [].into())
+    }
+
+    /// The same in an environment with these variables.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_in(options: &str, environment: Vec<(&'static str, PathBuf)>) -> Self {
         let mut server = Self {
+            environment,
             folder: tempfile::tempdir().expect("a temporary folder"),
             child: None,
             options: options.split_whitespace().map(str::to_owned).collect(),
@@ -42,6 +53,7 @@ impl RedisServer {
             .arg("--dir")
             .arg(self.folder.path())
             .args(&self.options)
+            .envs(self.environment.iter().cloned())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -46,6 +46,11 @@ export interface ClientEvents {
   subscriptionLost: { topics: string[] };
   presence: PresenceEvent;
   rateLimitWarning: { limit: number; remaining: number; retryAfterMs: number };
+  /**
+   * The server has lost the broker that connects it with other servers (`isAway`), so that nothing arrives from them, or
+   * has it back. The end of the connection ends this state.
+   */
+  brokerUpdate: { isAway: boolean };
   /** An error of the server that answers no call, or of a listener of the application. */
   error: TidewireError;
   /**

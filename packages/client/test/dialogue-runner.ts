@@ -172,8 +172,9 @@ const CHECKS: Record<string, Check> = {
     return matches(find(player, "presence"), { change, topic, user, data });
   },
   system: (e, player) =>
-    e.type !== "rate_limit_warning" ||
-    matches(find(player, "rateLimitWarning"), { limit: e.p.limit, remaining: e.p.remaining }),
+    (e.type !== "rate_limit_warning" ||
+      matches(find(player, "rateLimitWarning"), { limit: e.p.limit, remaining: e.p.remaining })) &&
+    (e.p.broker_away === undefined || matches(find(player, "brokerUpdate"), { isAway: e.p.broker_away })),
   publication_gap: (e, player) => {
     const range = e.range && { epoch: e.range.epoch, from: e.range.from, to: e.range.to };
     return matches(find(player, "gap"), { topic: e.topic, reason: e.reason, count: e.count, range });

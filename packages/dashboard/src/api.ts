@@ -95,6 +95,8 @@ export interface TopicInfo {
   per_s: number;
   /** Publications that its history keeps. */
   kept?: number;
+  /** The servers that have subscribers of it, where several share a broker. */
+  nodes?: string[];
 }
 
 export interface ConnectionInfo {
@@ -106,6 +108,20 @@ export interface ConnectionInfo {
   topics: number;
   queued_bytes: number;
   connected_unix_ms?: number;
+  /** The name of its server, where several share a broker. */
+  nodes?: string[];
+}
+
+/** A page of a list over all servers. */
+export interface Page {
+  next: string | null;
+  /** Servers that did not answer. */
+  silent?: string[];
+}
+
+/** What is missing in a page. */
+export function missing({ silent }: Page): string {
+  return silent ? `Without what these servers have, which do not answer: ${silent.join(", ")}` : "";
 }
 
 export interface ConnectionDetails {

@@ -45,6 +45,7 @@ HAPPENINGS = (
     "presence_leave",
     "presence_update",
     "rate_limit_warning",
+    "broker_update",
     "error",
     "uncertain",
     "expired",
@@ -52,7 +53,14 @@ HAPPENINGS = (
 )
 """Kinds of messages that report events of the client."""
 
-QUIET = ("connected", "presence_join", "presence_leave", "presence_update", "rate_limit_warning")
+QUIET = (
+    "connected",
+    "presence_join",
+    "presence_leave",
+    "presence_update",
+    "rate_limit_warning",
+    "broker_update",
+)
 """Those that are no reason for a warning if nobody handles them."""
 
 

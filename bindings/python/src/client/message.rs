@@ -426,6 +426,7 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             fields.set_item("remaining", warning.remaining)?;
             fields.set_item("retry_after", warning.retry_after.as_secs_f64())?;
         }
+        Event::BrokerUpdate { is_away } => fields.set_item("away", is_away)?,
         Event::Error(error) => {
             fields.set_item("code", &error.code)?;
             fields.set_item("message", &error.message)?;

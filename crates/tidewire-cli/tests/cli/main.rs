@@ -5,6 +5,8 @@
 mod backend;
 mod bench;
 mod certificates;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod foreign;
 #[cfg(unix)]
 mod handover;
@@ -20,6 +22,8 @@ mod reload;
 mod report;
 mod robust;
 mod serve;
+#[cfg(target_os = "linux")]
+mod silent_server;
 #[cfg(unix)]
 mod start;
 #[cfg(target_os = "linux")]

@@ -339,6 +339,14 @@ impl Session {
             ClientEvent::System(SystemType::RateLimitWarning, envelope) => {
                 self.handle_rate_limit_warning(&envelope, moment, batch);
             }
+            // Unasked.
+            ClientEvent::System(SystemType::HealthCheckResponse, envelope)
+                if envelope.correlation_id.is_none() =>
+            {
+                if let Some(is_away) = envelope.payload["broker_away"].as_bool() {
+                    batch.push(Event::BrokerUpdate { is_away });
+                }
+            }
             _ => {}
         }
     }
@@ -391,6 +399,7 @@ impl Session {
                 history: true,
                 server_subscriptions: true,
                 binary: true,
+                broker_updates: true,
             },
             encryption,
             producer: producer.as_ref(),

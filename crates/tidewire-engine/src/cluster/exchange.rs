@@ -164,6 +164,7 @@ impl Exchange {
             self.told_ms = now.ms;
             self.note_away(now);
             self.tell_health();
+            self.tell_clients(now);
             self.end_cut_off(now);
             self.complain(now);
         }

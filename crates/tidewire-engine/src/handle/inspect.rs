@@ -22,7 +22,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::uuid::Uuid;
 
 impl Handle {
-    /// Lists sessions, in the order of their keys.
+    /// Lists sessions of this server, in the order of their keys.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when a shard did not answer in time.
@@ -48,7 +48,7 @@ impl Handle {
         Ok(Listed { items, more })
     }
 
-    /// Lists topics and patterns that have subscribers, by name.
+    /// Lists topics and patterns that have subscribers on this server, by name.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when a shard did not answer in time.
@@ -218,16 +218,13 @@ impl Handle {
         })
     }
 
-    /// A session of this server with at most `limit` of its topics; `None` if there is no such session here.
-    ///
-    /// # Errors
-    /// [`SendError`]; `Busy` also when the shard did not answer in time.
-    pub fn describe_connection(
+    /// A session of this server with at most `limit` of its topics.
+    pub(crate) fn describe_own(
         &self,
         connection: ConnectionKey,
         limit: usize,
     ) -> Result<Option<ConnectionDetails>, SendError> {
-        if !self.shared.hub.is_here(connection) || connection.shard() >= self.shards() {
+        if connection.shard() >= self.shards() {
             return Ok(None);
         }
         let deadline = Instant::now() + ANSWER_TIME_MAX;
@@ -236,11 +233,8 @@ impl Handle {
         })
     }
 
-    /// The session that was told this UUID by `server_ready`. All sessions are looked at.
-    ///
-    /// # Errors
-    /// [`SendError`]; `Busy` also when a shard did not answer in time.
-    pub fn find_connection(&self, id: &str) -> Result<Option<ConnectionKey>, SendError> {
+    /// The session of this server that was told this UUID by `server_ready`.
+    pub(crate) fn find_own(&self, id: &str) -> Result<Option<ConnectionKey>, SendError> {
         let Some(id) = Uuid::parse(id) else {
             return Ok(None);
         };
@@ -317,10 +311,11 @@ impl Handle {
 }
 
 impl TopicInfo {
-    /// Adds what another shard says. Each shard counts the same publications, from its first
+    /// Adds what another shard or server says. Each counts the same publications, from its first
     /// subscriber on.
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.subscribers += other.subscribers;
+        self.kept = self.kept.max(other.kept);
         self.publications = self.publications.max(other.publications);
         self.per_s = self.per_s.max(other.per_s);
     }

@@ -1,6 +1,7 @@
 //! The handle of a running server, for other threads.
 
 mod calls;
+pub(crate) mod everywhere;
 mod health;
 pub(crate) mod inspect;
 mod publish;

@@ -12,6 +12,7 @@ use crate::topics::error::{BrokerUnavailable, ManageError};
 use crate::topics::hub::NotReady;
 use crate::topics::name::check_topic_or_pattern;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Action;
 
@@ -123,6 +124,10 @@ impl Handle {
             Control::CloseAll { code, reason } => {
                 self.change_in_all_shards(&ChangedSessions::All, &end(code, reason), told_unix_ms)
             }
+            Control::TellBroker { is_away } => {
+                self.shared.broker_is_away.store(is_away, Ordering::Release);
+                self.change_in_all_shards(&ChangedSessions::All, &ChangeKind::BrokerUpdate, None)
+            }
             Control::CloseConnection {
                 connection,
                 code,
@@ -150,7 +155,7 @@ impl Handle {
         self.change_one(connection, what)
     }
 
-    /// Some of what is kept of a topic; `None` for a topic that keeps no history. On a topic that is
+    /// Some of what is kept of a topic and has not expired; `None` for a topic that keeps no history. On a topic that is
     /// shared with other servers it waits for their broker: not to be called on a shard then.
     ///
     /// # Errors
@@ -161,7 +166,7 @@ impl Handle {
         query: HistoryQuery,
     ) -> Result<Option<HistoryPage>, BrokerUnavailable> {
         let topic: Arc<str> = topic.into();
-        let query = PageQuery {
+        let mut query = PageQuery {
             since: query.since,
             limit: query.limit,
             newest_first: query.newest_first,
@@ -173,22 +178,34 @@ impl Handle {
         let hub = &self.shared.hub;
         wait(|tickets| hub.prepare(&topic, everything, tickets))
             .map_err(|_: Refusal| BrokerUnavailable)?;
-        let page = hub.history(&topic, query, steady_unix_ms());
-        let Some(page) = page.map_err(|NotReady| BrokerUnavailable)? else {
-            return Ok(None);
-        };
-        let kept = page.publications.iter().filter_map(|publication| {
-            Some(Kept {
-                position: publication.position?,
-                json: String::from_utf8_lossy(publication.json()).into_owned(),
-            })
-        });
-        Ok(Some(HistoryPage {
-            position: page.position,
-            oldest: page.oldest,
-            publications: kept.collect(),
-            more: page.more,
-        }))
+        let now_ms = steady_unix_ms();
+        loop {
+            let page = hub.history(&topic, query, now_ms);
+            let Some(page) = page.map_err(|NotReady| BrokerUnavailable)? else {
+                return Ok(None);
+            };
+            let last = page.publications.last().and_then(|last| last.position);
+            let kept = page.publications.iter().filter_map(|publication| {
+                Some(Kept {
+                    position: publication
+                        .position
+                        .filter(|_| !publication.is_expired(now_ms))?,
+                    json: String::from_utf8_lossy(publication.json()).into_owned(),
+                })
+            });
+            let publications: Vec<Kept> = kept.collect();
+            // Callers go on behind the last publication: a page of nothing but expired ones is skipped.
+            if let Some(last) = last.filter(|_| page.more && publications.is_empty()) {
+                query.since = Some(last.offset);
+                continue;
+            }
+            return Ok(Some(HistoryPage {
+                position: page.position,
+                oldest: page.oldest,
+                publications,
+                more: page.more,
+            }));
+        }
     }
 
     /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was
@@ -238,7 +255,7 @@ impl Handle {
         what: ChangeKind,
     ) -> Result<(), SendError> {
         if !self.shared.hub.is_here(connection) {
-            return self.tell(&control_of(connection, what));
+            return control_of(connection, what).map_or(Ok(()), |control| self.tell(&control));
         }
         let whose = ChangedSessions::Connection(connection.id);
         let change = SessionChange {
@@ -281,9 +298,9 @@ impl Handle {
 /// milliseconds: the clocks of two servers are compared with that of the broker, and not exactly.
 const CLOCK_ERROR_MS: u64 = 1_000;
 
-/// A command to the server of a connection.
-fn control_of(connection: ConnectionKey, what: ChangeKind) -> Control {
-    match what {
+/// A command to the server of a connection; none for what each server finds out by itself.
+fn control_of(connection: ConnectionKey, what: ChangeKind) -> Option<Control> {
+    Some(match what {
         ChangeKind::End(code, reason) => Control::CloseConnection {
             connection,
             code: code.value(),
@@ -301,5 +318,6 @@ fn control_of(connection: ConnectionKey, what: ChangeKind) -> Control {
             connection,
             rules: AccessRules::clone(&rules),
         },
-    }
+        ChangeKind::BrokerUpdate => return None,
+    })
 }

@@ -1,10 +1,11 @@
 //! Queries about connections, topics, histories and presence, and their results.
 
 use crate::model::{ConnectionKey, Position};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Which sessions to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionQuery {
     /// Only those of this user.
     pub user: Option<String>,
@@ -19,7 +20,7 @@ pub struct ConnectionQuery {
 }
 
 /// One session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionInfo {
     /// Names it in calls.
     pub connection: ConnectionKey,
@@ -33,7 +34,7 @@ pub struct ConnectionInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// `json` or `msgpack`.
-    pub format: &'static str,
+    pub format: Cow<'static, str>,
     /// Topics and patterns that it subscribes to.
     pub topics: usize,
     /// The bytes that wait to be sent to it.
@@ -44,7 +45,7 @@ pub struct ConnectionInfo {
 }
 
 /// One session and its topics.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionDetails {
     /// The session.
     pub connection: ConnectionInfo,
@@ -55,7 +56,7 @@ pub struct ConnectionDetails {
 }
 
 /// Which topics to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicQuery {
     /// Only names that start so.
     pub prefix: String,
@@ -66,7 +67,7 @@ pub struct TopicQuery {
 }
 
 /// A topic or pattern that has subscribers or, where these are asked for, a topic that keeps publications.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopicInfo {
     /// Its name.
     pub topic: String,
@@ -86,12 +87,44 @@ pub struct TopicInfo {
 }
 
 /// A part of a list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listed<T> {
     /// The items, in order.
     pub items: Vec<T>,
     /// Whether more follow.
     pub more: bool,
+}
+
+/// A part of a list over all servers that share a broker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedEverywhere<T> {
+    /// The items, in order.
+    pub items: Vec<OnServers<T>>,
+    /// Whether more follow.
+    pub more: bool,
+    /// Servers that did not answer in time, so that what they have is missing.
+    pub silent: Vec<String>,
+}
+
+impl<T> Default for ListedEverywhere<T> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            more: false,
+            silent: Vec::new(),
+        }
+    }
+}
+
+/// An item of such a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OnServers<T> {
+    /// The servers that have it, as [`ClusterNode`](crate::ClusterNode) names them; none without a broker.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// The item. Of one that several servers have, their subscribers are added up.
+    #[serde(flatten)]
+    pub item: T,
 }
 
 /// Which part of a topic's history.

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::limits::source::Source;
 use crate::model::ConnectionKey;
 use crate::model::content::Content;
-use crate::model::queries::{ConnectionInfo, TopicInfo};
+use crate::model::queries::{ConnectionInfo, ListedEverywhere, TopicInfo};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::guesses::{Guesses, Party};
 use crate::ops::logins::Logins;
@@ -13,6 +13,7 @@ use crate::ops::request::{Request, Response, percent_decoded};
 use crate::ops::source::OpsSource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
@@ -278,6 +279,35 @@ pub(crate) fn ok(value: &impl Serialize) -> ApiResult {
             Ok(Response::json(200, json))
         }
         Err(error) => Err(ApiError::new(500, "internal", error.to_string())),
+    }
+}
+
+/// A page of a list over all servers, and the `after` of the next one.
+pub(crate) fn page<T: Serialize>(
+    name: &str,
+    listed: ListedEverywhere<T>,
+    next: impl FnOnce(&T) -> Value,
+) -> Value {
+    let last = listed.items.last().filter(|_| listed.more);
+    let next = last.map_or(Value::Null, |last| next(&last.item));
+    let mut page = json!({ name: listed.items, "next": next });
+    if !listed.silent.is_empty() {
+        page["silent"] = json!(listed.silent);
+    }
+    page
+}
+
+/// The server that a request asks for, if it asks for one.
+pub(crate) fn node_of<'a>(
+    context: &TaskContext,
+    parameters: &'a Parameters,
+) -> Result<Option<&'a str>, ApiError> {
+    match parameters.text("node") {
+        Some(name) if !context.handle.has_server(name) => {
+            let message = format!("there is no server {name}");
+            Err(ApiError::new(404, "unknown_node", message))
+        }
+        node => Ok(node),
     }
 }
 

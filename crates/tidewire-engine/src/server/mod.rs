@@ -182,6 +182,7 @@ impl Server {
             let this = ThisServer {
                 handle: server.handle(),
                 address: address.to_string(),
+                questions: Arc::default(),
             };
             let link = cluster.into_link(hub, this);
             let thread = threads::spawn_link("broker", link, server.handle())?;

@@ -2,15 +2,21 @@
 
 use crate::cluster::{CallDone, Neighbour};
 use crate::handle::Handle;
+use crate::handle::everywhere::is_for_server;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, NewCall};
+use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{ClusterNode, Control};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Does what other servers want by the handle of this one.
 pub(crate) struct ThisServer {
     pub(crate) handle: Handle,
     /// Where it listens.
     pub(crate) address: String,
+    /// Questions of other servers that are being answered.
+    pub(crate) questions: Arc<AtomicUsize>,
 }
 
 impl Neighbour for ThisServer {
@@ -21,6 +27,7 @@ impl Neighbour for ThisServer {
     fn call(&self, connection: ConnectionKey, call: NewCall, done: CallDone) {
         // It would go on to its server from here, maybe for ever.
         match self.handle.shared.hub.is_here(connection) {
+            true if is_for_server(connection) => self.answer(call, done),
             true => self.handle.call(connection, call, done),
             false => done(Err(CallFailure::Closed)),
         }
@@ -56,3 +63,27 @@ impl Neighbour for ThisServer {
         limits.join(" ")
     }
 }
+
+impl ThisServer {
+    /// Answers another server from a thread of its own: shards are waited for.
+    fn answer(&self, call: NewCall, done: CallDone) {
+        let (handle, questions) = (self.handle.clone(), Arc::clone(&self.questions));
+        if questions.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
+            questions.fetch_sub(1, Ordering::Relaxed);
+            return done(Err(CallFailure::Busy));
+        }
+        let outcome = CallOutcome::new(done, CallFailure::Busy);
+        let work = move || {
+            let answer = handle.answer_server(&call.payload);
+            questions.fetch_sub(1, Ordering::Relaxed);
+            outcome.end(answer);
+        };
+        let thread = thread::Builder::new().name("tidewire-query".to_owned());
+        if thread.spawn(work).is_err() {
+            self.questions.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Questions of other servers that are answered at once. Each looks at all sessions of this one.
+const QUESTIONS_MAX: usize = 8;

@@ -37,6 +37,7 @@ impl<A: Application> Inbound<'_, A> {
         if let Some(waiting) = session.exchange_keys(&offer, correlation_id, producer) {
             self.announce(&waiting.peer);
         }
+        self.session.tell_broker_update();
     }
 }
 
@@ -68,5 +69,6 @@ impl Session<'_> {
             producer,
         };
         self.reply(&hello);
+        self.tell_broker_update();
     }
 }

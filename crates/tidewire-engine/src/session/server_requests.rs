@@ -1,8 +1,11 @@
-//! Answers to requests about the server itself: health, metrics and settings.
+//! Answers to requests about the server itself: health, metrics and settings. Its health is also told without a request,
+//! when the broker has gone away and when it is back.
 
 use crate::counters::Counters;
+use crate::session::Session;
 use crate::state::shared::Shared;
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Reply, RequestKind};
@@ -12,14 +15,7 @@ pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<
     let setup = shared.setup.get();
     let limits = &setup.config.limits;
     match kind {
-        RequestKind::HealthCheck => Reply::HealthCheckResponse {
-            payload: json!({
-                "status": if shared.is_ready() { "healthy" } else { "draining" },
-                "uptime_s": shared.uptime_s(),
-                "connections": shared.sessions.load(Ordering::Acquire),
-            }),
-            correlation_id,
-        },
+        RequestKind::HealthCheck => health(shared, correlation_id),
         RequestKind::MetricsRequest => {
             // The two counters that are told, without a copy of all of them.
             let sum = |read: fn(&Counters) -> u64| {
@@ -51,5 +47,34 @@ pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<
             refused: None,
             correlation_id,
         },
+    }
+}
+
+fn health(shared: &Shared, correlation_id: Option<String>) -> Reply {
+    let mut payload = json!({
+        "status": if shared.is_ready() { "healthy" } else { "draining" },
+        "uptime_s": shared.uptime_s(),
+        "connections": shared.sessions.load(Ordering::Acquire),
+    });
+    if shared.setup.get().profile.features.broker_updates {
+        payload["broker_away"] = shared.is_broker_away().into();
+    }
+    Reply::HealthCheckResponse {
+        payload,
+        correlation_id,
+    }
+}
+
+impl Session<'_> {
+    /// Tells a client that wants to know it whether the broker is away, unless it knows.
+    pub(crate) fn tell_broker_update(&mut self) {
+        let shared = &self.core.shared;
+        let is_away = shared.is_broker_away();
+        let takes = self.state.session.client_takes_broker_updates();
+        if takes && self.state.is_told_away != is_away {
+            self.state.is_told_away = is_away;
+            let reply = health(&Arc::clone(shared), None);
+            self.reply(&reply);
+        }
     }
 }

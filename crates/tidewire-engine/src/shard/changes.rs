@@ -117,6 +117,7 @@ impl WaitingChange {
                 tell_when_to_return(session, self.spread_ms, reason);
                 session.start_close(*code, reason);
             }
+            ChangeKind::BrokerUpdate => session.tell_broker_update(),
         }
     }
 }

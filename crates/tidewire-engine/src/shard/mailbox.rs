@@ -42,4 +42,6 @@ pub(crate) enum ChangeKind {
     Subscription(Action, Arc<str>),
     Access(Arc<AccessRules>),
     End(CloseCode, Arc<str>),
+    /// The broker has gone away or is back.
+    BrokerUpdate,
 }

@@ -310,6 +310,7 @@ impl<A: Application> Handler for EngineShard<A> {
             accepted_us: micros_of(io),
             access: Access::bind(&self.core.setup.access, None),
             access_is_set: false,
+            is_told_away: false,
             topics: None,
             calls: None,
             operations: None,

@@ -188,8 +188,8 @@ impl View<'_> {
                 .peer_address(self.io)
                 .map(|address| address.to_string()),
             format: match state.session.format() {
-                Format::Json => "json",
-                Format::MessagePack => "msgpack",
+                Format::Json => "json".into(),
+                Format::MessagePack => "msgpack".into(),
             },
             topics: state.topics.as_ref().map_or(0, |topics| topics.slots.len()),
             queued_bytes: self.io.queued_bytes(state.key.id),

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     /// Whether new connections are accepted.
     pub(crate) admitting: AtomicBool,
+    /// The broker does not answer, as clients are told.
+    pub(crate) broker_is_away: AtomicBool,
     /// The time in which the sessions are sent away, in milliseconds.
     pub(crate) drain_span_ms: AtomicU64,
     pub(crate) stopped: AtomicBool,
@@ -123,6 +125,7 @@ fn profile_of(config: &Config) -> ServerProfile {
             history: true,
             binary: true,
             server_subscriptions: true,
+            broker_updates: config.broker.is_some(),
         },
         message_bytes_max: limits.message_bytes_max,
         rate_limit_capacity: limits.rate_limit_capacity,
@@ -171,6 +174,7 @@ impl Shared {
             settings: OnceLock::new(),
             draining: AtomicBool::new(false),
             admitting: AtomicBool::new(true),
+            broker_is_away: AtomicBool::new(false),
             drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
             stopped: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -197,6 +201,11 @@ impl Shared {
         let stall_ms = self.setup.get().config.limits.shard_stall_ms;
         let outlets = self.hub.outlets.iter();
         outlets.map(|outlet| outlet.health(stall_ms)).collect()
+    }
+
+    /// Whether the broker does not answer, as clients are told.
+    pub(crate) fn is_broker_away(&self) -> bool {
+        self.broker_is_away.load(Ordering::Acquire)
     }
 
     /// Whether there are keys to check tokens with, or none are needed.

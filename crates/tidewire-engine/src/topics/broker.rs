@@ -272,6 +272,11 @@ pub(crate) enum Control {
         code: u16,
         reason: String,
     },
+    /// Tells the clients of this server that the broker has gone away or is back. It comes from nowhere else.
+    #[serde(skip)]
+    TellBroker {
+        is_away: bool,
+    },
     CloseConnection {
         connection: ConnectionKey,
         code: u16,

@@ -8,7 +8,9 @@ mod proxy;
 
 mod access;
 mod binary;
+mod broker_updates;
 mod connections;
+mod everywhere;
 mod forgetting;
 mod groups;
 mod outages;
@@ -17,3 +19,4 @@ mod presence;
 mod producers;
 mod publications;
 mod told;
+mod unreadable;

@@ -1,6 +1,7 @@
 //! History: what a subscriber gets that was away.
 
 use crate::common;
+use crate::common::wait_until;
 
 use common::topics::{next, open_topics, publish, subscribe};
 use common::{Client, connect_v1, start};
@@ -172,6 +173,18 @@ fn the_application_looks_into_history_and_ends_it() {
     assert_eq!((offsets, page.more), (vec![3, 2], true));
     assert!(page.publications[0].json.contains(r#""p":{"n":3}"#));
     assert_eq!(handle.history("elsewhere", query), Ok(None));
+    // What has expired is left out, also where it fills pages.
+    for number in 4..=6 {
+        let brief = json!({"topic": "a.x", "type": "count", "payload": {"n": number}, "ttl_ms": 1});
+        client.send_text(&json!({"t": "publish_request", "p": brief}).to_string());
+    }
+    wait_until("the last three have expired", || {
+        let page = handle.history("a.x", query).expect("no broker to wait for");
+        let page = page.expect("a topic with history");
+        let kept = page.publications.iter().map(|kept| kept.position.offset);
+        let stands = page.position.map(|position| position.offset);
+        stands == Some(6) && kept.collect::<Vec<_>>() == [3]
+    });
     assert_eq!(handle.forget_history("a.x"), Ok(true));
     let mut late = connect_v1(&server);
     let answer = recover(&mut late, Some(&stands));

@@ -3,6 +3,7 @@
 mod access;
 mod agreement;
 mod basics;
+mod clocks;
 mod databases;
 mod faults;
 mod groups;

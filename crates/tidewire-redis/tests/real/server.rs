@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tidewire_testkit::redis::RedisServer;
+use tidewire_testkit::stepped_clock::SteppedClock;
 
 /// Ends with the value.
 pub(crate) struct Server(RedisServer);
@@ -11,6 +12,11 @@ impl Server {
     /// With these arguments of `redis-server`, such as `--appendonly yes`.
     pub(crate) fn start(options: &str) -> Self {
         Self(RedisServer::start(options))
+    }
+
+    /// The same with a clock of its own.
+    pub(crate) fn start_with(clock: &SteppedClock) -> Self {
+        Self(RedisServer::start_in("", clock.environment().into()))
     }
 
     /// Runs it again after [`kill`](Self::kill), with what it has written.

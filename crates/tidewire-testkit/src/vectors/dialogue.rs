@@ -44,6 +44,8 @@ pub struct Features {
     pub server_subscriptions: bool,
     #[serde(default)]
     pub binary: bool,
+    #[serde(default)]
+    pub broker_updates: bool,
 }
 
 /// A message that is received or to be sent, and its result: exactly one of the others.

@@ -95,6 +95,8 @@ pub struct Features {
     pub server_subscriptions: bool,
     /// Binary payloads.
     pub binary: bool,
+    /// News of the broker that connects the server with others, to clients that ask for them by name.
+    pub broker_updates: bool,
 }
 
 impl Features {
@@ -114,6 +116,7 @@ impl Features {
             "history",
             "server_subscriptions",
             "binary",
+            "broker_updates",
         ]);
         let allowed = picked.map(|value| value.flag() != Some(false));
         let [
@@ -129,6 +132,7 @@ impl Features {
             history,
             server_subscriptions,
             binary,
+            broker_updates,
         ] = allowed;
         Self {
             compression: self.compression && compression,
@@ -143,6 +147,7 @@ impl Features {
             history: self.history && history,
             server_subscriptions: self.server_subscriptions && server_subscriptions,
             binary: self.binary && binary,
+            broker_updates: self.broker_updates && broker_updates,
         }
     }
 
@@ -163,6 +168,9 @@ impl Features {
         }
         if self.binary {
             object.boolean("binary", true);
+        }
+        if self.broker_updates {
+            object.boolean("broker_updates", true);
         }
         object.close();
     }

@@ -170,6 +170,12 @@ impl ServerSession {
         self.takes_calls
     }
 
+    /// Whether the client's hello asked for news of the broker by name and the server has one: only then may
+    /// [`Reply::HealthCheckResponse`] be sent without a request.
+    pub fn client_takes_broker_updates(&self) -> bool {
+        self.features.broker_updates
+    }
+
     /// The smaller of both sides' versions of the protocol.
     pub fn protocol_version(&self) -> u8 {
         self.protocol_version
@@ -395,8 +401,9 @@ impl ServerSession {
             None
         };
         features.encryption = offer.is_some();
+        let [batching, calls, broker_updates] = asked.pick(["batching", "calls", "broker_updates"]);
+        features.broker_updates &= broker_updates.flag() == Some(true);
         self.features = features;
-        let [batching, calls] = asked.pick(["batching", "calls"]);
         self.takes_batches = features.batching && batching.flag() == Some(true);
         self.takes_calls = features.calls && calls.flag() == Some(true);
         self.protocol_version =

@@ -411,6 +411,7 @@ fn producers_and_calls_in_the_hello() {
     let offering = ServerProfile {
         features: Features {
             calls: true,
+            broker_updates: true,
             ..Features::default()
         },
         ..profile()
@@ -450,6 +451,16 @@ fn producers_and_calls_in_the_hello() {
         let mut session = fresh(Format::Json);
         hello(&mut session, fields);
         assert_eq!(session.client_takes_calls(), takes_calls, "{fields}");
+    }
+    for (fields, takes_updates) in [
+        ("", false),
+        (r#""features":{"broker_updates":false}"#, false),
+        (r#""features":{"broker_updates":true}"#, true),
+    ] {
+        let mut session = fresh(Format::Json);
+        hello(&mut session, fields);
+        let takes = session.client_takes_broker_updates();
+        assert_eq!(takes, takes_updates, "{fields}");
     }
     let mut session = fresh(Format::Json);
     hello(&mut session, &named("p1"));

@@ -212,6 +212,7 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         history: features.history,
         server_subscriptions: features.server_subscriptions,
         binary: features.binary,
+        broker_updates: features.broker_updates,
     }
 }
 

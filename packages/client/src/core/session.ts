@@ -10,6 +10,7 @@ import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import { isBatched, isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
+import { clientHello } from "./hello.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
@@ -410,6 +411,9 @@ export class Session {
         const retryAfterMs = uint(p.retry_after) * 1_000;
         this.host.emit("rateLimitWarning", { limit: uint(p.limit), remaining, retryAfterMs });
       },
+      health_check_response: ({ broker_away: isAway }, _, { cid }) => {
+        if (cid == null && typeof isAway === "boolean") this.host.emit("brokerUpdate", { isAway });
+      },
       reconnect: (p) => {
         this.#link!.reconnectAfterMs = required(p, "after_ms");
       },
@@ -451,20 +455,8 @@ export class Session {
     const details = isObject(p.details) ? p.details : {};
     link.connectionId = String(details.connection_id ?? "?");
     const { exchange, url, connectionId } = link;
-    const { clientVersion, transport, compression } = this.options;
-    this.notify("client_hello", {
-      client_version: clientVersion,
-      protocol_version: 1,
-      features: {
-        batching: transport?.prefersBatches ?? true,
-        calls: true,
-        compression: !!compression,
-        encryption: !!exchange,
-        binary: true,
-      },
-      ...exchange?.hello,
-      ...this.producer?.hello(),
-    });
+    const prefersBatches = this.options.transport?.prefersBatches ?? true;
+    this.notify("client_hello", clientHello(this.options, prefersBatches, exchange, this.producer?.hello()));
     const { user_id: id, version } = details;
     const user = typeof id === "string" ? id : undefined;
     const accept = () => {

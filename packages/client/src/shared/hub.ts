@@ -78,6 +78,8 @@ export class Hub {
   #producerTab: Tab | undefined;
   #numbered = 0;
   #acknowledged = 0;
+  /** What the server said last of its broker. */
+  #broker: Message | Envelope | undefined;
   #left!: () => void;
   /** Resolves when the shared connection is closed. */
   readonly closed = new Promise<void>((resolve) => {
@@ -235,6 +237,10 @@ export class Hub {
         break;
       case "publish_response":
         return this.#sendTo(this.#producers(), message, frame);
+      case "health_check_response":
+        if (cid != null) return this.#sendTo(this.#sender(cid), message, frame);
+        this.#broker = p.broker_away ? message : undefined;
+        break;
       default:
         if (message.tp != null) return this.#publication(message, frame, bytes);
         if (cid != null) return this.#sendTo(this.#sender(cid), message, frame);
@@ -438,6 +444,7 @@ export class Hub {
       if (isObject(known)) p.producer = { ...known, last: Math.max(Number(known.last), this.#acknowledged) };
     }
     tab.send(this.#encode({ c: "WSE", t: "server_hello", p }));
+    if (this.#broker) this.#sendTo([tab], this.#broker, undefined);
     if (!this.#given.size) return;
     const given = { action: "subscribe", success_topics: [...this.#given], failed_topics: [], recovery: {} };
     tab.send(this.#encode({ c: "WSE", t: "subscription_update", p: given }));

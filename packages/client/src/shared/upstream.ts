@@ -2,6 +2,7 @@
 
 import { helloProducer } from "../core/attempt.js";
 import { isObject, payloadOf, typeOf, uint } from "../core/envelope.js";
+import { clientHello } from "../core/hello.js";
 import { json } from "../core/json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
 import { copy, direct, type Pipeline } from "../core/pipeline.js";
@@ -144,17 +145,9 @@ export class Upstream {
   }
 
   #hello(): void {
-    const { clientVersion, compression, encryption } = this.#options;
-    const features = {
-      batching: this.#transport.prefersBatches,
-      calls: true,
-      compression: Boolean(compression),
-      binary: true,
-      ...(encryption ? { encryption: true } : {}),
-    };
     const producer = helloProducer(this.#producer);
-    const hello = { client_version: clientVersion, protocol_version: 1, features, ...this.#exchange?.hello };
-    this.send({ c: "WSE", t: "client_hello" }, { ...hello, ...producer }, true);
+    const hello = clientHello(this.#options, this.#transport.prefersBatches, this.#exchange, producer);
+    this.send({ c: "WSE", t: "client_hello" }, hello, true);
   }
 
   #opened(hello: Envelope): Promise<unknown> | undefined {

@@ -28,6 +28,7 @@ const EVENTS = {
   }),
   error: (error: TidewireError) => ({ code: error.code, message: error.message }),
   queueFailed: (error: TidewireError) => ({ message: error.message }),
+  brokerUpdate: (d: { isAway: boolean }) => ({ away: d.isAway }),
   uncertain: (d: { messages: unknown[]; resent: boolean }) => ({
     messages: d.messages.length,
     resent: d.resent,

@@ -1,13 +1,8 @@
-import { type ConnectionDetails, type ConnectionInfo, get, post } from "../api.js";
+import { type ConnectionDetails, type ConnectionInfo, get, missing, type Page, post } from "../api.js";
 import { bytes, facts, h, short } from "../dom.js";
 import { may, reason } from "../rights.js";
 import { rows } from "../rows.js";
 import type { View } from "../view.js";
-
-interface Page {
-  connections: ConnectionInfo[];
-  next: string | null;
-}
 
 /** Sessions, by user or address, loaded page by page while one scrolls. */
 export function connections(chosen: string | undefined): View {
@@ -26,7 +21,7 @@ export function connections(chosen: string | undefined): View {
   const list = rows<ConnectionInfo>({
     titles: ["User and address", "Topics", "Waiting"],
     cells: (one) => [
-      `${one.user ?? "no user"} · ${one.address ?? one.connection}`,
+      [one.user ?? "no user", one.address ?? one.connection, ...(one.nodes ?? [])].join(" · "),
       short(one.topics),
       bytes(one.queued_bytes),
     ],
@@ -42,7 +37,7 @@ export function connections(chosen: string | undefined): View {
     const mine = anew ? ++search : search;
     loading = true;
     try {
-      const page: Page = await get("connections", {
+      const page = await get<Page & { connections: ConnectionInfo[] }>("connections", {
         user: user.value.trim(),
         address: address.value.trim(),
         limit: PAGE,
@@ -52,7 +47,7 @@ export function connections(chosen: string | undefined): View {
       if (anew) items = page.connections;
       else items.push(...page.connections);
       next = page.next;
-      problem.textContent = "";
+      problem.textContent = missing(page);
     } catch (error) {
       if (mine !== search) return;
       problem.textContent = (error as Error).message;

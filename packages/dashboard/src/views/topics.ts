@@ -1,4 +1,12 @@
-import { type ConnectionInfo, get, type History, type Presence, type TopicInfo } from "../api.js";
+import {
+  type ConnectionInfo,
+  get,
+  type History,
+  missing,
+  type Page,
+  type Presence,
+  type TopicInfo,
+} from "../api.js";
 import { facts, h, short } from "../dom.js";
 import { rows } from "../rows.js";
 import type { View } from "../view.js";
@@ -44,7 +52,7 @@ export function topics(chosen: string | undefined): View {
     loading = true;
     try {
       const after = anew ? undefined : (next ?? undefined);
-      const page = await get<{ topics: TopicInfo[]; next: string | null }>("topics", {
+      const page = await get<Page & { topics: TopicInfo[] }>("topics", {
         prefix: input.value,
         limit: PAGE,
         with_history: "true",
@@ -54,7 +62,7 @@ export function topics(chosen: string | undefined): View {
       if (anew) items = page.topics;
       else items.push(...page.topics);
       next = page.next;
-      problem.textContent = "";
+      problem.textContent = missing(page);
     } catch (error) {
       if (mine !== search) return;
       problem.textContent = (error as Error).message;

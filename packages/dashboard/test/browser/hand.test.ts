@@ -68,7 +68,7 @@ test("a client answers a request by hand, and a refusal is shown", async () => {
   await page.getByLabel("Request to").selectOption("user");
   await page.getByLabel("Name of the connection or user").fill("nobody");
   await send.click();
-  await page.getByText("the user nobody has no session on this server").waitFor();
+  await page.getByText("the user nobody has no session").waitFor();
   await page.close();
   await client.close();
 });

@@ -272,6 +272,7 @@ fn fields(event: &Event) -> Value {
             "messages": uncertain.messages.len(),
             "resent": uncertain.is_resent,
         }),
+        Event::BrokerUpdate { is_away } => json!({"away": is_away}),
         Event::Expired(messages) => json!({"messages": messages}),
         Event::QueueFailed(words) => json!({"message": words}),
         _ => json!({}),

@@ -1,4 +1,5 @@
-//! A broker that is away: how long, and the end of the sessions of a server that is cut off, if that is wanted.
+//! A broker that is away: how long, what clients are told of it, and the end of the sessions of a server that is cut off,
+//! if that is wanted.
 
 use super::Exchange;
 use crate::topics::broker::Control;
@@ -18,6 +19,10 @@ pub(super) struct Away {
     pub(super) closings: u64,
     /// It has answered once.
     was_there: bool,
+    /// Since when it does not answer, also if it has never answered.
+    silent_since_ms: Option<u64>,
+    /// What clients have been told.
+    is_told: bool,
 }
 
 impl Away {
@@ -29,6 +34,8 @@ impl Away {
             is_closed: false,
             closings: 0,
             was_there: false,
+            silent_since_ms: None,
+            is_told: false,
         }
     }
 
@@ -38,6 +45,13 @@ impl Away {
     }
 
     pub(super) fn deadline_ms(&self) -> Option<u64> {
+        let closes_ms = self.closes_ms();
+        let silent_ms = self.silent_since_ms.filter(|_| !self.is_told);
+        let told_ms = silent_ms.map(|since_ms| since_ms + TOLD_AFTER_MS);
+        closes_ms.into_iter().chain(told_ms).min()
+    }
+
+    fn closes_ms(&self) -> Option<u64> {
         let close_after_ms = self.close_after_ms.filter(|_| !self.is_closed)?;
         Some(self.since_ms?.saturating_add(close_after_ms))
     }
@@ -51,10 +65,12 @@ impl Exchange {
             *away = Away {
                 closings: away.closings,
                 was_there: true,
+                is_told: away.is_told,
                 ..Away::new(away.close_after_ms)
             };
             return;
         }
+        away.silent_since_ms.get_or_insert(now.ms);
         if !away.was_there {
             return;
         }
@@ -62,12 +78,26 @@ impl Exchange {
         away.for_ms = now.ms - since_ms;
     }
 
+    /// Tells the clients of this server when the broker has been silent for some time, and when it is back.
+    pub(super) fn tell_clients(&mut self, now: Now) {
+        let away = &mut self.away;
+        let silent_ms = away.silent_since_ms.map(|since_ms| now.ms - since_ms);
+        let is_away = silent_ms.is_some_and(|ms| ms >= TOLD_AFTER_MS || away.is_told);
+        if is_away != away.is_told
+            && let Some(server) = &self.server
+        {
+            // A shard without room is told again by the next look.
+            let control = Control::TellBroker { is_away };
+            away.is_told ^= server.0.obey(control, None);
+        }
+    }
+
     /// Ends all sessions when the broker has been away for too long, so that their clients go to servers that reach it:
     /// once in an outage, because it may be away for all servers. Call it after the health of the broker was told:
     /// sessions that end read there how long it has been away.
     pub(super) fn end_cut_off(&mut self, now: Now) {
         let away = &mut self.away;
-        let is_due = away.deadline_ms().is_some_and(|at_ms| at_ms <= now.ms);
+        let is_due = away.closes_ms().is_some_and(|at_ms| at_ms <= now.ms);
         let Some(server) = self.server.as_ref().filter(|_| is_due) else {
             return;
         };
@@ -86,3 +116,6 @@ impl Exchange {
         }
     }
 }
+
+/// How long the broker is silent before clients are told: a connection that breaks and comes back is no news.
+const TOLD_AFTER_MS: u64 = 3_000;

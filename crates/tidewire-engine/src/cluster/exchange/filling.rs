@@ -1,6 +1,6 @@
 //! Reading the streams of topics whose mirrors lack what somebody waits for.
 
-use super::Exchange;
+use super::{Exchange, UNREADABLE};
 use crate::cluster::convert;
 use crate::cluster::mirror::refuse;
 use crate::topics::broker::Done;
@@ -112,15 +112,21 @@ impl Exchange {
             }
         };
         let (node, link) = (self.link.node(), &self.link);
+        let mut unreadable = 0;
+        // What cannot be read is a hole in the history, over which nobody recovers: that is told as a gap.
         let read = entries.entries.iter().filter_map(|(at, record)| {
             let to_unix_ms = |ms| link.to_unix_ms(ms);
-            let made = convert::publication(node, &topic, Some(*at), record, to_unix_ms)?;
+            let made = convert::publication(node, &topic, Some(*at), record, to_unix_ms);
+            unreadable += u64::from(made.is_none());
             let published_ms = self.published_ms(record, now);
-            Some((convert::position(*at), made, published_ms))
+            Some((convert::position(*at), made?, published_ms))
         });
         let last = entries.entries.last().map(|(at, _)| *at);
         let mut mirrors = self.broker.mirrors();
         let is_wanted = mirrors.fill(&topic, filling, read);
+        for _ in 0..unreadable {
+            self.link.note_unreadable(&topic, UNREADABLE, now);
+        }
         if is_wanted && entries.has_more && last.is_some() {
             drop(mirrors);
             return self.read_on(&topic, filling, last, now);

@@ -1,6 +1,6 @@
 //! Queue groups between the link and the members on this server.
 
-use super::Exchange;
+use super::{Exchange, UNREADABLE};
 use crate::cluster::commands::GroupKey;
 use crate::cluster::convert;
 use crate::topics::broker::{Done, Refusal, Ticket};
@@ -68,6 +68,7 @@ impl Exchange {
         key: &GroupKey,
         works: Vec<redis::Work>,
         mut lost: Option<u64>,
+        now: Now,
     ) {
         let Some(hub) = self.hub.upgrade() else {
             return;
@@ -86,6 +87,7 @@ impl Exchange {
                 }),
                 // It has been logged, and no server can read it.
                 None => {
+                    self.link.note_unreadable(&key.0, UNREADABLE, now);
                     unreadable.done.push(id);
                     lost = lost.map(|lost| lost.saturating_add(1));
                 }

@@ -54,7 +54,7 @@ impl Exchange {
                 group,
                 lost,
                 works,
-            } => self.take_work(&(topic, group), works, lost),
+            } => self.take_work(&(topic, group), works, lost, now),
             Event::Registering => {
                 tracing::warn!("the broker had forgotten this server; it is told all again");
             }

@@ -84,22 +84,28 @@ fn prepare(context: &TaskContext, task: &Task) -> Result<(ConnectionKey, NewCall
     Ok((connection, call))
 }
 
-/// The session of a user that was opened last.
+/// The session of a user, on any server, that was opened last.
 fn newest_of(context: &TaskContext, user: &str) -> Result<ConnectionKey, ApiError> {
-    let sessions = context.handle.list_connections(&ConnectionQuery {
+    let query = ConnectionQuery {
         user: Some(user.to_owned()),
         limit: LIMIT_MAX,
         ..ConnectionQuery::default()
-    })?;
-    let newest = sessions
-        .items
-        .iter()
-        .max_by_key(|info| info.connected_unix_ms);
-    let newest = newest.ok_or_else(|| {
-        let message = format!("the user {user} has no session on this server");
-        ApiError::new(404, "unknown_user", message)
-    })?;
-    Ok(newest.connection)
+    };
+    let sessions = context.handle.list_connections_everywhere(&query, None)?;
+    let opened = sessions.items.iter().map(|session| &session.item);
+    if let Some(newest) = opened.max_by_key(|info| info.connected_unix_ms) {
+        return Ok(newest.connection);
+    }
+    if let [silent, ..] = sessions.silent.as_slice() {
+        let message =
+            format!("the user {user} has no session here, and the server {silent} does not answer");
+        return Err(ApiError::new(503, "busy", message));
+    }
+    Err(ApiError::new(
+        404,
+        "unknown_user",
+        format!("the user {user} has no session"),
+    ))
 }
 
 impl Place {

@@ -1,13 +1,13 @@
 //! Sessions over HTTP: lists, subscriptions and disconnection.
 
 use crate::model::ConnectionKey;
-use crate::model::queries::ConnectionQuery;
+use crate::model::queries::{ConnectionInfo, ConnectionQuery};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::task::{
-    LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, body_of, connection_of, ok,
+    LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, body_of, connection_of, node_of, ok, page,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidewire_wire::close::CloseCode;
 
 #[derive(Deserialize)]
@@ -96,23 +96,24 @@ pub(crate) fn disconnect(context: &TaskContext, task: &Task) -> ApiResult {
 
 /// `GET /api/v1/connections`
 pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
-    let parameters =
-        Parameters::parse(&task.query, &["user", "topic", "address", "limit", "after"])?;
+    let known = ["user", "topic", "address", "limit", "after", "node"];
+    let parameters = Parameters::parse(&task.query, &known)?;
     let after = match parameters.text("after").map(str::parse) {
         None => None,
         Some(Ok(key)) => Some(key),
         Some(Err(error)) => return Err(ApiError::bad(format!("after: {error}"))),
     };
-    let listed = context.handle.list_connections(&ConnectionQuery {
+    let query = ConnectionQuery {
         user: parameters.text("user").map(str::to_owned),
         topic: parameters.text("topic").map(str::to_owned),
         address: parameters.text("address").map(str::to_owned),
         after,
         limit: parameters.limit()?,
-    })?;
-    let next = listed.items.last().filter(|_| listed.more);
-    let next = next.map_or(Value::Null, |last| json!(last.connection));
-    ok(&json!({ "connections": listed.items, "next": next }))
+    };
+    let node = node_of(context, &parameters)?;
+    let listed = context.handle.list_connections_everywhere(&query, node)?;
+    let next = |last: &ConnectionInfo| json!(last.connection);
+    ok(&page("connections", listed, next))
 }
 
 /// `GET /api/v1/connections/{connection}`

@@ -1,8 +1,8 @@
 //! Topics over HTTP: lists, histories and presence.
 
-use crate::model::queries::{HistoryQuery, Kept, TopicQuery};
+use crate::model::queries::{HistoryQuery, Kept, TopicInfo, TopicQuery};
 use crate::ops::error::{ApiError, ApiResult};
-use crate::ops::task::{LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, ok};
+use crate::ops::task::{LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, node_of, ok, page};
 use crate::topics::name::check_topic;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,21 +24,23 @@ struct History<'a> {
 
 /// `GET /api/v1/topics`
 pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
-    let known = ["prefix", "limit", "after", "with_history"];
+    let known = ["prefix", "limit", "after", "with_history", "node"];
     let parameters = Parameters::parse(&task.query, &known)?;
     let query = TopicQuery {
         prefix: parameters.text("prefix").unwrap_or_default().to_owned(),
         after: parameters.text("after").map(str::to_owned),
         limit: parameters.limit()?,
     };
-    let listed = match parameters.text("with_history") {
-        None | Some("false") => context.handle.list_topics(&query)?,
-        Some("true") => context.handle.list_topics_with_history(&query)?,
+    let with_history = match parameters.text("with_history") {
+        None | Some("false") => false,
+        Some("true") => true,
         Some(_) => return Err(ApiError::bad("with_history is true or false")),
     };
-    let next = listed.items.last().filter(|_| listed.more);
-    let next = next.map_or(Value::Null, |last| json!(last.topic));
-    ok(&json!({ "topics": listed.items, "next": next }))
+    let node = node_of(context, &parameters)?;
+    let handle = &context.handle;
+    let listed = handle.list_topics_everywhere(&query, with_history, node)?;
+    let next = |last: &TopicInfo| json!(last.topic);
+    ok(&page("topics", listed, next))
 }
 
 /// `GET /api/v1/topics/{topic}/history`
