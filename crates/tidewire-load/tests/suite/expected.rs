@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use tidewire_load::options::load::LoadOptions;
+use tidewire_load::plan::load::FindLimit;
 use tidewire_load::report::{Connecting, ExpectationResult, TestResult, Verdict};
 use tidewire_load::test_server::{Conduct, TestServer};
 
@@ -117,6 +118,34 @@ fn errors_that_the_expectation_of_their_request_allows_do_not_fail_the_load() {
         let has_failed = result.verdict == Verdict::Failed;
         assert_eq!(!has_failed, is_allowed, "{texts:?}: {:?}", result.doubts);
     }
+}
+
+#[test]
+fn a_search_judges_the_request_that_the_expectation_names() {
+    let service = service();
+    let text = SCENARIO.replace("expect_status = \"any\"\n", "");
+    let (_folder, path) = scenario(&text);
+    let result = run(&LoadOptions {
+        connections: 4,
+        threads: 2,
+        scenario: Some(path),
+        find_limit: Some(FindLimit {
+            from_per_s: 2_000.0,
+            to_per_s: 2_000.0,
+            step: std::time::Duration::from_millis(500),
+            ..FindLimit::default()
+        }),
+        expectations: vec!["log in: now: errors<1%".parse().unwrap()],
+        ..LoadOptions::new(&service.url("/"))
+    });
+    let found = result.load.found_rate.clone().unwrap();
+    assert_eq!(found.held_per_s, None, "{found:?}");
+    let broken = outcome(&result, "log in: now: errors<1%");
+    assert!(!broken.kept && broken.seen.is_some(), "{broken:?}");
+    // On a busy machine the generator may be late in every try, which is then the reason.
+    let reason = found.reason.unwrap();
+    let is_named = reason.starts_with("`log in: now: errors<1%` was ");
+    assert!(is_named || reason.contains("the generator"), "{reason}");
 }
 
 fn parts(connecting: &Connecting) -> Vec<(&'static str, u64)> {

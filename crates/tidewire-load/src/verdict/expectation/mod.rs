@@ -329,6 +329,20 @@ impl Expectation {
         self.figure == Figure::Errors
     }
 
+    /// The median, in microseconds, above which a latency breaks this for certain: its limit, if it is one of a percentile
+    /// that is not below the median.
+    pub(crate) fn median_at_most_us(&self) -> Option<f64> {
+        let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
+        let is_above = match self.figure {
+            Figure::Latency(Span::Response, Statistic::Percentile(percentile)) => {
+                percentile >= 50.0
+            }
+            Figure::Latency(Span::Response, Statistic::Max) => true,
+            _ => false,
+        };
+        (is_upper && is_above).then_some(self.value)
+    }
+
     /// Compares the figure with the value.
     #[must_use]
     pub fn check(&self, figures: &Figures<'_>) -> ExpectationOutcome {

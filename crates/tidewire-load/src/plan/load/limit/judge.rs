@@ -31,6 +31,19 @@ pub(super) struct Broken {
     pub(super) figure: Option<(String, f64)>,
     /// So far beyond the bound that a second try would be the same.
     pub(super) is_gross: bool,
+    /// The disturbances of the generator that may be the reason.
+    pub(super) excuse: Excuse,
+}
+
+/// Which disturbances of the generator may be the reason of a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Excuse {
+    /// None: the violation is larger than any of them makes it.
+    None,
+    /// A pause, in which the service may have ended what waited.
+    Pause,
+    /// A delay is enough.
+    Delay,
 }
 
 impl Broken {
@@ -39,6 +52,21 @@ impl Broken {
             reason,
             figure: None,
             is_gross: false,
+            excuse: Excuse::Delay,
+        }
+    }
+
+    /// Failed requests, of which this is the part of those that were due.
+    fn by_failures(self, share: f64) -> Self {
+        let is_gross = share >= GROSS;
+        Self {
+            is_gross,
+            excuse: if is_gross {
+                Excuse::None
+            } else {
+                Excuse::Pause
+            },
+            ..self
         }
     }
 }
@@ -55,27 +83,39 @@ pub(super) fn judge(
     match (broken, disturbance) {
         (None, None) if growth > UNCLEAR_MIN * rate => Outcome::Unclear(grown(growth, rate)),
         (None, _) => Outcome::Held,
-        (Some(_), Some(why)) => Outcome::Disturbed(why),
-        (Some(broken), None) => Outcome::Broke(broken),
+        (Some(broken), Some((kind, why))) if broken.excuse >= kind => {
+            Outcome::Disturbed(why.to_owned())
+        }
+        (Some(broken), _) => Outcome::Broke(broken),
     }
 }
 
-/// The disturbance of the generator, if there was one.
-fn disturbance(result: &TestResult) -> Option<String> {
-    let names = [
-        ("pace_missed", "the generator fell behind"),
-        ("generator_stopped", "the generator was stopped"),
+/// The worst disturbance of the generator, if there was one, and what it is enough for.
+fn disturbance(result: &TestResult) -> Option<(Excuse, &'static str)> {
+    use Excuse::{Delay, Pause};
+    let kinds = [
+        ("pace_missed", Pause, "the generator fell behind"),
+        ("generator_stopped", Pause, "the generator was stopped"),
         (
             "generator_starved",
+            Pause,
             "other programs used the generator's cores",
         ),
-        ("generator_throttled", "a quota held the generator back"),
-        ("generator_late", "the generator was late"),
-        ("generator_noise", "the generator waited for its cores"),
+        (
+            "generator_throttled",
+            Pause,
+            "a quota held the generator back",
+        ),
+        ("generator_late", Delay, "the generator was late"),
+        (
+            "generator_noise",
+            Delay,
+            "the generator waited for its cores",
+        ),
     ];
     let is_raised = |name: &str| result.doubts.iter().any(|doubt| doubt == name);
-    let found = names.iter().find(|(name, _)| is_raised(name));
-    found.map(|(_, words)| (*words).to_owned())
+    let found = kinds.iter().find(|(name, ..)| is_raised(name));
+    found.map(|(_, kind, words)| (*kind, *words))
 }
 
 /// The first violation: of an expectation with a measured value, of the backlog, of the run, and only
@@ -84,10 +124,8 @@ fn violation(result: &TestResult, tally: &Tally, (growth, rate): (f64, f64)) -> 
     let broken = || result.load.expectations.iter().filter(|one| !one.kept);
     let measured = broken().find_map(|one| Some((one, one.seen.as_ref()?)));
     if let Some((one, seen)) = measured {
-        return Some(Broken {
-            figure: worse_than(result, &one.text),
-            ..Broken::of(format!("`{}` was {seen}", one.text))
-        });
+        let broken = Broken::of(format!("`{}` was {seen}", one.text));
+        return Some(unkept(result, &one.text, broken));
     }
     if growth > GROWTH_MAX * rate {
         return Some(Broken {
@@ -133,15 +171,47 @@ fn run_violation(result: &TestResult, tally: &Tally) -> Option<Broken> {
     let reason = reason.unwrap_or_else(|| "the run failed".to_owned());
     let requests = &tally.requests;
     let share = requests.failed as f64 / requests.due().max(1) as f64;
-    Some(Broken {
+    let broken = Broken {
         figure: Some(("failed".to_owned(), share)),
         ..Broken::of(reason.trim_end_matches('.').to_owned())
-    })
+    };
+    Some(broken.by_failures(share))
 }
 
-/// The value of a latency, or the failed part: what may depend on the rate.
-fn worse_than(result: &TestResult, text: &str) -> Option<(String, f64)> {
-    let expectation: Expectation = text.parse().ok()?;
+/// The violation of an expectation: its figure, and what may be the reason of it.
+fn unkept(result: &TestResult, text: &str, broken: Broken) -> Broken {
+    let Ok(expectation) = text.parse::<Expectation>() else {
+        return broken;
+    };
+    let figure = worse_than(result, &expectation);
+    let value = figure.as_ref().map(|(_, value)| *value);
+    let broken = Broken { figure, ..broken };
+    match (expectation.kind(), value) {
+        (FigureKind::Errors | FigureKind::Status | FigureKind::Connections, share) => {
+            broken.by_failures(share.unwrap_or_default())
+        }
+        (FigureKind::Latency, Some(median_us)) => {
+            let error_us = result.generator.and_then(|generator| generator.error_us);
+            let own_us = error_us.map_or(0.0, |error_us| error_us.p50);
+            let most_us = expectation.median_at_most_us();
+            let is_gross = most_us.is_some_and(|most_us| median_us - own_us > most_us);
+            let excuse = if is_gross {
+                Excuse::None
+            } else {
+                Excuse::Delay
+            };
+            Broken {
+                is_gross,
+                excuse,
+                ..broken
+            }
+        }
+        _ => broken,
+    }
+}
+
+/// The median of a latency, or the failed part: what may depend on the rate.
+fn worse_than(result: &TestResult, expectation: &Expectation) -> Option<(String, f64)> {
     let named = expectation.scope().and_then(|name| {
         let mut targets = result.load.targets.iter();
         targets.find(|target| target.name == name)
@@ -155,7 +225,7 @@ fn worse_than(result: &TestResult, text: &str) -> Option<(String, f64)> {
         FigureKind::Latency => latency?.p50,
         _ => return None,
     };
-    Some((text.to_owned(), value))
+    Some((expectation.to_string(), value))
 }
 
 /// The requests per second by which those that were due grow beyond those that are done, between the
@@ -215,7 +285,7 @@ const WINDOWS_MIN: usize = 6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ExpectationResult, Requests, TargetFigures};
+    use crate::report::{ExpectationResult, Latency, Requests, TargetFigures};
 
     #[test]
     fn the_request_that_an_expectation_names_is_judged_alone() {
@@ -250,7 +320,52 @@ mod tests {
         let broken = violation(&result, &tally, (0.0, 100.0)).expect("it is broken");
         assert_eq!(broken.figure, Some((text.to_owned(), 0.5)));
         assert_eq!(broken.reason, format!("`{text}` was 50 %"));
-        let of_all = worse_than(&result, "errors<1%");
+        let of_all = worse_than(&result, &"errors<1%".parse().expect("it is right"));
         assert_eq!(of_all, Some(("errors<1%".to_owned(), 0.1)));
+    }
+
+    /// The outcome of a step in which an expectation was broken while the generator had this doubt.
+    fn of_disturbed(text: &str, doubt: &str, failed: u64, p50_us: f64) -> Outcome {
+        let mut result = TestResult::new("http", 4);
+        result.doubts = vec![doubt.to_owned()];
+        result.load.requests = Some(Requests {
+            sent: 100,
+            succeeded: 100 - failed,
+            failed,
+            ..Requests::default()
+        });
+        result.latency_us = Some(Latency {
+            p50: p50_us,
+            ..Latency::default()
+        });
+        result.load.expectations = vec![ExpectationResult {
+            text: text.to_owned(),
+            kept: false,
+            seen: Some("more".to_owned()),
+            ..ExpectationResult::default()
+        }];
+        let share = Share::whole(crate::worker::pace::Pace::at(100.0, false, 1), 100.0);
+        judge(&result, &Tally::new(0, 2), (&share, 100.0, 1.0))
+    }
+
+    #[test]
+    fn a_disturbance_excuses_only_what_it_may_be_the_reason_of() {
+        let is_excused = |text: &str, doubt: &str, failed: u64, p50_us: f64| {
+            let outcome = of_disturbed(text, doubt, failed, p50_us);
+            matches!(outcome, Outcome::Disturbed(_))
+        };
+        // A late request is not a failed one, but a pause may end what waits.
+        for doubt in ["generator_late", "generator_noise"] {
+            assert!(!is_excused("errors<1%", doubt, 5, 100.0), "{doubt}");
+        }
+        for doubt in ["generator_stopped", "generator_starved", "pace_missed"] {
+            assert!(is_excused("errors<1%", doubt, 5, 100.0), "{doubt}");
+            assert!(!is_excused("errors<1%", doubt, 67, 100.0), "{doubt}");
+        }
+        // Half of the requests were slower than one in a hundred may be.
+        assert!(is_excused("p99<50ms", "generator_late", 0, 30_000.0));
+        assert!(!is_excused("p99<50ms", "generator_late", 0, 200_000.0));
+        assert!(!is_excused("p99<50ms", "generator_stopped", 0, 200_000.0));
+        assert!(is_excused("rate>90", "generator_late", 0, 100.0));
     }
 }

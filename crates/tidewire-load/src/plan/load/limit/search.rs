@@ -187,6 +187,7 @@ const SAME_PART: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::Excuse;
     use super::*;
 
     fn broke(reason: &str) -> Outcome {
@@ -194,6 +195,7 @@ mod tests {
             reason: reason.to_owned(),
             figure: None,
             is_gross: false,
+            excuse: Excuse::Delay,
         })
     }
 
@@ -290,6 +292,7 @@ mod tests {
             reason: "far beyond".to_owned(),
             figure: None,
             is_gross: true,
+            excuse: Excuse::None,
         });
         assert_eq!(of(vec![gross.clone(), Outcome::Held]), (Some(gross), 1));
         assert_eq!(of(vec![]), (None, 0), "an interruption ends it");
@@ -304,6 +307,7 @@ mod tests {
                 reason: format!("`p99<50ms` was 200 ms at {rate}"),
                 figure: Some(("p99<50ms".to_owned(), 200_000.0)),
                 is_gross: true,
+                excuse: Excuse::None,
             })))
         });
         let found = found.expect("nothing fails");
