@@ -5,8 +5,15 @@
 
 use std::time::Duration;
 
+use std::sync::atomic::AtomicBool;
+
 use tidewire_load::options::load::LoadOptions;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, run};
 use tidewire_load::report::{TestResult, Verdict};
+use tidewire_load::worker::order::Timeouts;
+use tidewire_load::worker::target::Target;
+use tidewire_load::worker::websocket::profile::Profile;
 
 use crate::account::{Account, AccountServer, Conduct, Fault, Protocol};
 use crate::loading::report_of;
@@ -137,4 +144,56 @@ fn matching_of(protocol: Protocol) -> tidewire_load::worker::messages::Matching 
         Protocol::Http => tidewire_load::worker::messages::Matching::None,
         Protocol::WebSocket => tidewire_load::worker::messages::Matching::Order,
     }
+}
+
+/// A test of `bench` against a server that hangs from this moment on.
+fn bench(test: TestKind, from: Duration, rate_per_s: Option<f64>) -> (TestResult, Account) {
+    let server = hanging(Protocol::WebSocket, from);
+    let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
+    options.profile = Profile::Raw;
+    options.tests = vec![test];
+    options.tiers = vec![1];
+    options.threads = 1;
+    (options.rate_per_s, options.in_flight) = (rate_per_s, 1);
+    (options.duration, options.hold) = (1_500 * MS, 1_500 * MS);
+    options.hold_ping_every_ms = 50;
+    options.timeouts = Timeouts {
+        connect_ms: 2_000,
+        pong_ms: 500,
+        barrier_ms: 500,
+        close_ms: 200,
+    };
+    let mut report = run(&options, &mut (), &AtomicBool::new(false)).unwrap();
+    (report.results.remove(0), server.account())
+}
+
+#[test]
+fn echoes_without_an_answer_are_in_the_latencies_of_a_bench() {
+    for rate_per_s in [None, Some(100.0)] {
+        let (result, account) = bench(TestKind::Echo, 1_200 * MS, rate_per_s);
+        assert_eq!(result.verdict, Verdict::Failed, "{result:#?}");
+        let latency = result.latency_us.as_ref().unwrap();
+        // In a closed loop one message waits; at a rate those that are due after it are sent, too.
+        let open = latency.count - account.answered;
+        assert_eq!(open, result.messages.unwrap().lost, "{latency:?}");
+        assert!(
+            if rate_per_s.is_some() {
+                open > 10
+            } else {
+                open == 1
+            },
+            "{open}"
+        );
+        assert!(latency.max > 400_000.0, "{}", latency.max);
+    }
+}
+
+#[test]
+fn a_ping_without_a_pong_is_in_the_latencies_of_a_bench() {
+    let (result, _) = bench(TestKind::SustainedHold, 700 * MS, None);
+    assert_eq!(result.verdict, Verdict::Failed, "{result:#?}");
+    let (latency, pings) = (result.latency_us.as_ref().unwrap(), result.pings.unwrap());
+    assert_eq!((latency.count, pings.lost), (pings.sent, 1), "{result:#?}");
+    // It is given up after this time.
+    assert!(latency.max > 490_000.0, "{}", latency.max);
 }

@@ -289,7 +289,7 @@ impl Handler for Worker {
         };
         let core = &mut self.core;
         core.sessions -= 1;
-        let connection = session.connection;
+        let mut connection = session.connection;
         let failure = connection
             .failure
             .unwrap_or_else(|| Failure::of_closed(&closed));
@@ -300,7 +300,7 @@ impl Handler for Worker {
             | ConnectionState::AwaitingKey => {
                 core.handle_connect_failure(failure);
             }
-            ConnectionState::Open => core.handle_broken(&connection, failure),
+            ConnectionState::Open => core.handle_broken(&mut connection, failure),
             ConnectionState::Closing => core.connected -= 1,
         }
         core.end_closing();
@@ -381,18 +381,19 @@ impl Handler for Worker {
 
 impl Core {
     /// Counts an open connection that the other side ended.
-    fn handle_broken(&mut self, connection: &Connection, failure: Failure) {
+    fn handle_broken(&mut self, connection: &mut Connection, failure: Failure) {
         self.connected -= 1;
         if self.closing {
             return;
         }
         self.failed += 1;
         self.leave_fan_out(connection);
+        let now_ns = self.now_ns();
         match &mut self.phase {
             Some(phase) => {
                 phase.result.broken.add(failure);
                 if connection.progress.task != Task::Idle {
-                    phase.fold(connection);
+                    phase.fold(connection, now_ns);
                 }
             }
             None => self.broken.add(failure),

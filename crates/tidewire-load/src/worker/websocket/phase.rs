@@ -178,9 +178,17 @@ impl PhaseRun {
             .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
     }
 
-    /// Adds the counts of a connection that has ended its part in the phase.
-    pub(super) fn fold(&mut self, connection: &Connection) {
-        let progress = &connection.progress;
+    /// Adds the counts of a connection that has ended its part in the phase. What has no answer counts among the latencies
+    /// at its age so far, as in a load.
+    pub(super) fn fold(&mut self, connection: &mut Connection, now_ns: u64) {
+        let progress = &mut connection.progress;
+        self.pass(progress, progress.refused_waiting(), None);
+        self.pass(progress, progress.waiting, Some(now_ns));
+        if let Some(ping) = progress.ping.filter(|ping| !ping.is_farewell) {
+            self.result
+                .latency
+                .record_ns(now_ns.saturating_sub(ping.sent_ns));
+        }
         if progress.ping.is_some() || (progress.barrier_sent && !progress.marks.is_empty()) {
             self.result.pongs_lost += 1;
         }
@@ -520,11 +528,12 @@ impl Core {
 
     /// Ends the part of a connection whose messages are confirmed.
     pub(super) fn end_member(&mut self, io: &mut Io, connection: &mut Connection) {
+        let now_ns = self.now_ns();
         let Some(phase) = &mut self.phase else { return };
         if connection.progress.task == Task::Idle {
             return;
         }
-        phase.fold(connection);
+        phase.fold(connection, now_ns);
         connection.progress.task = Task::Idle;
         io.clear_timer(connection.id);
     }

@@ -247,7 +247,12 @@ impl PhaseRun {
 
     /// Removes the `count` oldest messages that wait for an answer, and records the latency of each until
     /// `answered_ns`, if it was answered.
-    fn pass(&mut self, progress: &mut PhaseProgress, count: u64, answered_ns: Option<u64>) {
+    pub(super) fn pass(
+        &mut self,
+        progress: &mut PhaseProgress,
+        count: u64,
+        answered_ns: Option<u64>,
+    ) {
         let mut left = count.min(progress.waiting);
         progress.waiting -= left;
         while left > 0 {

@@ -240,10 +240,15 @@ impl PhaseProgress {
         (self.skipped.len() as u64).saturating_sub(self.refused)
     }
 
+    /// The number of messages that still wait, although the server has refused them.
+    pub(crate) fn refused_waiting(&self) -> u64 {
+        let refused = self.refused.saturating_sub(self.skipped.len() as u64);
+        refused.min(self.waiting)
+    }
+
     /// Whether nothing more is to come for the messages sent: those that still wait were refused.
     pub(crate) fn is_answered(&self) -> bool {
-        let refused = self.refused.saturating_sub(self.skipped.len() as u64);
-        self.waiting <= refused
+        self.waiting == self.refused_waiting()
     }
 }
 
