@@ -175,25 +175,19 @@ class LayeredPipeline implements Pipeline {
 
   #open(frame: Frame): Awaitable<Message | Envelope> {
     const { exchange } = this.#layers;
-    if (typeof frame === "string") {
-      if (this.#isSealed && exchange?.version === 2)
-        throw new Refused("a plain message after the key exchange");
-      return readText(frame);
-    }
-    if (frame[0] === 0x45 && frame[1] === 0x3a) {
-      if (!exchange || !this.#isSealed)
-        throw unreadable(DEVELOPMENT && "it is encrypted, and no key is agreed");
-      return exchange.open(new Uint8Array(frame.subarray(2))).then(
+    const isSealed = this.#isSealed && exchange;
+    if (typeof frame !== "string" && frame[0] === 0x45 && frame[1] === 0x3a) {
+      if (!isSealed) throw unreadable(DEVELOPMENT && "it is encrypted, and no key is agreed");
+      return isSealed.open(new Uint8Array(frame.subarray(2))).then(
         (bytes) => this.#readInner(bytes),
         (cause) => {
-          if (exchange.version === 2) throw new Refused("a message that cannot be opened");
+          if (isSealed.version === 2) throw new Refused("a message that cannot be opened");
           throw unreadable(DEVELOPMENT && "it cannot be opened", cause);
         },
       );
     }
-    if (this.#isSealed && exchange?.version === 2)
-      throw new Refused("a plain message after the key exchange");
-    return this.#readInner(frame);
+    if (isSealed && isSealed.version === 2) throw new Refused("a plain message after the key exchange");
+    return typeof frame === "string" ? readText(frame) : this.#readInner(frame);
   }
 
   #readInner(bytes: Uint8Array): Awaitable<Message | Envelope> {

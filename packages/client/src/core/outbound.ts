@@ -269,7 +269,7 @@ export class Outbound {
           new TidewireError(
             "CONNECTION_LOST",
             DEVELOPMENT &&
-              "the connection was lost before the answer came; whether it was carried out is not known",
+              "the connection was lost before the answer; whether it was carried out is not known",
             "network",
           ),
         );

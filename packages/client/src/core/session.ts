@@ -6,7 +6,7 @@
 import { DEVELOPMENT } from "#development";
 import { faultOf } from "../codes.js";
 import { TidewireError } from "../errors.js";
-import type { ClientEvents } from "../events.js";
+import type { ClientEvents, PresenceEvent } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import { isBatched, isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
@@ -359,7 +359,8 @@ export class Session {
 
   /** What follows each message of the protocol. */
   #handlers(): Record<string, SystemHandler> {
-    const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
+    const presence = (p: Envelope, _: Now, envelope: Envelope) => {
+      const change = String(typeOf(envelope)).slice(9) as PresenceEvent["change"];
       const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
       this.host.emit("presence", event);
@@ -398,9 +399,9 @@ export class Session {
       call_request: (p, _, { cid }) => void this.#call(p, readPayload(p.payload, p.binary), cid),
       error: this.#error,
       publication_gap: this.#gap,
-      presence_join: presence("join"),
-      presence_leave: presence("leave"),
-      presence_update: presence("update"),
+      presence_join: presence,
+      presence_leave: presence,
+      presence_update: presence,
       message_ack: (p, now) => this.producer?.acknowledged(p.last, now),
       rate_limit_warning: (p, now) => {
         const remaining = uint(p.remaining);

@@ -125,7 +125,7 @@ export class Group {
       .catch((error: unknown) => {
         isLost = true;
         // Another tab took the lead, because this one did not answer.
-        if (hub) return hub.end(1000, "another tab has taken the lead");
+        if (hub) return hub.end(1000, "another tab takes the lead");
         if (off.signal.aborted || (error as Error).name === "AbortError") return;
         for (const pipe of [...this.#pipes]) pipe.refuse(String(error));
       })
@@ -177,7 +177,6 @@ export class Group {
     if (!hub || this.#hiddenMs === Infinity) return;
     const leftMs = this.#hiddenMs + this.realm.hiddenMsMax - performance.now();
     if (leftMs > 0) this.#timer = setTimeout(() => this.#considerHandOver(), leftMs);
-    else if ([...hub.tabs].some((tab) => tab.isVisible))
-      hub.end(1000, "a visible tab takes the connection over");
+    else if ([...hub.tabs].some((tab) => tab.isVisible)) hub.end(1000, "a visible tab takes the lead");
   }
 }

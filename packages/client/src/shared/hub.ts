@@ -79,7 +79,7 @@ export class Hub {
   #numbered = 0;
   #acknowledged = 0;
   /** What the server said last of its broker. */
-  #broker: Message | Envelope | undefined;
+  #broker: Frame | undefined;
   #left!: () => void;
   /** Resolves when the shared connection is closed. */
   readonly closed = new Promise<void>((resolve) => {
@@ -110,7 +110,7 @@ export class Hub {
   attach(channel: Channel, isLocal: boolean, isVisible: boolean): Tab {
     const tab = new Tab(channel, isLocal, isVisible, {
       received: (_, message) => this.#fromTab(tab, message),
-      stuck: () => this.drop(tab, { code: 4310, reason: "the tab has not read for too long" }),
+      stuck: () => this.drop(tab, { code: 4310, reason: "the tab does not read" }),
     });
     this.#tabs.add(tab);
     tab.post({ hub: this.id, producer: this.producer || undefined });
@@ -189,7 +189,7 @@ export class Hub {
     const [first] = targets;
     if (first && targets.every((one) => one.size === first.size && [...one].every((tab) => first.has(tab)))) {
       for (const tab of first) tab.send(frame!);
-    } else if (isSame) for (const [at, one] of messages.entries()) this.#sendTo(targets[at]!, one, undefined);
+    } else if (isSame) for (const [at, one] of messages.entries()) this.#sendTo(targets[at]!, one);
     else for (const one of messages) this.#envelope(one, undefined, bytes);
   }
 
@@ -237,13 +237,10 @@ export class Hub {
         break;
       case "publish_response":
         return this.#sendTo(this.#producers(), message, frame);
-      case "health_check_response":
-        if (cid != null) return this.#sendTo(this.#sender(cid), message, frame);
-        this.#broker = p.broker_away ? message : undefined;
-        break;
       default:
         if (message.tp != null) return this.#publication(message, frame, bytes);
         if (cid != null) return this.#sendTo(this.#sender(cid), message, frame);
+        if ("broker_away" in p) this.#broker = p.broker_away ? this.#encode(message) : undefined;
     }
     this.#sendTo(this.#tabs, message, frame);
   }
@@ -276,9 +273,8 @@ export class Hub {
     return tabs;
   }
 
-  #sendTo(tabs: Iterable<Tab>, message: Message | Envelope, frame: Frame | undefined): void {
-    let encoded = frame;
-    for (const tab of tabs) tab.send((encoded ??= this.#encode(message)));
+  #sendTo(tabs: Iterable<Tab>, message: Message | Envelope, frame?: Frame): void {
+    for (const tab of tabs) tab.send((frame ??= this.#encode(message)));
   }
 
   #producers(): Tab[] {
@@ -384,7 +380,7 @@ export class Hub {
   #tooLarge(tab: Tab, cid: unknown): void {
     const p = {
       code: "MESSAGE_TOO_LARGE",
-      message: "the message is larger than the server accepts",
+      message: "too large for the server",
       recoverable: true,
     };
     tab.send(this.#encode({ c: "WSE", t: "error", ...(cid === undefined ? {} : { cid }), p }));
@@ -434,17 +430,17 @@ export class Hub {
       const isBusy = this.#numbered > this.#acknowledged || (this.#producerTab && this.#producerTab !== tab);
       if (id !== this.producer || (known && isBusy)) {
         if (this.#producerTab && id !== this.producer) {
-          return this.#alone(tab, "another tab sends the messages of another queue");
+          return this.#alone(tab, "another tab has another queue");
         }
         // The server says only at the start of a connection how far a producer is.
         this.producer = id;
-        return this.end(1000, "another tab has the queue now");
+        return this.end(1000, "another tab has the queue");
       }
       this.#producerTab = tab;
       if (isObject(known)) p.producer = { ...known, last: Math.max(Number(known.last), this.#acknowledged) };
     }
     tab.send(this.#encode({ c: "WSE", t: "server_hello", p }));
-    if (this.#broker) this.#sendTo([tab], this.#broker, undefined);
+    if (this.#broker) tab.send(this.#broker);
     if (!this.#given.size) return;
     const given = { action: "subscribe", success_topics: [...this.#given], failed_topics: [], recovery: {} };
     tab.send(this.#encode({ c: "WSE", t: "subscription_update", p: given }));

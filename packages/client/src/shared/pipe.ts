@@ -133,7 +133,7 @@ export class Pipe implements Socket {
 
   /** The tab that had the connection is gone. */
   lost(): void {
-    this.#ended({ code: 1001, reason: "the tab that had the connection is gone" });
+    this.#ended({ code: 1001, reason: "the leading tab is gone" });
   }
 
   /** There can be no shared connection. */
