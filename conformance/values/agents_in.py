@@ -9,6 +9,7 @@ import re
 import tempfile
 
 import notation
+from backend import Backend
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -20,7 +21,14 @@ COMMANDS = {
     "node": lambda role: ["node", HERE / "agents/agent.mjs", role],
 }
 # What a client does beside its language: its format, and whether it encrypts.
-PROFILES = {"json": ("json", False), "msgpack": ("msgpack", False), "encrypted": ("json", True)}
+PROFILES = {
+    "json": ("json", False),
+    "msgpack": ("msgpack", False),
+    "encrypted": ("json", True),
+    "shared": ("json", False),
+}
+# A tab without the connection, which another tab of its process has.
+ONLY = {"shared": "typescript"}
 LINE_BYTES_MAX = 64 * 1024 * 1024
 ANSWER_WITHIN_S = 15
 NOTHING = object()
@@ -60,7 +68,7 @@ class Agent:
 
     @property
     def own_topic(self):
-        return f"values.{self.name.replace('/', '-')}"
+        return "values." + re.sub("[^a-z]+", "-", self.name)
 
     @property
     def format(self):
@@ -199,9 +207,17 @@ class Agents:
 
     def __init__(self, server, languages, **options):
         self.options = SERVER_OPTIONS | options
-        self.program = Program(self.options) if server == "program" else None
+        self.backend = Backend() if server == "backend" else None
+        if self.backend:
+            self.options |= self.backend.options
+        self.program = Program(self.options) if server in ("program", "backend") else None
         self.server = None if self.program else Agent(server)
-        self.clients = [Agent(language, profile) for language in languages for profile in PROFILES]
+        self.clients = [
+            Agent(language, profile)
+            for language in languages
+            for profile in PROFILES
+            if ONLY.get(profile, language) == language
+        ]
 
     async def __aenter__(self):
         try:
@@ -212,6 +228,8 @@ class Agents:
         return self
 
     async def start(self):
+        if self.backend:
+            self.backend.start()
         if self.program:
             await self.program.start()
             url = self.program.url
@@ -224,13 +242,16 @@ class Agents:
         for client in self.clients:
             await client.spawn("client")
             format_, encrypted = PROFILES[client.profile]
-            done(await client.order("open", url=url, format=format_, encrypted=encrypted))
+            tab = {"shared": True} if client.profile in ONLY else {}
+            done(await client.order("open", url=url, format=format_, encrypted=encrypted, **tab))
             done(await client.order("subscribe", topics=["values.all", client.own_topic]))
 
     async def __aexit__(self, *_):
         for part in [*self.clients, self.server, self.program]:
             if part:
                 await part.end()
+        if self.backend:
+            await asyncio.to_thread(self.backend.end)
 
 
 def done(answer):

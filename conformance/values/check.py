@@ -43,7 +43,9 @@ async def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--servers", default="program,python,node", help="those to check")
+    parser.add_argument(
+        "--servers", default="program,python,node,backend", help="those to check; `backend` is the program with one"
+    )
     parser.add_argument("--clients", default="rust,python,typescript", help="those to check")
     parser.add_argument("--only", help="the name of one case")
     return parser.parse_args()

@@ -115,7 +115,13 @@ def rounded(description, kept=lambda number: False):
 
 def is_wide(description):
     """True if an integer in a description has more than 64 bits."""
-    return rounded(description, fits_64_bits) != description
+    if not isinstance(description, list):
+        return False
+    kind, *content = description
+    if kind == "number":
+        return not fits_64_bits(int(content[0]))
+    items = content[0].values() if kind == "object" else content[0] if kind == "array" else []
+    return any(map(is_wide, items))
 
 
 def fits_64_bits(number):

@@ -12,7 +12,7 @@ INTRODUCTION = """# Values: what you send, what arrives
 
 This page is made from [protocol/values/cases.json](../protocol/values/README.md), which the tests send from every client and
 server to every other one, in JSON, in MessagePack and encrypted, as messages, publications, requests, answers and presence data, through
-the queues and by the HTTP API. What is in no row of the first table and can be written in JSON arrives as it was sent.
+the queues, on a connection that tabs share, through a backend and by the HTTP API. What is in no row of the first table and can be written in JSON arrives as it was sent.
 
 A payload is a value of JSON, or bytes. `null` arrives as `null`; a payload that was not given arrives as `{}`. Python gives
 `bytes` and TypeScript a `Uint8Array` for bytes, wherever they were sent. A client of an older version gets their base64 as a text.

@@ -8,6 +8,7 @@ import urllib.request
 import notation
 import websockets.asyncio.client
 from agents_in import API_KEY
+from backend import RAW
 
 TOPIC = "values.all"
 LARGE_BYTES = 100_000
@@ -97,16 +98,17 @@ class Run:
     async def asks(self, case, sender):
         kind = f"{case['name']}: request {sender.name}"
         answer = await sender.order("request", case["value"], type=kind)
-        if not self.agents.server:
+        if not self.agents.server and not self.agents.backend:
             # Nobody answers requests there.
             return self.compare(kind, answer.get("refused"), "NOT_FOUND")
         if self.is_done(kind, answer):
             told = sender.payload(answer["done"])
-            languages = {sender.language, self.agents.server.language}
+            # The backend is asked in JSON, and answers with the same text.
+            languages = {sender.language, self.agents.server.language if self.agents.server else "backend"}
             self.compare_values(kind, [told], case, languages, sender.format, sender)
 
     async def joins(self, case, sender):
-        room = f"rooms.{len(self.faults)}.{self.checked}.{sender.name.replace('/', '-')}"
+        room = f"rooms.{len(self.faults)}.{self.checked}.{sender.own_topic}"
         kind = f"{case['name']}: presence {sender.name}"
         joined = await sender.order("join", case["value"], topic=room)
         if sender.language == "python" and notation.is_wide(notation.describe(notation.build(case["value"]))):
@@ -197,6 +199,18 @@ class Run:
             if self.agents.program:
                 status, text = await asyncio.to_thread(self.post, case["name"], case["value"])
                 self.compare(f"{case['name']}: HTTP API: {text}", status, 400)
+            if self.agents.backend:
+                await self.answer_is_refused(case)
+
+    async def answer_is_refused(self, case):
+        """The backend answers with the value, in place of a publication and to a request."""
+        text = notation.json_text(case["value"]).encode("ascii", "backslashreplace").decode()
+        for sender in self.agents.clients:
+            for way, code in (("publish", "BACKEND_UNAVAILABLE"), ("request", "HANDLER_ERROR")):
+                kind = f"{RAW}{case['name']}: {way} {sender.name}"
+                place = {"topic": TOPIC} if way == "publish" else {}
+                answer = await sender.order(way, text, type=kind, **place)
+                self.compare(f"{kind}, answered by the backend", answer.get("refused"), code)
 
     def spec_for(self, case, language):
         """The value in a language, and `None` if the case is not for it."""

@@ -10,14 +10,48 @@ import { build, describe } from "./notation.mjs";
 
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
+const OWN = { msgpack, encrypt, queue, presence };
+
+/** The parts of a client for a tab that reaches the connection of another one, made from their sources. */
+async function otherTab() {
+  const { build: bundle } = await import("esbuild");
+  const names = ["test/shared/world.ts", ...["queue", "topics", "msgpack", "encrypt"].map((name) => `src/${name}.ts`)];
+  const { outputFiles } = await bundle({
+    stdin: {
+      contents: names.map((name) => `export * from "./packages/client/${name}";`).join(""),
+      resolveDir: new URL("../../..", import.meta.url).pathname,
+    },
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    write: false,
+  });
+  const code = Buffer.from(outputFiles[0].contents).toString("base64");
+  return import(`data:text/javascript;base64,${code}`);
+}
+
 class ClientAgent {
-  async open({ url, format, encrypted }) {
-    this.queue = queue();
-    this.client = connect(url, {
-      queue: this.queue,
-      ...(format === "msgpack" && { format: msgpack() }),
-      ...(encrypted && { encryption: encrypt() }),
-    });
+  async open({ url, format, encrypted, shared }) {
+    this.own = shared ? await otherTab() : OWN;
+    this.queue = this.own.queue();
+    const layers = {
+      ...(format === "msgpack" && { format: this.own.msgpack() }),
+      ...(encrypted && { encryption: this.own.encrypt() }),
+    };
+    if (!shared) this.client = connect(url, { queue: this.queue, ...layers });
+    else {
+      const world = new this.own.World();
+      await world.tab().connect(url, layers).ready();
+      const tab = world.tab();
+      this.client = tab.connect(url, { queue: this.queue, ...layers });
+      // The shared connection begins anew with the first queue of a tab.
+      await this.queue.publish("values.first", 1);
+      if (tab.sockets.size) throw new Error("this tab has a connection of its own");
+    }
+    await this.listen();
+  }
+
+  async listen() {
     this.client.on("message", ({ type, payload }) => print({ arrived: "message", type, payload: describe(payload) }));
     this.client.on("error", ({ code }) => print({ reported: code }));
     this.client.on("disconnected", ({ code, reason }) => print({ closed: `${code} ${reason}` }));
@@ -51,7 +85,7 @@ class ClientAgent {
   }
 
   async members({ topic }) {
-    const rooms = await presence(this.client, topic);
+    const rooms = await this.own.presence(this.client, topic);
     return Object.values(rooms[topic].members).map(({ data }) => describe(data));
   }
 
