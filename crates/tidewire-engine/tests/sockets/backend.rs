@@ -2,6 +2,7 @@
 
 use crate::common;
 mod answers;
+mod costs;
 mod description;
 mod neighbours;
 mod server;
