@@ -1,6 +1,6 @@
 //! The same thing in the words of the link and of the engine.
 
-use crate::model::{ConnectionKey, Position};
+use crate::model::{ConnectionKey, Position, is_payload};
 use crate::topics::broker as seam;
 use crate::topics::publication::{Draft, Placed, Publication, Published};
 use std::sync::Arc;
@@ -85,6 +85,25 @@ pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded
 
 /// The beginning of the id of a publication whose publisher gave none. It is not delivered.
 pub(super) const UNIQUE: char = '\u{1}';
+
+/// The publication of a record in a history, as [`publication`] makes it. Its payload is checked: earlier versions let in what is
+/// nested too deep for an answer to a question about the history.
+pub(super) fn kept(
+    own: link::NodeId,
+    topic: &Arc<str>,
+    at: link::Position,
+    record: &[u8],
+    to_unix_ms: impl Fn(u64) -> u64,
+) -> Option<Arc<Publication>> {
+    let is_payload = |bytes| std::str::from_utf8(bytes).is_ok_and(is_payload);
+    match link::Record::decode(record) {
+        Ok(record) if !record.binary && !is_payload(record.payload) => {
+            tracing::error!(%topic, "a publication of the broker has a payload that clients cannot read");
+            None
+        }
+        _ => publication(own, topic, Some(at), record, to_unix_ms),
+    }
+}
 
 /// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker
 /// to this server's clock. `None` if the record cannot be read.

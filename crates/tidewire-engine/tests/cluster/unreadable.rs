@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use tidewire_engine::{Config, HistoryLimits, Server, TopicRule};
+use tidewire_redis::{Category, Mark, NodeId, Priority, Record};
 use tidewire_testkit::redis::RedisServer;
 
 fn config(redis: &RedisServer) -> Config {
@@ -119,4 +120,80 @@ fn a_subscriber_of_a_record_that_cannot_be_read_receives_a_gap() {
     assert_eq!(reader.next_json()["o"], 3);
     assert!(unreadable(&server).0 >= 1);
     assert!(is_connected(&server));
+}
+
+/// Adds a record to the history of `h.a`.
+fn add(redis: &RedisServer, epoch: u32, record: &[u8]) {
+    let (key, id) = ("tw:{0}:t:h.a", format!("{epoch}-*"));
+    let words = [b"XADD", key.as_bytes(), id.as_bytes(), b"d", record];
+    let mut command = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        command.extend_from_slice(word);
+        command.extend_from_slice(b"\r\n");
+    }
+    let mut socket = UnixStream::connect(redis.socket()).expect("a connection");
+    socket.write_all(&command).expect("sent");
+    let mut answer = [0; 256];
+    let read = socket.read(&mut answer).expect("an answer");
+    assert!(answer[..read].starts_with(b"$"), "an id");
+}
+
+/// The record of an earlier version, with a payload of this number of levels.
+fn nested(levels: usize) -> Vec<u8> {
+    let payload = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let record = Record {
+        mark: Mark {
+            node: NodeId(1),
+            batch: 0,
+            index: 0,
+        },
+        category: Category::Update,
+        priority: Priority::Normal,
+        published_redis_ms: None,
+        expires_redis_ms: None,
+        excluded: None,
+        t: "count",
+        id: None,
+        key: None,
+        binary: false,
+        payload: payload.as_bytes(),
+    };
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes).expect("it is short");
+    bytes
+}
+
+#[test]
+fn a_kept_payload_that_is_nested_too_deep_is_a_gap_and_no_answer() {
+    let redis = RedisServer::start("");
+    let writer = start_connected(config(&redis));
+    let mut publisher = connect_v1(&writer);
+    subscribe(&mut publisher, json!(["h.a"]));
+    publish(&mut publisher, "h.a", 1);
+    let first = publisher.next_json();
+    let epoch = first["e"].as_str().expect("an epoch");
+    add(
+        &redis,
+        u32::from_str_radix(epoch, 16).expect("a number"),
+        &nested(62),
+    );
+    publish(&mut publisher, "h.a", 3);
+
+    let reader = start_connected(config(&redis));
+    let mut client = connect_v1(&reader);
+    client
+        .send_text(&json!({"t": "history_request", "cid": "1", "p": {"topic": "h.a"}}).to_string());
+    let answer = client.next_text();
+    let depth = answer.bytes().fold((0_i32, 0_i32), |(now, most), byte| {
+        let now = now + i32::from(b"[{".contains(&byte)) - i32::from(b"]}".contains(&byte));
+        (now, most.max(now))
+    });
+    assert!(
+        answer.contains("history_response") && depth.1 <= 64,
+        "{answer}"
+    );
+    let (recovered, _) = recover(&reader, (&first["e"], 1));
+    assert_eq!(recovered, false);
+    assert!(unreadable(&reader).0 >= 1);
 }

@@ -116,7 +116,7 @@ impl Exchange {
         // What cannot be read is a hole in the history, over which nobody recovers: that is told as a gap.
         let read = entries.entries.iter().filter_map(|(at, record)| {
             let to_unix_ms = |ms| link.to_unix_ms(ms);
-            let made = convert::publication(node, &topic, Some(*at), record, to_unix_ms);
+            let made = convert::kept(node, &topic, *at, record, to_unix_ms);
             unreadable += u64::from(made.is_none());
             let published_ms = self.published_ms(record, now);
             Some((convert::position(*at), made?, published_ms))
