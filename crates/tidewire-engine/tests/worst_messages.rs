@@ -7,15 +7,16 @@ mod common;
 use common::Said;
 use common::hostile::{FULL, SMALL, update, worst, worst_filter};
 use common::simulated::SimulatedClient;
-use common::world::{DISCONNECTED, END, World, config, empty_world, small_world, world};
+use common::world::{DISCONNECTED, END, World, config, empty_world, small_world, world, world_of};
 use memchr::memmem;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use std::sync::Mutex;
-use tidewire_engine::TopicRule;
+use tidewire_engine::{Application, Context, Message, TopicRule};
 use tidewire_net::Handler;
 use tidewire_testkit::search::{Candidate, Filling, Shape};
 use tidewire_wire::envelope::SystemType;
+use tidewire_wire::frame::OpCode;
 
 /// Counts the bytes that are allocated.
 #[global_allocator]
@@ -175,6 +176,33 @@ fn assert_stays_within_budgets<H: Handler>(
     assert!(kept <= KEPT_BYTES_MAX, "{kept} bytes kept for {shown}");
     assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes at once for {shown}");
     drop(client);
+}
+
+/// An application that reads what it receives: the default.
+#[derive(Clone)]
+struct Reader;
+
+impl Application for Reader {
+    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+}
+
+/// A long message of the application is charged for its check, where it is checked.
+#[test]
+fn the_check_of_a_long_message_is_charged_to_its_sender() {
+    let _alone = ALONE.lock();
+    // Its type comes first, so that the search for that costs nothing.
+    let message = format!(r#"{{"t":"note","p":"{}"}}"#, "a".repeat(1_000_000));
+    let mut world = world_of(config(), Reader);
+    drop(world.play_form(false, OpCode::Text, message.as_bytes()));
+    let checked_us = world.handle.counters().work_peak_us;
+    assert!(
+        (2_000..=WORK_US_MAX).contains(&checked_us),
+        "{checked_us} us"
+    );
+    let mut world = empty_world(config());
+    drop(world.play_form(false, OpCode::Text, message.as_bytes()));
+    let unread_us = world.handle.counters().work_peak_us;
+    assert!(unread_us < 1_000, "{unread_us} us where nobody reads it");
 }
 
 /// The budgets of a user and of a shard hold for many connections at once, in work and in memory.

@@ -144,15 +144,16 @@ impl Session<'_> {
             .push(Job::Message(HeldMessage { form, bytes }));
     }
 
-    /// Charges the search for the type of a long message, unless it comes first, as in every message of our clients.
+    /// Charges a long message for its check, which reads all of it, or for the search of its type, unless that comes first, as
+    /// in every message of our clients.
     #[cold]
-    pub(crate) fn charge_search(&mut self, format: Format, bytes: &[u8]) {
+    pub(crate) fn charge_message(&mut self, format: Format, bytes: &[u8], is_checked: bool) {
         let head = &bytes[..bytes.len().min(TYPE_PLACE_BYTES)];
         let name: &[u8] = match format {
             Format::Json => b"\"t\"",
             Format::MessagePack => b"\xa1t",
         };
-        if memmem::find(head, name).is_none() {
+        if is_checked || memmem::find(head, name).is_none() {
             self.core.meter.spend(cost::read(format, bytes.len(), true));
         }
     }

@@ -176,7 +176,7 @@ impl<A: Application> Inbound<'_, A> {
             Err(error) => return self.session.refuse(format, bytes, &error.to_string()),
         };
         if bytes.len() >= LONG_MESSAGE_BYTES && kind == Kind::Application {
-            self.session.charge_search(format, bytes);
+            self.session.charge_message(format, bytes, is_read);
         }
         let is_signed = self.session.core.shared.signatures.is_some();
         if is_signed && !self.session.verify(format, bytes, kind) {

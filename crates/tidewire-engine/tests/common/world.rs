@@ -10,7 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::simulation::LateAnswers;
-use tidewire_engine::{Config, Encryption, Handle, HistoryLimits, NewPublication, TopicRule};
+use tidewire_engine::{
+    Application, Config, Encryption, Handle, HistoryLimits, NewPublication, TopicRule,
+};
 use tidewire_net::Handler;
 use tidewire_testkit::search::Candidate;
 use tidewire_testkit::simulation::Driver;
@@ -66,7 +68,12 @@ pub struct World<H: Handler> {
 }
 
 pub fn empty_world(config: Config) -> World<impl Handler> {
-    let (driver, handle) = serve(config, |_| Sink);
+    world_of(config, Sink)
+}
+
+/// A server with this application.
+pub fn world_of(config: Config, application: impl Application + Clone) -> World<impl Handler> {
+    let (driver, handle) = serve(config, move |_| application.clone());
     World {
         driver,
         handle,
