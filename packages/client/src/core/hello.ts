@@ -1,11 +1,10 @@
 /** What the client says of itself when it connects. */
 
-import type { ResolvedOptions } from "../options.js";
 import type { Envelope, KeyExchange } from "./layers.js";
 
 /** The payload of `client_hello`: what the client can do, its part of a key exchange, and its producer. */
 export function clientHello(
-  { clientVersion, compression }: Pick<ResolvedOptions, "clientVersion" | "compression">,
+  { clientVersion, compression }: { clientVersion: string; compression?: unknown },
   prefersBatches: boolean,
   exchange: KeyExchange | undefined,
   producer: Envelope | undefined,
