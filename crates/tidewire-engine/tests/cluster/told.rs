@@ -7,7 +7,7 @@ use common::cluster::{is_connected, shared_topics, start_connected};
 use common::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use tidewire_engine::{Config, Server};
 use tidewire_testkit::redis::RedisServer;
 
@@ -87,7 +87,8 @@ fn a_publication_without_redis_is_refused_and_not_published_later() {
 fn who_is_not_told_that_it_is_published_can_ask_again_with_the_same_id() {
     let redis = RedisServer::start("");
     let server = start_connected(config(&redis));
-    let (told, tells) = channel();
+    // The publisher waits until each answer was looked at, so that Redis stops between two of its publications.
+    let (told, tells) = sync_channel(0);
     let mut answered = BTreeSet::new();
     std::thread::scope(|scope| {
         let server = &server;
