@@ -142,10 +142,10 @@ fn a_search_judges_the_request_that_the_expectation_names() {
     assert_eq!(found.held_per_s, None, "{found:?}");
     let broken = outcome(&result, "log in: now: errors<1%");
     assert!(!broken.kept && broken.seen.is_some(), "{broken:?}");
-    // On a busy machine the generator may be late in every try, which is then the reason.
+    // Half of the requests fail: no disturbance of the generator is the reason of that.
     let reason = found.reason.unwrap();
-    let is_named = reason.starts_with("`log in: now: errors<1%` was ");
-    assert!(is_named || reason.contains("the generator"), "{reason}");
+    let name = "`log in: now: errors<1%` was ";
+    assert!(reason.starts_with(name), "{reason}");
 }
 
 fn parts(connecting: &Connecting) -> Vec<(&'static str, u64)> {
