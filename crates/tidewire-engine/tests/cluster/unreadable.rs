@@ -118,7 +118,7 @@ fn a_subscriber_of_a_record_that_cannot_be_read_receives_a_gap() {
         "{gap}"
     );
     assert_eq!(reader.next_json()["o"], 3);
-    assert!(unreadable(&server).0 >= 1);
+    wait_until("the metric", || unreadable(&server).0 >= 1);
     assert!(is_connected(&server));
 }
 
@@ -195,5 +195,5 @@ fn a_kept_payload_that_is_nested_too_deep_is_a_gap_and_no_answer() {
     );
     let (recovered, _) = recover(&reader, (&first["e"], 1));
     assert_eq!(recovered, false);
-    assert!(unreadable(&reader).0 >= 1);
+    wait_until("the metric", || unreadable(&reader).0 >= 1);
 }
