@@ -1,7 +1,7 @@
 //! A `redis-server` of the test's own, on a Unix socket in a temporary folder. The variable `TIDEWIRE_REDIS_SERVER`
 //! names another program, such as `valkey-server`.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -104,6 +104,18 @@ impl RedisServer {
         let id = self.process_id().expect("it runs").to_string();
         let status = Command::new("kill").args([name, &id]).status();
         assert!(status.expect("kill").success());
+    }
+
+    /// What the server says to a command, in one line and up to 256 bytes.
+    ///
+    /// # Panics
+    /// It cannot be reached.
+    pub fn ask(&self, command: &str) -> String {
+        let mut socket = UnixStream::connect(self.socket()).expect("a connection");
+        write!(socket, "{command}\r\n").expect("sent");
+        let mut bytes = [0; 256];
+        let read = socket.read(&mut bytes).expect("an answer");
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
     /// `kill -9`.

@@ -8,22 +8,11 @@ use common::topics::{publish, subscribe};
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::json;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{Config, HistoryLimits, HistoryQuery, PasswordSource, Server, TopicRule};
 use tidewire_testkit::redis::RedisServer;
-
-/// What Redis says to the administrator's command.
-fn ask(redis: &RedisServer, command: &str) -> String {
-    let mut socket = UnixStream::connect(redis.socket()).expect("a connection");
-    write!(socket, "{command}\r\n").expect("sent");
-    let mut bytes = [0; 256];
-    let read = socket.read(&mut bytes).expect("an answer");
-    String::from_utf8_lossy(&bytes[..read]).into_owned()
-}
 
 /// A Redis with a user `tide`, as docs/scale-out.md describes it.
 fn redis_with_user(folder: &Path) -> RedisServer {
@@ -97,9 +86,9 @@ fn a_password_is_read_again_before_each_connection() {
     let command = PasswordSource::Command(format!("cat {}", file.display()));
     let servers = [PasswordSource::File(file.clone()), command]
         .map(|source| start_connected(config(&redis, source)));
-    assert_eq!(ask(&redis, "ACL SETUSER tide resetpass >fresh"), "+OK\r\n");
+    assert_eq!(redis.ask("ACL SETUSER tide resetpass >fresh"), "+OK\r\n");
     fs::write(&file, "fresh").expect("written");
-    ask(&redis, "CLIENT KILL USER tide");
+    redis.ask("CLIENT KILL USER tide");
     let disconnects = |server: &Server| {
         let health = server.handle().broker_health().expect("a broker");
         let mut counts = health.counts.into_iter();
@@ -116,7 +105,7 @@ fn a_password_is_read_again_before_each_connection() {
         publish(&mut client, "h.a", 1);
     }
     fs::remove_file(&file).expect("removed");
-    ask(&redis, "CLIENT KILL USER tide");
+    redis.ask("CLIENT KILL USER tide");
     wait_until("a reason", || {
         let health = servers[0].handle().broker_health().expect("a broker");
         health
@@ -175,7 +164,7 @@ fn a_redis_that_asks_for_a_certificate_gets_one_that_is_read_again() {
     assert!(!is_connected(&refused));
     // A certificate that cannot be read stops the next connection, and the right one lets it in again.
     fs::write(&own[0], "no certificate").expect("written");
-    ask(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    redis.ask("CLIENT KILL TYPE normal SKIPME yes");
     wait_until("a reason", || {
         let health = server.handle().broker_health().expect("a broker");
         !health.is_connected

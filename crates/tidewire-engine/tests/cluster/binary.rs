@@ -2,21 +2,16 @@
 
 use crate::common;
 
-use common::cluster::{shared_topics, start_connected};
+use common::cluster::{shared_history, start_connected};
 use common::connect_v1;
 use common::topics::subscribe;
 use serde_json::{Value, json};
-use tidewire_engine::{Config, Content, HistoryLimits, NewPublication, TopicRule};
+use tidewire_engine::{Config, Content, NewPublication};
 use tidewire_testkit::redis::RedisServer;
 
 /// `h.>` keeps history.
 fn config(redis: &RedisServer) -> Config {
-    let mut config = shared_topics(&redis.url());
-    config.topics.rules = vec![TopicRule {
-        history: Some(HistoryLimits::of(1_000)),
-        ..TopicRule::new("h.>")
-    }];
-    config
+    shared_history(&redis.url(), 1_000)
 }
 
 #[test]

@@ -7,9 +7,7 @@ use common::cluster::{is_connected, shared_topics, start_connected};
 use common::topics::{publish, subscribe};
 use common::{Client, SECRET, connect_as, connect_v1, start, wait_until};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
@@ -27,15 +25,6 @@ fn config(redis: &RedisServer) -> Config {
         ..TopicRule::new("last.>")
     }];
     config
-}
-
-/// What Redis says to a command.
-fn ask(redis: &RedisServer, command: &str) -> String {
-    let mut socket = UnixStream::connect(redis.socket()).expect("a connection");
-    write!(socket, "{command}\r\n").expect("sent");
-    let mut bytes = [0; 256];
-    let read = socket.read(&mut bytes).expect("an answer");
-    String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
 #[test]
@@ -123,7 +112,7 @@ fn with_a_far_user() -> (RedisServer, String) {
     let port = free_port();
     let redis = RedisServer::start(&format!("--port {port}"));
     assert_eq!(
-        ask(&redis, "ACL SETUSER far on >secret ~* &* +@all"),
+        redis.ask("ACL SETUSER far on >secret ~* &* +@all"),
         "+OK\r\n"
     );
     (redis, format!("redis://far:secret@127.0.0.1:{port}"))
@@ -137,8 +126,8 @@ fn secured(redis: &RedisServer, url: &str) -> Config {
 }
 
 fn cut_off(redis: &RedisServer, server: &Server) {
-    ask(redis, "ACL SETUSER far off");
-    ask(redis, "CLIENT KILL USER far");
+    redis.ask("ACL SETUSER far off");
+    redis.ask("CLIENT KILL USER far");
     wait_until("the server is cut off", || !is_connected(server));
 }
 
@@ -168,7 +157,7 @@ fn a_late_revocation_spares_sessions_that_began_after_it() {
         told.elapsed() > Duration::from_millis(1_200)
     });
     let mut after = ada(&far);
-    ask(&redis, "ACL SETUSER far on");
+    redis.ask("ACL SETUSER far on");
     before.assert_closed(GONE);
     let answer: Value = after
         .ask(&json!({"t": "subscription_update", "p": {"action": "subscribe", "topics": ["b"]}}));
@@ -187,14 +176,14 @@ fn a_server_that_begins_without_the_broker_learns_of_revocations_since() {
     wait_until("a later beginning", || {
         told.elapsed() > Duration::from_millis(1_200)
     });
-    ask(&redis, "ACL SETUSER far off");
+    redis.ask("ACL SETUSER far off");
     let far = start(secured(&redis, &far_url), tidewire_engine::apps::Sink);
     let mut revoked = ada(&far);
     near.handle()
         .close_user("ada", GONE, "gone")
         .expect("a broker");
     let mut other = connect_as(&far, "bob");
-    ask(&redis, "ACL SETUSER far on");
+    redis.ask("ACL SETUSER far on");
     revoked.assert_closed(GONE);
     wait_until("a broker", || is_connected(&far));
     let answer: Value = other
@@ -217,8 +206,8 @@ fn all_sessions_end_where_commands_were_lost() {
     close_nobody();
     // More than are kept were told meanwhile.
     let trim = r#"XTRIM "tw:{0}:t:\x01control" MAXLEN 0"#;
-    assert!(ask(&redis, trim).starts_with(':'));
-    ask(&redis, "ACL SETUSER far on");
+    assert!(redis.ask(trim).starts_with(':'));
+    redis.ask("ACL SETUSER far on");
     // They come back one after the other.
     assert_eq!(there.next_json()["t"], "reconnect");
     there.assert_closed(CloseCode::SERVICE_RESTART);

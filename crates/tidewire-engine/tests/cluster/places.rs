@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_topics};
+use common::cluster::{is_connected, shared_history};
 use common::topics::subscribe;
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use tidewire_engine::Config;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Config, HistoryLimits, TopicRule};
 use tidewire_testkit::redis::RedisServer;
 
 fn free_port() -> u16 {
@@ -21,12 +21,7 @@ fn free_port() -> u16 {
 }
 
 fn config(url: &str) -> Config {
-    let mut config = shared_topics(url);
-    config.topics.rules = vec![TopicRule {
-        history: Some(HistoryLimits::of(1_000)),
-        ..TopicRule::new("h.>")
-    }];
-    config
+    shared_history(url, 1_000)
 }
 
 /// Publishes and waits for the answer's payload.

@@ -2,22 +2,17 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_topics};
+use common::cluster::{is_connected, shared_history};
 use common::topics::{next, subscribe};
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Echo;
-use tidewire_engine::{Config, HistoryLimits, Server, TopicRule};
+use tidewire_engine::{Config, Server};
 use tidewire_testkit::redis::RedisServer;
 use tidewire_wire::close::CloseCode;
 
 fn config(redis: &RedisServer) -> Config {
-    let mut config = shared_topics(&redis.url());
-    config.topics.rules = vec![TopicRule {
-        history: Some(HistoryLimits::of(100)),
-        ..TopicRule::new("h.>")
-    }];
-    config
+    shared_history(&redis.url(), 100)
 }
 
 /// Two servers that send back what the application accepts.

@@ -2,32 +2,18 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_topics, start_connected};
+use common::cluster::{is_connected, shared_history, start_connected};
 use common::topics::{publish, subscribe};
 use common::{connect_v1, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use tidewire_engine::{Config, HistoryLimits, Server, TopicRule};
+use tidewire_engine::{Config, Server};
 use tidewire_redis::{Category, Mark, NodeId, Priority, Record};
 use tidewire_testkit::redis::RedisServer;
 
 fn config(redis: &RedisServer) -> Config {
-    let mut config = shared_topics(&redis.url());
-    config.topics.rules = vec![TopicRule {
-        history: Some(HistoryLimits::of(100)),
-        ..TopicRule::new("h.>")
-    }];
-    config
-}
-
-/// What Redis says to a command.
-fn ask(redis: &RedisServer, command: &str) -> String {
-    let mut socket = UnixStream::connect(redis.socket()).expect("a connection");
-    write!(socket, "{command}\r\n").expect("sent");
-    let mut bytes = [0; 256];
-    let read = socket.read(&mut bytes).expect("an answer");
-    String::from_utf8_lossy(&bytes[..read]).into_owned()
+    shared_history(&redis.url(), 100)
 }
 
 /// The number of records that a server could not read, and whether it says so.
@@ -76,10 +62,7 @@ fn whoever_recovers_over_a_record_that_cannot_be_read_is_told_of_a_gap() {
     let epoch = u32::from_str_radix(first["epoch"].as_str().expect("text"), 16).expect("a number");
     place(&mut publisher, 2);
     // As a newer server might write it.
-    let id = ask(
-        &redis,
-        &format!("XADD tw:{{0}}:t:h.a {epoch}-* d ~unknown~"),
-    );
+    let id = redis.ask(&format!("XADD tw:{{0}}:t:h.a {epoch}-* d ~unknown~"));
     assert!(id.starts_with('$'), "{id}");
     place(&mut publisher, 4);
 
@@ -106,10 +89,7 @@ fn a_subscriber_of_a_record_that_cannot_be_read_receives_a_gap() {
     let one = reader.next_json();
     let epoch = one["e"].as_str().expect("an epoch");
     let epoch = u32::from_str_radix(epoch, 16).expect("a number");
-    ask(
-        &redis,
-        &format!("XADD tw:{{0}}:t:h.a {epoch}-* d ~unknown~"),
-    );
+    redis.ask(&format!("XADD tw:{{0}}:t:h.a {epoch}-* d ~unknown~"));
     publish(&mut publisher, "h.a", 3);
     let gap = reader.next_json();
     assert_eq!(

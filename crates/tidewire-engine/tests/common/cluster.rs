@@ -3,13 +3,23 @@
 use super::topics::open_topics;
 use super::{start, wait_until};
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{BrokerAddress, BrokerConfig, Config, Server};
+use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, Server, TopicRule};
 
 /// Everyone may everything, as often as they like, over the broker of a URL.
 pub fn shared_topics(url: &str) -> Config {
     let mut config = open_topics();
     config.limits.rate_limit_capacity = 0;
     config.broker = Some(BrokerConfig::new(BrokerAddress::parse(url).expect("a URL")));
+    config
+}
+
+/// The same, with a history of N publications for each topic of `h.>`.
+pub fn shared_history(url: &str, publications_max: usize) -> Config {
+    let mut config = shared_topics(url);
+    config.topics.rules = vec![TopicRule {
+        history: Some(HistoryLimits::of(publications_max)),
+        ..TopicRule::new("h.>")
+    }];
     config
 }
 
