@@ -83,7 +83,7 @@ fn publish(operations: &str, payload: u32, ttl_ms: u64) {
     assert_eq!(status, 200, "{answer}");
 }
 
-/// What a server gives as the history of the topic.
+/// The history of the topic, as a server returns it.
 fn history(operations: &str) -> String {
     let path = "/api/v1/topics/h.a/history";
     let (status, answer) = request(operations, "GET", path, KEY, "");
@@ -152,7 +152,7 @@ fn a_step_of_redis_clock_is_logged_and_loses_nothing() {
         r#"{"t":"subscription_update","cid":"1","p":{"action":"subscribe","topics":["h.a"]}}"#,
     );
     assert!(client.next_text().contains("subscription_update"));
-    // A topic that nobody has published to yet ends sooner, and has nothing to lose.
+    // Redis forgets a topic without publications sooner, and such a topic can lose nothing.
     publish(&operations, 0, 100 * 3_600_000);
     assert!(client.next_text().contains(r#""p":0"#));
     for (number, hours) in [(1, 1), (2, -1)] {

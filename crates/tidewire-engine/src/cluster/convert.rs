@@ -86,8 +86,8 @@ pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded
 /// The beginning of the id of a publication whose publisher gave none. It is not delivered.
 pub(super) const UNIQUE: char = '\u{1}';
 
-/// The publication of a record in a history, as [`publication`] makes it. Its payload is checked: earlier versions let in what is
-/// nested too deep for an answer to a question about the history.
+/// The publication of a record in a history, as [`publication`] makes it. Its payload is checked: earlier versions accepted
+/// payloads that are nested too deep for the answer to a `history_request`.
 pub(super) fn kept(
     own: link::NodeId,
     topic: &Arc<str>,
@@ -95,14 +95,12 @@ pub(super) fn kept(
     record: &[u8],
     to_unix_ms: impl Fn(u64) -> u64,
 ) -> Option<Arc<Publication>> {
-    let is_payload = |bytes| std::str::from_utf8(bytes).is_ok_and(is_payload);
-    match link::Record::decode(record) {
-        Ok(record) if !record.binary && !is_payload(record.payload) => {
-            tracing::error!(%topic, "a publication of the broker has a payload that clients cannot read");
-            None
-        }
-        _ => publication(own, topic, Some(at), record, to_unix_ms),
+    let record = decode(topic, record)?;
+    if !record.binary && !std::str::from_utf8(record.payload).is_ok_and(is_payload) {
+        tracing::error!(%topic, "a publication of the broker has a payload that clients cannot read");
+        return None;
     }
+    Some(made(own, topic, Some(at), &record, to_unix_ms))
 }
 
 /// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker
@@ -114,13 +112,26 @@ pub(super) fn publication(
     record: &[u8],
     to_unix_ms: impl Fn(u64) -> u64,
 ) -> Option<Arc<Publication>> {
-    let record = match link::Record::decode(record) {
-        Ok(record) => record,
-        Err(error) => {
+    let record = decode(topic, record)?;
+    Some(made(own, topic, at, &record, to_unix_ms))
+}
+
+fn decode<'a>(topic: &str, record: &'a [u8]) -> Option<link::Record<'a>> {
+    let decoded = link::Record::decode(record);
+    decoded
+        .inspect_err(|error| {
             tracing::error!(%topic, %error, "a publication of the broker cannot be read");
-            return None;
-        }
-    };
+        })
+        .ok()
+}
+
+fn made(
+    own: link::NodeId,
+    topic: &Arc<str>,
+    at: Option<link::Position>,
+    record: &link::Record<'_>,
+    to_unix_ms: impl Fn(u64) -> u64,
+) -> Arc<Publication> {
     let draft = Draft {
         t: record.t,
         payload: record.payload,
@@ -148,5 +159,5 @@ pub(super) fn publication(
     if let Some(expires_ms) = record.expires_redis_ms {
         publication.expires_unix_ms = to_unix_ms(expires_ms);
     }
-    Some(Arc::new(publication))
+    Arc::new(publication)
 }

@@ -1,6 +1,7 @@
 //! Queries that all servers of a cluster answer. A server asks another one as it would ask a client of it, under a shard
 //! that no server has: a server of an older version answers that there is no such connection, and counts as silent.
 
+use crate::handle::inspect::ANSWER_TIME_MAX;
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
@@ -9,6 +10,7 @@ use crate::model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, Listed, ListedEverywhere, OnServers,
     TopicInfo, TopicQuery,
 };
+use crate::topics::hub::elsewhere::server_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,11 +59,11 @@ impl Handle {
             let question = ServerQuery::Connections(rest);
             for (server, answer) in self.ask_servers(&[server], &question, deadline)? {
                 let Some(Listed { items, more }) = answer else {
-                    all.silent.push(name_of(server));
+                    all.silent.push(server_name(server));
                     continue;
                 };
                 let items = items.into_iter().map(|item| OnServers {
-                    nodes: self.named(server),
+                    nodes: names_of(server),
                     item,
                 });
                 all.items.extend(items);
@@ -97,12 +99,12 @@ impl Handle {
         for (server, answer) in self.ask_servers(&servers, &question, deadline)? {
             let answer: Option<Listed<TopicInfo>> = answer;
             let Some(Listed { items, more }) = answer else {
-                all.silent.push(name_of(server));
+                all.silent.push(server_name(server));
                 continue;
             };
             all.more |= more;
             for item in items {
-                let nodes = self.named(server);
+                let nodes = names_of(server);
                 match merged.get_mut(&item.topic) {
                     Some(known) => {
                         known.item.add(&item);
@@ -115,7 +117,7 @@ impl Handle {
                 }
             }
         }
-        // What one server has left out may come before what another one has named.
+        // Each server has sent up to a page, and together they may have more than one.
         all.more |= merged.len() > query.limit;
         all.items = merged.into_values().take(query.limit).collect();
         Ok(all)
@@ -141,7 +143,8 @@ impl Handle {
         self.ask_server(connection.server(), &question)
     }
 
-    /// The session, on any server, that was told this UUID by `server_ready`. All sessions are looked at.
+    /// The session, on any server, whose client knows it by this UUID from `server_ready`. Every server searches all its
+    /// sessions.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when a server did not answer in time and no other one has the session.
@@ -181,26 +184,16 @@ impl Handle {
         })
     }
 
-    /// Whether a server of this name is among those that share the broker.
+    /// Whether one of the servers that share the broker has this name.
     pub fn has_server(&self, name: &str) -> bool {
         !self.servers(Some(name)).is_empty()
     }
 
-    /// The servers that share the broker, or the one of a name, by number. Without a broker this one is 0.
+    /// The servers that share the broker, or the one of a name.
     fn servers(&self, name: Option<&str>) -> BTreeSet<u64> {
-        let hub = &self.shared.hub;
-        let nodes = hub.broker_health().map(|health| health.nodes);
-        let named = nodes.into_iter().flatten();
-        let others = named.filter_map(|node| u64::from_str_radix(&node.node, 16).ok());
-        let all = others.chain([hub.server]);
-        all.filter(|server| name.is_none_or(|name| name == name_of(*server)))
-            .collect()
-    }
-
-    /// The name of a server, as answers have it: none without a broker.
-    fn named(&self, server: u64) -> Vec<String> {
-        let has_name = server != 0;
-        has_name.then(|| name_of(server)).into_iter().collect()
+        let mut servers = self.shared.hub.servers();
+        servers.retain(|server| name.is_none_or(|name| name == server_name(*server)));
+        servers
     }
 
     /// Asks another server, and waits for the answer.
@@ -268,14 +261,17 @@ fn key_of(server: u64) -> ConnectionKey {
     ConnectionKey::new(server, SERVER_SHARD, ConnectionId::from_u64(0))
 }
 
-/// Whether a call is for the server itself, and not for a client of it.
+/// Whether a call asks the server itself and not one of its clients.
 pub(crate) fn is_for_server(connection: ConnectionKey) -> bool {
     connection.shard() == SERVER_SHARD
 }
 
-/// As [`ClusterNode`](crate::ClusterNode) names it.
-fn name_of(server: u64) -> String {
-    format!("{server:016x}")
+/// The names of a server in an answer: none without a broker.
+fn names_of(server: u64) -> Vec<String> {
+    match server {
+        0 => Vec::new(),
+        server => vec![server_name(server)],
+    }
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -284,9 +280,6 @@ fn json(value: &impl Serialize) -> String {
 
 /// More shards than a server may have.
 const SERVER_SHARD: u32 = 0xffff;
-
-/// How long one server may take to answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How long servers that are asked one after another may take together.
 const ALL_ANSWER_TIME_MAX: Duration = Duration::from_secs(8);

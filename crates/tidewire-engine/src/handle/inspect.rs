@@ -233,7 +233,7 @@ impl Handle {
         })
     }
 
-    /// The session of this server that was told this UUID by `server_ready`.
+    /// The session of this server whose client knows it by this UUID from `server_ready`.
     pub(crate) fn find_own(&self, id: &str) -> Result<Option<ConnectionKey>, SendError> {
         let Some(id) = Uuid::parse(id) else {
             return Ok(None);
@@ -311,7 +311,7 @@ impl Handle {
 }
 
 impl TopicInfo {
-    /// Adds what another shard or server says. Each counts the same publications, from its first
+    /// Adds the figures of another shard or server. All of them count the same publications, each from its first
     /// subscriber on.
     pub(crate) fn add(&mut self, other: &Self) {
         self.subscribers += other.subscribers;
@@ -358,4 +358,4 @@ fn by_rate(left: &TopicInfo, right: &TopicInfo) -> std::cmp::Ordering {
 }
 
 /// How long all shards may take for one question, also when it comes to them in slices.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

@@ -298,7 +298,7 @@ impl Handle {
 /// milliseconds: the clocks of two servers are compared with that of the broker, and not exactly.
 const CLOCK_ERROR_MS: u64 = 1_000;
 
-/// A command to the server of a connection; none for what each server finds out by itself.
+/// A command to the server of a connection; `None` for a change that each server notices itself.
 fn control_of(connection: ConnectionKey, what: ChangeKind) -> Option<Control> {
     Some(match what {
         ChangeKind::End(code, reason) => Control::CloseConnection {

@@ -1,5 +1,5 @@
-//! Answers to requests about the server itself: health, metrics and settings. Its health is also told without a request,
-//! when the broker has gone away and when it is back.
+//! Answers to requests about the server itself: health, metrics and settings. The server also sends its health without a
+//! request, when the broker goes away and when it is back.
 
 use crate::counters::Counters;
 use crate::session::Session;
@@ -66,7 +66,7 @@ fn health(shared: &Shared, correlation_id: Option<String>) -> Reply {
 }
 
 impl Session<'_> {
-    /// Tells a client that wants to know it whether the broker is away, unless it knows.
+    /// Sends a client with `broker_updates` the health of the server, if the state of the broker has changed for it.
     pub(crate) fn tell_broker_update(&mut self) {
         let shared = &self.core.shared;
         let is_away = shared.is_broker_away();

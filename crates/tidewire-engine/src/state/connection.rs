@@ -62,7 +62,7 @@ pub(crate) struct ConnectionState {
     pub(crate) access: Access,
     /// The application has decided that; a new token changes nothing of it.
     pub(crate) access_is_set: bool,
-    /// It was told that the broker is away.
+    /// The client knows that the broker is away.
     pub(crate) is_told_away: bool,
     /// Its topics, once it has some.
     pub(crate) topics: Option<Box<SessionTopics>>,

@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     /// Whether new connections are accepted.
     pub(crate) admitting: AtomicBool,
-    /// The broker does not answer, as clients are told.
+    /// The broker has not answered for so long that clients are notified.
     pub(crate) broker_is_away: AtomicBool,
     /// The time in which the sessions are sent away, in milliseconds.
     pub(crate) drain_span_ms: AtomicU64,
@@ -203,7 +203,7 @@ impl Shared {
         outlets.map(|outlet| outlet.health(stall_ms)).collect()
     }
 
-    /// Whether the broker does not answer, as clients are told.
+    /// Whether clients are notified that the broker does not answer.
     pub(crate) fn is_broker_away(&self) -> bool {
         self.broker_is_away.load(Ordering::Acquire)
     }

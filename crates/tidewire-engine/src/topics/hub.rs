@@ -1,6 +1,6 @@
 //! The hub: which shards want which topics, and the delivery to their outlets. All shards share it.
 
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod group_members;
 mod presence;
 mod stripe;

@@ -28,7 +28,7 @@ fn a_step_of_redis_clock_loses_nothing_acknowledged_and_is_told() {
     let mut peers = [(); 2].map(|()| Peer::connect(&server.path(), LinkOptions::default()));
     peers[1].want("kept", KEPT_FOR_A_DAY);
     peers[1].want("plain", None);
-    // A topic that nobody has published to yet ends sooner, and has nothing to lose.
+    // Redis forgets a topic without publications sooner, and such a topic can lose nothing.
     peers[0].place("kept", KEPT_FOR_A_DAY, "first");
     peers[0].place("plain", None, "first");
     let mut said = vec!["first".to_owned()];

@@ -1,5 +1,5 @@
-//! A broker that is away: how long, what clients are told of it, and the end of the sessions of a server that is cut off,
-//! if that is wanted.
+//! Outages of the broker: their length, the news of them for clients, and the end of the sessions of a server that is cut
+//! off, if an option asks for it.
 
 use super::Exchange;
 use crate::topics::broker::Control;
@@ -19,9 +19,9 @@ pub(super) struct Away {
     pub(super) closings: u64,
     /// It has answered once.
     was_there: bool,
-    /// Since when it does not answer, also if it has never answered.
+    /// The beginning of its silence, also if it has never answered.
     silent_since_ms: Option<u64>,
-    /// What clients have been told.
+    /// Clients know that it is away.
     is_told: bool,
 }
 
@@ -78,7 +78,7 @@ impl Exchange {
         away.for_ms = now.ms - since_ms;
     }
 
-    /// Tells the clients of this server when the broker has been silent for some time, and when it is back.
+    /// Notifies the clients of this server when the broker has been silent for some time, and when it is back.
     pub(super) fn tell_clients(&mut self, now: Now) {
         let away = &mut self.away;
         let silent_ms = away.silent_since_ms.map(|since_ms| now.ms - since_ms);
@@ -86,7 +86,7 @@ impl Exchange {
         if is_away != away.is_told
             && let Some(server) = &self.server
         {
-            // A shard without room is told again by the next look.
+            // If a shard has no room, the next call tries again.
             let control = Control::TellBroker { is_away };
             away.is_told ^= server.0.obey(control, None);
         }
@@ -117,5 +117,6 @@ impl Exchange {
     }
 }
 
-/// How long the broker is silent before clients are told: a connection that breaks and comes back is no news.
+/// The silence of the broker after which clients are notified. A connection that breaks and is back before that is not
+/// reported.
 const TOLD_AFTER_MS: u64 = 3_000;

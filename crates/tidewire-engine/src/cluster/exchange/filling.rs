@@ -113,7 +113,7 @@ impl Exchange {
         };
         let (node, link) = (self.link.node(), &self.link);
         let mut unreadable = 0;
-        // What cannot be read is a hole in the history, over which nobody recovers: that is told as a gap.
+        // A record that cannot be read is missing in the history: a subscriber that recovers over it receives a gap.
         let read = entries.entries.iter().filter_map(|(at, record)| {
             let to_unix_ms = |ms| link.to_unix_ms(ms);
             let made = convert::kept(node, &topic, *at, record, to_unix_ms);

@@ -10,6 +10,7 @@ use crate::topics::broker::{
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Delivery, Origin, Target};
 use crate::topics::publication::{Draft, Publication};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Hub {
@@ -31,9 +32,15 @@ impl Hub {
 
     /// Whether a server is among those that share the broker.
     pub(crate) fn has_server(&self, server: u64) -> bool {
-        let name = format!("{server:016x}");
-        let health = self.broker_health();
-        health.is_some_and(|health| health.nodes.iter().any(|node| node.node == name))
+        self.servers().contains(&server)
+    }
+
+    /// The servers that share the broker, this one included. Without a broker it is 0.
+    pub(crate) fn servers(&self) -> BTreeSet<u64> {
+        let nodes = self.broker_health().map(|health| health.nodes);
+        let named = nodes.into_iter().flatten();
+        let numbers = named.filter_map(|node| u64::from_str_radix(&node.node, 16).ok());
+        numbers.chain([self.server]).collect()
     }
 
     /// Publishes to a connection of another server.
@@ -144,4 +151,9 @@ impl Hub {
             .as_ref()
             .map(|cluster| cluster.health(self.stall_ms))
     }
+}
+
+/// The name of a server, as [`ClusterNode`](crate::ClusterNode) has it.
+pub(crate) fn server_name(server: u64) -> String {
+    format!("{server:016x}")
 }
