@@ -148,11 +148,19 @@ fn matching_of(protocol: Protocol) -> tidewire_load::worker::messages::Matching 
 
 /// A test of `bench` against a server that hangs from this moment on.
 fn bench(test: TestKind, from: Duration, rate_per_s: Option<f64>) -> (TestResult, Account) {
-    let server = hanging(Protocol::WebSocket, from);
+    bench_against(&hanging(Protocol::WebSocket, from), test, 1, rate_per_s)
+}
+
+fn bench_against(
+    server: &AccountServer,
+    test: TestKind,
+    connections: usize,
+    rate_per_s: Option<f64>,
+) -> (TestResult, Account) {
     let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
     options.profile = Profile::Raw;
     options.tests = vec![test];
-    options.tiers = vec![1];
+    options.tiers = vec![connections];
     options.threads = 1;
     (options.rate_per_s, options.in_flight) = (rate_per_s, 1);
     (options.duration, options.hold) = (1_500 * MS, 1_500 * MS);
@@ -186,6 +194,24 @@ fn echoes_without_an_answer_are_in_the_latencies_of_a_bench() {
         );
         assert!(latency.max > 400_000.0, "{}", latency.max);
     }
+}
+
+#[test]
+fn what_is_due_on_a_connection_that_ended_is_in_the_latencies_of_a_bench() {
+    // A message each 10 ms, so that one or two of the four connections end.
+    let server = AccountServer::start(Conduct::between(
+        Protocol::WebSocket,
+        Fault::Resets,
+        500 * MS,
+        515 * MS,
+    ));
+    let (result, account) = bench_against(&server, TestKind::Echo, 4, Some(100.0));
+    assert_eq!(result.verdict, Verdict::Failed, "{result:#?}");
+    let latency = result.latency_us.as_ref().unwrap();
+    assert_eq!(latency.count, 150, "{account:?}: {result:#?}");
+    assert!(account.answered < 140, "{account:?}");
+    // What was due first on it is a second old in the end.
+    assert!(latency.max > 900_000.0, "{}", latency.max);
 }
 
 #[test]

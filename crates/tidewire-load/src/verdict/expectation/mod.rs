@@ -329,18 +329,34 @@ impl Expectation {
         self.figure == Figure::Errors
     }
 
-    /// The median, in microseconds, above which a latency breaks this for certain: its limit, if it is one of a percentile
-    /// that is not below the median.
-    pub(crate) fn median_at_most_us(&self) -> Option<f64> {
-        let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
-        let is_above = match self.figure {
-            Figure::Latency(Span::Response, Statistic::Percentile(percentile)) => {
-                percentile >= 50.0
-            }
-            Figure::Latency(Span::Response, Statistic::Max) => true,
-            _ => false,
+    /// The percentile of the latency of all requests that it limits, 100 for the longest, and the limit in microseconds.
+    pub(crate) fn latency_at_most_us(&self) -> Option<(f64, f64)> {
+        let percentile = match self.figure {
+            Figure::Latency(Span::Response, Statistic::Percentile(percentile)) => percentile,
+            Figure::Latency(Span::Response, Statistic::Max) => 100.0,
+            _ => return None,
         };
-        (is_upper && is_above).then_some(self.value)
+        self.is_upper().then_some((percentile, self.value))
+    }
+
+    /// The part of the responses, from 0 to 1, that counts against an expectation about their status: those that it limits,
+    /// or all others if it asks for so many.
+    pub(crate) fn statuses_against(&self, statuses: &BTreeMap<u16, u64>) -> Option<f64> {
+        let Figure::Status(class) = self.figure else {
+            return None;
+        };
+        let part = class.part(statuses);
+        let share = part.count as f64 / part.of.max(1) as f64;
+        Some(if self.is_upper() { share } else { 1.0 - share })
+    }
+
+    /// Whether it limits a figure, instead of asking for so much of it.
+    fn is_upper(&self) -> bool {
+        match self.comparison {
+            Comparison::Less | Comparison::AtMost => true,
+            Comparison::Equal => self.value == 0.0,
+            Comparison::More | Comparison::AtLeast => false,
+        }
     }
 
     /// Compares the figure with the value.

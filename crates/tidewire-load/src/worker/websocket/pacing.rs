@@ -15,10 +15,15 @@ impl Worker {
         let mut due = std::mem::take(&mut self.core.due);
         let is_behind = self.collect_due(now_ns, &mut due);
         for (id, intended_ns) in &due {
-            if let Some((session, core)) = self.with(*id)
-                && session.connection.progress.task == Task::Active
-            {
-                core.release(&mut session.connection, *intended_ns, 1);
+            match self.with(*id) {
+                Some((session, core)) if session.connection.progress.task == Task::Active => {
+                    core.release(&mut session.connection, *intended_ns, 1);
+                }
+                _ => {
+                    if let Some(phase) = &mut self.core.phase {
+                        phase.leave_unsent(*intended_ns);
+                    }
+                }
             }
         }
         // One write for all that are due on a connection.
@@ -89,6 +94,34 @@ impl Core {
 }
 
 impl PhaseRun {
+    /// A message was due on a connection that has ended: it counts among the latencies with the age that it has when the
+    /// sending ends, as in a load.
+    fn leave_unsent(&mut self, intended_ns: u64) {
+        if self.expects_replies
+            && let Some(end_ns) = self.deadline_ns
+        {
+            let age_ns = end_ns.saturating_sub(intended_ns);
+            self.result.latency.record_ns(age_ns);
+        }
+    }
+
+    /// Every connection has ended before the sending should: what would have been due on them counts, too.
+    pub(super) fn leave_rest_unsent(&mut self) {
+        let Activity::Paced { pace, .. } = self.activity.clone() else {
+            return;
+        };
+        let Some(end_ns) = self.deadline_ns else {
+            return;
+        };
+        for number in self.released.. {
+            let intended_ns = self.start_ns.saturating_add(pace.intended_ns(number));
+            if intended_ns >= end_ns {
+                break;
+            }
+            self.leave_unsent(intended_ns);
+        }
+    }
+
     /// The sending has ended: as planned, or before.
     pub(super) fn end_sending(&mut self, now_ns: u64) {
         let planned_ns = self.deadline_ns.unwrap_or(now_ns);

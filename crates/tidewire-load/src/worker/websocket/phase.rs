@@ -553,6 +553,9 @@ impl Core {
             let end_ns = phase.result.span_ns.map_or(0, |(_, end_ns)| end_ns);
             phase.end_windows(end_ns);
             phase.end_sending(end_ns);
+            if phase.result.broken.total() == phase.result.members {
+                phase.leave_rest_unsent();
+            }
         }
         phase.end_pace();
         phase.result.cpu = phase.meter.stop(self.spin.spun());

@@ -191,18 +191,26 @@ fn unkept(result: &TestResult, text: &str, broken: Broken) -> Broken {
             broken.by_failures(share.unwrap_or_default())
         }
         (FigureKind::Latency, Some(median_us)) => {
-            let error_us = result.generator.and_then(|generator| generator.error_us);
-            let own_us = error_us.map_or(0.0, |error_us| error_us.p50);
-            let most_us = expectation.median_at_most_us();
-            let is_gross = most_us.is_some_and(|most_us| median_us - own_us > most_us);
-            let excuse = if is_gross {
-                Excuse::None
-            } else {
-                Excuse::Delay
+            let Some((percentile, most_us)) = expectation.latency_at_most_us() else {
+                return broken;
             };
+            let error_us = result.generator.and_then(|generator| generator.error_us);
+            let error_us = error_us.unwrap_or_default();
+            // Without what the generator's own delays may have added to it.
+            let is_beyond =
+                |of: f64, seen_us: f64, own_us: f64| of <= percentile && seen_us - own_us > most_us;
+            let is_gross = is_beyond(50.0, median_us, error_us.p50);
+            let is_certain = is_gross
+                || result.latency_us.as_ref().is_some_and(|all| {
+                    expectation.scope().is_none() && is_beyond(99.0, all.p99, error_us.p99)
+                });
             Broken {
                 is_gross,
-                excuse,
+                excuse: if is_certain {
+                    Excuse::None
+                } else {
+                    Excuse::Delay
+                },
                 ..broken
             }
         }
@@ -210,18 +218,32 @@ fn unkept(result: &TestResult, text: &str, broken: Broken) -> Broken {
     }
 }
 
-/// The median of a latency, or the failed part: what may depend on the rate.
+/// The median of a latency, or the part that failed: what may depend on the rate.
 fn worse_than(result: &TestResult, expectation: &Expectation) -> Option<(String, f64)> {
     let named = expectation.scope().and_then(|name| {
         let mut targets = result.load.targets.iter();
         targets.find(|target| target.name == name)
     });
-    let (requests, latency) = match named {
-        Some(target) => (Some(target.requests), target.latency_us.as_ref()),
-        None => (result.load.requests, result.latency_us.as_ref()),
+    let (requests, statuses, latency) = match named {
+        Some(target) => (
+            Some(target.requests),
+            &target.statuses,
+            target.latency_us.as_ref(),
+        ),
+        None => (
+            result.load.requests,
+            &result.load.statuses,
+            result.latency_us.as_ref(),
+        ),
     };
     let value = match expectation.kind() {
         FigureKind::Errors => requests?.unsuccessful() as f64 / requests?.due() as f64,
+        FigureKind::Status => expectation.statuses_against(statuses)?,
+        FigureKind::Connections => {
+            let connecting = result.load.connecting.as_ref()?;
+            let lost = connecting.failed + connecting.ended;
+            lost as f64 / (connecting.opened + connecting.failed).max(1) as f64
+        }
         FigureKind::Latency => latency?.p50,
         _ => return None,
     };
@@ -285,7 +307,7 @@ const WINDOWS_MIN: usize = 6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ExpectationResult, Latency, Requests, TargetFigures};
+    use crate::report::{Connecting, ExpectationResult, Latency, Requests, TargetFigures};
 
     #[test]
     fn the_request_that_an_expectation_names_is_judged_alone() {
@@ -334,8 +356,15 @@ mod tests {
             failed,
             ..Requests::default()
         });
+        result.load.statuses = [(200, 100 - failed), (503, failed)].into();
+        result.load.connecting = Some(Connecting {
+            opened: 100 - failed,
+            failed,
+            ..Connecting::default()
+        });
         result.latency_us = Some(Latency {
             p50: p50_us,
+            p99: p50_us + 15_000.0,
             ..Latency::default()
         });
         result.load.expectations = vec![ExpectationResult {
@@ -362,10 +391,25 @@ mod tests {
             assert!(is_excused("errors<1%", doubt, 5, 100.0), "{doubt}");
             assert!(!is_excused("errors<1%", doubt, 67, 100.0), "{doubt}");
         }
+        // Each was answered with the wrong status, or a twentieth of them.
+        for (text, failed, is_excuse) in [
+            ("status:503<1%", 5, true),
+            ("status:503<1%", 67, false),
+            ("status:200>99%", 67, false),
+            ("connected>=99%", 5, true),
+            ("connected>=99%", 67, false),
+        ] {
+            let excused = is_excused(text, "generator_stopped", failed, 100.0);
+            assert_eq!(excused, is_excuse, "{text}: {failed}");
+            assert!(!is_excused(text, "generator_late", failed, 100.0), "{text}");
+        }
         // Half of the requests were slower than one in a hundred may be.
         assert!(is_excused("p99<50ms", "generator_late", 0, 30_000.0));
         assert!(!is_excused("p99<50ms", "generator_late", 0, 200_000.0));
         assert!(!is_excused("p99<50ms", "generator_stopped", 0, 200_000.0));
+        // The percentile itself is beyond the limit by more than the generator's part of it.
+        assert!(!is_excused("p99.9<20ms", "generator_late", 0, 10_000.0));
+        assert!(is_excused("p99.9<35ms", "generator_late", 0, 10_000.0));
         assert!(is_excused("rate>90", "generator_late", 0, 100.0));
     }
 }
