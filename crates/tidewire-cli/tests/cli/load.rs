@@ -194,3 +194,36 @@ fn encrypted_messages_are_exchanged_with_a_tidewire_server() {
     ];
     assert_eq!(run(&plain).code, 1);
 }
+
+/// The server answers a `publish_request` of version 1 with a `publish_response` that has its `cid`.
+#[test]
+fn an_answer_of_version_1_is_found_by_its_correlation_id() {
+    let server = Running::serve(&["--no-auth", "--topics-open", "--rate-limit-capacity", "0"]);
+    let message = r#"{"t":"publish_request","cid":"{{seq}}","p":{"topic":"orders","type":"order","payload":{{seq}}}}"#;
+    let arguments = [
+        "load",
+        &server.url,
+        "--profile",
+        "v1",
+        "-n",
+        "200",
+        "-c",
+        "4",
+        "-q",
+        "--json",
+        "--reply",
+        "field:cid",
+        "--message",
+        message,
+    ];
+    let said = run(&arguments);
+    assert!(matches!(said.code, 0 | 3 | 4), "{said:?}");
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let result = &report["results"][0];
+    assert_eq!(result["requests"]["succeeded"], 200, "{result:#}");
+    assert_eq!(
+        result["confirmed_by"],
+        serde_json::json!(["reply"]),
+        "{result:#}"
+    );
+}

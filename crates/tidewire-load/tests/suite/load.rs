@@ -389,6 +389,50 @@ fn the_number_of_connections_follows_its_stages() {
     assert!(connecting.opened >= 1, "{connecting:?}");
 }
 
+/// The rate is that of the planned time, and not of the time until the last request of it.
+#[test]
+fn a_planned_rate_is_divided_by_the_planned_time() {
+    let server = test_server(Conduct::default());
+    let url = format!("http://{}/", server.address());
+    let ms = Duration::from_millis;
+    // 20 requests on the way up and 40 on the way down.
+    let stages = LoadOptions {
+        connections: 4,
+        threads: 1,
+        stages: Some(vec![(ms(400), 100.0), (ms(800), 0.0)]),
+        ..LoadOptions::new(&url)
+    };
+    let counted = LoadOptions {
+        rate_per_s: Some(50.0),
+        ..options(&url, 20)
+    };
+    for (options, requests) in [(stages, 60), (counted, 20)] {
+        let result = run(&options);
+        assert_eq!(succeeded(&result), requests);
+        let rate = result.rate_per_s.unwrap();
+        assert!((rate - 50.0).abs() < 0.01, "{rate}");
+    }
+}
+
+/// A connection that begins later has not waited since the start of the load.
+#[test]
+fn each_connection_is_timed_from_its_own_start() {
+    let server = test_server(Conduct::default());
+    let result = run(&LoadOptions {
+        connections: 40,
+        threads: 1,
+        ramp_per_s: Some(50.0),
+        duration: Some(Duration::from_secs(1)),
+        ..LoadOptions::new(&format!("http://{}/", server.address()))
+    });
+    let connecting = result.load.connecting.unwrap();
+    assert_eq!(connecting.opened, 40);
+    // The last of them began 0.8 s after the first.
+    let connect = connecting.latency_us.unwrap();
+    assert_eq!(connect.count, 40);
+    assert!(connect.p50 < 300_000.0, "{}", connect.p50);
+}
+
 #[test]
 fn expectations_are_kept_or_broken_and_end_a_load_early() {
     let server = test_server(Conduct {
