@@ -4,6 +4,8 @@ use crate::program::{Running, Said, assert_refused, run, tidewire};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -264,6 +266,40 @@ fn the_flags_of_other_tools_are_understood_and_their_lines_printed() {
     );
 }
 
+/// wrk counts a connection that ends before its response as a read error, and ab as a failed request.
+#[test]
+fn what_a_server_leaves_unanswered_is_counted_as_the_other_tools_count_it() {
+    let (url, closed) = service_that_closes();
+    let said = run(&["load", "--as", "wrk", "-t1", "-c4", "-d1s", &url]);
+    let errors = number_after(&said.stdout, ", read ");
+    let of_server = closed.swap(0, Ordering::Relaxed);
+    assert!(of_server > 10, "{said:?}");
+    // A connection may be closed at the moment at which the load ends.
+    assert!(
+        (of_server - 4..=of_server).contains(&errors),
+        "{of_server}: {said:?}"
+    );
+    let said = run(&["load", "--as", "ab", "-k", "-n1000", "-c4", &url]);
+    let failed = number_after(&said.stdout, "Failed requests:");
+    assert_eq!(failed, closed.load(Ordering::Relaxed), "{said:?}");
+    assert_eq!(failed, 10, "{said:?}");
+}
+
+/// The number behind these words.
+#[track_caller]
+fn number_after(text: &str, words: &str) -> u64 {
+    let (_, rest) = text
+        .split_once(words)
+        .unwrap_or_else(|| panic!("{words}: {text}"));
+    let digits = rest
+        .trim_start()
+        .split(|c: char| !c.is_ascii_digit())
+        .next();
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .expect("a number")
+}
+
 #[test]
 fn what_is_wrong_is_told_before_the_load() {
     let url = service();
@@ -310,18 +346,37 @@ fn load(url: &str, flags: &[&str]) -> Said {
 
 /// The URL of a service that answers every request with `OK`, until the end of the tests.
 fn service() -> String {
+    serve(|| true)
+}
+
+/// A service that ends a connection instead of answering each hundredth request, and how many it has ended.
+fn service_that_closes() -> (String, Arc<AtomicU64>) {
+    let (requests, closed) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let ended = Arc::clone(&closed);
+    let url = serve(move || {
+        let is_answered = (requests.fetch_add(1, Ordering::Relaxed) + 1) % 100 != 0;
+        ended.fetch_add(u64::from(!is_answered), Ordering::Relaxed);
+        is_answered
+    });
+    (url, closed)
+}
+
+/// A service that asks for each request whether it answers it or ends the connection.
+fn serve(is_answered: impl Fn() -> bool + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
+    let is_answered = Arc::new(is_answered);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || answer(stream));
+            let is_answered = Arc::clone(&is_answered);
+            thread::spawn(move || answer(stream, &*is_answered));
         }
     });
     url
 }
 
-/// Answers each request, which has no body.
-fn answer(mut stream: TcpStream) {
+/// Answers requests, which have no body, until one is not to be answered.
+fn answer(mut stream: TcpStream, is_answered: &dyn Fn() -> bool) {
     let (mut buffer, mut end) = ([0; 4096], 0u8);
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         let mut answers = Vec::new();
@@ -332,6 +387,9 @@ fn answer(mut stream: TcpStream) {
                 _ => 0,
             };
             if end == 4 {
+                if !is_answered() {
+                    return;
+                }
                 answers.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK");
                 end = 0;
             }
