@@ -507,8 +507,8 @@ const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 const EVENTS_PER_TURN: usize = 1024;
 
 /// Bytes written at the end of a turn before the rest waits for the next turn. The kernel takes some
-/// 10 ms to copy them into memory that is not in a cache.
-const WRITTEN_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
+/// 3 ms to copy them into memory that is not in a cache.
+const WRITTEN_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.
 const SETTLE_ROUNDS: usize = 8;

@@ -8,6 +8,7 @@ pub(crate) mod fair;
 pub(crate) mod lines;
 pub(crate) mod owner;
 pub(crate) mod pending_handshakes;
+pub(crate) mod published;
 pub mod rate;
 pub(crate) mod source;
 pub(crate) mod unfinished;

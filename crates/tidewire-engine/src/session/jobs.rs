@@ -3,7 +3,7 @@
 //! waits for the next turn, and the connection is not read until its jobs are done, so that its
 //! messages keep their order.
 
-use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
+use crate::limits::work::cost;
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::connection::Phase;
@@ -53,7 +53,7 @@ impl<A: Application> Inbound<'_, A> {
         }
         if self.session.core.meter.is_spent()
             || !self.session.core.meter.may_work(self.session.state.owner)
-            || self.session.core.fanout_bytes > PUBLISH_BYTES_PER_TURN
+            || self.session.core.published.is_spent()
         {
             return Some(JobProgress::Yield);
         }

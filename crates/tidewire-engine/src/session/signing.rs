@@ -25,7 +25,9 @@ impl Session<'_> {
         let Some(signatures) = self.core.shared.signatures.as_ref().filter(|_| !is_exempt) else {
             return true;
         };
-        match signatures.check(encoding, bytes, self.now().unix_ms / 1000, self.state.owner) {
+        let unix_s = self.io.now().unix_ms / 1000;
+        let meter = &mut self.core.meter;
+        match signatures.check(encoding, bytes, unix_s, self.state.owner, meter) {
             Ok(()) => true,
             // It is no fault of the message, so it does not count against the error budget.
             Err(error @ SignatureError::Full) => {

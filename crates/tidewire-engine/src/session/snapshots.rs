@@ -283,7 +283,7 @@ impl Session<'_> {
         self.core
             .meter
             .spend(cost::SEND + cost::bytes(2 * json.len()));
-        self.core.fanout_bytes += json.len();
+        self.core.published.charge(json.len(), 1);
         self.core.counters.snapshots_sent.add(1);
         match self.state.session.format() {
             Format::Json => self.send(Payload::new(OpCode::Text, json)),

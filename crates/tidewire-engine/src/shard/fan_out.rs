@@ -29,7 +29,7 @@ impl<A: Application> EngineShard<A> {
             let publications = self.core.topics.queue.len() - known;
             self.core.delivery_times.add(since, publications);
         }
-        self.core.fanout_bytes = 0;
+        self.core.published.start_turn();
         let mut budget = Budget::default();
         while self.report_skipped(io, &mut budget) && self.flush_pending(io, &mut budget) {
             let outlet = &self.core.shared.hub.outlets[self.core.index as usize];

@@ -28,7 +28,6 @@ use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
 use crate::limits::unfinished::UNCHARGED_BYTES;
-use crate::limits::work::PUBLISH_BYTES_PER_TURN;
 use crate::model::{CloseReason, ConnectionKey};
 use crate::session::Session;
 use crate::session::application::{Application, Marked};
@@ -150,7 +149,7 @@ impl<A: Application> EngineShard<A> {
                 progress = JobProgress::Broker;
                 break;
             }
-            if core.meter.is_spent() || core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
+            if core.meter.is_spent() || core.published.is_spent() {
                 state.pauses.turn = true;
                 io.pause_reading(id);
                 self.yielding.push(id);

@@ -1,6 +1,7 @@
 //! State that a shard shares among its connections.
 
 use crate::counters::Counters;
+use crate::limits::published::Published;
 use crate::limits::work::Meter;
 use crate::live::Reader;
 use crate::state::backend::Questions;
@@ -57,8 +58,8 @@ pub(crate) struct Core {
     pub(crate) ended_sessions: EndedSessions,
     /// The work of the turn.
     pub(crate) meter: Meter,
-    /// The bytes that the clients have published in this turn, counted for each receiver here.
-    pub(crate) fanout_bytes: usize,
+    /// What the clients have published in this turn.
+    pub(crate) published: Published,
     /// A publication made in this call has left more to be delivered than there should be.
     pub(crate) backlog_is_full: bool,
 }
@@ -91,7 +92,7 @@ impl Core {
             ended_sessions: EndedSessions::default(),
             meter: Meter::new(setup.config.limits.owner_work_ms_per_s),
             setup,
-            fanout_bytes: 0,
+            published: Published::default(),
             backlog_is_full: false,
         }
     }

@@ -1,7 +1,7 @@
 //! Publishing from a shard, by its clients, its application and itself.
 
 use crate::limits::owner::OwnerId;
-use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
+use crate::limits::work::cost;
 use crate::model::ConnectionKey;
 use crate::state::core::Core;
 use crate::state::topics::Departure;
@@ -81,7 +81,8 @@ impl Core {
     /// from the others.
     pub(crate) fn charge_fanout(&mut self, topic: &Arc<str>, payload_bytes: usize) {
         let receivers = self.topics.receivers(topic).max(1);
-        self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * receivers;
+        self.published
+            .charge(payload_bytes + MESSAGE_BYTES, receivers);
     }
 
     /// A session that has ended is no longer present on a topic; its leave is told when there is
@@ -99,7 +100,7 @@ impl Core {
         self.meter.start();
         let origin = Origin::Shard(self.index);
         while !self.meter.is_spent()
-            && self.fanout_bytes <= PUBLISH_BYTES_PER_TURN
+            && !self.published.is_spent()
             && !self.shared.hub.is_busy(origin)
             && let Some(departure) = self.departures.pop_front()
         {

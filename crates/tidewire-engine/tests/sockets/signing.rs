@@ -54,6 +54,24 @@ fn what_is_signed_counts_once() {
     }
 }
 
+/// It costs more than most messages, so it counts as work of whoever sends it.
+#[test]
+fn the_check_of_a_signature_is_charged() {
+    let server = start(checking(false), Echo);
+    let mut client = connect_v1(&server);
+    let order = json!({ "t": "order", "p": 1 });
+    for nonce in 0..100 {
+        assert_eq!(ask(&mut client, &order.to_string())["t"], "order");
+        let text = signed(SignatureVersion::Two, &order, unix_s(), nonce);
+        if nonce == 0 {
+            assert_eq!(server.handle().counters().work_us, 0, "none is signed yet");
+        }
+        assert_eq!(ask(&mut client, &text)["t"], "order");
+    }
+    // All but the last have been counted.
+    assert!(server.handle().counters().work_us >= 99 * 2);
+}
+
 #[test]
 fn what_was_changed_is_refused() {
     let server = start(checking(false), Echo);

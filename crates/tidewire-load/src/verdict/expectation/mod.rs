@@ -340,7 +340,7 @@ impl Expectation {
     }
 
     /// The part of the responses, from 0 to 1, that counts against an expectation about their status: those that it limits,
-    /// or all others if it asks for so many.
+    /// or all others if it asks for a least number.
     pub(crate) fn statuses_against(&self, statuses: &BTreeMap<u16, u64>) -> Option<f64> {
         let Figure::Status(class) = self.figure else {
             return None;
@@ -350,7 +350,7 @@ impl Expectation {
         Some(if self.is_upper() { share } else { 1.0 - share })
     }
 
-    /// Whether it limits a figure, instead of asking for so much of it.
+    /// Whether it limits a figure from above.
     fn is_upper(&self) -> bool {
         match self.comparison {
             Comparison::Less | Comparison::AtMost => true,
