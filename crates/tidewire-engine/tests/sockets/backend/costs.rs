@@ -6,7 +6,8 @@ use super::server::TestBackend;
 use super::{answer, server_for};
 use serde_json::{Value, json};
 use tidewire_engine::BackendEvent;
-use tidewire_testkit::search::Candidate;
+use tidewire_testkit::search::{Candidate, Grammar, climb};
+use tidewire_testkit::seeds::number_of_seeds;
 use tidewire_testkit::websocket::Said;
 use tidewire_wire::envelope::SystemType;
 use tidewire_wire::frame::OpCode;
@@ -30,20 +31,24 @@ fn events_max(candidate: &Candidate) -> usize {
     of_each * candidate.batch.max(1)
 }
 
-/// The events that a message causes. A call behind it has been answered, if the message has not ended the connection.
-fn events_of(candidate: &Candidate) -> Vec<Value> {
+/// The number of events that a message causes, at most what docs/limits.md says, and its bytes. A call behind it has been
+/// answered, if the message has not ended the connection.
+#[track_caller]
+fn costs(candidate: &Candidate) -> (usize, usize) {
     let backend = TestBackend::start(|body, _| match body["event"].as_str() {
         Some("request") => answer(json!({"payload": "answered"})),
         _ => answer(json!({})),
     });
     let server = server_for(&backend, &EVENTS);
     let mut client = connect_v1(&server);
-    match candidate.encode(64 * 1024) {
-        (OpCode::Text, bytes) => client.send_text(&String::from_utf8(bytes).expect("JSON")),
-        (_, bytes) => client.send_binary(&bytes),
+    let (opcode, message) = candidate.encode(64 * 1024);
+    let length = message.len();
+    match opcode {
+        OpCode::Text => client.send_text(&String::from_utf8(message).expect("JSON")),
+        _ => client.send_binary(&message),
     }
-    let last = json!({"t": "call_request", "cid": "last", "p": {"type": "the last", "payload": 1}});
-    client.send_text(&last.to_string());
+    let last = json!({"type": "the last", "payload": 1});
+    client.send_text(&json!({"t": "call_request", "cid": "last", "p": last}).to_string());
     loop {
         let bytes = match client.next() {
             Said::Text(text) => text.into_bytes(),
@@ -55,15 +60,17 @@ fn events_of(candidate: &Candidate) -> Vec<Value> {
             break;
         }
     }
-    let bodies = backend
-        .received()
-        .into_iter()
-        .map(|received| received.json());
+    let received = backend.received();
+    let bodies = received.iter().map(|received| received.json());
     let events = bodies.flat_map(|body| match body {
         Value::Array(events) => events,
         one => vec![one],
     });
-    events.filter(|event| event["type"] != "the last").collect()
+    let events = events.filter(|event| event["type"] != "the last").count();
+    let shown = serde_json::to_string(candidate).expect("JSON");
+    let most = events_max(candidate);
+    assert!(events <= most, "{events} events, not {most}: {shown}");
+    (events, length)
 }
 
 #[test]
@@ -77,15 +84,35 @@ fn no_message_asks_the_backend_for_more_than_it_says() {
         .iter()
         .chain(found.iter().filter(|found| !found.is_encrypted))
     {
-        let events = events_of(candidate);
-        let shown = serde_json::to_string(candidate).expect("JSON");
-        let most = events_max(candidate);
-        assert!(
-            events.len() <= most,
-            "{} events, not {most}: {shown}",
-            events.len()
-        );
-        all += events.len();
+        all += costs(candidate).0;
     }
     assert!(all > 0, "nothing was counted");
 }
+
+/// The same search as for the other costs: for the message of each type that asks a backend most often for each of its
+/// bytes. Every message that it tries is checked.
+#[test]
+fn no_message_that_is_found_asks_the_backend_for_more_than_it_says() {
+    let grammar = Grammar::load();
+    let mut all = 0.0;
+    for system in SystemType::ALL {
+        for seed in 0..number_of_seeds(1) {
+            let (candidate, events_per_byte) = climb(&grammar, system, seed, STEPS, |candidate| {
+                let (events, bytes) = costs(&Candidate {
+                    is_encrypted: false,
+                    ..candidate.clone()
+                });
+                events as f64 / bytes as f64
+            });
+            all += events_per_byte;
+            if events_per_byte > 0.0 {
+                let shown = serde_json::to_string(&candidate).expect("JSON");
+                println!("{:.1} events per KiB: {shown}", events_per_byte * 1024.0);
+            }
+        }
+    }
+    assert!(all > 0.0, "nothing was counted");
+}
+
+/// Tries of each search.
+const STEPS: usize = 12;
