@@ -21,6 +21,8 @@ pub(crate) enum Conduct {
     SendsWithoutEnd(&'static str, &'static str),
     /// Sends this for the first request of a connection, ends its side for the second.
     ServesOnce(&'static str),
+    /// Sends this, and a moment later that, unasked, and ends its side.
+    SendsAndSaysWhy(&'static str, &'static str),
     /// Sends this for the head, before the body has arrived, and ends its side.
     AnswersEarly(&'static str),
     /// Sends this and resets the connection.
@@ -107,6 +109,12 @@ fn serve(mut stream: TcpStream, conduct: Conduct, counted: &AtomicU64) {
                     return close(&stream);
                 }
                 stream.write_all(text.as_bytes()).is_err()
+            }
+            Conduct::SendsAndSaysWhy(text, why) => {
+                let _ = stream.write_all(text.as_bytes());
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                let _ = stream.write_all(why.as_bytes());
+                return close(&stream);
             }
             Conduct::SendsWithoutEnd(text, rest) => {
                 let rest = rest.repeat(1 + 4096 / rest.len());

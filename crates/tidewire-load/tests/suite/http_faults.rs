@@ -318,6 +318,32 @@ fn a_connection_that_is_closed_while_it_is_idle_costs_no_request() {
     assert_eq!(requests.succeeded + requests.failed, REQUESTS);
 }
 
+/// HAProxy ends an idle connection with a 408 that answers no request (RFC 9110, section 15.5.9). Other bytes that nobody
+/// has asked for are an error.
+#[test]
+fn a_server_may_say_why_it_ends_an_idle_connection() {
+    const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+    const TIMEOUT: &str = "HTTP/1.1 408 Request Time-out\r\nConnection: close\r\n\r\n";
+    let load_of = |why| {
+        let server = HostileServer::start(Conduct::SendsAndSaysWhy(OK, why));
+        run(&LoadOptions {
+            connections: 1,
+            requests: Some(5),
+            rate_per_s: Some(10.0),
+            ..options(&server.url())
+        })
+    };
+    let result = load_of(TIMEOUT);
+    let requests = result.load.requests.unwrap();
+    assert_eq!((requests.succeeded, requests.failed), (5, 0));
+    assert!(result.load.errors.is_empty(), "{:?}", result.load.errors);
+    assert!(!result.load.statuses.contains_key(&408));
+    let result = load_of(OK);
+    let requests = result.load.requests.unwrap();
+    assert_eq!((requests.succeeded, requests.failed), (5, 0));
+    assert!(!result.load.errors.is_empty(), "nobody has asked for it");
+}
+
 #[test]
 fn certificates_that_are_not_good_enough() {
     for (names, year_of_end, error) in [

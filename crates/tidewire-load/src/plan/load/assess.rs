@@ -140,7 +140,7 @@ const SHARE_MIN: f64 = 0.02;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Cpu, Latency, Pace, Requests};
+    use crate::report::{Cpu, FoundRate, Latency, Pace, Requests};
 
     fn result(failed: u64, p99_ms: f64, server_share: f64) -> TestResult {
         let mut result = TestResult::new("http", 100);
@@ -187,6 +187,22 @@ mod tests {
         closed.pace = Some(Pace::default());
         assert_eq!(assess(&closed).capacity, None);
         assert_eq!(assess(&closed).word, AssessmentWord::Excellent);
+    }
+
+    /// After a search it is what was measured, or absent: no figure is derived from the share of a step.
+    #[test]
+    fn the_capacity_after_a_search_is_the_rate_that_held() {
+        let mut searched = result(0, 1.0, 0.4);
+        let found = |held_per_s| FoundRate {
+            held_per_s,
+            text: "703/s held, and 720/s did not.".to_owned(),
+            ..FoundRate::default()
+        };
+        searched.load.found_rate = Some(found(Some(703.0)));
+        let capacity = assess(&searched).capacity;
+        assert_eq!(capacity.as_deref(), Some("703/s held, and 720/s did not."));
+        searched.load.found_rate = Some(found(None));
+        assert_eq!(assess(&searched).capacity, None);
     }
 
     #[test]
