@@ -1,6 +1,6 @@
 //! A search for the most expensive message of each type: what a message costs for each of its bytes, in metered work, in
-//! memory, in what others have to carry for it, and in questions to the broker. Every message that is tried has to stay
-//! within the budgets.
+//! memory, in what others have to carry for it, in lines of the log, and in questions to the broker. Every message that is
+//! tried has to stay within the budgets.
 //!
 //! A commit runs a few steps on short messages. `make long-test` runs many on the longest; with `WRITE_WORST=1` what it
 //! finds is kept in `protocol/worst.json`, which `worst_messages` plays, and in the table of `docs/limits.md`.
@@ -56,11 +56,18 @@ enum Objective {
     Work,
     Memory,
     Others,
+    Log,
     Broker,
 }
 
 impl Objective {
-    const ALL: [Self; 4] = [Self::Work, Self::Memory, Self::Others, Self::Broker];
+    const ALL: [Self; 5] = [
+        Self::Work,
+        Self::Memory,
+        Self::Others,
+        Self::Log,
+        Self::Broker,
+    ];
 
     /// The name in the table, the unit of the amplification, and the bytes of the message that it is for.
     fn words(self) -> (&'static str, &'static str, f64) {
@@ -68,6 +75,7 @@ impl Objective {
             Self::Work => ("work", "ns", 1.0),
             Self::Memory => ("memory", "B", 1.0),
             Self::Others => ("others", "B", 1.0),
+            Self::Log => ("log", "per KiB", 1024.0),
             Self::Broker => ("Redis", "per KiB", 1024.0),
         }
     }
@@ -80,6 +88,7 @@ impl Cost {
             Objective::Work => self.work_us.saturating_sub(bare.work_us) * 1_000,
             Objective::Memory => self.peak_bytes.saturating_sub(bare.peak_bytes) as u64,
             Objective::Others => self.others_bytes.saturating_sub(bare.others_bytes),
+            Objective::Log => self.log_lines.saturating_sub(bare.log_lines),
             Objective::Broker => self.questions.saturating_sub(bare.questions),
         };
         more as f64 / self.bytes as f64
@@ -181,7 +190,7 @@ fn no_message_that_is_found_costs_more_than_the_budgets() {
             let is_of_nobody = match objective {
                 Objective::Work | Objective::Memory => false,
                 Objective::Others => cost.others_bytes == 0,
-                Objective::Broker => gain == 0.0,
+                Objective::Log | Objective::Broker => gain == 0.0,
             };
             if !is_of_nobody {
                 found.push(candidate);
