@@ -30,7 +30,7 @@ impl Published {
     }
 }
 
-/// With half of it a fan-out to 1,000 subscribers was 7 % slower.
+/// With a quarter of it a fan-out to 1,000 subscribers was 7 % slower.
 const BYTES_PER_RECEIVER: usize = 128 * 1024;
 
 /// As much as a shard delivers in a few milliseconds.

@@ -182,7 +182,7 @@ pub(crate) mod cost {
     pub(crate) const TOKEN: u64 = 200_000;
     /// Checking a signature with HMAC-SHA256 besides the hash of its bytes, and remembering its nonce.
     pub(crate) const HMAC: u64 = 2_000;
-    /// The same with ECDSA on P-256.
+    /// The same with ECDSA on P-256: `openssl speed ecdsap256` verifies one in 72 us.
     pub(crate) const ECDSA: u64 = 80_000;
     /// Looking whether the token of a subscription has expired.
     pub(crate) const TOKEN_TOPIC: u64 = 20;
