@@ -95,7 +95,7 @@ impl Cost {
     }
 }
 
-/// What a message costs a server of its own, and how often a server with a broker asks because of it.
+/// The cost of a message for a server without a broker, and the questions to the broker of a server with one.
 fn costs(candidate: &Candidate, bytes_max: usize) -> Cost {
     Cost {
         questions: cost(&mut broker_world(), candidate, bytes_max).questions,

@@ -506,8 +506,8 @@ const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 /// Reports taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
 
-/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel takes some
-/// 3 ms to copy them into memory that is not in a cache.
+/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel took some
+/// 10 ms to copy four times as many into memory that is not in a cache.
 const WRITTEN_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.

@@ -106,7 +106,7 @@ impl RedisServer {
         assert!(status.expect("kill").success());
     }
 
-    /// What the server says to a command, in one line and up to 256 bytes.
+    /// Sends a command of one line and returns the first 256 bytes of the answer.
     ///
     /// # Panics
     /// It cannot be reached.

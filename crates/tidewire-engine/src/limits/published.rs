@@ -7,7 +7,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     bytes: usize,
-    /// Of the publication with the most of them.
+    /// The most receivers that one publication had.
     receivers_max: usize,
 }
 
@@ -18,7 +18,7 @@ impl Published {
         self.receivers_max = self.receivers_max.max(receivers);
     }
 
-    /// Whether the clients that publish are read again in the next turn.
+    /// Whether the budget is used up, so that clients that publish wait for the next turn.
     pub(crate) fn is_spent(&self) -> bool {
         let budget = self.receivers_max.saturating_mul(BYTES_PER_RECEIVER);
         self.bytes > budget.clamp(BYTES_MIN, BYTES_MAX)

@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub(crate) ended_sessions: EndedSessions,
     /// The work of the turn.
     pub(crate) meter: Meter,
-    /// What the clients have published in this turn.
+    /// The publications of clients in this turn.
     pub(crate) published: Published,
     /// A publication made in this call has left more to be delivered than there should be.
     pub(crate) backlog_is_full: bool,

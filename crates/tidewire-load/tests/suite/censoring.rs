@@ -210,7 +210,7 @@ fn what_is_due_on_a_connection_that_ended_is_in_the_latencies_of_a_bench() {
     let latency = result.latency_us.as_ref().unwrap();
     assert_eq!(latency.count, 150, "{account:?}: {result:#?}");
     assert!(account.answered < 140, "{account:?}");
-    // What was due first on it is a second old in the end.
+    // The first message that was due on an ended connection is 1 s old when the sending ends.
     assert!(latency.max > 900_000.0, "{}", latency.max);
 }
 

@@ -31,8 +31,8 @@ fn events_max(candidate: &Candidate) -> usize {
     of_each * candidate.batch.max(1)
 }
 
-/// The number of events that a message causes, at most what docs/limits.md says, and its bytes. A call behind it has been
-/// answered, if the message has not ended the connection.
+/// Returns the number of events that a message causes, and the bytes of the message; more events than docs/limits.md allows
+/// fail the test. A call after the message shows that the server has read it, unless the message has ended the connection.
 #[track_caller]
 fn costs(candidate: &Candidate) -> (usize, usize) {
     let backend = TestBackend::start(|body, _| match body["event"].as_str() {

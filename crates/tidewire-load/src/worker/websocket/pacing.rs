@@ -107,10 +107,9 @@ impl PhaseRun {
 
     /// Every connection has ended before the sending should: what would have been due on them counts, too.
     pub(super) fn leave_rest_unsent(&mut self) {
-        let Activity::Paced { pace, .. } = self.activity.clone() else {
-            return;
-        };
-        let Some(end_ns) = self.deadline_ns else {
+        let (Activity::Paced { pace, .. }, Some(end_ns)) =
+            (self.activity.clone(), self.deadline_ns)
+        else {
             return;
         };
         for number in self.released.. {

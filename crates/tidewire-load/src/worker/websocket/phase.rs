@@ -553,7 +553,8 @@ impl Core {
             let end_ns = phase.result.span_ns.map_or(0, |(_, end_ns)| end_ns);
             phase.end_windows(end_ns);
             phase.end_sending(end_ns);
-            if phase.result.broken.total() == phase.result.members {
+            let members = phase.result.members;
+            if members > 0 && phase.result.broken.total() == members {
                 phase.leave_rest_unsent();
             }
         }
