@@ -8,9 +8,14 @@ import threading
 RAW = "raw: "
 
 
+class Server(http.server.ThreadingHTTPServer):
+    # Every client asks at once. With the 5 of Python, a connection waits a second for its next SYN on a busy machine.
+    request_queue_size = 128
+
+
 class Backend:
     def __init__(self):
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever)
 
     @property

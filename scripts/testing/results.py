@@ -15,6 +15,8 @@ class Counts:
     failed: int = 0
     skipped: int = 0
     longest: list[tuple[float, str]] = field(default_factory=list)
+    # A line for each failed test.
+    failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
@@ -27,14 +29,18 @@ def read(file: Path) -> Counts | None:
     counts = Counts()
     tests = []
     for case in ElementTree.parse(file).iter("testcase"):
-        if case.find("skipped") is not None:
-            counts.skipped += 1
-        elif case.find("failure") is not None or case.find("error") is not None:
-            counts.failed += 1
-        else:
-            counts.passed += 1
         place = case.get("classname", "")
         name = case.get("name", "")
-        tests.append((float(case.get("time", 0)), name if place in ("", "test") else f"{place} {name}"))
+        if place not in ("", "test"):
+            name = f"{place} {name}"
+        fault = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if case.find("skipped") is not None:
+            counts.skipped += 1
+        elif fault is not None:
+            counts.failed += 1
+            counts.failures.append(f"{name}: {fault.get('message') or (fault.text or '').strip()[:200]}".splitlines()[0])
+        else:
+            counts.passed += 1
+        tests.append((float(case.get("time", 0)), name))
     counts.longest = sorted(tests, reverse=True)[:LONGEST]
     return counts

@@ -12,6 +12,8 @@ from . import programs, results
 from .suites import ROOT, SUITES, Part, Suite
 
 TAIL_LINES = 20
+# Lines of a failed suite that the summary repeats.
+REASONS = 10
 
 
 class Run:
@@ -157,11 +159,23 @@ class Run:
             print(f"  {line}")
         for name in self.failed:
             print(f"  FAILED {name}")
+            for line in self.reasons(name):
+                print(f"    {line}")
         print(f"suites: {len(self.passed)} passed, {len(self.failed)} failed, {len(self.skips)} skipped")
         refused = [line for line in self.skips if line not in self.excused]
         if refused and self.is_ci:
             print("With CI=true a skip is a failure, unless the machine cannot do it.")
         return 1 if self.failed or (refused and self.is_ci) else 0
+
+
+    def reasons(self, name: str) -> list[str]:
+        """Why a suite failed: its failed tests, or the end of its output; nothing if it did not run."""
+        suite = next((suite for suite in self.suites if suite.name == name), None)
+        if suite is None:
+            return []
+        counts = results.read(suite.junit)
+        lines = counts.failures if counts else []
+        return lines[:REASONS] or suite.log.read_text(errors="replace").splitlines()[-REASONS:]
 
 
 def reap(process: subprocess.Popen[bytes]) -> float | None:

@@ -43,7 +43,16 @@ class Runs(unittest.TestCase):
         self.assertFalse(mark.exists())
         self.assertIn("=== bad: FAILED (3)", said)
         self.assertIn("why", said)
+        self.assertIn("  FAILED bad\n    why\n", said.split("=== summary")[1])
         self.assertIn("suites: 1 passed, 2 failed, 0 skipped", said)
+
+    def test_the_summary_repeats_the_failed_tests_of_a_suite(self) -> None:
+        suite = Suite("tests", "exit 1", after=())
+        case = '<testcase classname="a" name="fails"><failure message="1 is not 2&#10;at line 3"/></testcase>'
+        write = f"cat > {suite.junit} <<'END'\n<testsuite>{case}<testcase name='passes'/></testsuite>\nEND\nexit 1"
+        status, said = self.run_of(Suite("tests", write, after=()))
+        self.assertEqual(status, 1)
+        self.assertIn("  FAILED tests\n    a fails: 1 is not 2\n", said.split("=== summary")[1])
 
     def test_a_missing_program_skips_what_needs_it_and_names_the_command(self) -> None:
         skipped = Suite("all of it", "exit 1", after=(), needs=("no-such-program",))
