@@ -92,13 +92,52 @@ pub(crate) struct Account {
     pub(crate) refused: u64,
     /// Requests that got no answer, because the connection ended or they were swallowed.
     pub(crate) unanswered: u64,
-    /// From the arrival of a request to its good answer, in microseconds.
-    pub(crate) took_us: Vec<u64>,
+    /// Each request, in the order of arrival.
+    pub(crate) exchanges: Vec<Exchanged>,
     /// The code of each close frame from the client that answers none of the server's.
     pub(crate) closes: Vec<Option<u16>>,
     /// Connections that ended without a close frame of either side.
     pub(crate) cut: u64,
     first: Option<Instant>,
+}
+
+/// A request at the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchanged {
+    pub(crate) arrived: Instant,
+    /// The time after its answer was written, or its connection ended; none for a request that was left without an
+    /// answer.
+    pub(crate) ended: Option<Instant>,
+    /// Whether the answer was good.
+    pub(crate) is_good: bool,
+}
+
+impl Account {
+    /// Notes a request; its number.
+    fn arrive(&mut self, arrived: Instant) -> usize {
+        self.received += 1;
+        self.exchanges.push(Exchanged {
+            arrived,
+            ended: None,
+            is_good: false,
+        });
+        self.exchanges.len() - 1
+    }
+
+    fn end(&mut self, number: usize, is_good: bool) {
+        let exchange = &mut self.exchanges[number];
+        exchange.ended = Some(Instant::now());
+        exchange.is_good = is_good;
+    }
+
+    /// From the arrival of each request to its good answer, in microseconds and ascending.
+    pub(crate) fn took_us(&self) -> Vec<u64> {
+        let good = self.exchanges.iter().filter(|one| one.is_good);
+        let took = good.filter_map(|one| Some(one.ended?.duration_since(one.arrived)));
+        let mut took: Vec<u64> = took.map(|time| time.as_micros() as u64).collect();
+        took.sort_unstable();
+        took
+    }
 }
 
 /// The server; ends when dropped.
@@ -328,7 +367,7 @@ impl<'a> Connection<'a> {
     /// Answers one request as the fault of this moment wants.
     fn answer(&mut self, good: Vec<u8>) -> Option<()> {
         let arrived = Instant::now();
-        self.shared.account().received += 1;
+        let number = self.shared.account().arrive(arrived);
         let fault = self.shared.fault();
         let mut wait = self.shared.conduct.answer_after;
         match fault {
@@ -341,10 +380,15 @@ impl<'a> Connection<'a> {
             Some((Fault::Refuses(status), _)) if self.shared.conduct.protocol == Protocol::Http => {
                 self.shared.account().refused += 1;
                 let head = format!("HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno");
-                return self.stream.write_all(head.as_bytes()).ok();
+                let written = self.stream.write_all(head.as_bytes());
+                self.shared.account().end(number, false);
+                return written.ok();
             }
             Some((fault, _)) => {
-                self.shared.account().unanswered += 1;
+                let mut account = self.shared.account();
+                account.unanswered += 1;
+                account.end(number, false);
+                drop(account);
                 return self.end_by(fault);
             }
             None => {}
@@ -358,7 +402,7 @@ impl<'a> Connection<'a> {
         }
         let mut account = self.shared.account();
         account.answered += 1;
-        account.took_us.push(arrived.elapsed().as_micros() as u64);
+        account.end(number, true);
         Some(())
     }
 
