@@ -339,6 +339,14 @@ test("the test server answers as it is told", async (t) => {
   for (let number = 0; number < 60; number++) statuses.add((await fetch(url)).status);
   assert.deepEqual([...statuses].sort(), [200, 500]);
   await assert.rejects(startServer({ port: server.port, quiet: true }), /in use/);
+  const shouldErrorCustom = (request) => request.url === "/bad" || request.body === "bad";
+  const custom = await service(t, { body: "fine", shouldErrorCustom, error: 503, percent: 0 });
+  const status = async (path, body) =>
+    (await fetch(custom.url + path, body ? { method: "POST", body } : {})).status;
+  assert.equal(await status(""), 200);
+  assert.equal(await status("bad"), 503);
+  assert.equal(await status("", "bad"), 503);
+  assert.equal(await status("", "good"), 200);
   const blocker = http.createServer().listen(0);
   await once(blocker, "listening");
   blocker.close();

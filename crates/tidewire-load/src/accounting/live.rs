@@ -103,7 +103,7 @@ impl ServiceCell {
             unsolicited: tally.unsolicited,
             statuses: tally.statuses.iter().collect(),
             errors: tally.errors.clone(),
-            window: tally.series.last_whole(elapsed),
+            window: tally.last_whole(elapsed),
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = live;
     }
@@ -134,7 +134,7 @@ pub(crate) fn sum_service(cells: &[Arc<ServiceCell>]) -> ServiceLive {
         }
         match (&mut all.window, live.window) {
             (Some(known), Some(more)) if known.end() == more.end() => {
-                known.window.add(&more.window);
+                known.add(&more);
             }
             (Some(known), Some(older)) if known.end() > older.end() => {}
             (window, Some(newer)) => *window = Some(newer),

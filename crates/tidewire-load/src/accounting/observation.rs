@@ -15,6 +15,8 @@ pub struct Observation {
     pub window: Window,
     /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
+    /// The counts and latencies of single requests, by their names.
+    pub named: BTreeMap<String, Window>,
 }
 
 impl Piece for Observation {
@@ -24,6 +26,17 @@ impl Piece for Observation {
         for (status, count) in &later.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
+        for (name, window) in &later.named {
+            self.named.entry(name.clone()).or_default().add(window);
+        }
+    }
+
+    fn of_name(&self, name: &str) -> Option<Self> {
+        Some(Self {
+            seconds: self.seconds,
+            window: self.named.get(name)?.clone(),
+            ..Self::default()
+        })
     }
 
     fn seconds(&self) -> f64 {
@@ -115,6 +128,7 @@ mod tests {
             seconds: 1.0,
             window: windows[at as usize].clone(),
             statuses: [(200, count * 9 / 10), (500, count / 10)].into(),
+            ..Observation::default()
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::accounting::failure::Failures;
 use crate::accounting::fan_out::FanOutCounts;
 use crate::accounting::recorder::Recorder;
+use crate::accounting::waits::Waits;
 use crate::report::model::ReplyFaults;
 use crate::verdict::evidence::PaceKept;
 
@@ -25,6 +26,8 @@ pub struct Opened {
     pub span_ns: Option<(u64, u64)>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
+    /// Their waits for a core.
+    pub waits: Waits,
     /// The server's information about itself.
     pub facts: ServerFacts,
     /// The run was interrupted before all attempts.
@@ -49,6 +52,7 @@ impl Opened {
         self.latency.merge(&other.latency);
         self.span_ns = joined(self.span_ns, other.span_ns);
         self.cpu.merge(other.cpu);
+        self.waits.merge(&other.waits);
         self.interrupted |= other.interrupted;
         self.untried += other.untried;
         if other.facts != ServerFacts::default() {
@@ -110,6 +114,8 @@ pub struct Ran {
     pub stopped_ns: Option<u64>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
+    /// Their waits for a core.
+    pub waits: Waits,
     /// The outcome of a fan-out, if this was one: its `offered` and `confirmed` count deliveries.
     pub fan_out: Option<Box<FanOutCounts>>,
     /// Confirmed messages and round trips in each whole [`WINDOW`] before the phase's end.
@@ -204,6 +210,7 @@ impl Ran {
         };
         self.stopped_ns = self.stopped_ns.max(other.stopped_ns);
         self.cpu.merge(other.cpu);
+        self.waits.merge(&other.waits);
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
         }

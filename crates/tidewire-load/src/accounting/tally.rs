@@ -8,7 +8,7 @@ use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
 use super::waits::Waits;
-use super::windows::WindowSeries;
+use super::windows::{EndedWindow, WindowSeries};
 use crate::report::model::{ByteCounts, Requests, Traffic};
 
 /// A request and the times of its exchange, in nanoseconds since the run's epoch.
@@ -109,6 +109,8 @@ pub struct StepTally {
     pub latency: Recorder,
     /// The age of the others.
     pub unsuccessful: Recorder,
+    /// Successes, failures and latencies of each second.
+    pub series: WindowSeries,
 }
 
 impl StepTally {
@@ -118,6 +120,7 @@ impl StepTally {
         self.statuses.merge(&other.statuses);
         self.latency.merge(&other.latency);
         self.unsuccessful.merge(&other.unsuccessful);
+        self.series.merge(&other.series);
     }
 
     /// The latencies of all of its requests, as [`Tally::all_latencies`].
@@ -236,6 +239,7 @@ impl Tally {
                 step.statuses.add(status);
             }
             step.latency.record_ns(latency_ns);
+            step.series.succeed(at_ns, latency_ns, bytes);
         }
     }
 
@@ -299,7 +303,18 @@ impl Tally {
         self.series.fail_at_age(at_ns, age_ns, count);
         if let Some(step) = self.steps.get_mut(exchange.step as usize) {
             step.unsuccessful.record_many_ns(age_ns, count);
+            step.series.fail_at_age(at_ns, age_ns, count);
         }
+    }
+
+    /// The window that ended last, for observers of a running phase; `None` in the first one.
+    #[must_use]
+    pub fn last_whole(&self, now: Duration) -> Option<EndedWindow> {
+        let mut ended = self.series.last_whole(now)?;
+        let steps = self.steps.iter();
+        let steps = steps.filter_map(|step| step.series.last_whole(now));
+        ended.steps = steps.map(|step| step.window).collect();
+        Some(ended)
     }
 
     /// The latencies of all requests that were due: of successes until the response, of the others

@@ -109,9 +109,19 @@ pub struct EndedWindow {
     pub length: Duration,
     /// Its content.
     pub window: Window,
+    /// The part of each request of a scenario; empty if there is only one.
+    pub steps: Vec<Window>,
 }
 
 impl EndedWindow {
+    /// Adds the same window of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.window.add(&other.window);
+        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            mine.add(theirs);
+        }
+    }
+
     /// Its start, counted from the start of the run.
     #[must_use]
     pub fn start(&self) -> Duration {
@@ -272,6 +282,7 @@ impl WindowSeries {
             index,
             length: Duration::from_nanos(length_ns),
             window,
+            steps: Vec::new(),
         })
     }
 

@@ -132,7 +132,8 @@ mod tests {
     fn an_early_end_needs_a_figure_that_is_known_before_the_end() {
         for (text, is_right) in [
             ("p99<1s", true),
-            ("GET /: p99<1s", false),
+            ("GET /: p99<1s", true),
+            ("GET /: status:503<1%", false),
             ("tcp.p99<1s", false),
         ] {
             let json = serde_json::json!({ "expect": [text], "abort_after_s": 2 }).to_string();

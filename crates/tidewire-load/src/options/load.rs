@@ -296,7 +296,7 @@ impl LoadOptions {
         if self.abort_after.is_some() && !expectations.any(Expectation::may_end_early) {
             return Err(OptionError::new(
                 "--abort-after-s needs an expectation that is checked while the load runs, of a latency, rate, bytes \
-                 or errors of all requests: give --expect",
+                 or errors: give --expect",
             ));
         }
         Ok(())

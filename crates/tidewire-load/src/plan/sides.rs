@@ -6,7 +6,8 @@ use crate::accounting::generator::{GeneratorCores, Moment, Neighbour};
 use crate::accounting::outcome::CpuTime;
 use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerWatch;
-use crate::report::model::GeneratorHealth;
+use crate::accounting::waits::Waits;
+use crate::report::model::{ErrorBounds, GeneratorHealth};
 use crate::report::{Cpu, TestResult};
 use crate::verdict::evidence::{Evidence, PaceKept};
 use crate::verdict::judge;
@@ -20,7 +21,7 @@ pub(super) fn both_sides(
     server_s: Option<(f64, f64)>,
     (cores, server): (&GeneratorCores, &ServerWatch),
     (started, ended): (&Moment, &Moment),
-    late: &Recorder,
+    (waits, late): (&Waits, &Recorder),
 ) -> (Usage, GeneratorHealth) {
     let (server_cores, server_count) = match server_s {
         Some(_) => server.cores(),
@@ -50,7 +51,20 @@ pub(super) fn both_sides(
     let neighbour = Neighbour {
         cpu: Duration::from_secs_f64(on_shared_s),
     };
-    (usage, ended.health_since(started, cpu, neighbour, late))
+    let mut health = ended.health_since(started, cpu, neighbour, late);
+    health.error_us = error_of(&health, waits, late);
+    (usage, health)
+}
+
+/// The generator's part of each percentile: waits for cores that other programs used, and lateness.
+fn error_of(health: &GeneratorHealth, waits: &Waits, late: &Recorder) -> Option<ErrorBounds> {
+    let (waited_s, others_s) = (health.waited_s?, health.waited_for_others_s?);
+    let part = if waited_s > 0.0 {
+        (others_s / waited_s).min(1.0)
+    } else {
+        0.0
+    };
+    Some(Waits::with_lateness(waits.bounds(part), late))
 }
 
 /// Adds the verdict over the evidence, and the evidence itself. `remarks` say to whom these figures

@@ -144,7 +144,7 @@ fn header(page: &mut Page, report: &Report) {
 }
 
 fn facts(page: &mut Page, report: &Report) {
-    let facts = summary::facts(report);
+    let facts = super::facts::facts(report);
     if facts.is_empty() {
         return;
     }

@@ -89,7 +89,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 fn facts(out: &mut String, report: &Report) {
-    for fact in summary::facts(report) {
+    for fact in super::facts::facts(report) {
         let (value, detail) = (escape(&fact.value), escape(&fact.detail));
         push(
             out,

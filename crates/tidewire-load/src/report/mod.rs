@@ -16,6 +16,7 @@ pub mod printable;
 pub(crate) mod buckets;
 mod chart;
 mod escape;
+mod facts;
 mod load_plots;
 mod load_tables;
 mod plots;

@@ -1,5 +1,6 @@
-//! Summary of a report: its verdict as a sentence, the machine, and the most important figures.
+//! Summary of a report: its verdict as a sentence, the machine and the plan.
 
+use super::facts::{best, facts, trusted};
 use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
 use super::service;
 use super::table;
@@ -15,15 +16,6 @@ pub(super) struct Headline {
     pub(super) text: String,
 }
 
-/// One figure with its name and the conditions of its measurement.
-pub(super) struct Fact {
-    pub(super) name: String,
-    pub(super) value: String,
-    pub(super) detail: String,
-    /// That of the result which the figure is from.
-    verdict: Verdict,
-}
-
 /// The verdict in words: that of the results which the [`facts`] are from, so that a doubt about one of many rows does
 /// not stand over all figures. A failed result fails the whole. The text of an interrupted run begins with the
 /// interruption.
@@ -35,20 +27,19 @@ pub(super) fn headline(report: &Report) -> Headline {
         return load_headline(report, result);
     }
     let worst = report.verdict();
-    let of_facts = facts(report).iter().map(|fact| fact.verdict).max();
+    let facts = facts(report);
+    let of_facts = facts.iter().map(|fact| fact.bound.verdict()).max();
     let verdict = match of_facts {
         Some(of_facts) if worst != Verdict::Failed => of_facts,
         _ => worst,
     };
     let mut text = verdict_text(report, worst);
-    if verdict != worst {
-        text = format!(
-            "The figures of the summary are {}. {text}",
-            match verdict {
-                Verdict::GeneratorBound => "lower bounds",
-                other => table::verdict_word(other),
-            }
-        );
+    if worst != Verdict::Valid && worst != Verdict::Failed {
+        text = [trusted(&facts).as_deref(), Some(&text)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ");
     }
     let broken = broken(report);
     if !broken.is_empty() {
@@ -325,109 +316,7 @@ fn broken(report: &Report) -> Vec<String> {
     report.results.iter().flat_map(of_one).collect()
 }
 
-/// The most important figures, each from its best result that did not fail. A latency in a figure's detail is that of
-/// the same result; the latency of pings is measured with the connections of the best throughput, if it was measured
-/// with these.
-pub(super) fn facts(report: &Report) -> Vec<Fact> {
-    let rate = |test, name: &str| {
-        let result = best(report, test)?;
-        let value = format!("{}/s", number::si(result.rate_per_s?));
-        let latency = result.latency_us.as_ref();
-        let latency = latency.map(|latency| format!("; p99 {}", number::us(latency.p99)));
-        let detail = format!(
-            "confirmed; {}{}",
-            table::label(result),
-            latency.unwrap_or_default()
-        );
-        Some(fact(result, name, value, detail))
-    };
-    let facts = [
-        rate(model::THROUGHPUT, "Throughput"),
-        rate(model::FAN_OUT, "Deliveries"),
-        rate(model::CONNECTION_STORM, "Handshakes"),
-        ping(report),
-        limit(report),
-        memory(report),
-        hold(report),
-    ];
-    facts.into_iter().flatten().collect()
-}
-
-fn fact(result: &TestResult, name: &str, value: String, detail: String) -> Fact {
-    Fact {
-        name: name.to_owned(),
-        value,
-        detail,
-        verdict: result.verdict,
-    }
-}
-
-fn ping(report: &Report) -> Option<Fact> {
-    let busiest = best(report, model::THROUGHPUT).map(|result| result.connections);
-    let measured = || usable(report, model::PING_LATENCY).filter(|one| one.latency_us.is_some());
-    let beside = measured().find(|result| Some(result.connections) == busiest);
-    let result = beside.or_else(|| measured().max_by_key(|result| result.connections))?;
-    let latency = result.latency_us.as_ref()?;
-    let name = format!("Ping p99 at {}", number::grouped(result.connections));
-    let detail = format!(
-        "pings alone; {}; median {}",
-        table::label(result),
-        number::us(latency.p50)
-    );
-    Some(fact(result, &name, number::us(latency.p99), detail))
-}
-
-fn limit(report: &Report) -> Option<Fact> {
-    let mut usable = usable(report, model::CONNECTION_LIMIT);
-    let (result, limit) = usable.find_map(|result| Some((result, result.limit?)))?;
-    let value = number::grouped(limit.largest_stable);
-    let detail = format!("stopped by {}", table::stopped_by(limit.stopped_by));
-    Some(fact(result, "Stable connections", value, detail))
-}
-
-fn memory(report: &Report) -> Option<Fact> {
-    // With more connections the measurement's own error is smaller.
-    let known = |result: &&TestResult| result.memory?.per_connection_bytes;
-    let usable = report
-        .results
-        .iter()
-        .filter(|result| result.verdict != Verdict::Failed);
-    let result = usable
-        .filter(|r| known(r).is_some())
-        .max_by_key(|result| result.connections)?;
-    let value = number::bytes(known(&result)?);
-    let detail = format!("{}, {}", result.test, table::label(result));
-    Some(fact(result, "Memory/connection", value, detail))
-}
-
-fn hold(report: &Report) -> Option<Fact> {
-    let result = usable(report, model::SUSTAINED_HOLD).max_by_key(|result| result.connections)?;
-    let held = result
-        .duration_s
-        .map(|s| format!(" for {}", number::seconds(s)));
-    let value = number::percent(result.survival?.percent);
-    let detail = format!("{}{}", table::label(result), held.unwrap_or_default());
-    Some(fact(result, "Survival", value, detail))
-}
-
-fn usable<'a>(report: &'a Report, test: &'a str) -> impl Iterator<Item = &'a TestResult> {
-    let of_test = report
-        .results
-        .iter()
-        .filter(move |result| result.test == test);
-    of_test.filter(|result| result.verdict != Verdict::Failed)
-}
-
-fn best<'a>(report: &'a Report, test: &'a str) -> Option<&'a TestResult> {
-    let rated = usable(report, test).filter(|result| result.rate_per_s.is_some());
-    rated.max_by(|a, b| {
-        a.rate_per_s
-            .unwrap_or(0.0)
-            .total_cmp(&b.rate_per_s.unwrap_or(0.0))
-    })
-}
-
-fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
+pub(super) fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
     if n == 1 { one } else { many }
 }
 
@@ -472,11 +361,12 @@ mod tests {
         // The best throughput is that of the last row.
         let seen = headline(&report(&[Verdict::Noisy, Verdict::Valid, Verdict::Valid]));
         assert_eq!((seen.word, seen.tone), ("valid", "valid"));
-        let start = "The figures of the summary are valid. In 1 of 3 results the rate varied";
+        let start = "Throughput is exact. In 1 of 3 results the rate varied";
         assert!(seen.text.starts_with(start), "{}", seen.text);
         let seen = headline(&report(&[Verdict::Valid, Verdict::Valid, Verdict::Noisy]));
         assert_eq!((seen.word, seen.tone), ("noisy", "warn"));
-        assert!(seen.text.starts_with("In 1 of 3 results"), "{}", seen.text);
+        let start = "Throughput varied. In 1 of 3 results";
+        assert!(seen.text.starts_with(start), "{}", seen.text);
         // Tests without a figure in the summary are judged together.
         let mut other = report(&[Verdict::Noisy, Verdict::Valid]);
         for result in &mut other.results {
@@ -484,47 +374,6 @@ mod tests {
         }
         assert_eq!(headline(&other).tone, "warn");
         assert_eq!(headline(&report(&[])).tone, "failed");
-    }
-
-    #[test]
-    fn a_latency_is_that_of_the_rate_beside_it_or_names_its_connections() {
-        let row = |test: &str, connections, rate, p99| TestResult {
-            rate_per_s: Some(rate),
-            latency_us: Some(model::Latency {
-                p99,
-                ..model::Latency::default()
-            }),
-            ..TestResult::new(test, connections)
-        };
-        let mut report = report(&[]);
-        report.results = vec![
-            row(model::PING_LATENCY, 100, 9e4, 200.0),
-            row(model::PING_LATENCY, 10_000, 9e4, 90_000.0),
-            row(model::THROUGHPUT, 100, 2e6, 3_000.0),
-            row(model::THROUGHPUT, 10_000, 1e6, 400_000.0),
-        ];
-        let shown = |report: &Report| -> Vec<[String; 3]> {
-            let facts = facts(report).into_iter();
-            facts
-                .map(|fact| [fact.name, fact.value, fact.detail])
-                .collect()
-        };
-        let expected = [
-            [
-                "Throughput",
-                "2 M/s",
-                "confirmed; 100 connections; p99 3 ms",
-            ],
-            [
-                "Ping p99 at 100",
-                "200 µs",
-                "pings alone; 100 connections; median 0 µs",
-            ],
-        ];
-        assert_eq!(shown(&report), expected.map(|row| row.map(str::to_owned)));
-        // Without pings at the best rate's connections, those of the most.
-        report.results.remove(0);
-        assert_eq!(shown(&report)[1][0], "Ping p99 at 10,000");
     }
 
     #[test]
@@ -539,13 +388,6 @@ mod tests {
                 .text
                 .starts_with("1 complete result: stopped with Ctrl-C.")
         );
-    }
-
-    #[test]
-    fn a_failed_result_is_never_a_headline_figure() {
-        let facts = facts(&report(&[Verdict::Valid, Verdict::Failed]));
-        assert_eq!(facts.len(), 1);
-        assert_eq!(facts[0].value, "1/s");
     }
 
     #[test]

@@ -1,26 +1,60 @@
-//! Processor time of a worker's thread, and the part of it that is work.
+//! Processor time of a worker's thread, the part of it that is work, and the waits for a core.
 
 use std::time::Duration;
 
 use crate::accounting::outcome::CpuTime;
 use crate::accounting::resources::{WaitClock, thread_cpu, thread_waited};
+use crate::accounting::waits::Waits;
 
 /// The time from one moment of the calling thread to another.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Meter {
     cpu: Option<Duration>,
     waited: Option<Duration>,
     spun: Duration,
+    clock: WaitClock,
+    /// The end of the last piece, and all waits until then; `None` where the system does not say.
+    piece: Option<(u64, Duration)>,
+    waits: Waits,
 }
 
 impl Meter {
     /// Starts now. `spun` is the time that the thread has spent in wait loops so far.
-    pub(crate) fn start(spun: Duration) -> Self {
+    pub(crate) fn start(spun: Duration, now_ns: u64) -> Self {
+        let clock = WaitClock::of_this_thread();
         Self {
             cpu: thread_cpu(),
             waited: thread_waited(),
             spun,
+            piece: clock.waited().map(|waited| (now_ns, waited)),
+            clock,
+            waits: Waits::default(),
         }
+    }
+
+    /// Ends a piece of the waits if it is long enough.
+    #[inline]
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        if let Some((last_ns, _)) = self.piece
+            && now_ns.saturating_sub(last_ns) >= PIECE_NS
+        {
+            self.end_piece(now_ns);
+        }
+    }
+
+    fn end_piece(&mut self, now_ns: u64) {
+        let Some(((last_ns, before), waited)) = self.piece.zip(self.clock.waited()) else {
+            return;
+        };
+        self.piece = Some((now_ns, waited));
+        let waited_ns = waited.saturating_sub(before).as_nanos() as u64;
+        self.waits.add(now_ns.saturating_sub(last_ns), waited_ns);
+    }
+
+    /// The waits since the start.
+    pub(crate) fn waits(&mut self, now_ns: u64) -> Waits {
+        self.end_piece(now_ns);
+        std::mem::take(&mut self.waits)
     }
 
     /// The processor time since the start.
@@ -35,25 +69,8 @@ impl Meter {
     }
 }
 
-/// The waits of the calling thread for a core, piece by piece.
-#[derive(Debug, Default)]
-pub(crate) struct WaitMeter {
-    clock: Option<WaitClock>,
-    last: Option<(u64, Duration)>,
-}
-
-impl WaitMeter {
-    /// The length of the piece since the last call and the wait in it, in nanoseconds; `None` at first,
-    /// and where the system does not say.
-    pub(crate) fn look(&mut self, now_ns: u64) -> Option<(u64, u64)> {
-        let clock = self.clock.get_or_insert_with(WaitClock::of_this_thread);
-        let waited = clock.waited()?;
-        let last = self.last.replace((now_ns, waited));
-        let (last_ns, before) = last?;
-        let waited_ns = waited.saturating_sub(before).as_nanos() as u64;
-        Some((now_ns.saturating_sub(last_ns), waited_ns))
-    }
-}
+/// The length of a piece of the waits: the time between two readings.
+const PIECE_NS: u64 = 50_000_000;
 
 /// The time that a worker spends polling its sockets until the next message is due. It uses the
 /// processor and is not work.

@@ -292,6 +292,16 @@ pub const RATE_PER_S: RangeInclusive<f64> = 0.001..=1e9;
 /// it.
 const ARRIVALS_DRAWN: usize = 1 << 16;
 
+/// The first of each part of this many messages, and the length of the part: one each, or the same
+/// number of parts for any number, so that a rate that nobody can keep costs no time.
+pub(crate) fn parts(messages: u64) -> impl Iterator<Item = (u64, u64)> {
+    let length = messages.div_ceil(PARTS_MAX).max(1);
+    let starts = (0..messages).step_by(usize::try_from(length).unwrap_or(usize::MAX));
+    starts.map(move |start| (start, length.min(messages - start)))
+}
+
+const PARTS_MAX: u64 = 100_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

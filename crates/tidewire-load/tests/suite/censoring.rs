@@ -139,6 +139,49 @@ fn each_connection_with_times_of_its_own_counts_what_it_could_not_send() {
     assert_eq!(result.latency_us.unwrap().count, 4 * 30);
 }
 
+#[test]
+fn the_cause_of_what_was_not_sent_is_the_one_that_happened() {
+    let always = |fault| Conduct::always(Protocol::WebSocket, fault);
+    let late = |fault| Conduct::between(Protocol::WebSocket, fault, 300 * MS, Duration::MAX);
+    let cases = [
+        (
+            always(Fault::Slow(50 * MS)),
+            false,
+            "every connection waited for a response",
+        ),
+        (
+            always(Fault::Slow(50 * MS)),
+            true,
+            "the connections waited for responses",
+        ),
+        (
+            late(Fault::Refuses(4_000)),
+            false,
+            "connections had ended or could not be opened",
+        ),
+        (
+            late(Fault::Resets),
+            false,
+            "connections had ended or could not be opened",
+        ),
+    ];
+    for (conduct, has_own_times, words) in cases {
+        let server = AccountServer::start(conduct);
+        let mut options = options(&server);
+        options.connections = 2;
+        options.expectations.clear();
+        options.messages.matching = matching_of(Protocol::WebSocket);
+        match has_own_times {
+            true => options.each_per_s = Some(200.0),
+            false => options.rate_per_s = Some(200.0),
+        }
+        let result = report_of(&options).results.remove(0);
+        let notes = result.notes.join("\n");
+        assert!(notes.contains(words), "{words}: {notes}");
+        assert!(!notes.contains("its sockets accepted no more"), "{notes}");
+    }
+}
+
 fn matching_of(protocol: Protocol) -> tidewire_load::worker::messages::Matching {
     match protocol {
         Protocol::Http => tidewire_load::worker::messages::Matching::None,
@@ -148,20 +191,21 @@ fn matching_of(protocol: Protocol) -> tidewire_load::worker::messages::Matching 
 
 /// A test of `bench` against a server that hangs from this moment on.
 fn bench(test: TestKind, from: Duration, rate_per_s: Option<f64>) -> (TestResult, Account) {
-    bench_against(&hanging(Protocol::WebSocket, from), test, 1, rate_per_s)
+    let server = hanging(Protocol::WebSocket, from);
+    bench_against(&server, test, (1, 1), rate_per_s)
 }
 
 fn bench_against(
     server: &AccountServer,
     test: TestKind,
-    connections: usize,
+    (connections, threads): (usize, usize),
     rate_per_s: Option<f64>,
 ) -> (TestResult, Account) {
     let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
     options.profile = Profile::Raw;
     options.tests = vec![test];
     options.tiers = vec![connections];
-    options.threads = 1;
+    options.threads = threads;
     (options.rate_per_s, options.in_flight) = (rate_per_s, 1);
     (options.duration, options.hold) = (1_500 * MS, 1_500 * MS);
     options.hold_ping_every_ms = 50;
@@ -205,13 +249,31 @@ fn what_is_due_on_a_connection_that_ended_is_in_the_latencies_of_a_bench() {
         500 * MS,
         515 * MS,
     ));
-    let (result, account) = bench_against(&server, TestKind::Echo, 4, Some(100.0));
+    let (result, account) = bench_against(&server, TestKind::Echo, (4, 1), Some(100.0));
     assert_eq!(result.verdict, Verdict::Failed, "{result:#?}");
     let latency = result.latency_us.as_ref().unwrap();
     assert_eq!(latency.count, 150, "{account:?}: {result:#?}");
     assert!(account.answered < 140, "{account:?}");
     // The first message that was due on an ended connection is 1 s old when the sending ends.
     assert!(latency.max > 900_000.0, "{}", latency.max);
+}
+
+#[test]
+fn a_worker_of_a_bench_without_a_connection_has_nothing_due() {
+    // The one connection of two threads.
+    let server = hanging(Protocol::WebSocket, 1_000 * MS);
+    let (result, account) = bench_against(&server, TestKind::Echo, (1, 2), Some(100.0));
+    let latency = result.latency_us.as_ref().unwrap();
+    assert_eq!(latency.count, 150, "{account:?}: {result:#?}");
+    let server = AccountServer::start(Conduct::between(
+        Protocol::WebSocket,
+        Fault::Resets,
+        1_000 * MS,
+        Duration::MAX,
+    ));
+    let (result, account) = bench_against(&server, TestKind::Echo, (1, 2), Some(100.0));
+    let latency = result.latency_us.as_ref().unwrap();
+    assert_eq!(latency.count, 150, "{account:?}: {result:#?}");
 }
 
 #[test]

@@ -204,3 +204,36 @@ fn tcp_tls_and_the_upgrade_have_times_of_their_own() {
         assert!((sum / whole - 1.0).abs() < 0.01, "{url}: {sum} of {whole}");
     }
 }
+
+#[test]
+fn the_expectation_of_one_request_ends_a_load_early() {
+    let service = service();
+    let scenario_of_three = SCENARIO.replace("expect_status = \"any\"\n", "");
+    let alone = "[[request]]\npath = \"/login\"\n";
+    for (text, kept, broken) in [
+        // Half of its requests fail, and a third of all.
+        (
+            scenario_of_three.as_str(),
+            "GET /items: errors<1%",
+            "log in: now: errors<40%",
+        ),
+        (alone, "GET /login: rate>=0", "GET /login: errors<1%"),
+    ] {
+        let (_folder, path) = scenario(text);
+        let result = run(&LoadOptions {
+            connections: 2,
+            duration: Some(std::time::Duration::from_secs(60)),
+            scenario: Some(path),
+            expectations: [kept, broken].map(|text| text.parse().unwrap()).to_vec(),
+            abort_after: Some(std::time::Duration::from_secs(1)),
+            ..LoadOptions::new(&service.url("/"))
+        });
+        let notes = result.notes.join("\n");
+        assert!(
+            notes.contains("Ended early") && notes.contains(broken),
+            "{notes}"
+        );
+        assert!(outcome(&result, kept).kept && !outcome(&result, broken).kept);
+        assert!(result.duration_s.unwrap() < 30.0, "{result:?}");
+    }
+}

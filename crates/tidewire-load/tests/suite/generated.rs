@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::plan::load;
+use tidewire_load::plan::load::{self, FindLimit};
 use tidewire_load::plan::observe::{Progress, RunLive};
 use tidewire_load::report::{AssessmentWord, Report, TestResult, Verdict};
 use tidewire_load::worker::messages::Matching;
@@ -157,6 +157,11 @@ fn options(url: &str, is_open: bool) -> LoadOptions {
 
 /// The load in a process of its own, which is stopped and goes on.
 fn stopped_load_of(case: Case, server: &AccountServer) -> Report {
+    stopped_load(server, &[(IS_OPEN, &case.is_open.to_string())], case.from)
+}
+
+/// A load with these variables in its environment, which is stopped this long after its first request.
+fn stopped_load(server: &AccountServer, variables: &[(&str, &str)], from: Duration) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -166,19 +171,19 @@ fn stopped_load_of(case: Case, server: &AccountServer) -> Report {
             "--ignored",
         ])
         .env(URL, server.url())
-        .env(IS_OPEN, case.is_open.to_string())
+        .envs(variables.iter().copied())
         .env(FILE, &file)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let first = server.wait_for_the_first();
     // The time of the fault, as that of a server's.
-    std::thread::sleep((first + case.from).saturating_duration_since(Instant::now()));
+    std::thread::sleep((first + from).saturating_duration_since(Instant::now()));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     std::thread::sleep(STOPPED);
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-    assert!(child.wait().unwrap().success(), "{case:?}");
+    assert!(child.wait().unwrap().success(), "{variables:?}");
     Report::load(&file).unwrap()
 }
 
@@ -189,7 +194,18 @@ fn the_load_of_another_process() {
         return;
     };
     let is_open = std::env::var(IS_OPEN).is_ok_and(|text| text == "true");
-    let plan = options(&url, is_open).plan().unwrap();
+    let mut options = options(&url, is_open);
+    if std::env::var(IS_SEARCH).is_ok() {
+        options.duration = None;
+        options.rate_per_s = None;
+        options.find_limit = Some(FindLimit {
+            from_per_s: 50.0,
+            to_per_s: 100.0,
+            step: 2 * LENGTH,
+            ..FindLimit::default()
+        });
+    }
+    let plan = options.plan().unwrap();
     let report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
     std::fs::write(file, report.to_json()).unwrap();
 }
@@ -273,6 +289,12 @@ fn check(case: Case, report: &Report, account: &Account) -> Vec<String> {
             "every planned request was due",
         );
     }
+    demand(
+        result.confirmed_by.is_empty() == (requests.succeeded == 0),
+        "what was confirmed is what was seen",
+    );
+    let unsolicited = result.load.received.map_or(0, |all| all.unsolicited);
+    demand(unsolicited == 0, "every message of the server is an answer");
     let is_good = requests.unsuccessful() == 0 && connecting.ended == 0;
     // A rate may be missed by a little, and a generator without its core sends too little by itself.
     let is_failed = requests.failed + requests.unfinished + connecting.ended > 0;
@@ -366,7 +388,7 @@ fn percentiles(result: &TestResult, expected: &[f64]) -> Vec<String> {
         return Vec::new();
     }
     let latency = result.latency_us.clone().unwrap_or_default();
-    let generator = result.generator.clone().unwrap_or_default();
+    let generator = result.generator.unwrap_or_default();
     let error = generator.error_us.unwrap_or_default();
     let figures = [
         (50, latency.p50, error.p50 + WAY_US),
@@ -486,11 +508,27 @@ fn the_account_of_the_server_decides_what_a_report_says() {
     assert_eq!(cases.len(), 2 * 2 * (6 * 5 + 2 * 4));
 }
 
+#[test]
+fn a_generator_that_is_stopped_in_a_step_of_a_search_does_not_end_the_search() {
+    let mut conduct = Conduct::honest(Protocol::Http);
+    conduct.answer_after = 2 * MS;
+    let server = AccountServer::start(conduct);
+    let report = stopped_load(&server, &[(IS_SEARCH, "true")], 500 * MS);
+    let found = report.results[0].load.found_rate.clone().unwrap();
+    // The service holds far more, so that only the stop could break a step.
+    assert_eq!(
+        (found.held_per_s, found.broke_per_s),
+        (Some(100.0), None),
+        "{found:?}"
+    );
+}
+
 /// How long a generator is stopped.
 const STOPPED: Duration = Duration::from_millis(300);
 
 const URL: &str = "TIDEWIRE_TEST_LOAD_URL";
 const IS_OPEN: &str = "TIDEWIRE_TEST_LOAD_IS_OPEN";
+const IS_SEARCH: &str = "TIDEWIRE_TEST_LOAD_IS_SEARCH";
 const FILE: &str = "TIDEWIRE_TEST_LOAD_REPORT";
 
 /// Loads at a time: they wait more than they compute.

@@ -55,7 +55,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         server_s,
         (&bench.cores, &bench.server),
         (&started, &ended),
-        &Recorder::new(),
+        (&opened.waits, &Recorder::new()),
     );
     let evidence = Evidence {
         aim: if is_long { Aim::Saturate } else { Aim::Keep },
@@ -64,6 +64,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         interrupted: opened.interrupted || held.interrupted,
         generator,
         usage,
+        latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
         ..Evidence::default()
     };
     bench.conclude(&mut result, &evidence, opened.cpu);

@@ -62,7 +62,7 @@ impl Measured {
             self.server_s,
             (cores, server),
             (started, ended),
-            &ran.late,
+            (&ran.waits, &ran.late),
         );
     }
 

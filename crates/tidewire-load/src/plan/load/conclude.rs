@@ -7,12 +7,10 @@ use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
-use crate::accounting::waits::Waits;
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
-    self, Bottleneck, ConfirmedBy, Connecting, ErrorBounds, ExpectationResult, GeneratorHealth,
-    LatencyOrigin, Memory, Received, ReplyFaults, TargetFigures, TestResult, model::ended_in_words,
-    number,
+    self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
+    ReplyFaults, TargetFigures, TestResult, model::ended_in_words, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceCause, PaceKept};
@@ -191,15 +189,14 @@ impl Loading<'_> {
             let (all, busiest) = (after.cpu_since(before), after.busiest_since(before));
             (all.as_secs_f64(), busiest.as_secs_f64())
         });
-        let (usage, mut generator) = both_sides(
+        let (usage, generator) = both_sides(
             tally.cpu,
             tally.duration().as_secs_f64(),
             server_s,
             (&self.cores, &self.server),
             (&seen.started, &seen.ended),
-            &tally.late,
+            (&tally.waits, &tally.late),
         );
-        generator.error_us = error_of(tally, &generator);
         let waits = self.plan.setup.script.steps.iter();
         let thinks = waits.into_iter().any(|step| step.think.is_some());
         Evidence {
@@ -399,17 +396,6 @@ fn planned_s(seen: &Concluding) -> f64 {
         (_, true) => 0.0,
         _ => intervals_s,
     }
-}
-
-/// The generator's part of each percentile: waits for cores that other programs used, and lateness.
-fn error_of(tally: &Tally, health: &GeneratorHealth) -> Option<ErrorBounds> {
-    let (waited_s, others_s) = (health.waited_s?, health.waited_for_others_s?);
-    let part = if waited_s > 0.0 {
-        (others_s / waited_s).min(1.0)
-    } else {
-        0.0
-    };
-    Some(Waits::with_lateness(tally.waits.bounds(part), &tally.late))
 }
 
 /// The requests that were due and were not sent. The generator is responsible if it has missed the

@@ -1,6 +1,7 @@
 //! Early end of a phase: an expectation that is broken for too long, or a figure that is known
 //! precisely enough.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::accounting::live::ServiceLive;
@@ -14,6 +15,8 @@ use crate::verdict::expectation::{Expectation, Patience};
 #[derive(Default)]
 pub(super) struct Ending {
     patience: Option<Patience<Observation>>,
+    /// The names of the requests, in the order of the scenario.
+    names: Vec<String>,
     precision: Option<Precision>,
     /// The windows from which the precision is computed, all of one length.
     windows: Vec<Window>,
@@ -39,8 +42,15 @@ pub(super) enum EndedBy {
 }
 
 impl Ending {
-    /// Ends the phase when an expectation has been broken for this long.
-    pub(super) fn abort_after(&mut self, expectations: &[Expectation], after: Duration) {
+    /// Ends the phase when an expectation has been broken for this long. `names` are those of the
+    /// requests.
+    pub(super) fn abort_after(
+        &mut self,
+        expectations: &[Expectation],
+        names: Vec<String>,
+        after: Duration,
+    ) {
+        self.names = names;
         self.patience = Some(Patience::new(expectations, after.as_secs_f64()));
     }
 
@@ -79,9 +89,19 @@ impl Ending {
         let Some(patience) = &mut self.patience else {
             return;
         };
+        let mut named = BTreeMap::<String, Window>::new();
+        // A single request is not counted apart from the load.
+        let windows = match ended.steps.as_slice() {
+            [] => std::slice::from_ref(&ended.window),
+            steps => steps,
+        };
+        for (name, window) in self.names.iter().zip(windows) {
+            named.entry(name.clone()).or_default().add(window);
+        }
         let observation = Observation {
             seconds: ended.length.as_secs_f64(),
             window: ended.window.clone(),
+            named,
             ..Observation::default()
         };
         if let Some(broken) = patience.observe(&observation) {
@@ -231,7 +251,7 @@ mod tests {
         ] {
             let expectation: Expectation = "p50<1ms".parse().expect("it is right");
             let mut ending = Ending::default();
-            ending.abort_after(&[expectation], Duration::from_secs(10));
+            ending.abort_after(&[expectation], Vec::new(), Duration::from_secs(10));
             let mut load = Simulated::new();
             assert_eq!(load.go_on(&mut ending, from_s, 100), None, "{from_s}");
             let ended = load.go_on(&mut ending, from_s + 1_000, 5_000);
@@ -288,7 +308,7 @@ mod tests {
     fn a_window_counts_once_and_when_all_have_published_it() {
         let expectation: Expectation = "p50<1ms".parse().expect("it is right");
         let mut ending = Ending::default();
-        ending.abort_after(&[expectation], Duration::from_secs(2));
+        ending.abort_after(&[expectation], Vec::new(), Duration::from_secs(2));
         for ms in [1_000, 1_100, 1_250, 1_500, 1_950, 2_100] {
             assert_eq!(ending.look(&live(ms, 10, 5_000)), None, "{ms}");
         }

@@ -92,6 +92,7 @@ impl Loading<'_> {
                 statuses: tally.statuses.clone(),
                 latency: tally.latency.clone(),
                 unsuccessful: tally.unsuccessful.clone(),
+                series: tally.series.clone(),
             };
         }
         let mut sum = StepTally::default();

@@ -277,7 +277,11 @@ impl Loading<'_> {
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         watcher.ending().without(self.plan.setup.users as u64);
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
-            watcher.ending().abort_after(&self.plan.expectations, after);
+            let steps = self.plan.setup.script.steps.iter();
+            let names = steps.map(|step| step.name.clone()).collect();
+            watcher
+                .ending()
+                .abort_after(&self.plan.expectations, names, after);
         }
         if let Some(precision) = self.plan.precision.as_ref().filter(|_| may_abort) {
             watcher.ending().when_known(precision);

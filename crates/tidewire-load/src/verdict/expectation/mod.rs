@@ -301,7 +301,7 @@ impl Expectation {
             FigureKind::Bytes,
             FigureKind::Errors,
         ];
-        self.scope.is_none() && kinds.contains(&self.kind())
+        kinds.contains(&self.kind())
     }
 
     /// The kind of its figure.
@@ -397,7 +397,7 @@ impl Expectation {
         let Figure::Latency(span, Statistic::Percentile(_)) = self.figure else {
             return None;
         };
-        if !matches!(self.comparison, Comparison::Less | Comparison::AtMost) {
+        if !self.is_upper() {
             return None;
         }
         let figures = self.of_scope(figures).ok()?;

@@ -3,13 +3,15 @@
 use super::{Expectation, ExpectationOutcome, Figures};
 
 /// The figures of a part of a load.
-pub trait Piece {
+pub trait Piece: Sized {
     /// Adds a later part.
     fn extend(&mut self, later: &Self);
     /// Its length in seconds.
     fn seconds(&self) -> f64;
     /// Its figures; those that are known only at the end are `None`.
     fn figures(&self) -> Figures<'_>;
+    /// The same part of the load with the requests of this name alone, if they are known apart.
+    fn of_name(&self, name: &str) -> Option<Self>;
 }
 
 /// Checks expectations during a load, part by part.
@@ -24,6 +26,9 @@ pub struct Patience<P> {
 #[derive(Debug, Clone)]
 struct Watched<P> {
     expectation: Expectation,
+    /// The request whose figure it is, if not all, and the expectation without its name.
+    scope: Option<String>,
+    unscoped: Expectation,
     /// The parts that have too few values so far.
     pending: Option<P>,
     broken_s: f64,
@@ -35,10 +40,15 @@ impl<P: Piece + Clone> Patience<P> {
     #[must_use]
     pub fn new(expectations: &[Expectation], abort_after_s: f64) -> Self {
         let known = expectations.iter().filter(|one| one.may_end_early());
-        let watched = known.map(|expectation| Watched {
-            expectation: expectation.clone(),
-            pending: None,
-            broken_s: 0.0,
+        let watched = known.map(|expectation| {
+            let (scope, unscoped) = expectation.clone().into_parts();
+            Watched {
+                expectation: expectation.clone(),
+                scope,
+                unscoped,
+                pending: None,
+                broken_s: 0.0,
+            }
         });
         Self {
             abort_after_s,
@@ -63,14 +73,19 @@ impl<P: Piece + Clone> Patience<P> {
 
 impl<P: Piece + Clone> Watched<P> {
     fn observe(&mut self, piece: &P) {
+        let piece = match &self.scope {
+            None => Some(piece.clone()),
+            Some(name) => piece.of_name(name),
+        };
+        let Some(piece) = piece else { return };
         let whole = match self.pending.take() {
-            None => piece.clone(),
+            None => piece,
             Some(mut pending) => {
-                pending.extend(piece);
+                pending.extend(&piece);
                 pending
             }
         };
-        match self.expectation.check(&whole.figures()) {
+        match self.unscoped.check(&whole.figures()) {
             ExpectationOutcome::Kept(_) => self.broken_s = 0.0,
             ExpectationOutcome::Broken(_) => self.broken_s += whole.seconds(),
             ExpectationOutcome::Unknown(_) => self.pending = Some(whole),

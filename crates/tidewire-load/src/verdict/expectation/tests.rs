@@ -305,6 +305,10 @@ impl Piece for Second {
             ..Figures::default()
         }
     }
+
+    fn of_name(&self, _: &str) -> Option<Self> {
+        None
+    }
 }
 
 fn second(latency_us: f64, count: usize) -> Second {

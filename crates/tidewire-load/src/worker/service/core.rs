@@ -19,7 +19,7 @@ use crate::report::model::ByteCounts;
 use crate::verdict::expectation::ConnectPart;
 use crate::worker;
 use crate::worker::messages::unix_us;
-use crate::worker::meter::{Spin, WaitMeter};
+use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
 use crate::worker::template::{Template, Values};
 
@@ -62,8 +62,6 @@ pub(crate) struct Core {
     pub(super) is_in_turn: bool,
     pub(super) spin: Spin,
     pub(super) published_ns: u64,
-    /// The waits of this thread for a core, from its first reading on.
-    pub(super) waits: WaitMeter,
     /// The time at which the shard last called, in nanoseconds since the epoch.
     called_ns: u64,
     scratch: Vec<u8>,
@@ -101,7 +99,6 @@ impl Core {
             is_in_turn: false,
             spin: Spin::default(),
             published_ns: 0,
-            waits: WaitMeter::default(),
             called_ns: 0,
             scratch: Vec::new(),
             message: Vec::new(),

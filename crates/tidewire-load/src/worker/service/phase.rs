@@ -7,6 +7,7 @@ use super::order::{ServicePhase, ServiceReport, Tempo};
 use super::user::{User, UserState};
 use crate::accounting::live::UsersLive;
 use crate::worker::meter::Meter;
+use crate::worker::pace::parts;
 
 /// The current phase.
 #[derive(Debug)]
@@ -55,8 +56,6 @@ impl Core {
         // A connection that ended between two phases ended before the plan ended it.
         let between = self.restart_tally(start_ns);
         self.tally.keep_connections(&between);
-        // The first piece begins here.
-        self.waits.look(self.now_ns());
         self.free.clear();
         self.wakes.clear();
         if self.setup.growth.is_constant() {
@@ -88,7 +87,7 @@ impl Core {
             is_stopped: false,
             stopped_ns: 0,
             unsent: None,
-            meter: Meter::start(self.spin.spun()),
+            meter: Meter::start(self.spin.spun(), self.now_ns()),
         });
     }
 
@@ -184,7 +183,7 @@ impl Core {
     }
 
     fn finish_phase(&mut self) {
-        let Some(phase) = self.phase.take() else {
+        let Some(mut phase) = self.phase.take() else {
             return;
         };
         self.tally.stopped_ns = phase.stopped_ns;
@@ -214,7 +213,7 @@ impl Core {
                 }
             }
         }
-        self.note_waits(now_ns);
+        self.tally.waits = phase.meter.waits(now_ns);
         self.tally.cpu = phase.meter.stop(self.spin.spun());
         self.publish_now();
         let tally = self.restart_tally(self.now_ns());
@@ -317,14 +316,10 @@ impl Core {
         let now_ns = self.now_ns();
         if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
             self.published_ns = now_ns;
-            self.note_waits(now_ns);
+            if let Some(phase) = &mut self.phase {
+                phase.meter.look(now_ns);
+            }
             self.publish_now();
-        }
-    }
-
-    fn note_waits(&mut self, now_ns: u64) {
-        if let Some((length_ns, waited_ns)) = self.waits.look(now_ns) {
-            self.tally.waits.add(length_ns, waited_ns);
         }
     }
 
@@ -344,15 +339,5 @@ impl Core {
 pub(super) fn interval_ns(per_s: f64) -> u64 {
     ((1e9 / per_s) as u64).max(1)
 }
-
-/// The first of each part of this many requests, and the length of the part: one each, or the same
-/// number of parts for any number, so that a rate that nobody can keep costs no time.
-fn parts(requests: u64) -> impl Iterator<Item = (u64, u64)> {
-    let length = requests.div_ceil(PARTS_MAX).max(1);
-    let starts = (0..requests).step_by(usize::try_from(length).unwrap_or(usize::MAX));
-    starts.map(move |start| (start, length.min(requests - start)))
-}
-
-const PARTS_MAX: u64 = 100_000;
 
 const PUBLISH_NS: u64 = 50_000_000;

@@ -3,11 +3,15 @@ use rand::SeedableRng;
 
 /// The text as one user writes it, with these captured values and one row of a feed.
 fn rendered(template: &Template, captured: &[Vec<u8>], feed: Feed) -> String {
+    rendered_at(1_000_000, template, captured, feed)
+}
+
+fn rendered_at(unix_us: u64, template: &Template, captured: &[Vec<u8>], feed: Feed) -> String {
     let mut random = SmallRng::seed_from_u64(1);
     let mut values = Values {
         sequence: 17,
         user: 3,
-        unix_us: 1_000_000,
+        unix_us,
         random: &mut random,
         captured,
         feeds: &[feed],
@@ -42,6 +46,23 @@ fn values_stand_in_their_places() {
         r#"{"id":17,"user":3,"at":1000,"name":"Ada","token":"abc"}"#
     );
     assert_eq!(written("no value } {x}", Escape::None), "no value } {x}");
+}
+
+#[test]
+fn a_time_is_the_nearest_millisecond_so_that_an_age_has_no_bias() {
+    let mut template = Template::default();
+    let text = b"{{now_ms}} {{now_us}}";
+    template
+        .push(text, &Names::default(), Escape::None)
+        .unwrap();
+    for (unix_us, expected) in [
+        (1_000_499, "1000 1000499"),
+        (1_000_500, "1001 1000500"),
+        (1_000_999, "1001 1000999"),
+    ] {
+        let feed = Feed::default();
+        assert_eq!(rendered_at(unix_us, &template, &[], feed), expected);
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct ConnectRun {
     in_flight: usize,
     /// Consecutive connections that this machine could not start.
     failed_here: usize,
-    meter: Meter,
+    pub(super) meter: Meter,
     pub(super) result: Opened,
 }
 
@@ -73,7 +73,7 @@ impl Core {
             order,
             in_flight: 0,
             failed_here: 0,
-            meter: Meter::start(self.spin.spun()),
+            meter: Meter::start(self.spin.spun(), self.now_ns()),
             result: Opened::default(),
         });
     }
@@ -90,6 +90,7 @@ impl Core {
         let Some(mut run) = self.connect_run.take_if(|run| run.is_done()) else {
             return;
         };
+        run.result.waits = run.meter.waits(self.now_ns());
         run.result.cpu = run.meter.stop(self.spin.spun());
         run.result.facts = self.facts.clone();
         self.report(WorkerReport::Opened(Box::new(run.result)));

@@ -242,12 +242,16 @@ impl Core {
         let cell = &self.live;
         cell.connected.store(self.connected, Ordering::Relaxed);
         cell.failed.store(self.failed, Ordering::Relaxed);
-        if let Some(run) = &self.connect_run {
+        if let Some(run) = &mut self.connect_run {
+            run.meter.look(now_ns);
             cell.offered.store(run.result.attempted, Ordering::Relaxed);
             cell.confirmed
                 .store(run.result.connected, Ordering::Relaxed);
         }
-        let Some(phase) = &self.phase else { return };
+        let Some(phase) = &mut self.phase else {
+            return;
+        };
+        phase.meter.look(now_ns);
         cell.offered.store(phase.result.offered, Ordering::Relaxed);
         let result = &phase.result;
         let confirmed = (result.confirmed + result.pongs).saturating_sub(result.refused());

@@ -6,6 +6,7 @@ use super::phase::PhaseRun;
 use super::{Core, Worker};
 use crate::verdict::evidence::PaceKept;
 use crate::worker::order::Activity;
+use crate::worker::pace::parts;
 use crate::worker::websocket::session::{Connection, PhaseProgress, Task};
 
 impl Worker {
@@ -21,7 +22,7 @@ impl Worker {
                 }
                 _ => {
                     if let Some(phase) = &mut self.core.phase {
-                        phase.leave_unsent(*intended_ns);
+                        phase.leave_unsent(*intended_ns, 1);
                     }
                 }
             }
@@ -94,14 +95,14 @@ impl Core {
 }
 
 impl PhaseRun {
-    /// A message was due on a connection that has ended: it counts among the latencies with the age that it has when the
-    /// sending ends, as in a load.
-    fn leave_unsent(&mut self, intended_ns: u64) {
+    /// Messages were due on a connection that has ended: they count among the latencies with the age that they have when
+    /// the sending ends, as in a load.
+    fn leave_unsent(&mut self, intended_ns: u64, count: u64) {
         if self.expects_replies
             && let Some(end_ns) = self.deadline_ns
         {
             let age_ns = end_ns.saturating_sub(intended_ns);
-            self.result.latency.record_ns(age_ns);
+            self.result.latency.record_many_ns(age_ns, count);
         }
     }
 
@@ -112,12 +113,10 @@ impl PhaseRun {
         else {
             return;
         };
-        for number in self.released.. {
-            let intended_ns = self.start_ns.saturating_add(pace.intended_ns(number));
-            if intended_ns >= end_ns {
-                break;
-            }
-            self.leave_unsent(intended_ns);
+        let due = pace.due_in(end_ns.saturating_sub(self.start_ns));
+        for (part, count) in parts(due.saturating_sub(self.released)) {
+            let intended_ns = pace.intended_ns(self.released + part);
+            self.leave_unsent(self.start_ns.saturating_add(intended_ns), count);
         }
     }
 

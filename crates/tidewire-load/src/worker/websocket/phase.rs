@@ -43,7 +43,7 @@ pub(super) struct PhaseRun {
     pub(super) offered_ns: u64,
     /// The end of the wait for late reports of rejections.
     tail_end_ns: Option<u64>,
-    meter: Meter,
+    pub(super) meter: Meter,
     pub(super) result: Ran,
 }
 
@@ -253,7 +253,7 @@ impl Worker {
             released_ns: start_ns,
             offered_ns: start_ns,
             tail_end_ns: None,
-            meter: Meter::start(core.spin.spun()),
+            meter: Meter::start(core.spin.spun(), core.now_ns()),
             result,
         }));
         self.begin_members(io);
@@ -559,6 +559,7 @@ impl Core {
             }
         }
         phase.end_pace();
+        phase.result.waits = phase.meter.waits(self.now_ns());
         phase.result.cpu = phase.meter.stop(self.spin.spun());
         phase.result.facts = self.facts.clone();
         phase.result.fan_out = phase.fan.take().map(|fan| Box::new(fan.finish()));
