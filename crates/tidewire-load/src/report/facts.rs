@@ -20,6 +20,8 @@ pub(super) enum Bound {
     Exact,
     /// The server's is the same or more: the generator was the limit.
     AtLeast,
+    /// The same, because the plan or this machine ended the test: the measurement is valid.
+    Reached,
     /// The server's is the same or less: the generator's own delays are in it.
     AtMost,
     /// It varied while it was measured.
@@ -47,7 +49,7 @@ impl Bound {
     /// The verdict of a figure with this bound.
     pub(super) fn verdict(self) -> Verdict {
         match self {
-            Self::Exact => Verdict::Valid,
+            Self::Exact | Self::Reached => Verdict::Valid,
             Self::AtLeast | Self::AtMost => Verdict::GeneratorBound,
             Self::Varied => Verdict::Noisy,
         }
@@ -56,7 +58,7 @@ impl Bound {
     fn with(self, value: &str) -> String {
         match self {
             Self::Exact | Self::Varied => value.to_owned(),
-            Self::AtLeast => format!("at least {value}"),
+            Self::AtLeast | Self::Reached => format!("at least {value}"),
             Self::AtMost => format!("at most {value}"),
         }
     }
@@ -64,12 +66,9 @@ impl Bound {
 
 /// Which of the figures can be trusted, and how; `None` without figures.
 pub(super) fn trusted(facts: &[Fact]) -> Option<String> {
-    let named = |bound: Bound| -> Vec<&str> {
-        let facts = facts.iter().filter(|fact| fact.bound == bound);
-        facts.map(|fact| fact.name.as_str()).collect()
-    };
-    let sentence = |bound: Bound, one: &str, many: &str| {
-        let names = named(bound);
+    let sentence = |bounds: &[Bound], one: &str, many: &str| {
+        let facts = facts.iter().filter(|fact| bounds.contains(&fact.bound));
+        let names: Vec<&str> = facts.map(|fact| fact.name.as_str()).collect();
         let (last, others) = names.split_last()?;
         Some(match others.is_empty() {
             true => format!("{last} {one}."),
@@ -77,18 +76,18 @@ pub(super) fn trusted(facts: &[Fact]) -> Option<String> {
         })
     };
     let sentences = [
-        sentence(Bound::Exact, "is exact", "are exact"),
+        sentence(&[Bound::Exact], "is exact", "are exact"),
         sentence(
-            Bound::AtLeast,
+            &[Bound::AtLeast, Bound::Reached],
             "is a lower bound of the server's",
             "are lower bounds of the server's",
         ),
         sentence(
-            Bound::AtMost,
+            &[Bound::AtMost],
             "is an upper bound of the server's",
             "are upper bounds of the server's",
         ),
-        sentence(Bound::Varied, "varied", "varied"),
+        sentence(&[Bound::Varied], "varied", "varied"),
     ];
     let sentences: Vec<String> = sentences.into_iter().flatten().collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
@@ -197,7 +196,7 @@ fn limit(report: &Report) -> Option<Fact> {
     let bound = match limit.stopped_by {
         StoppedBy::Server => Bound::Exact,
         StoppedBy::OpenFiles | StoppedBy::Ports | StoppedBy::Memory | StoppedBy::Plan => {
-            Bound::AtLeast
+            Bound::Reached
         }
     };
     let value = number::grouped(limit.largest_stable);
