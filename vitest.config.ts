@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 import { CHROMIUM } from "./packages/client/test/browser/chromium.js";
 import { clientSources, reactProjects } from "./packages/react/test/projects.js";
@@ -10,6 +11,9 @@ const IN_A_BROWSER = [
   "examples/browser/test/**",
   "examples/games/test/browser/**",
 ];
+
+const hasRedis = (process.env.PATH ?? "").split(":").some((dir) => existsSync(`${dir}/redis-server`));
+const WITH_REDIS = ["packages/dashboard/test/browser/cluster.test.ts"];
 
 /** Packages with projects of their own. */
 const BINDINGS = ["packages/react/**", "packages/vue/**", "packages/svelte/**"];
@@ -25,7 +29,11 @@ export default defineConfig({
         test: {
           name: "packages",
           include: ["packages/*/test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
-          exclude: ["**/node_modules/**", ...BINDINGS, ...(CHROMIUM ? [] : IN_A_BROWSER)],
+          exclude: [
+            ...["**/node_modules/**", ...BINDINGS],
+            ...(CHROMIUM ? [] : IN_A_BROWSER),
+            ...(hasRedis ? [] : WITH_REDIS),
+          ],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

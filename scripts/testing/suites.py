@@ -140,7 +140,10 @@ SUITES = [
         "packages",
         f"{PROGRAM} packages/run test --reporter=default --reporter=junit --outputFile.junit={junit('packages')}",
         after=("npm packages", "native modules"),
-        parts=(Part("chromium", "tests in a browser"),),
+        parts=(
+            Part("chromium", "tests in a browser"),
+            Part("redis-server", "the dashboard of several servers"),
+        ),
     ),
     Suite(
         "python",

@@ -70,19 +70,28 @@ export interface Session {
   rights: Right[];
 }
 
-export interface Stats {
+/** The numbers that several servers have together. */
+export interface SumOfStats {
+  ready: boolean;
+  total: Record<string, number>;
+  usage: Record<string, number>;
+  timings: { bounds_s: number[] } & Record<Timing, { counts: number[]; sum_s: number }>;
+  resident_bytes: number | null;
+  topics: TopicInfo[];
+  /** The servers whose numbers are added up, if it is a sum. */
+  nodes?: string[];
+  /** Servers that did not answer. */
+  silent?: string[];
+}
+
+/** The numbers of one server. */
+export interface Stats extends SumOfStats {
   version: string;
   process_id: number;
   uptime_s: number;
   started_unix_ms: number;
-  ready: boolean;
-  total: Record<string, number>;
   shards: Record<string, number>[];
-  usage: Record<string, number>;
-  timings: { bounds_s: number[] } & Record<Timing, { counts: number[]; sum_s: number }>;
   broker: Broker | null;
-  resident_bytes: number | null;
-  topics: TopicInfo[];
 }
 
 export type Timing = "publication_delivery_duration" | "turn_duration" | "handshake_duration";
@@ -120,8 +129,8 @@ export interface Page {
 }
 
 /** What is missing in a page. */
-export function missing({ silent }: Page): string {
-  return silent ? `Without what these servers have, which do not answer: ${silent.join(", ")}` : "";
+export function missing({ silent }: { silent?: string[] }): string {
+  return silent?.length ? `Without what these servers have, which do not answer: ${silent.join(", ")}` : "";
 }
 
 export interface ConnectionDetails {

@@ -13,6 +13,7 @@ use crate::model::queries::{
 use crate::topics::hub::elsewhere::server_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ enum ServerQuery {
         limit: usize,
     },
     Find(String),
+    Stats,
 }
 
 impl Handle {
@@ -161,8 +163,34 @@ impl Handle {
         }
     }
 
-    /// Answers another server. It waits for the shards.
-    pub(crate) fn answer_server(&self, question: &Content) -> Result<Content, CallFailure> {
+    /// The statistics of the servers that share the broker, or of the one of a name, by their names; nothing of those
+    /// that do not answer within two seconds. `own` are those of this server.
+    ///
+    /// # Errors
+    /// [`SendError`] of this server.
+    pub(crate) fn stats_of_servers(
+        &self,
+        name: Option<&str>,
+        own: impl FnOnce() -> Value,
+    ) -> Result<Vec<(String, Option<Value>)>, SendError> {
+        let here = self.shared.hub.server;
+        let mut servers = self.servers(name);
+        let own = servers.remove(&here).then(own);
+        let servers: Vec<u64> = servers.into_iter().collect();
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        let answers = self.ask_servers(&servers, &ServerQuery::Stats, deadline)?;
+        let answers = answers.into_iter().chain(own.map(|own| (here, Some(own))));
+        Ok(answers
+            .map(|(server, stats)| (server_name(server), stats))
+            .collect())
+    }
+
+    /// Answers another server, which may ask for the `stats` of this one. It waits for the shards.
+    pub(crate) fn answer_server(
+        &self,
+        question: &Content,
+        stats: impl FnOnce() -> String,
+    ) -> Result<Content, CallFailure> {
         let question = serde_json::from_str(question.as_json());
         let answer = match question.map_err(|_| CallFailure::Unsupported)? {
             ServerQuery::Connections(query) => self.list_connections(&query).map(|it| json(&it)),
@@ -177,6 +205,7 @@ impl Handle {
                 self.describe_own(connection, limit).map(|it| json(&it))
             }
             ServerQuery::Find(id) => self.find_own(&id).map(|it| json(&it)),
+            ServerQuery::Stats => Ok(stats()),
         };
         answer.map(Content::from).map_err(|error| match error {
             SendError::Busy | SendError::Unavailable => CallFailure::Busy,
@@ -236,7 +265,7 @@ impl Handle {
         }
         drop(sender);
         if servers.contains(&hub.server) {
-            let own = self.answer_server(&Content::from(text.as_str()));
+            let own = self.answer_server(&Content::from(text.as_str()), String::new);
             let own = own.map_err(|failure| match failure {
                 CallFailure::Stopped => SendError::Stopped,
                 _ => SendError::Busy,

@@ -32,6 +32,7 @@ mod process;
 mod request;
 mod routes;
 mod source;
+mod sums;
 mod task;
 mod workers;
 
@@ -52,6 +53,7 @@ use workers::{ListenerMail, Workers};
 
 pub use feed::FEED_SOCKETS_MAX;
 pub use listener::REQUEST_TIMEOUT_MS;
+pub(crate) use pages::stats_for_others;
 pub use places::CONNECTIONS_MAX;
 pub use source::{OpsSource, TopicsUsage};
 

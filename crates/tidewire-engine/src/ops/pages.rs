@@ -1,12 +1,14 @@
 //! Pages of the operations listener: health, readiness and statistics.
 
 use crate::counters::{BOUNDS_NS, Snapshot, TIMINGS, TimingsSnapshot};
-use crate::model::ShardHealth;
-use crate::ops::error::ApiResult;
+use crate::handle::Handle;
+use crate::model::{SendError, ShardHealth};
+use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::process;
 use crate::ops::request::Response;
 use crate::ops::source::OpsSource;
-use crate::ops::task::{Parameters, Task, TaskContext};
+use crate::ops::sums::sum_of_servers;
+use crate::ops::task::{BUSIEST_TOPICS, Parameters, Task, TaskContext, node_of};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn health(source: &dyn OpsSource) -> Response {
@@ -72,10 +74,18 @@ pub(crate) fn stats(source: &dyn OpsSource) -> Response {
     json_response(200, &stats_of(source))
 }
 
-/// The same with what has to be asked of the shards.
+/// The same with what has to be asked of the shards, or of the servers that share the broker.
 pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult {
-    let parameters = Parameters::parse(&task.query, &["slow"])?;
+    let parameters = Parameters::parse(&task.query, &["slow", "node"])?;
     let slow = parameters.number("slow", 0, SLOW_MAX)?;
+    if let Some(node) = parameters.text("node") {
+        if slow > 0 {
+            return Err(ApiError::bad(
+                "slow is of the server that is asked: leave out node",
+            ));
+        }
+        return stats_elsewhere(context, node, &parameters);
+    }
     let mut body = stats_and_topics(context);
     if slow > 0 {
         let slowest = context.slowest_connections(slow);
@@ -94,6 +104,27 @@ pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult
 /// The same as one message of the feed.
 pub(crate) fn snapshot(context: &TaskContext) -> String {
     stats_and_topics(context).to_string()
+}
+
+/// The statistics of a server by its name, or of all of them together.
+fn stats_elsewhere(context: &TaskContext, node: &str, parameters: &Parameters) -> ApiResult {
+    let own = || stats_and_topics(context);
+    if node == ALL_SERVERS {
+        let answers = context.handle.stats_of_servers(None, own)?;
+        return Ok(json_response(200, &sum_of_servers(answers)));
+    }
+    let node = node_of(context, parameters)?;
+    let mut answers = context.handle.stats_of_servers(node, own)?;
+    let stats = answers.pop().and_then(|(_, stats)| stats);
+    let stats = stats.ok_or(ApiError::from(SendError::Busy))?;
+    Ok(json_response(200, &stats))
+}
+
+/// What another server is told, by a server with or without a listener for operations.
+pub(crate) fn stats_for_others(handle: &Handle) -> String {
+    let mut body = stats_of(&*handle.shared);
+    body["topics"] = json!(handle.busiest_topics(BUSIEST_TOPICS).unwrap_or_default());
+    body.to_string()
 }
 
 fn stats_and_topics(context: &TaskContext) -> Value {
@@ -147,6 +178,9 @@ fn json_response(status: u16, value: &Value) -> Response {
 }
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Names all servers where one is asked for.
+const ALL_SERVERS: &str = "all";
 
 /// The most slow connections that `/stats` names.
 const SLOW_MAX: usize = 100;

@@ -154,6 +154,42 @@ fn any_server_lists_the_topics_of_all() {
 }
 
 #[test]
+fn any_server_tells_the_statistics_of_each_and_of_all() {
+    let (_redis, servers, _clients) = three();
+    let open = |stats: &Value| stats["total"]["connections_open"].as_u64();
+    let names = nodes(&servers[0]);
+    for name in &names {
+        let one = get(&servers[0], &format!("/api/v1/stats?node={name}"));
+        assert_eq!(open(&one), Some(2), "{one}");
+        assert!(
+            one["shards"].is_array() && one["version"].is_string(),
+            "{one}"
+        );
+    }
+    let all = get(&servers[1], "/api/v1/stats?node=all");
+    assert_eq!(open(&all), Some(6), "{all}");
+    assert_eq!(all["nodes"].as_array().map(Vec::len), Some(3), "{all}");
+    assert_eq!((&all["silent"], &all["ready"]), (&json!([]), &json!(true)));
+    let shared = all["topics"].as_array().into_iter().flatten();
+    let shared = shared.clone().find(|topic| topic["topic"] == "shared");
+    assert_eq!(
+        shared.map(|topic| &topic["subscribers"]),
+        Some(&json!(6)),
+        "{all}"
+    );
+    for (path, status) in [
+        ("/api/v1/stats?node=n0", 404),
+        ("/api/v1/stats?node=all&slow=3", 400),
+    ] {
+        assert_eq!(
+            with_key(&servers[0], "GET", path, "").status,
+            status,
+            "{path}"
+        );
+    }
+}
+
+#[test]
 fn a_user_on_another_server_answers_a_request() {
     let redis = RedisServer::start("");
     let [here, there]: [Server; 2] = servers(&redis);

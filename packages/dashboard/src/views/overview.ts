@@ -1,33 +1,68 @@
-import type { Stats, Timing } from "../api.js";
+import { get, missing, type Stats, type SumOfStats, type Timing } from "../api.js";
 import { bytes, facts, h, meter, short, table } from "../dom.js";
 import { type Axis, type Chart, chart, PLOT_POINTS, spark } from "../plot.js";
 import type { View } from "../view.js";
 
-/** Values over time, kept while other views are shown. */
-const lines = new Map<string, number[]>();
-let before: Stats | undefined;
+/** The values of one server, or of all together, over time. */
+class Series {
+  readonly #lines = new Map<string, number[]>();
+  #before: { stats: SumOfStats; at_s: number; whose: string } | undefined;
 
-/** Takes the numbers of a second. */
+  /** Takes the numbers of a second; `whose` they are changes with a restart. */
+  record(stats: SumOfStats, at_s: number, whose: string): void {
+    const { total } = stats;
+    const last = this.#before;
+    this.#before = { stats, at_s, whose };
+    this.#push("connections", total.connections_open ?? 0);
+    if (stats.resident_bytes !== null) this.#push("memory", stats.resident_bytes);
+    // After a restart the counters begin anew. Two snapshots of almost one moment have no rate.
+    if (!last || whose !== last.whose || at_s - last.at_s < 0.1) return;
+    const rate = (name: string) =>
+      Math.max(0, ((total[name] ?? 0) - (last.stats.total[name] ?? 0)) / (at_s - last.at_s));
+    for (const name of COUNTED) this.#push(name, rate(name));
+    for (const name of TIMED) this.#push(name, slowest(stats, last.stats, name));
+    this.#push(
+      "refused",
+      SUMMED.reduce((sum, name) => sum + rate(name), 0),
+    );
+  }
+
+  values(name: string): number[] {
+    return this.#lines.get(name) ?? [];
+  }
+
+  latest(name: string): number | undefined {
+    return this.values(name).findLast((value) => !Number.isNaN(value));
+  }
+
+  largest(name: string): number {
+    return Math.max(0, ...this.values(name));
+  }
+
+  #push(name: string, value: number): void {
+    const line = this.values(name);
+    line.push(value);
+    if (line.length > PLOT_POINTS) line.shift();
+    this.#lines.set(name, line);
+  }
+}
+
+/** By the server's name, `all`, or nothing for the server of the page. They are kept while other views are shown. */
+const series = new Map<string, Series>();
+
+function seriesOf(scope: string): Series {
+  const known = series.get(scope) ?? new Series();
+  series.set(scope, known);
+  return known;
+}
+
+/** Takes the numbers of a second of the server of the page. */
 export function record(stats: Stats): void {
-  const { total } = stats;
-  const last = before;
-  before = stats;
-  push("connections", total.connections_open ?? 0);
-  if (stats.resident_bytes !== null) push("memory", stats.resident_bytes);
-  const passed_s = last ? stats.uptime_s - last.uptime_s : 0;
-  // After a restart the counters begin anew. Two snapshots of almost one moment have no rate.
-  if (!last || stats.started_unix_ms !== last.started_unix_ms || passed_s < 0.1) return;
-  const rate = (name: string) => Math.max(0, ((total[name] ?? 0) - (last.total[name] ?? 0)) / passed_s);
-  for (const name of COUNTED) push(name, rate(name));
-  for (const name of TIMED) push(name, slowest(stats, last, name));
-  push(
-    "refused",
-    SUMMED.reduce((sum, name) => sum + rate(name), 0),
-  );
+  seriesOf("").record(stats, stats.uptime_s, String(stats.started_unix_ms));
 }
 
 /** The bound in seconds that 99 of 100 durations since `earlier` stayed below; NaN if there was none. */
-function slowest(stats: Stats, earlier: Stats, name: Timing): number {
+function slowest(stats: SumOfStats, earlier: SumOfStats, name: Timing): number {
   const counts = stats.timings[name].counts.map(
     (count, index) => count - (earlier.timings[name].counts[index] ?? 0),
   );
@@ -38,21 +73,18 @@ function slowest(stats: Stats, earlier: Stats, name: Timing): number {
   return stats.timings.bounds_s[index] ?? Number.POSITIVE_INFINITY;
 }
 
-function push(name: string, value: number): void {
-  const line = lines.get(name) ?? [];
-  line.push(value);
-  if (line.length > PLOT_POINTS) line.shift();
-  lines.set(name, line);
-}
-
-function latest(name: string): number | undefined {
-  return lines.get(name)?.findLast((value) => !Number.isNaN(value));
-}
-
-export function overview(): View {
+/** The numbers of one server or, where several share a broker, of all together. */
+export function overview(node: string | undefined): View {
+  let wanted = node;
+  /** The name of a server, `all`, or nothing for the server of the page. */
+  let scope = "";
+  let isAsking = false;
+  let latest: Stats | undefined;
+  const shown = () => seriesOf(scope);
+  const whose = h("h2", { hidden: true });
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const cards = [
-    card("Connections", "connections", short, () => `${short(largest("connections"))} at most`),
+    card("Connections", "connections", short, () => `${short(shown().largest("connections"))} at most`),
     card(
       "Messages in",
       "messages_received",
@@ -73,12 +105,12 @@ export function overview(): View {
   const all = (ago: number | undefined) => {
     for (const one of charts) one.point(ago);
   };
-  const of = (name: string, line: string) => ({ name, values: () => lines.get(line) ?? [] });
-  const draw = (title: string, axis: Axis, ...shown: [string, string][]) => {
+  const of = (name: string, line: string) => ({ name, values: () => shown().values(line) });
+  const plot = (title: string, axis: Axis, ...named: [string, string][]) => {
     const made = chart(
       title,
       axis,
-      shown.map(([name, line]) => of(name, line)),
+      named.map(([name, line]) => of(name, line)),
       all,
     );
     charts.push(made);
@@ -87,14 +119,14 @@ export function overview(): View {
   const rates = h(
     "div",
     { class: "columns even" },
-    draw("Messages per second", { words: short }, ["out", "messages_sent"], ["in", "messages_received"]),
-    draw("Bytes per second", { words: bytes }, ["out", "bytes_sent"], ["in", "bytes_received"]),
+    plot("Messages per second", { words: short }, ["out", "messages_sent"], ["in", "messages_received"]),
+    plot("Bytes per second", { words: bytes }, ["out", "bytes_sent"], ["in", "bytes_received"]),
   );
   const refused = h("section");
   const times = h(
     "div",
     { class: "columns even" },
-    draw(
+    plot(
       "Time within which 99 % are done",
       { words: bound, isLogarithmic: true },
       ["delivery", "publication_delivery_duration"],
@@ -104,38 +136,82 @@ export function overview(): View {
     refused,
   );
   const rest = h("div", { class: "stack" });
+
+  /** Shows numbers; `own` are those of the server of the page, `one` those of a single server. */
+  function draw(own: Stats, sum: SumOfStats, one: Stats | undefined): void {
+    whose.textContent = scope === "" ? "" : titleOf(scope, own);
+    whose.hidden = scope === "";
+    for (const card of cards) card.update(sum, shown());
+    for (const chart of charts) chart.update();
+    notice.textContent = missing(sum) || (one || sum.ready ? problemOf(one ?? own) : SOME_NOT_READY);
+    notice.hidden = notice.textContent === "";
+    refused.replaceChildren(...troubles(sum));
+    // A link that has the focus keeps it.
+    const focused = rest.contains(document.activeElement)
+      ? document.activeElement?.getAttribute("href")
+      : undefined;
+    const ofOne = one ? [h("div", { class: "stack" }, shards(one), server(one))] : [];
+    rest.replaceChildren(
+      ...nodes(own, scope),
+      h("div", { class: one ? "columns" : "" }, busiest(sum), ...ofOne),
+    );
+    if (focused) rest.querySelector<HTMLElement>(`[href="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  /** Asks for the numbers of another server, or of all. */
+  async function ask(own: Stats): Promise<void> {
+    if (isAsking) return;
+    isAsking = true;
+    const asked = scope;
+    try {
+      const given = await get<Stats | SumOfStats>("stats", { node: asked });
+      const one = "shards" in given ? given : undefined;
+      const who = one ? String(one.started_unix_ms) : (given.nodes?.join() ?? "");
+      seriesOf(asked).record(given, performance.now() / 1e3, who);
+      if (asked === scope) draw(own, given, one);
+    } catch (error) {
+      if (asked === scope) {
+        notice.textContent = `${titleOf(asked, own)}: ${(error as Error).message}`;
+        notice.hidden = false;
+      }
+    } finally {
+      isAsking = false;
+    }
+  }
+
+  /** Takes the numbers of the server of the page. */
+  function update(stats: Stats): void {
+    latest = stats;
+    const isShared = (stats.broker?.nodes.length ?? 0) > 1;
+    scope = isShared ? (wanted ?? ALL) : "";
+    if (scope === "") draw(stats, stats, stats);
+    else void ask(stats);
+  }
+
   return {
     root: h(
       "div",
       {},
+      whose,
       notice,
       h("div", { class: "cards" }, ...cards.map((one) => one.root)),
       rates,
       times,
       rest,
     ),
-    update(stats) {
-      for (const one of cards) one.update(stats);
-      for (const one of charts) one.update();
-      notice.textContent = problemOf(stats);
-      notice.hidden = notice.textContent === "";
-      refused.replaceChildren(...troubles(stats));
-      // A link that has the focus keeps it.
-      const focused = rest.contains(document.activeElement)
-        ? document.activeElement?.getAttribute("href")
-        : undefined;
-      rest.replaceChildren(
-        ...nodes(stats),
-        h(
-          "div",
-          { class: "columns" },
-          busiest(stats),
-          h("div", { class: "stack" }, shards(stats), server(stats)),
-        ),
-      );
-      if (focused) rest.querySelector<HTMLElement>(`[href="${CSS.escape(focused)}"]`)?.focus();
+    update,
+    go(node) {
+      wanted = node;
+      if (latest) update(latest);
     },
   };
+}
+
+/** Whose numbers are shown, where several servers share a broker. */
+function titleOf(scope: string, { broker }: Stats): string {
+  const all = broker?.nodes ?? [];
+  if (scope === ALL) return `All ${all.length} servers`;
+  return `Server ${all.find((one) => one.node === scope)?.address || scope}`;
 }
 
 /** One number with its line, and another number beside it. */
@@ -143,24 +219,20 @@ function card(
   title: string,
   line: string,
   words: (value: number) => string,
-  more: (stats: Stats) => string,
-): { root: HTMLElement; update(stats: Stats): void } {
+  more: (stats: SumOfStats) => string,
+): { root: HTMLElement; update(stats: SumOfStats, shown: Series): void } {
   const value = h("b", {}, "–");
   const note = h("span", { class: "faint" });
   const drawn = spark(title);
   return {
     root: h("div", { class: "card" }, h("span", { class: "faint" }, title), value, note, drawn.root),
-    update(stats) {
-      const last = latest(line);
+    update(stats, shown) {
+      const last = shown.latest(line);
       value.textContent = last === undefined ? "–" : words(last);
       note.textContent = more(stats);
-      drawn.update(lines.get(line) ?? []);
+      drawn.update(shown.values(line));
     },
   };
-}
-
-function largest(line: string): number {
-  return Math.max(0, ...(lines.get(line) ?? []));
 }
 
 function perSecond(value: number): string {
@@ -189,7 +261,12 @@ function refusedIn(total: Stats["total"]): number {
 }
 
 /** The counters of a list that are not zero, the largest first. */
-function counted(title: string, names: Record<string, string>, nothing: string, { total }: Stats): Node[] {
+function counted(
+  title: string,
+  names: Record<string, string>,
+  nothing: string,
+  { total }: SumOfStats,
+): Node[] {
   const head = h("h2", {}, title);
   const found = Object.entries(names).filter(([name]) => (total[name] ?? 0) > 0);
   if (!found.length) return [head, h("p", { class: "faint" }, nothing)];
@@ -203,14 +280,14 @@ function counted(title: string, names: Record<string, string>, nothing: string, 
   return [head, table(["reason", "", "count"], rows, 2)];
 }
 
-function troubles(stats: Stats): Node[] {
+function troubles(stats: SumOfStats): Node[] {
   return [
     ...counted("Refusals since the start", REFUSALS, "Nothing has been refused.", stats),
     ...counted("Connections that failed", FAILURES, "No connection has failed.", stats),
   ];
 }
 
-function busiest({ topics }: Stats): HTMLElement {
+function busiest({ topics }: SumOfStats): HTMLElement {
   const most = Math.max(...topics.map((topic) => topic.per_s));
   const rows = topics.slice(0, 10).map((topic) => {
     const link = h("a", { href: `#/topics/${encodeURIComponent(topic.topic)}` }, topic.topic);
@@ -222,18 +299,21 @@ function busiest({ topics }: Stats): HTMLElement {
   return h("section", {}, h("h2", {}, "Busiest topics"), body);
 }
 
-/** The servers that share the broker. */
-function nodes({ broker }: Stats): HTMLElement[] {
+/** The servers that share the broker, each with a link to its own numbers. */
+function nodes({ broker }: Stats, scope: string): HTMLElement[] {
   if (!broker?.nodes.length) return [];
+  const link = (to: string, name: string, text: string) =>
+    h("a", { href: to, ...(name === scope ? { "aria-current": "true" } : {}) }, text);
   const rows = broker.nodes.map((one) => [
-    one.address || one.node,
+    link(`#/overview/${encodeURIComponent(one.node)}`, one.node, one.address || one.node),
     one.version,
     short(one.connections),
     short(one.topics),
     short(one.publications_per_s),
   ]);
   const head = ["server", "version", "connections", "topics", "publications/s"];
-  return [h("section", {}, h("h2", {}, "Servers of the cluster"), table(head, rows, 2))];
+  const all = scope === "" ? [] : [h("p", {}, link("#/overview", ALL, "All together"))];
+  return [h("section", {}, h("h2", {}, "Servers of the cluster"), ...all, table(head, rows, 2))];
 }
 
 function shards(stats: Stats): HTMLElement {
@@ -282,6 +362,11 @@ function duration(seconds: number): string {
   const more = next ? ` ${Math.floor((seconds % unit) / next[0])} ${next[1]}` : "";
   return `${Math.floor(seconds / unit)} ${name}${more}`;
 }
+
+/** Names all servers to the HTTP API. */
+const ALL = "all";
+
+const SOME_NOT_READY = "A server accepts no connections: it drains, or its broker is away.";
 
 const COUNTED = ["messages_received", "messages_sent", "bytes_received", "bytes_sent"];
 
