@@ -39,7 +39,7 @@ impl fmt::Display for Position {
 }
 
 /// A decimal number without sign, of at most 20 digits.
-pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
+pub fn number(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 {
         return None;
     }

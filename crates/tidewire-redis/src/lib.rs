@@ -4,8 +4,6 @@
 pub mod connection;
 pub mod layout;
 pub mod link;
-#[cfg(feature = "model")]
-pub mod model;
 pub mod record;
 pub mod resp;
 pub mod script;

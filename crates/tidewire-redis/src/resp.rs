@@ -19,6 +19,5 @@ pub use writer::{argument, command, command_head, number_argument};
 #[cfg(test)]
 mod tests;
 
-/// Replies, as a server writes them.
-#[cfg(any(test, feature = "model"))]
+/// Replies, as a server writes them: for servers in tests.
 pub mod reply;

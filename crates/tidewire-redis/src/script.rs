@@ -12,9 +12,9 @@ mod publish;
 mod read;
 
 pub use agree::{AgreeCall, AgreeReply, Agreed, Channels, OtherNode};
-#[cfg(feature = "model")]
-pub(crate) use control::{EPOCH_MS, EPOCHS_BEGIN_MS};
-pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};
+pub use control::{
+    EPOCH_MS, EPOCHS_BEGIN_MS, FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply,
+};
 pub use groups::{JoinCall, JoinReply, LeaveCall, LeaveReply, Work, WorkCall, WorkReply};
 pub use presence::{
     Change, Member, NodesCall, NodesReply, PRESENCE_MAX, PresenceCall, PresenceReply, RosterCall,

@@ -1,6 +1,7 @@
 //! Shared parts of the tests of the other crates. Never more than a dev-dependency.
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
+//! - [`redis_model`]: Redis in memory, with a clock of its own.
 //! - [`schema`]: a check of JSON against the schemas beside them.
 //! - [`ports`]: a port on which a server can be started again.
 //! - [`search`]: a search for the most expensive message of each type.
@@ -18,6 +19,7 @@ pub mod options;
 pub mod ports;
 #[cfg(unix)]
 pub mod redis;
+pub mod redis_model;
 pub mod schema;
 pub mod search;
 pub mod seeds;

@@ -16,9 +16,9 @@ pub(crate) mod mailbox;
 mod operations;
 mod pending_handshakes;
 mod trace;
+mod turn;
 mod unfinished;
 pub(crate) mod view;
-mod waking;
 
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
@@ -41,7 +41,6 @@ use crate::state::jobs::{JobProgress, Jobs};
 use crate::topics::access::Access;
 use crate::topics::local::Slot;
 use crate::topics::member::MEMBER_INDEX_MAX;
-use crate::topics::outlet::Origin;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
@@ -455,48 +454,7 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_turn(&mut self, io: &mut Io) {
         self.core.refresh();
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
-        self.stop_if_told(io);
-        self.contained_all(|app| app.on_turn());
-        self.check_rights(io);
-        self.make_changes(io);
-        self.core.meter.start_jobs();
-        self.work_on(io);
-        let yielding = std::mem::take(&mut self.yielding);
-        self.resume(io, yielding, |pauses| pauses.turn = false);
-        let origin = Origin::Shard(self.core.index);
-        let hub = &self.core.shared.hub;
-        if !self.backlogged.is_empty() && !hub.is_busy(origin) && !hub.is_cluster_busy() {
-            let backlogged = std::mem::take(&mut self.backlogged);
-            self.resume(io, backlogged, |pauses| pauses.backlog = false);
-        }
-        self.sweep_pending(io);
-        self.drain(io);
-        if !self.waiting.is_empty() && self.is_ready() {
-            let waiting = std::mem::take(&mut self.waiting);
-            self.resume(io, waiting, |pauses| pauses.application = false);
-        }
-        self.end_all_failed(io);
-        self.settle_operations(io);
-        self.settle_backend(io);
-        self.settle_calls(io);
-        self.return_from_stall(io);
-        self.end_unfinished(io);
-        self.core.let_leave();
-        self.core.tell_departures(wire_now(io));
-        self.send_waiting_on(io);
-        self.deliver(io);
-        self.core.meter.start_turn(io.now().monotonic_ms);
-        self.changes.start_turn();
-        let counters = &self.core.counters;
-        let peaks = self.core.meter.peaks();
-        counters.work_us.set(self.core.meter.total() / 1_000);
-        counters.work_peak_us.set(peaks.connection / 1_000);
-        counters.owner_work_peak_us.set(peaks.owner / 1_000);
-        counters.shard_work_peak_us.set(peaks.shard / 1_000);
-        if io.now().monotonic_ms >= self.sweep_ms {
-            self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
-            self.core.sweep(io.now());
-        }
+        self.take_steps(io);
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use tidewire_net::Handler;
-use tidewire_redis::model::Redis;
+use tidewire_testkit::redis_model::Redis;
 
 /// The view of one client of the topic.
 struct Follower {

@@ -9,8 +9,8 @@ use tidewire_engine::apps::Sink;
 use tidewire_engine::simulation::{SimulatedLink, shards_with_link};
 use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, TopicRule};
 use tidewire_net::Handler;
-use tidewire_redis::model::{ClientId, Redis, Snapshot};
 use tidewire_redis::{Action, Now, Slot};
+use tidewire_testkit::redis_model::{ClientId, Redis, Snapshot};
 use tidewire_testkit::seeds;
 use tidewire_testkit::simulation::{Driver, Faults};
 

@@ -224,9 +224,9 @@ fn time_ms(seconds: Option<Value<'_>>, micros: Option<Value<'_>>) -> Result<u64,
 }
 
 /// 2020-01-01, in milliseconds since 1970.
-pub(crate) const EPOCHS_BEGIN_MS: u64 = 1_577_836_800_000;
+pub const EPOCHS_BEGIN_MS: u64 = 1_577_836_800_000;
 
 /// The unit of epochs that begin. 32 bits of it are 34 years.
-pub(crate) const EPOCH_MS: u64 = 250;
+pub const EPOCH_MS: u64 = 250;
 
 const EARLY_MS_MAX: u64 = 1_000;

@@ -8,13 +8,13 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use tidewire_redis::connection::PubSub;
-use tidewire_redis::model::Redis;
 use tidewire_redis::resp::{Frames, Limits, Value, command};
 use tidewire_redis::script::{
     Fence, FenceCall, Hashes, LeaseCall, NodesCall, PageCall, PageRange, PresenceCall, PublishCall,
     PublishItem, RenewCall, RosterCall, SweepCall, TailsCall, sources,
 };
 use tidewire_redis::{Mark, NodeId, Position};
+use tidewire_testkit::redis_model::{ClientId, Redis};
 
 /// One step, with small numbers so that steps meet.
 #[derive(Debug, Clone)]
@@ -571,7 +571,7 @@ fn compare(server: &Server, steps: &[Step], form: PubSub, has_pattern: bool) {
 }
 
 /// Both have sent the same messages in the same order.
-fn assert_pushes(listener: &mut Real, model: &mut Redis, client: tidewire_redis::model::ClientId) {
+fn assert_pushes(listener: &mut Real, model: &mut Redis, client: ClientId) {
     let mut expected = Replies::new();
     expected.feed(&model.take_output(client));
     let mut found = vec![listener.ask(&[b"PING"])];

@@ -1,8 +1,8 @@
 //! Whatever a server sends, a link does not panic, and asks for another connection if it cannot go on.
 
 use proptest::prelude::*;
-use tidewire_redis::model::Redis;
 use tidewire_redis::{Action, Event, Keep, Link, LinkOptions, NodeId, Now, Position, Slot};
+use tidewire_testkit::redis_model::{ClientId, Redis};
 
 /// Pieces that a server sends, so that random sequences of them go deep.
 const PIECES: &[&[u8]] = &[
@@ -125,12 +125,7 @@ fn feed(is_ready: bool, pieces: &[(u8, Vec<u8>)]) {
     }
 }
 
-fn turn(
-    link: &mut Link,
-    redis: &mut Redis,
-    clients: &mut [Option<tidewire_redis::model::ClientId>; 3],
-    now: Now,
-) {
+fn turn(link: &mut Link, redis: &mut Redis, clients: &mut [Option<ClientId>; 3], now: Now) {
     link.tick(now);
     while let Some(action) = link.poll_action() {
         if let Action::Open(slot) = action {

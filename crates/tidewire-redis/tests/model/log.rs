@@ -2,7 +2,8 @@
 
 use crate::world::{TOPICS, history};
 use std::collections::{BTreeMap, BTreeSet};
-use tidewire_redis::{Event, Layout, Mark, Placed, Position, Record, Refusal, model::Redis};
+use tidewire_redis::{Event, Layout, Mark, Placed, Position, Record, Refusal};
+use tidewire_testkit::redis_model::Redis;
 
 pub(crate) struct Log {
     /// By number: node, topic, and in which lineage it was offered.

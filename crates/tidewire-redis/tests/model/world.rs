@@ -4,10 +4,10 @@ use crate::log::Log;
 use crate::presence::PresenceLog;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tidewire_redis::model::{ClientId, Redis, Snapshot};
 use tidewire_redis::{
     Action, Category, Draft, History, Keep, Lineage, Link, LinkOptions, NodeId, Now, Priority, Slot,
 };
+use tidewire_testkit::redis_model::{ClientId, Redis, Snapshot};
 
 pub(crate) struct World {
     pub(crate) random: Random,

@@ -1,9 +1,9 @@
 //! Plain commands.
 
-use crate::connection::PubSub;
-use crate::model::{ClientId, Redis};
-use crate::resp::reply;
-use crate::script::Script;
+use crate::redis_model::{ClientId, Redis};
+use tidewire_redis::connection::PubSub;
+use tidewire_redis::resp::reply;
+use tidewire_redis::script::Script;
 
 impl Redis {
     pub(super) fn command(&mut self, id: ClientId, arguments: &[&[u8]]) {
@@ -117,7 +117,7 @@ impl Redis {
         self.pub_sub = form;
         let count = arguments
             .get(2)
-            .and_then(|text| crate::layout::number(text))
+            .and_then(|text| tidewire_redis::layout::number(text))
             .unwrap_or(0);
         let split = usize::try_from(count)
             .ok()

@@ -13,13 +13,13 @@ mod scripts;
 mod store;
 mod work;
 
-use crate::connection::PubSub;
-use crate::layout::Position;
-use crate::model::store::Store;
-use crate::resp::{Frames, Limits, Value, reply};
-use crate::script::Script;
+use crate::redis_model::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use tidewire_redis::connection::PubSub;
+use tidewire_redis::layout::Position;
+use tidewire_redis::resp::{Frames, Limits, Value, reply};
+use tidewire_redis::script::Script;
 
 /// A server, its data and its clients.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The work of a topic's queue groups: a stream with consumer groups.
 
-use crate::layout::Position;
-use crate::resp::reply;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tidewire_redis::layout::Position;
+use tidewire_redis::resp::reply;
 
 /// The work of a topic's groups.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,8 @@
 //! The scripts about producers.
 
-use crate::layout::number;
-use crate::model::Redis;
-use crate::resp::reply;
+use crate::redis_model::Redis;
+use tidewire_redis::layout::number;
+use tidewire_redis::resp::reply;
 
 impl Redis {
     pub(super) fn open_producer(

@@ -1,9 +1,9 @@
 //! The scripts about nodes and presence. Sets and sorted sets are hashes here.
 
-use crate::layout::{NodeId, number};
-use crate::model::Redis;
-use crate::model::store::Stored;
-use crate::resp::reply;
+use crate::redis_model::Redis;
+use crate::redis_model::store::Stored;
+use tidewire_redis::layout::{NodeId, number};
+use tidewire_redis::resp::reply;
 
 /// The names of a topic: its members, the number of nodes of each user, the channel.
 struct Names([Vec<u8>; 3]);

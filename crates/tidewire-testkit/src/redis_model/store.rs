@@ -1,9 +1,9 @@
 //! Keys and their values.
 
-use crate::layout::Position;
-use crate::model::work::WorkStream;
-use crate::script::{EPOCH_MS, EPOCHS_BEGIN_MS};
+use crate::redis_model::work::WorkStream;
 use std::collections::{BTreeMap, VecDeque};
+use tidewire_redis::layout::Position;
+use tidewire_redis::script::{EPOCH_MS, EPOCHS_BEGIN_MS};
 
 #[derive(Debug, Clone)]
 pub(super) struct Store {

@@ -1,8 +1,8 @@
 //! The script of the agreement.
 
-use crate::layout::number;
-use crate::model::Redis;
-use crate::resp::reply;
+use crate::redis_model::Redis;
+use tidewire_redis::layout::number;
+use tidewire_redis::resp::reply;
 
 /// The arguments of the script, but for the terms.
 struct Head<'a> {

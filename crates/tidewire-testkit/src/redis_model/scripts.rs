@@ -1,10 +1,10 @@
 //! The scripts but for `publish`, as their Lua texts do them.
 
-use crate::layout::{Position, number};
-use crate::model::Redis;
-use crate::model::store::Stream;
-use crate::resp::reply;
-use crate::script::Script;
+use crate::redis_model::Redis;
+use crate::redis_model::store::Stream;
+use tidewire_redis::layout::{Position, number};
+use tidewire_redis::resp::reply;
+use tidewire_redis::script::Script;
 
 impl Redis {
     /// Does a script and writes its reply; `None` if its arguments are not those of the script.

@@ -1,10 +1,10 @@
 //! The script `publish`.
 
-use crate::layout::number;
-use crate::model::Redis;
-use crate::model::groups::WorkLimits;
-use crate::model::scripts::WRITER_MS;
-use crate::model::store::Stored;
+use crate::redis_model::Redis;
+use crate::redis_model::groups::WorkLimits;
+use crate::redis_model::scripts::WRITER_MS;
+use crate::redis_model::store::Stored;
+use tidewire_redis::layout::number;
 
 /// The head of the arguments.
 struct Head<'a> {

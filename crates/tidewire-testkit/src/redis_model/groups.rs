@@ -1,10 +1,10 @@
 //! The scripts about queue groups.
 
-use crate::layout::{Position, number};
-use crate::model::Redis;
-use crate::model::store::Stored;
-use crate::model::work::{Entry, WorkGroup, WorkStream};
-use crate::resp::reply;
+use crate::redis_model::Redis;
+use crate::redis_model::store::Stored;
+use crate::redis_model::work::{Entry, WorkGroup, WorkStream};
+use tidewire_redis::layout::{Position, number};
+use tidewire_redis::resp::reply;
 
 fn stream_key(groups: &[u8], topic: &[u8]) -> Vec<u8> {
     [groups, b":", topic].concat()
