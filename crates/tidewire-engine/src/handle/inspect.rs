@@ -110,6 +110,12 @@ impl Handle {
         Ok(merged)
     }
 
+    /// The topics with the most publications a second, as of some seconds ago.
+    pub(crate) fn busiest_of_late(&self) -> Arc<[TopicInfo]> {
+        let busiest = &self.shared.busiest;
+        busiest.get(|| self.busiest_topics(BUSIEST_TOPICS))
+    }
+
     /// The topics and patterns with the most publications a second, at most `limit`, busiest first: those that have
     /// subscribers, and topics of this server alone that keep publications.
     ///
@@ -359,3 +365,6 @@ fn by_rate(left: &TopicInfo, right: &TopicInfo) -> std::cmp::Ordering {
 
 /// How long all shards may take for one question, also when it comes to them in slices.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Topics that `/stats` names.
+pub(crate) const BUSIEST_TOPICS: usize = 20;

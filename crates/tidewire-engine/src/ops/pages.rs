@@ -8,7 +8,7 @@ use crate::ops::process;
 use crate::ops::request::Response;
 use crate::ops::source::OpsSource;
 use crate::ops::sums::sum_of_servers;
-use crate::ops::task::{BUSIEST_TOPICS, Parameters, Task, TaskContext, node_of};
+use crate::ops::task::{Parameters, Task, TaskContext, node_of};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn health(source: &dyn OpsSource) -> Response {
@@ -123,13 +123,13 @@ fn stats_elsewhere(context: &TaskContext, node: &str, parameters: &Parameters) -
 /// What another server is told, by a server with or without a listener for operations.
 pub(crate) fn stats_for_others(handle: &Handle) -> String {
     let mut body = stats_of(&*handle.shared);
-    body["topics"] = json!(handle.busiest_topics(BUSIEST_TOPICS).unwrap_or_default());
+    body["topics"] = json!(&*handle.busiest_of_late());
     body.to_string()
 }
 
 fn stats_and_topics(context: &TaskContext) -> Value {
     let mut body = stats_of(&*context.source);
-    body["topics"] = json!(&*context.busiest_topics());
+    body["topics"] = json!(&*context.handle.busiest_of_late());
     body
 }
 

@@ -1,7 +1,7 @@
 //! The statistics of several servers, added up.
 
+use crate::handle::inspect::BUSIEST_TOPICS;
 use crate::model::queries::TopicInfo;
-use crate::ops::task::BUSIEST_TOPICS;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::limits::source::Source;
 use crate::model::ConnectionKey;
 use crate::model::content::Content;
-use crate::model::queries::{ConnectionInfo, ListedEverywhere, TopicInfo};
+use crate::model::queries::{ConnectionInfo, ListedEverywhere};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::guesses::{Guesses, Party};
 use crate::ops::logins::Logins;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tidewire_wire::format::NOT_BASE64;
 
 /// A request that was read whole and that may be answered.
@@ -54,16 +54,7 @@ pub(crate) struct TaskContext {
     pub(crate) logins: Logins,
     /// Requests to clients without an answer so far.
     pub(crate) requests: Arc<AtomicUsize>,
-    busiest: Mutex<Option<Busiest>>,
     guesses: Mutex<Guesses>,
-}
-
-/// The busiest topics, as they were asked for last.
-#[derive(Debug, Clone)]
-struct Busiest {
-    topics: Arc<[TopicInfo]>,
-    /// When they may be asked for again.
-    until: Instant,
 }
 
 impl TaskContext {
@@ -73,7 +64,6 @@ impl TaskContext {
             handle,
             logins: Logins::default(),
             requests: Arc::default(),
-            busiest: Mutex::new(None),
             guesses: Mutex::default(),
         }
     }
@@ -162,31 +152,6 @@ impl TaskContext {
         self.find_key(|known| *known == key)
     }
 
-    /// The topics with the most publications a second; asked for once a second at most, however
-    /// many want to know, and less often where the answer takes long.
-    pub(crate) fn busiest_topics(&self) -> Arc<[TopicInfo]> {
-        let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*busiest
-            && Instant::now() < known.until
-        {
-            return Arc::clone(&known.topics);
-        }
-        let asked = Instant::now();
-        let (topics, pause) = match self.handle.busiest_topics(BUSIEST_TOPICS) {
-            Ok(topics) => (
-                Arc::from(topics),
-                ASK_INTERVAL.max(asked.elapsed() * ASK_PAUSE),
-            ),
-            // Shards that have no time are not asked again at once.
-            Err(_) => (Arc::default(), ASK_INTERVAL * 5),
-        };
-        *busiest = Some(Busiest {
-            topics: Arc::clone(&topics),
-            until: asked + pause,
-        });
-        topics
-    }
-
     pub(crate) fn slowest_connections(&self, limit: usize) -> Vec<ConnectionInfo> {
         self.handle.slowest_connections(limit).unwrap_or_default()
     }
@@ -207,15 +172,6 @@ fn source_of(peer: Option<SocketAddr>) -> Source {
 fn wrong_key() -> ApiError {
     ApiError::new(401, "wrong_key", "this is not a key of the API")
 }
-
-/// Topics that `/stats` names.
-pub(crate) const BUSIEST_TOPICS: usize = 20;
-
-/// How often the shards are asked for their busiest topics.
-pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The pause before the next such question, as a multiple of the time that the answer took.
-const ASK_PAUSE: u32 = 20;
 
 /// The parameters behind the question mark.
 pub(crate) struct Parameters(Vec<(String, String)>);

@@ -1,6 +1,7 @@
 //! State of a server, its shards and its connections. Behaviour of connections is in `session`.
 
 pub(crate) mod backend;
+pub(crate) mod busiest;
 pub(crate) mod calls;
 pub(crate) mod compression;
 pub(crate) mod connection;

@@ -17,6 +17,7 @@ use crate::limits::rate::RateLimit;
 use crate::limits::unfinished::Unfinished;
 use crate::live::Live;
 use crate::model::{ReloadFunction, ServerFailure, SettingsFunction, ShardHealth};
+use crate::state::busiest::Busiest;
 use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
 use crate::topics::access::AccessRules;
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
+    pub(crate) busiest: Busiest,
     /// What unfinished messages take.
     pub(crate) unfinished: Unfinished,
     /// Sessions of all shards.
@@ -152,6 +154,7 @@ impl Shared {
                 config.topics.limits.subscription_bytes_per_owner_max,
                 config.topics.limits.subscription_bytes_max,
             ),
+            busiest: Busiest::default(),
             unfinished: Unfinished::new(
                 config.limits.unfinished_bytes_per_owner_max,
                 config.limits.unfinished_bytes_max,

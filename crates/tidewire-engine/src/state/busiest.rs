@@ -1,0 +1,53 @@
+//! The busiest topics, as they were asked for last: whoever looks at the server asks for them once a second.
+
+use crate::model::SendError;
+use crate::model::queries::TopicInfo;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the shards have answered.
+#[derive(Debug, Default)]
+pub(crate) struct Busiest(Mutex<Option<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    topics: Arc<[TopicInfo]>,
+    /// When they may be asked for again.
+    until: Instant,
+}
+
+impl Busiest {
+    /// What is known or, if that is old, what `ask` answers: once a second at most, however many want to know, and less
+    /// often where the answer takes long.
+    pub(crate) fn get(
+        &self,
+        ask: impl FnOnce() -> Result<Vec<TopicInfo>, SendError>,
+    ) -> Arc<[TopicInfo]> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known
+            && Instant::now() < known.until
+        {
+            return Arc::clone(&known.topics);
+        }
+        let asked = Instant::now();
+        let (topics, pause) = match ask() {
+            Ok(topics) => (
+                Arc::from(topics),
+                ASK_INTERVAL.max(asked.elapsed() * ASK_PAUSE),
+            ),
+            // Shards that have no time are not asked again at once.
+            Err(_) => (Arc::default(), ASK_INTERVAL * 5),
+        };
+        *known = Some(Known {
+            topics: Arc::clone(&topics),
+            until: asked + pause,
+        });
+        topics
+    }
+}
+
+/// How often the shards are asked for their busiest topics.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pause before the next such question, as a multiple of the time that the answer took.
+const ASK_PAUSE: u32 = 20;
