@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,9 @@ def test_another(tidewire_run, tidewire_connect):
         "no:cacheprovider",
         ".",
     ]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    # Where the package is installed, pytest would load its plugin under another name as well.
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
