@@ -42,7 +42,8 @@ pub trait Handler {
         let (_, _) = (io, id);
     }
 
-    /// The operating system has accepted the whole queue of the connection, after a part had to wait.
+    /// The operating system has accepted the whole queue of the connection, after a part had to wait or
+    /// [`Io::await_drained`] was called.
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
         let (_, _) = (io, id);
     }

@@ -58,6 +58,8 @@ pub(crate) struct Flags {
     pub(crate) blocked: bool,
     /// The kernel has reported that a blocked socket takes more, and nothing has been written since.
     pub(crate) writable: bool,
+    /// The handler wants to know when the queue is empty, whether the socket was blocked or not.
+    pub(crate) is_awaited: bool,
     /// Waits in the list of sockets to be written at the end of the turn.
     pub(crate) dirty: bool,
     /// Waits in the list of sockets to be read.

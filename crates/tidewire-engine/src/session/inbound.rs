@@ -85,6 +85,8 @@ impl<A: Application> Inbound<'_, A> {
             state.pauses.outbox = true;
             state.pauses.outbox_bytes_seen = outbox_bytes;
             io.pause_reading(id);
+            // The socket may take all of it at the end of the turn.
+            io.await_drained(id);
             core.counters.reading_pauses.add(1);
         }
     }

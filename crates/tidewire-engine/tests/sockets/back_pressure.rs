@@ -3,11 +3,16 @@
 
 use crate::common;
 
-use common::{Client, Said, assert_settled, connect, frame, raw_config, wait_until};
+use common::topics::{open_topics, subscribe};
+use common::{
+    Client, Said, assert_settled, connect, connect_v1, frame, raw_config, start, wait_until,
+};
+use serde_json::json;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use tidewire_engine::apps::Sink;
 use tidewire_engine::queue::{Event, Receiver, queue};
 use tidewire_engine::{CloseReason, ConnectionKey, Server};
 use tidewire_wire::close::CloseCode;
@@ -259,4 +264,50 @@ fn a_server_that_stops_tells_the_end_of_every_session() {
     while ledger.take(&receiver) {}
     assert_eq!((ledger.next.len(), ledger.closed.len()), (8, 8));
     drop(clients);
+}
+
+/// What a turn has no room to write waits in the queues of sockets that take it at once in the next one: who is not read
+/// until then is read again.
+#[test]
+fn a_queue_that_leaves_at_once_does_not_hold_back_its_reader() {
+    const CLIENTS: usize = 40;
+    const EACH: usize = 5;
+    let mut config = open_topics();
+    config.shards = 1;
+    config.limits.outbox_pause_bytes = 1_000;
+    let server = start(config, Sink);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect_v1(&server)).collect();
+    for client in &mut clients {
+        subscribe(client, json!(["one", "two"]));
+    }
+    // More than the 2 MiB that a turn writes.
+    let payload = json!({ "text": "x".repeat(100_000) });
+    // Those of several topics wait for the end of the turn, and leave together.
+    let publications = ["one", "two"].map(|topic| {
+        let publication = json!({ "topic": topic, "type": "large", "payload": payload });
+        json!({ "t": "publish_request", "p": publication }).to_string()
+    });
+    for round in 0..10 {
+        for _ in 0..EACH {
+            let [one, two] = &publications;
+            clients[0].send_text(one);
+            clients[0].send_text(two);
+        }
+        // They come while the publications are being written.
+        for _ in 0..EACH {
+            for client in &mut clients {
+                client.send_text(r#"{"t":"ping"}"#);
+            }
+        }
+        for client in &mut clients {
+            let found = [(); 3 * EACH].map(|()| client.next_json()["t"].clone());
+            let pongs = found.iter().filter(|kind| **kind == "PONG").count();
+            assert_eq!(pongs, EACH, "round {round}");
+        }
+    }
+    assert!(
+        server.handle().counters().reading_pauses > 0,
+        "no queue was long"
+    );
+    server.stop();
 }

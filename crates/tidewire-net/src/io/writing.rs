@@ -160,6 +160,14 @@ impl Io {
         }
     }
 
+    /// Has [`handle_drained`](crate::Handler::handle_drained) called once when the socket has taken all that is queued,
+    /// also if it takes it at once.
+    pub fn await_drained(&mut self, id: ConnectionId) {
+        if let Some(socket) = self.live_mut(id) {
+            socket.flags.is_awaited = !socket.outbox.is_empty();
+        }
+    }
+
     /// Bytes that wait for the socket to take them, of every priority, without what this call to the
     /// handler has added for the connection it is called for.
     #[must_use]
@@ -207,7 +215,7 @@ impl Io {
         if matches!(socket.phase, Phase::Dead | Phase::Connecting) {
             return;
         }
-        let was_blocked = socket.flags.blocked;
+        let is_awaited = socket.flags.blocked || socket.flags.is_awaited;
         let waiting_bytes = socket.outbox.len();
         let written = socket.write_outbox(&mut self.spares);
         let own_bytes = socket.outbox.own_bytes();
@@ -215,6 +223,7 @@ impl Io {
         self.ledger.change_own(before, own_bytes);
         match written {
             Ok(true) => {
+                socket.flags.is_awaited = false;
                 std::mem::take(&mut socket.outbox).recycle(&mut self.spares);
                 if socket.phase == Phase::Lingering && !socket.flags.write_ended {
                     socket.flags.write_ended = true;
@@ -222,7 +231,7 @@ impl Io {
                     if socket.flags.read_ended {
                         self.kill(id, Closed::ByPeer);
                     }
-                } else if was_blocked && socket.phase == Phase::Open {
+                } else if is_awaited && socket.phase == Phase::Open {
                     self.drained.push(id);
                 }
             }

@@ -144,6 +144,27 @@ fn lanes_leave_by_priority_and_frames_stay_whole() {
 }
 
 #[test]
+fn a_queue_that_leaves_at_once_is_reported_to_who_awaits_it() {
+    let (server, id, mut peer) = pair(false);
+    let is_drained = |seen: &Seen| matches!(seen, Seen::Drained(drained) if *drained == id);
+    for is_awaited in [false, true] {
+        server.ask(move |_, io| {
+            io.send(id, &[7; 1_000]);
+            if is_awaited {
+                io.await_drained(id);
+            }
+            assert!(!io.is_blocked(id), "nothing has been written yet");
+        });
+        peer.read_exact(&mut [0; 1_000]).unwrap();
+        // Nothing is queued any more, so that there is nothing to wait for.
+        server.ask(move |_, io| io.await_drained(id));
+    }
+    server.wait_for(|seen| is_drained(&seen).then_some(()));
+    drop(peer);
+    server.stop();
+}
+
+#[test]
 fn a_shared_chunk_is_never_copied() {
     let (server, first, mut first_peer) = pair(false);
     let mut other_peer = dial(server.address);
