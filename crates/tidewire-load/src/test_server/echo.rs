@@ -62,6 +62,7 @@ impl Echo {
             io.close(id);
         } else if io.queued_bytes(id) > super::QUEUED_BYTES_MAX {
             io.pause_reading(id);
+            io.await_drained(id);
         }
         input.consumed()
     }

@@ -150,6 +150,7 @@ fn read_requests(
                 }
                 if connection.is_full() || io.queued_bytes(id) > QUEUED_BYTES_MAX {
                     io.pause_reading(id);
+                    io.await_drained(id);
                     return consumed;
                 }
             }
