@@ -36,6 +36,9 @@ enum ServerQuery {
     Stats,
 }
 
+/// The names of a server, which is one or none, and its statistics, if it answered.
+pub(crate) type ServersStats = Vec<(Vec<String>, Option<Value>)>;
+
 impl Handle {
     /// Lists sessions of all servers that share the broker, in the order of their keys; without a broker those of this
     /// server. With the name of a server only its sessions.
@@ -163,8 +166,8 @@ impl Handle {
         }
     }
 
-    /// The statistics of the servers that share the broker, or of the one of a name, by their names; nothing of those
-    /// that do not answer within two seconds. `own` are those of this server.
+    /// The statistics of the servers that share the broker, or of the one of a name, each with the server's name, which is
+    /// missing without a broker. A server that does not answer within two seconds has none. `own` are those of this server.
     ///
     /// # Errors
     /// [`SendError`] of this server.
@@ -172,7 +175,7 @@ impl Handle {
         &self,
         name: Option<&str>,
         own: impl FnOnce() -> Value,
-    ) -> Result<Vec<(String, Option<Value>)>, SendError> {
+    ) -> Result<ServersStats, SendError> {
         let here = self.shared.hub.server;
         let mut servers = self.servers(name);
         let own = servers.remove(&here).then(own);
@@ -181,7 +184,7 @@ impl Handle {
         let answers = self.ask_servers(&servers, &ServerQuery::Stats, deadline)?;
         let answers = answers.into_iter().chain(own.map(|own| (here, Some(own))));
         Ok(answers
-            .map(|(server, stats)| (server_name(server), stats))
+            .map(|(server, stats)| (names_of(server), stats))
             .collect())
     }
 
@@ -189,7 +192,7 @@ impl Handle {
     pub(crate) fn answer_server(
         &self,
         question: &Content,
-        stats: impl FnOnce() -> String,
+        stats: impl FnOnce() -> Value,
     ) -> Result<Content, CallFailure> {
         let question = serde_json::from_str(question.as_json());
         let answer = match question.map_err(|_| CallFailure::Unsupported)? {
@@ -205,7 +208,7 @@ impl Handle {
                 self.describe_own(connection, limit).map(|it| json(&it))
             }
             ServerQuery::Find(id) => self.find_own(&id).map(|it| json(&it)),
-            ServerQuery::Stats => Ok(stats()),
+            ServerQuery::Stats => Ok(stats().to_string()),
         };
         answer.map(Content::from).map_err(|error| match error {
             SendError::Busy | SendError::Unavailable => CallFailure::Busy,
@@ -265,7 +268,7 @@ impl Handle {
         }
         drop(sender);
         if servers.contains(&hub.server) {
-            let own = self.answer_server(&Content::from(text.as_str()), String::new);
+            let own = self.answer_server(&Content::from(text.as_str()), Value::default);
             let own = own.map_err(|failure| match failure {
                 CallFailure::Stopped => SendError::Stopped,
                 _ => SendError::Busy,

@@ -53,7 +53,7 @@ use workers::{ListenerMail, Workers};
 
 pub use feed::FEED_SOCKETS_MAX;
 pub use listener::REQUEST_TIMEOUT_MS;
-pub(crate) use pages::stats_for_others;
+pub(crate) use pages::stats_and_topics;
 pub use places::CONNECTIONS_MAX;
 pub use source::{OpsSource, TopicsUsage};
 
@@ -95,7 +95,7 @@ impl Ops {
         handle: Handle,
         hosts: HostRules,
     ) -> io::Result<Self> {
-        let context = TaskContext::new(Arc::clone(&source), handle);
+        let context = TaskContext::new(handle);
         Self::open(socket, source, Some(Arc::new(context)), hosts)
     }
 

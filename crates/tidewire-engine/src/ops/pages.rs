@@ -86,7 +86,7 @@ pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult
         }
         return stats_elsewhere(context, node, &parameters);
     }
-    let mut body = stats_and_topics(context);
+    let mut body = stats_and_topics(&context.handle);
     if slow > 0 {
         let slowest = context.slowest_connections(slow);
         let slowest = slowest.iter().map(|info| {
@@ -103,12 +103,12 @@ pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult
 
 /// The same as one message of the feed.
 pub(crate) fn snapshot(context: &TaskContext) -> String {
-    stats_and_topics(context).to_string()
+    stats_and_topics(&context.handle).to_string()
 }
 
 /// The statistics of a server by its name, or of all of them together.
 fn stats_elsewhere(context: &TaskContext, node: &str, parameters: &Parameters) -> ApiResult {
-    let own = || stats_and_topics(context);
+    let own = || stats_and_topics(&context.handle);
     if node == ALL_SERVERS {
         let answers = context.handle.stats_of_servers(None, own)?;
         return Ok(json_response(200, &sum_of_servers(answers)));
@@ -120,16 +120,9 @@ fn stats_elsewhere(context: &TaskContext, node: &str, parameters: &Parameters) -
     Ok(json_response(200, &stats))
 }
 
-/// What another server is told, by a server with or without a listener for operations.
-pub(crate) fn stats_for_others(handle: &Handle) -> String {
+pub(crate) fn stats_and_topics(handle: &Handle) -> Value {
     let mut body = stats_of(&*handle.shared);
     body["topics"] = json!(&*handle.busiest_of_late());
-    body.to_string()
-}
-
-fn stats_and_topics(context: &TaskContext) -> Value {
-    let mut body = stats_of(&*context.source);
-    body["topics"] = json!(&*context.handle.busiest_of_late());
     body
 }
 

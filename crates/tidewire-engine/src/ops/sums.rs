@@ -1,20 +1,21 @@
 //! The statistics of several servers, added up.
 
+use crate::handle::everywhere::ServersStats;
 use crate::handle::inspect::BUSIEST_TOPICS;
 use crate::model::queries::TopicInfo;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What all servers together say, and who does not answer. Of each part numbers are added up, name by name.
-pub(crate) fn sum_of_servers(answers: Vec<(String, Option<Value>)>) -> Value {
+/// Adds up the statistics of the servers that answered, number by number, and names those that did not answer.
+pub(crate) fn sum_of_servers(answers: ServersStats) -> Value {
     let (mut nodes, mut silent) = (Vec::new(), Vec::new());
     let mut sum = Map::new();
     let mut topics: BTreeMap<String, TopicInfo> = BTreeMap::new();
     let mut bounds_s = Value::Null;
     let mut is_ready = true;
-    for (name, stats) in answers {
+    for (names, stats) in answers {
         let Some(mut stats) = stats else {
-            silent.push(name);
+            silent.extend(names);
             continue;
         };
         is_ready &= stats["ready"] == true;
@@ -33,7 +34,7 @@ pub(crate) fn sum_of_servers(answers: Vec<(String, Option<Value>)>) -> Value {
                 Some(known) => known.add(&topic),
             }
         }
-        nodes.push(name);
+        nodes.extend(names);
     }
     if let Some(timings) = sum.get_mut("timings") {
         timings["bounds_s"] = bounds_s;
@@ -106,10 +107,10 @@ mod tests {
     #[test]
     fn numbers_are_added_up_and_silent_servers_are_named() {
         let answers = vec![
-            ("a".to_owned(), Some(stats(3, "x", 1.0))),
-            ("b".to_owned(), None),
-            ("c".to_owned(), Some(stats(4, "x", 2.5))),
-            ("d".to_owned(), Some(stats(0, "y", 9.0))),
+            (vec!["a".to_owned()], Some(stats(3, "x", 1.0))),
+            (vec!["b".to_owned()], None),
+            (vec!["c".to_owned()], Some(stats(4, "x", 2.5))),
+            (vec!["d".to_owned()], Some(stats(0, "y", 9.0))),
         ];
         let expected = json!({
             "nodes": ["a", "c", "d"],
@@ -127,6 +128,13 @@ mod tests {
             ],
         });
         assert_eq!(sum_of_servers(answers), expected);
+    }
+
+    #[test]
+    fn a_server_without_a_broker_has_no_name() {
+        let sum = sum_of_servers(vec![(Vec::new(), Some(stats(3, "x", 1.0)))]);
+        assert_eq!(sum["total"]["connections_open"], 3);
+        assert_eq!((&sum["nodes"], &sum["silent"]), (&json!([]), &json!([])));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::guesses::{Guesses, Party};
 use crate::ops::logins::Logins;
 use crate::ops::request::{Request, Response, percent_decoded};
-use crate::ops::source::OpsSource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -49,7 +48,6 @@ pub(crate) type Respond = Box<dyn FnOnce(ApiResult) + Send>;
 
 /// The shared parts that tasks use.
 pub(crate) struct TaskContext {
-    pub(crate) source: Arc<dyn OpsSource>,
     pub(crate) handle: Handle,
     pub(crate) logins: Logins,
     /// Requests to clients without an answer so far.
@@ -58,9 +56,8 @@ pub(crate) struct TaskContext {
 }
 
 impl TaskContext {
-    pub(crate) fn new(source: Arc<dyn OpsSource>, handle: Handle) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self {
-            source,
             handle,
             logins: Logins::default(),
             requests: Arc::default(),

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::handle::everywhere::is_for_server;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
-use crate::ops::stats_for_others;
+use crate::ops::stats_and_topics;
 use crate::topics::broker::{ClusterNode, Control};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ impl ThisServer {
         }
         let outcome = CallOutcome::new(done, CallFailure::Busy);
         let work = move || {
-            let answer = handle.answer_server(&call.payload, || stats_for_others(&handle));
+            let answer = handle.answer_server(&call.payload, || stats_and_topics(&handle));
             questions.fetch_sub(1, Ordering::Relaxed);
             outcome.end(answer);
         };

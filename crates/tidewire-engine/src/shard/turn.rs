@@ -1,6 +1,6 @@
 //! Turn of a shard: its steps in their order and, for each, when it has to be done though no socket has anything.
 //!
-//! A step whose work can wait for a later turn says so here, or the shard sleeps over it.
+//! A step that can leave work for a later turn says so here. Otherwise the shard does not wake for that work.
 
 use crate::session::application::Application;
 use crate::shard::{EngineShard, SWEEP_INTERVAL_MS, wire_now};
@@ -101,7 +101,7 @@ steps! {
         Wake::now_if(shard.core.questions.inbox.is_filled())
     };
     calls: |shard, io| shard.settle_calls(io), |shard| Wake::at(shard.core.calls.wake_at());
-    // What is put into its outlet wakes it.
+    // A publication for the shard wakes it.
     stall: |shard, io| shard.return_from_stall(io), |_| Wake::Idle;
     unfinished: |shard, io| shard.end_unfinished(io), |shard| {
         Wake::now_if(shard.core.shared.unfinished.is_due(shard.core.index as usize))

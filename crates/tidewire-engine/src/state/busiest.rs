@@ -5,7 +5,7 @@ use crate::model::queries::TopicInfo;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the shards have answered.
+/// The last answer of the shards.
 #[derive(Debug, Default)]
 pub(crate) struct Busiest(Mutex<Option<Known>>);
 
@@ -17,7 +17,7 @@ struct Known {
 }
 
 impl Busiest {
-    /// What is known or, if that is old, what `ask` answers: once a second at most, however many want to know, and less
+    /// Returns the last answer or, if it is old, asks again: once a second at most, however many want to know, and less
     /// often where the answer takes long.
     pub(crate) fn get(
         &self,

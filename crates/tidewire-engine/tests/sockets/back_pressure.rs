@@ -266,8 +266,8 @@ fn a_server_that_stops_tells_the_end_of_every_session() {
     drop(clients);
 }
 
-/// What a turn has no room to write waits in the queues of sockets that take it at once in the next one: who is not read
-/// until then is read again.
+/// A turn writes at most 2 MiB. The rest waits in queues, and a socket that is not blocked takes its queue at once in the next
+/// turn. A client that was not read meanwhile is read again.
 #[test]
 fn a_queue_that_leaves_at_once_does_not_hold_back_its_reader() {
     const CLIENTS: usize = 40;

@@ -13,7 +13,7 @@ pub(super) struct Fact {
     pub(super) bound: Bound,
 }
 
-/// What can be said of the server by a figure.
+/// How a figure relates to what the server can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// It is the server's.
@@ -64,7 +64,7 @@ impl Bound {
     }
 }
 
-/// Which of the figures can be trusted, and how; `None` without figures.
+/// Sentences that say which figures are exact and which are bounds; `None` without figures.
 pub(super) fn trusted(facts: &[Fact]) -> Option<String> {
     let sentence = |bounds: &[Bound], one: &str, many: &str| {
         let facts = facts.iter().filter(|fact| bounds.contains(&fact.bound));
@@ -158,7 +158,7 @@ fn own_part(result: &TestResult) -> String {
     }
 }
 
-/// What the server had left while the generator was the limit.
+/// The processor time that the server used while the generator was the limit.
 fn spare(result: &TestResult, bound: Bound) -> Option<String> {
     let percent = result.cpu.as_ref()?.server_share? * 100.0;
     (bound == Bound::AtLeast)

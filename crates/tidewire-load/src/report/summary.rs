@@ -34,12 +34,11 @@ pub(super) fn headline(report: &Report) -> Headline {
         _ => worst,
     };
     let mut text = verdict_text(report, worst);
-    if worst != Verdict::Valid && worst != Verdict::Failed {
-        text = [trusted(&facts).as_deref(), Some(&text)]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" ");
+    if worst != Verdict::Valid
+        && worst != Verdict::Failed
+        && let Some(trusted) = trusted(&facts)
+    {
+        text = format!("{trusted} {text}");
     }
     let broken = broken(report);
     if !broken.is_empty() {

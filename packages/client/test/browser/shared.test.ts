@@ -100,7 +100,7 @@ test("tabs share one connection; the last one closes it", { timeout: 60_000 }, a
   for (const page of pages) await page.waitForFunction(() => tab.got["kept.flow"]!.length === 33);
   for (const page of pages) {
     await page.evaluate(() => tab.client!.close());
-    // The browser tells of the end of a socket after the handshake with the server.
+    // A browser reports the end of a socket only after the closing handshake.
     await page.waitForFunction(() => tab.left().sockets === 0);
   }
   await until(async () => (await connections()) === 0, "the connection is closed");
