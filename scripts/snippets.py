@@ -307,8 +307,7 @@ NEEDS_REPORTS = {
     "cli.md",
     "load.md",
     "load-judging.md",
-    "python-bench.md",
-    "typescript-bench.md",
+    "bench.md",
 }
 
 

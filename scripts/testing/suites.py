@@ -111,7 +111,7 @@ SUITES = [
     ),
     Suite(
         "python figures",
-        f"bindings/python/run test -n 2 --durations=10 --junitxml={shlex.quote(junit('python figures'))}"
+        f"{PROGRAM} bindings/python/run test -n 2 --durations=10 --junitxml={shlex.quote(junit('python figures'))}"
         f" {' '.join(PYTHON_FIGURES)}",
         after=("native modules",),
         is_alone=True,
@@ -129,6 +129,7 @@ SUITES = [
             ),
             Part("redis-server", "tests of brokers over TLS", " - test(/::tls_/)", is_of_system=True),
             Part("php", "the example backend in PHP", " - test(/php/)"),
+            Part("/usr/sbin/sshd", "a worker of the bench over SSH", " - test(/reached_by_ssh/)"),
             Part("npm", "the example backend in Node", " - (binary(cli) & test(/backend::/))"),
             *(
                 Part(tool, f"the comparison of lines with those of {tool}", f" - test(/the_lines_of_{tool}/)")

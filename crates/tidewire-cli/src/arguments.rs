@@ -11,6 +11,7 @@ use crate::sources::Ranks;
 use crate::test_server::TestServerFlags;
 use crate::token::TokenFlags;
 use crate::top::TopFlags;
+use crate::worker::WorkerFlags;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub(crate) enum Parsed {
     Report(ReportFlags),
     /// `test-server`
     TestServer(Box<TestServerFlags>),
+    /// `worker`
+    Worker(WorkerFlags),
 }
 
 /// A WebSocket server for live data, and the load lab that measures it
@@ -72,6 +75,9 @@ enum Command {
     /// Run an HTTP server to try load on
     #[command(after_help = TEST_SERVER_NOTES)]
     TestServer(Box<TestServerFlags>),
+    /// Carry out the orders of a bench, as one of its workers
+    #[command(after_help = WORKER_NOTES)]
+    Worker(WorkerFlags),
     /// Create a JSON Web Token for tests
     #[command(after_help = TOKEN_NOTES)]
     Token(Box<TokenFlags>),
@@ -83,7 +89,7 @@ enum Command {
 /// A mistake in it, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage = "say what to do: init, serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
+        let usage = "say what to do: init, serve, top, bench, load, report, test-server, worker or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let words = load::translate(words)?;
@@ -106,6 +112,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         Command::Load(flags) => Parsed::Load(flags),
         Command::Report(flags) => Parsed::Report(flags),
         Command::TestServer(flags) => Parsed::TestServer(flags),
+        Command::Worker(flags) => Parsed::Worker(flags),
         Command::Token(flags) => Parsed::Token(flags, ranks),
     })
 }
@@ -235,6 +242,12 @@ Examples:
 Exit codes: 0 as expected, 1 failed, 2 wrong or impossible, 3 the generator was the limit, 4 noisy,
 5 an expectation was broken, 130 interrupted";
 
+const WORKER_NOTES: &str = "A worker opens the connections and sends the messages that its controller orders, and tells it \
+what it has counted: one JSON object per line on standard input and output (docs/worker-contract.md). It ends when its \
+standard input ends, or when it has heard nothing for 10 seconds. `tidewire bench` starts it:
+
+  tidewire bench ws://server:5006/ws --worker 'ssh load-1 tidewire worker' --worker 'ssh load-2 tidewire worker'";
+
 const BENCH_NOTES: &str = "Without a URL the program starts a server on a free port of this machine, loads \
 it and stops it. With a URL it loads that server. Load only servers that you are allowed to load.
 
@@ -246,6 +259,8 @@ Examples:
   tidewire bench --test throughput,size-matrix --connections 100,1000 --duration-s 5
   tidewire bench ws://127.0.0.1:5006/ws --jwt-secret \"$SECRET\" --stats-url http://127.0.0.1:5007
   tidewire bench wss://echo.example.com/ --test echo --in-flight 64 --ca ca.pem
+  tidewire bench --client python --processes 2 --test throughput
+  tidewire bench ws://server:5006/ws --worker 'ssh load-1 tidewire worker'
 
 Exit codes, by the worst result: 0 valid, 1 failed (a connection or message was lost, or contradicted by \
 the server's counters), 2 a mistake in options, files or addresses, 3 the load generator was the limit, 4 \

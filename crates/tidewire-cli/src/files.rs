@@ -21,6 +21,11 @@ pub(crate) struct FileFlags {
 }
 
 impl FileFlags {
+    /// Whether any file is wanted.
+    pub(crate) fn is_any(&self) -> bool {
+        self.junit.is_some() || self.csv.is_some()
+    }
+
     /// Checks that the files can be written. The commands call this before a run, so that a mistyped
     /// name loses no figure.
     ///

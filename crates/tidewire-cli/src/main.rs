@@ -19,6 +19,7 @@ mod stop;
 mod test_server;
 mod token;
 mod top;
+mod worker;
 
 use arguments::Parsed;
 use failure::Failure;
@@ -50,5 +51,6 @@ fn run() -> Result<u8, Failure> {
         Parsed::Load(flags) => load::run(&flags),
         Parsed::Report(flags) => report::run(&flags),
         Parsed::TestServer(flags) => test_server::run(&flags),
+        Parsed::Worker(flags) => worker::run(&flags),
     }
 }

@@ -33,8 +33,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     for (path, name) in flags.files.iter().zip(names(&flags.files)) {
         reports.push((name, Report::load(path).map_err(Failure::usage)?));
     }
-    let writes = flags.written.junit.is_some() || flags.written.csv.is_some();
-    if writes && reports.len() > 1 {
+    if flags.written.is_any() && reports.len() > 1 {
         return Err(Failure::usage(
             "--junit and --csv are of one report, and several were given: give only one",
         ));
@@ -72,7 +71,11 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     Ok(exit_code)
 }
 
-fn save_comparison(comparison: &SideBySide, directory: &Path) -> Result<PathBuf, Failure> {
+/// Writes a comparison as Markdown and as a page, whose path it returns.
+pub(crate) fn save_comparison(
+    comparison: &SideBySide,
+    directory: &Path,
+) -> Result<PathBuf, Failure> {
     let page = directory.join("comparison.html");
     fs::create_dir_all(directory)
         .and_then(|()| fs::write(directory.join("comparison.md"), comparison.markdown()))

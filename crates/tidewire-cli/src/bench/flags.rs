@@ -1,5 +1,6 @@
 //! The options of `tidewire bench`.
 
+use super::workers::WorkerFlags;
 use crate::baseline::BaselineFlags;
 use crate::files::FileFlags;
 use crate::numbers;
@@ -21,6 +22,8 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) target: TargetFlags,
     #[command(flatten)]
+    pub(crate) workers: WorkerFlags,
+    #[command(flatten)]
     pub(crate) output: OutputFlags,
 }
 
@@ -29,9 +32,9 @@ pub(crate) struct BenchFlags {
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanFlags {
     /// The tests, with commas: connection-storm, ping-latency, throughput, size-matrix,
-    /// format-comparison, sustained-hold, connection-limit, fan-out (for servers that allow clients
-    /// to publish), echo (for servers that echo) [default: all but echo, and without fan-out where
-    /// there is a URL or --profile raw]
+    /// format-comparison, sustained-hold, connection-limit, connect-latency, rapid-reconnect,
+    /// sustained-throughput, fan-out (for servers that allow clients to publish), echo (for servers
+    /// that echo) [default: the first seven, and fan-out without a URL and --profile raw]
     #[arg(long, value_name = "TEST", value_delimiter = ',', value_parser = test)]
     pub(crate) test: Vec<TestKind>,
     /// Numbers of connections, with commas [default: 100,1000,10000, as far as open files allow]
@@ -40,6 +43,12 @@ pub(crate) struct PlanFlags {
     /// Seconds of one measurement [default: 2, with --quick 0.3]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration_s: Option<Duration>,
+    /// Seconds of sustained-throughput [default: 10, with --quick 2]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) sustained_s: Option<Duration>,
+    /// Connections of connect-latency, one after the other [default: 200, with --quick 20]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
+    pub(crate) rounds: Option<u64>,
     /// Seconds of a sustained hold [default: 30, with --quick 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) hold_s: Option<Duration>,
@@ -66,6 +75,9 @@ pub(crate) struct PlanFlags {
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
     pub(crate) pings_per_connection: Option<u64>,
+    /// Seconds to wait for the answer to a ping [default: 10]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) pong_timeout_s: Option<Duration>,
     /// The number at which connection-limit ends its search, unless open files end it before [default:
     /// 1000000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
@@ -99,7 +111,8 @@ pub(crate) struct PlanFlags {
 #[command(next_help_heading = "Server")]
 pub(crate) struct TargetFlags {
     /// The protocol of a session: Tidewire's protocol version 1, or only WebSocket pings and the
-    /// messages of the test [default: v1 with a token or without a URL, else raw]
+    /// messages of the test [default: v1 with a token, with a client other than rust or without a URL,
+    /// else raw]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
     /// Compress every message by permessage-deflate, without memory between messages; a server that

@@ -5,6 +5,7 @@ mod credential;
 mod flags;
 mod server;
 mod tiers;
+mod workers;
 
 pub(crate) use flags::{BenchFlags, ProfileFlag};
 
@@ -12,18 +13,22 @@ use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::live::{self, RunKind};
 use crate::output::{print, print_error, print_json, table_width};
+use crate::report::save_comparison;
 use crate::sources::Ranks;
 use crate::stop;
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tidewire_load::fleet::FleetError;
 use tidewire_load::plan::bench::TestKind;
+use tidewire_load::report::side_by_side::SideBySide;
 use tidewire_load::report::{Reservation, save_all, terminal, try_directory};
 use tidewire_load::worker::target::redacted;
 use tidewire_load::worker::websocket::fan_out::MESSAGE_BYTES_MIN as FAN_OUT_BYTES_MIN;
 use tidewire_load::worker::websocket::payload::Content;
 use tidewire_load::{BenchOptions, Report, RunError};
+use workers::ClientFlag;
 
 /// Runs the tests and returns the exit code of the report's verdict.
 pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
@@ -33,18 +38,27 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
     flags.output.files.check()?;
     let baseline = Baseline::read(&flags.output.baseline)?;
+    let clients = flags.workers.clients();
+    let wants_one = flags.output.json || flags.output.files.is_any() || baseline.is_some();
+    if clients.len() > 1 && wants_one {
+        return Err(Failure::usage(
+            "--client all makes several reports: --json, --junit, --csv and --baseline need one client",
+        ));
+    }
     let stop = stop::on_signals()?;
+    if flags.workers.end_with_stdin {
+        stop::with_stdin(&stop);
+    }
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
     let mut options = options(&flags.plan, &server)?;
     options.memory = flags.target.memory;
-    let outcome = runs(flags, &options, &stop);
-    let end = server.end_of_embedded();
-    let mut report = outcome.map_err(failure)?;
-    server.annotate(&mut report);
-    if let Some(end) = &end {
-        report.partial = true;
-        report.partial_reason = Some(end.clone());
+    options.stops_with_worker = flags.workers.stop_with_worker;
+    if clients.len() > 1 {
+        return compare_clients(flags, &clients, &mut options, &mut server, &stop);
     }
+    let client = clients[0];
+    let mut report = run_with(flags, client, &mut options, &mut server, &stop)?;
+    let end = server.end_of_embedded();
     if let Some(baseline) = &baseline {
         baseline.compare(&mut report);
     }
@@ -52,8 +66,64 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     flags.output.files.write(&report)?;
     match end {
         Some(end) => Err(Failure::run(end)),
+        None if report.partial && !stop.load(Ordering::Relaxed) => {
+            Err(Failure::run(report.partial_reason.unwrap_or_default()))
+        }
         None => Ok(report.exit_code()),
     }
+}
+
+/// Runs the plan with the workers of one client.
+fn run_with(
+    flags: &BenchFlags,
+    client: ClientFlag,
+    options: &mut BenchOptions,
+    server: &mut BenchServer<'_>,
+    stop: &AtomicBool,
+) -> Result<Report, Failure> {
+    options.workers = flags.workers.commands(client, flags.plan.threads)?;
+    let outcome = runs(flags, options, stop);
+    let end = server.end_of_embedded();
+    let mut report = outcome.map_err(|error| failure(error, client))?;
+    server.annotate(&mut report);
+    if end.is_some() {
+        report.partial = true;
+        report.partial_reason = end;
+    }
+    Ok(report)
+}
+
+/// Runs the plan with each client library, one after the other, and compares them.
+fn compare_clients(
+    flags: &BenchFlags,
+    clients: &[ClientFlag],
+    options: &mut BenchOptions,
+    server: &mut BenchServer<'_>,
+    stop: &AtomicBool,
+) -> Result<u8, Failure> {
+    let mut reports = Vec::new();
+    let mut exit_code = 0;
+    for client in clients {
+        let report = run_with(flags, *client, options, server, stop)?;
+        let folder = flags.output.out.join(client.name());
+        save_all(&report, &folder)
+            .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
+        exit_code = match (exit_code, report.exit_code()) {
+            // A failure tells more than a limit.
+            (0, code) | (_, code @ 1) => code,
+            (known, _) => known,
+        };
+        let is_last = report.partial;
+        reports.push((client.name().to_owned(), report));
+        if is_last {
+            break;
+        }
+    }
+    let comparison = SideBySide::new(&reports);
+    print(&comparison.terminal())?;
+    let page = save_comparison(&comparison, &flags.output.out)?;
+    print(&format!("comparison: {}\n", page.display()))?;
+    Ok(exit_code)
 }
 
 /// Runs the plan as often as it is wanted, and reports all runs together. An interrupted run is the last.
@@ -77,8 +147,12 @@ fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result
 }
 
 /// The failure of a run that could not begin: ours or the user's.
-fn failure(error: RunError) -> Failure {
+fn failure(error: RunError, client: ClientFlag) -> Failure {
     match error {
+        RunError::Fleet(FleetError::Worker { .. }) => match client.advice() {
+            "" => Failure::usage(error),
+            advice => Failure::usage(format!("{error}: {advice}")),
+        },
         RunError::Fleet(_) => Failure::run(error),
         _ => Failure::usage(error),
     }
@@ -153,10 +227,15 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
         PayloadFlag::Trade => Content::Trade,
         PayloadFlag::Trades => Content::Trades,
     });
-    let (duration, hold, pings) = if plan.quick { QUICK } else { DEFAULT };
-    options.duration = plan.duration_s.unwrap_or(duration);
-    options.hold = plan.hold_s.unwrap_or(hold);
-    options.pings_per_connection = plan.pings_per_connection.unwrap_or(pings);
+    let usual = if plan.quick { &QUICK } else { &DEFAULT };
+    options.duration = plan.duration_s.unwrap_or(usual.duration);
+    options.sustained = plan.sustained_s.unwrap_or(usual.sustained);
+    options.hold = plan.hold_s.unwrap_or(usual.hold);
+    options.pings_per_connection = plan.pings_per_connection.unwrap_or(usual.pings);
+    if let Some(timeout) = plan.pong_timeout_s {
+        options.timeouts.pong_ms = timeout.as_millis() as u64;
+    }
+    options.rounds = plan.rounds.unwrap_or(usual.rounds);
     if plan.quick {
         options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
     }
@@ -200,9 +279,29 @@ fn is_url(word: &str) -> bool {
     word.contains("://")
 }
 
-/// Duration of a measurement, duration of a hold, and pings per connection.
-const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
-const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);
+/// The lengths of the tests.
+struct Lengths {
+    duration: Duration,
+    sustained: Duration,
+    hold: Duration,
+    pings: u64,
+    rounds: u64,
+}
+
+const DEFAULT: Lengths = Lengths {
+    duration: Duration::from_secs(2),
+    sustained: Duration::from_secs(10),
+    hold: Duration::from_secs(30),
+    pings: 50,
+    rounds: 200,
+};
+const QUICK: Lengths = Lengths {
+    duration: Duration::from_millis(300),
+    sustained: Duration::from_secs(2),
+    hold: Duration::from_secs(1),
+    pings: 20,
+    rounds: 20,
+};
 const QUICK_HOLD_PING_EVERY_MS: u64 = 200;
 /// The default limit of the search for the largest number of connections.
 const LIMIT: usize = 1_000_000;

@@ -50,17 +50,19 @@ impl<'a> BenchServer<'a> {
             return Err(Failure::usage(NOTHING_TO_ENCRYPT_WITH));
         }
         match &flags.url {
-            Some(url) => Self::at(url, &flags.target, ranks),
+            Some(url) => Self::at(url, flags, ranks),
             None => Self::embedded(flags, stop),
         }
     }
 
-    fn at(url: &str, flags: &'a TargetFlags, ranks: &Ranks) -> Result<Self, Failure> {
+    fn at(url: &str, flags: &'a BenchFlags, ranks: &Ranks) -> Result<Self, Failure> {
+        let speaks_v1 = flags.workers.has_client_of_v1();
+        let flags = &flags.target;
         let target = Target::parse(url).map_err(Failure::usage)?;
         let credential = Credential::choose(flags, ranks, target.is_loopback())?;
         let profile = match flags.profile {
             Some(ProfileFlag::V1) => Profile::V1,
-            None if credential.is_some() => Profile::V1,
+            None if credential.is_some() || speaks_v1 => Profile::V1,
             None if flags.encrypt => Profile::V1,
             Some(ProfileFlag::Raw) | None => Profile::Raw,
         };

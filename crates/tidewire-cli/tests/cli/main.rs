@@ -32,3 +32,5 @@ mod test_server;
 mod token;
 mod top;
 mod topics;
+#[cfg(target_os = "linux")]
+mod workers;

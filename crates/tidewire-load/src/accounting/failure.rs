@@ -40,6 +40,8 @@ pub enum Failure {
     ClosedWith(u16),
     /// The run was interrupted before the connection was ready.
     Interrupted,
+    /// The worker that held the connection has ended.
+    WorkerEnded,
     /// The host or network is not reachable.
     Unreachable,
     /// Anything else.
@@ -107,9 +109,33 @@ impl Failure {
             Self::NotSubscribed => "not-subscribed",
             Self::Closed | Self::ClosedWith(_) => "closed",
             Self::Interrupted => "interrupted",
+            Self::WorkerEnded => "worker-ended",
             Self::Unreachable => "unreachable",
             Self::Other => "other",
         }
+    }
+
+    /// The close code or HTTP status, of a kind that has one.
+    #[must_use]
+    pub fn code(self) -> Option<u16> {
+        match self {
+            Self::Status(code) | Self::ClosedWith(code) => Some(code),
+            _ => None,
+        }
+    }
+
+    /// The kind with this name and code; [`Failure::Other`] for a name that is none.
+    #[must_use]
+    pub fn of_name(name: &str, code: Option<u16>) -> Self {
+        match code {
+            Some(code) if name == Self::Status(code).name() => return Self::Status(code),
+            Some(code) if name == Self::ClosedWith(code).name() => return Self::ClosedWith(code),
+            _ => {}
+        }
+        let mut known = NAMED.into_iter();
+        known
+            .find(|failure| failure.name() == name)
+            .unwrap_or(Self::Other)
     }
 
     /// The kind of an unexpected answer to the upgrade.
@@ -158,6 +184,7 @@ impl fmt::Display for Failure {
             Self::Closed => "closed by the server",
             Self::ClosedWith(code) => return write!(f, "closed by the server with code {code}"),
             Self::Interrupted => "not ready when the run was interrupted",
+            Self::WorkerEnded => "lost with their worker",
             Self::Unreachable => "unreachable",
             Self::Other => "failed for another reason",
         };
@@ -173,6 +200,18 @@ impl Failures {
     /// Counts one more.
     pub fn add(&mut self, failure: Failure) {
         *self.0.entry(failure).or_default() += 1;
+    }
+
+    /// Counts more of one kind.
+    pub fn add_many(&mut self, failure: Failure, count: u64) {
+        if count > 0 {
+            *self.0.entry(failure).or_default() += count;
+        }
+    }
+
+    /// Each kind and its number.
+    pub fn iter(&self) -> impl Iterator<Item = (Failure, u64)> + '_ {
+        self.0.iter().map(|(failure, count)| (*failure, *count))
     }
 
     /// Adds those of another worker.
@@ -209,9 +248,37 @@ impl Failures {
     }
 }
 
+/// The kinds that a name without a code stands for.
+const NAMED: [Failure; 15] = [
+    Failure::Refused,
+    Failure::Reset,
+    Failure::TimedOut,
+    Failure::NoPort,
+    Failure::OpenFiles,
+    Failure::Memory,
+    Failure::Tls,
+    Failure::Protocol,
+    Failure::NoDeflate,
+    Failure::NoEncryption,
+    Failure::NotSubscribed,
+    Failure::Closed,
+    Failure::Interrupted,
+    Failure::WorkerEnded,
+    Failure::Unreachable,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_and_a_code_are_a_kind() {
+        let coded = [Failure::Status(503), Failure::ClosedWith(4408)];
+        for failure in NAMED.into_iter().chain(coded) {
+            assert_eq!(Failure::of_name(failure.name(), failure.code()), failure);
+        }
+        assert_eq!(Failure::of_name("of another version", None), Failure::Other);
+    }
 
     #[test]
     fn failures_are_told_by_kind() {

@@ -1,7 +1,10 @@
 //! Counts of a fan-out, of one worker or of all.
 
+use serde::{Deserialize, Serialize};
+
 /// The outcome of a fan-out measurement on one or all workers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FanOutCounts {
     /// Subscribers at the start.
     pub subscribers: u64,

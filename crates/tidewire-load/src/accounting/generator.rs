@@ -39,16 +39,33 @@ impl GeneratorCores {
         let count = (allowed.len() as f64).min(quota);
         Self { allowed, count }
     }
+
+    /// Cores of other machines.
+    pub(crate) fn elsewhere(count: f64) -> Self {
+        Self {
+            allowed: BTreeSet::new(),
+            count,
+        }
+    }
 }
 
 impl Moment {
     /// The current state. `stopped` is the time for which the process has not run so far.
     pub(crate) fn now(cores: &GeneratorCores, stopped: Duration) -> Self {
         Self {
-            cores_busy: resources::cores_busy(&cores.allowed),
+            // Nobody here knows the cores of other machines.
+            cores_busy: resources::cores_busy(&cores.allowed).filter(|_| !cores.allowed.is_empty()),
             own_cpu: resources::process_cpu(),
             throttled: resources::quota(std::process::id()).throttled,
             stopped,
+        }
+    }
+
+    /// The same with the processor time of workers that are processes of this machine.
+    pub(crate) fn with_workers(self, cpu: Duration) -> Self {
+        Self {
+            own_cpu: self.own_cpu.map(|own| own + cpu),
+            ..self
         }
     }
 

@@ -18,6 +18,11 @@ pub(crate) struct LiveCell {
     pub(crate) offered: AtomicU64,
     pub(crate) confirmed: AtomicU64,
     pub(crate) latency_p99_ns: AtomicU64,
+    /// Of a worker in a process of its own; 0 for a thread of this one: the time for which it has not run, its
+    /// processor time and its resident memory.
+    pub(crate) stopped_ns: AtomicU64,
+    pub(crate) cpu_ns: AtomicU64,
+    pub(crate) rss_bytes: AtomicU64,
 }
 
 impl LiveCell {
@@ -44,6 +49,19 @@ pub struct Live {
     pub rate_per_s: f64,
     /// The 99th percentile of the latency so far, in microseconds; `None` while nothing is known.
     pub latency_p99_us: Option<f64>,
+    /// The workers that are processes of their own.
+    pub processes: ProcessesLive,
+}
+
+/// The resources of workers that are processes of their own; zero without any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessesLive {
+    /// Their processor time so far.
+    pub cpu: Duration,
+    /// Their resident memory.
+    pub rss_bytes: u64,
+    /// The time for which they have not run so far, of the one that was stopped longest.
+    pub stopped: Duration,
 }
 
 /// One worker's figures of a service load.
@@ -162,6 +180,18 @@ pub(crate) fn sum(cells: &[Arc<LiveCell>]) -> Live {
         offered: total(|cell| &cell.offered),
         confirmed: total(|cell| &cell.confirmed),
         latency_p99_us: p99_ns.filter(|ns| *ns > 0).map(|ns| ns as f64 / 1000.0),
+        processes: ProcessesLive {
+            cpu: Duration::from_nanos(total(|cell| &cell.cpu_ns)),
+            rss_bytes: total(|cell| &cell.rss_bytes),
+            stopped: Duration::from_nanos(longest_stop(cells)),
+        },
         ..Live::default()
     }
+}
+
+fn longest_stop(cells: &[Arc<LiveCell>]) -> u64 {
+    let stops = cells
+        .iter()
+        .map(|cell| cell.stopped_ns.load(Ordering::Relaxed));
+    stops.max().unwrap_or(0)
 }

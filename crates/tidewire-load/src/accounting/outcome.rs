@@ -35,6 +35,8 @@ pub struct Opened {
     /// Connections without an attempt, because the run was interrupted or this machine can open no
     /// more.
     pub untried: u64,
+    /// Sentences for the report, of things that no figure shows.
+    pub notes: Vec<String>,
 }
 
 impl Opened {
@@ -55,6 +57,7 @@ impl Opened {
         self.waits.merge(&other.waits);
         self.interrupted |= other.interrupted;
         self.untried += other.untried;
+        add_notes(&mut self.notes, &other.notes);
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
         }
@@ -92,7 +95,7 @@ pub struct Ran {
     /// Messages that a version 1 server has refused with `RATE_LIMITED`, by its own reports.
     pub rate_limited: u64,
     /// Messages that it has refused with other codes, by code.
-    pub errors: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<String, u64>,
     /// Pings sent, of either kind, including those that only confirm.
     pub pings_sent: u64,
     /// Answers to latency pings.
@@ -122,8 +125,12 @@ pub struct Ran {
     pub windows: Vec<u64>,
     /// The server's information about itself.
     pub facts: ServerFacts,
+    /// The rate of each worker; only where they are processes.
+    pub per_worker: Vec<f64>,
     /// The run was interrupted before the phase's own end.
     pub interrupted: bool,
+    /// Sentences for the report, of things that no figure shows.
+    pub notes: Vec<String>,
 }
 
 impl Ran {
@@ -152,6 +159,22 @@ impl Ran {
             false => seconds(self.span_ns),
         };
         pace.window_s.max(pace.least_s()).max(confirming_s)
+    }
+
+    /// Confirmed messages, or round trips of a phase that sends none, per second.
+    #[must_use]
+    pub fn rate_per_s(&self) -> f64 {
+        let seconds = self.rate_s();
+        let done = if self.offered > 0 {
+            self.confirmed
+        } else {
+            self.pongs
+        };
+        if seconds > 0.0 {
+            done as f64 / seconds
+        } else {
+            0.0
+        }
     }
 
     /// The reasons for which open connections did not live to the end of the phase.
@@ -195,7 +218,7 @@ impl Ran {
         }
         self.rate_limited += other.rate_limited;
         for (code, count) in &other.errors {
-            *self.errors.entry(code).or_default() += count;
+            *self.errors.entry(code.clone()).or_default() += count;
         }
         self.pings_sent += other.pings_sent;
         self.pongs += other.pongs;
@@ -214,6 +237,7 @@ impl Ran {
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
         }
+        add_notes(&mut self.notes, &other.notes);
         if let Some(other) = &other.fan_out {
             self.fan_out.get_or_insert_default().merge(other);
         }
@@ -278,6 +302,17 @@ pub struct ServerFacts {
     /// Messages that one connection may send per second, from `server_hello`.
     pub rate_limit_refill_per_s: Option<u64>,
 }
+
+/// Adds sentences of another worker, each once and not more than a reader wants.
+fn add_notes(notes: &mut Vec<String>, more: &[String]) {
+    for note in more {
+        if notes.len() < NOTES_MAX && !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+}
+
+const NOTES_MAX: usize = 20;
 
 fn joined(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
     match (a, b) {

@@ -31,6 +31,23 @@ impl Recorder {
             .saturating_record_n(latency_ns.min(LATENCY_NS_MAX), count);
     }
 
+    /// A value of each bucket that has any, and their number.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect()
+    }
+
+    /// A recorder with these values, each with its number.
+    pub fn of_buckets(buckets: &[(u64, u64)]) -> Self {
+        let mut recorder = Self::new();
+        for (value_ns, count) in buckets {
+            recorder.record_many_ns(*value_ns, *count);
+        }
+        recorder
+    }
+
     /// Adds the latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.histogram

@@ -44,6 +44,13 @@ pub(crate) fn own_rss_bytes() -> Option<u64> {
     process_usage(std::process::id()).map(|usage| usage.rss_bytes)
 }
 
+/// The name of this machine; `None` where the system does not tell it.
+#[must_use]
+pub fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned())
+}
+
 /// The resources that the processes have used together; `None` when there are none or one of them
 /// cannot be read, because a partial sum would make the server look cheaper than it is.
 pub fn processes_usage<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Option<ProcessUsage> {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::generator::GeneratorCores;
+use super::live::ProcessesLive;
 use super::resources;
 use super::server::{ServerSample, ServerWatch};
 use crate::report::ResourceSample;
@@ -46,7 +47,8 @@ impl<'a> ResourceSampler<'a> {
     }
 
     /// Takes a sample if the last one is a second old. `elapsed` counts from the start of the phase.
-    pub(crate) fn look(&mut self, elapsed: Duration, connected: u64) {
+    /// `workers` are those that are processes of their own.
+    pub(crate) fn look(&mut self, elapsed: Duration, connected: u64, workers: &ProcessesLive) {
         let now = Instant::now();
         if let Some(last) = &self.last
             && now - last.at < SECOND
@@ -55,7 +57,7 @@ impl<'a> ResourceSampler<'a> {
         }
         let look = Look {
             at: now,
-            client_cpu: resources::process_cpu(),
+            client_cpu: resources::process_cpu().map(|own| own + workers.cpu),
             server: self.server.glance(),
         };
         let server_rss_bytes = look.server.as_ref().map(|server| server.rss_bytes);
@@ -74,7 +76,7 @@ impl<'a> ResourceSampler<'a> {
                     .and_then(|(now, before)| share(now.saturating_sub(before), self.cores.count)),
                 server_share: server
                     .and_then(|(now, before)| share(now.cpu_since(before), self.server_cores)),
-                client_rss_bytes: resources::own_rss_bytes(),
+                client_rss_bytes: resources::own_rss_bytes().map(|own| own + workers.rss_bytes),
                 server_rss_bytes,
                 connected: Some(connected),
             });

@@ -13,6 +13,28 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// Those of another process.
+    #[must_use]
+    pub fn of(mut pieces_us: Vec<u32>, observed_ns: u64) -> Self {
+        pieces_us.truncate(PIECES_MAX);
+        Self {
+            pieces_us,
+            observed_ns,
+        }
+    }
+
+    /// The waits of the pieces that have any, in microseconds.
+    #[must_use]
+    pub fn pieces_us(&self) -> &[u32] {
+        &self.pieces_us
+    }
+
+    /// The length of all pieces.
+    #[must_use]
+    pub fn observed_ns(&self) -> u64 {
+        self.observed_ns
+    }
+
     /// Adds a piece of this length with this wait.
     pub fn add(&mut self, length_ns: u64, waited_ns: u64) {
         self.observed_ns += length_ns;

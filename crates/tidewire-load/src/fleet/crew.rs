@@ -1,19 +1,53 @@
-//! The threads of a fleet, each with an event loop, and the channels to them.
+//! The workers of a fleet, threads or processes, and the way to them.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidewire_net::{Handler, Mailbox, Shard, ShardConfig};
+use tidewire_net::{Handler, Mailbox, Shard, ShardConfig, Waker};
 
-use super::FleetError;
+use super::error::FleetError;
 
-/// Threads that receive commands. They end when this value is dropped.
+/// Workers that receive commands. They end when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Crew<C: Send + 'static> {
-    threads: Vec<Thread<C>>,
+    hands: Vec<Member<C>>,
     endings: Endings<C>,
+}
+
+/// The way to one worker.
+pub(super) trait Hand<C>: std::fmt::Debug + Send {
+    /// Gives it a command.
+    ///
+    /// # Errors
+    /// [`FleetError::Gone`].
+    fn send(&self, command: C) -> Result<(), FleetError>;
+
+    /// Whether it has ended without saying so.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for its end after the command to quit.
+    fn join(&mut self);
+
+    /// What wakes it, if it can be woken.
+    fn waker(&self) -> Option<Waker>;
+}
+
+#[derive(Debug)]
+struct Member<C> {
+    hand: Box<dyn Hand<C>>,
+    /// It has said that it has ended.
+    is_gone: bool,
+}
+
+/// What a report of a worker says about the order at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reported {
+    /// It is carried out.
+    Done,
+    /// The worker has ended. The other workers go on.
+    Gone,
 }
 
 /// The commands that end something.
@@ -44,11 +78,32 @@ struct Thread<C> {
     handle: Option<JoinHandle<()>>,
 }
 
-impl<C: Send + 'static> Crew<C> {
-    /// No threads.
+impl<C: Send + std::fmt::Debug> Hand<C> for Thread<C> {
+    fn send(&self, command: C) -> Result<(), FleetError> {
+        self.mailbox.send(command).map_err(|_| FleetError::Gone)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn join(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            // A worker's panic has been reported as a missing answer.
+            let _ = handle.join();
+        }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.mailbox.waker())
+    }
+}
+
+impl<C: Send + std::fmt::Debug + 'static> Crew<C> {
+    /// No workers.
     pub(super) fn new(endings: Endings<C>) -> Self {
         Self {
-            threads: Vec::new(),
+            hands: Vec::new(),
             endings,
         }
     }
@@ -66,7 +121,7 @@ impl<C: Send + 'static> Crew<C> {
         H: Handler<Mail = C> + Send + 'static,
         O: Send + 'static,
     {
-        let index = self.threads.len();
+        let index = self.hands.len();
         let (shard, mailbox) = Shard::new(config, handler)?;
         let handle = std::thread::Builder::new()
             .name(format!("load-{index}"))
@@ -76,57 +131,83 @@ impl<C: Send + 'static> Crew<C> {
                     let _ = outcomes.send((index, died(error)));
                 }
             })?;
-        self.threads.push(Thread {
+        self.add(Thread {
             mailbox,
             handle: Some(handle),
         });
         Ok(())
     }
 
-    /// Number of threads.
+    /// Adds a worker.
+    pub(super) fn add(&mut self, hand: impl Hand<C> + 'static) {
+        self.hands.push(Member {
+            hand: Box::new(hand),
+            is_gone: false,
+        });
+    }
+
+    /// Number of workers, also of those that have ended.
     pub(super) fn len(&self) -> usize {
-        self.threads.len()
+        self.hands.len()
     }
 
-    /// The channel to each thread, in order.
-    pub(super) fn mailboxes(&self) -> impl Iterator<Item = &Mailbox<C>> {
-        self.threads.iter().map(|thread| &thread.mailbox)
+    /// Whether the worker with this index has ended.
+    pub(super) fn is_gone(&self, index: usize) -> bool {
+        self.hands.get(index).is_none_or(|member| member.is_gone)
     }
 
-    /// Sends each thread a command, created from its index.
+    /// What wakes the worker with this index.
+    pub(super) fn waker(&self, index: usize) -> Option<Waker> {
+        self.hands.get(index)?.hand.waker()
+    }
+
+    /// Gives the worker with this index a command, unless it has ended.
+    ///
+    /// # Errors
+    /// [`FleetError::Gone`].
+    pub(super) fn send(&self, index: usize, command: C) -> Result<(), FleetError> {
+        match self.hands.get(index) {
+            Some(member) if !member.is_gone => member.hand.send(command),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives each living worker a command, created from its index.
     ///
     /// # Errors
     /// [`FleetError::Gone`].
     pub(super) fn order(&self, mut command: impl FnMut(usize) -> C) -> Result<(), FleetError> {
-        for (index, mailbox) in self.mailboxes().enumerate() {
-            mailbox.send(command(index)).map_err(|_| FleetError::Gone)?;
+        for index in 0..self.len() {
+            if !self.is_gone(index) {
+                self.send(index, command(index))?;
+            }
         }
         Ok(())
     }
 
-    /// Waits for one report of each thread, and returns whether the phase was interrupted. `watch` is called after each
-    /// `tick`. This thread sleeps between the ticks, because it may share a core with a worker.
+    /// Waits for one report of each living worker, and returns whether the phase was interrupted. `watch` is called
+    /// after each `tick`. This thread sleeps between the ticks, because it may share a core with a worker.
     ///
     /// # Errors
     /// [`FleetError::Gone`], and the errors of `take`.
     pub(super) fn wait<R>(
-        &self,
+        &mut self,
         reports: &Receiver<(usize, R)>,
         tick: Duration,
         mut watch: impl FnMut() -> Wish,
-        mut take: impl FnMut(R) -> Result<(), FleetError>,
+        mut take: impl FnMut(usize, R) -> Result<Reported, FleetError>,
     ) -> Result<bool, FleetError> {
-        let mut missing = self.len();
+        let mut is_awaited: Vec<bool> = self.hands.iter().map(|member| !member.is_gone).collect();
         let mut is_stopped = false;
         let mut interrupted_at: Option<Instant> = None;
         let mut is_abandoned = false;
         let mut next_tick = Instant::now() + tick;
-        while missing > 0 {
+        while is_awaited.contains(&true) {
             let wait = next_tick.saturating_duration_since(Instant::now());
             match reports.recv_timeout(wait) {
-                Ok((_, report)) => {
-                    take(report)?;
-                    missing -= 1;
+                Ok((index, report)) => {
+                    self.hands[index].is_gone |= take(index, report)? == Reported::Gone;
+                    is_awaited[index] = false;
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
@@ -151,16 +232,13 @@ impl<C: Send + 'static> Crew<C> {
         Ok(interrupted_at.is_some())
     }
 
-    /// Checks that no thread has ended.
+    /// Checks that no worker has ended without saying so.
     ///
     /// # Errors
     /// [`FleetError::Gone`].
     pub(super) fn check_alive(&self) -> Result<(), FleetError> {
-        let is_gone = |thread: &Thread<C>| {
-            let handle = thread.handle.as_ref();
-            handle.is_none_or(JoinHandle::is_finished)
-        };
-        match self.threads.iter().any(is_gone) {
+        let mut living = self.hands.iter().filter(|member| !member.is_gone);
+        match living.any(|member| member.hand.is_finished()) {
             true => Err(FleetError::Gone),
             false => Ok(()),
         }
@@ -169,15 +247,12 @@ impl<C: Send + 'static> Crew<C> {
 
 impl<C: Send + 'static> Drop for Crew<C> {
     fn drop(&mut self) {
-        for mailbox in self.mailboxes() {
-            // A thread that has ended needs no command.
-            let _ = mailbox.send((self.endings.quit)());
+        for member in &self.hands {
+            // A worker that has ended needs no command.
+            let _ = member.hand.send((self.endings.quit)());
         }
-        for thread in &mut self.threads {
-            if let Some(handle) = thread.handle.take() {
-                // A worker's panic has been reported as a missing answer.
-                let _ = handle.join();
-            }
+        for member in &mut self.hands {
+            member.hand.join();
         }
     }
 }

@@ -1,40 +1,91 @@
 //! The fleet: all workers together, which open connections, run phases and close.
 
 mod crew;
+mod error;
+mod lost;
 pub mod preflight;
 mod pulse;
+mod relay;
+mod remote;
+mod samples;
+pub mod serve;
 pub mod service;
 pub mod stop;
 mod unconfirmed;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire_net::ShardConfig;
 
+use crate::accounting::failure::Failure;
 use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
-use crate::worker::order::{Activity, Command, ConnectOrder, PhaseOrder, Setup, WorkerReport};
+use crate::accounting::resources;
+use crate::worker::contract::orders::{Begin, Order};
+use crate::worker::contract::words::Hello;
+use crate::worker::order::{
+    Activity, Again, Command, ConnectOrder, Numbers, PhaseOrder, Setup, WorkerReport,
+};
 use crate::worker::websocket::Worker;
+use crate::worker::websocket::payload::Encoding;
 pub use crew::Wish;
-use crew::{Crew, Endings};
+use crew::{Crew, Endings, Reported};
+pub use error::FleetError;
+use lost::{behind, capital, lost_share};
 use pulse::Pulse;
+use relay::{Line, Relay};
+use remote::{Ears, Remote};
+use samples::{Samples, TICK};
 use stop::StopRule;
 
-/// Threads with event loops, and the connections that they hold.
+/// Workers, and the connections that they hold. They are threads of this process, or processes that
+/// speak the worker contract.
 #[derive(Debug)]
 pub struct Fleet {
     setup: Arc<Setup>,
     workers: Crew<Command>,
     outcomes: Receiver<(usize, WorkerReport)>,
     cells: Vec<Arc<LiveCell>>,
+    /// The introduction of each worker that is a process.
+    processes: Vec<Process>,
+    /// What such workers say to each other.
+    relay: Arc<Relay>,
     next_number: usize,
+    /// The worker with the connection that was opened last by itself.
+    owner: usize,
     pulse: Pulse,
     /// The run was interrupted: the remaining work is done at once.
     is_interrupted: bool,
+}
+
+/// A worker that is a process of its own.
+#[derive(Debug)]
+pub struct Process {
+    /// Its name in reports.
+    pub name: String,
+    /// What it says about itself.
+    pub hello: Hello,
+    clock: Arc<remote::Clock>,
+    lines: Sender<Line>,
+}
+
+impl Process {
+    /// The most by which its clock can differ from this process's, after the correction.
+    #[must_use]
+    pub fn clock_error(&self) -> Duration {
+        self.clock.error()
+    }
+
+    /// Whether it runs on this machine.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        resources::host_name().is_some_and(|name| name == self.hello.host)
+    }
 }
 
 /// A worker's position among the others.
@@ -62,31 +113,68 @@ impl std::fmt::Debug for Watch<'_> {
     }
 }
 
-/// The end of a worker, which only a failure of this program or of the operating system's event
-/// queue causes.
-#[derive(Debug, thiserror::Error)]
-pub enum FleetError {
-    /// A thread or event queue could not be created.
-    #[error("the generator's threads could not be started: {0}")]
-    Start(io::Error),
-    /// An event loop failed.
-    #[error("an event loop of the generator failed: {0}")]
-    Loop(io::Error),
-    /// A worker ended without an answer.
-    #[error("a thread of the generator ended unexpectedly")]
-    Gone,
-}
-
 impl Fleet {
     /// Starts `threads` workers, at least one, without connections.
     ///
     /// # Errors
     /// [`FleetError::Start`].
     pub fn start(setup: Setup, threads: usize) -> Result<Self, FleetError> {
-        let setup = Arc::new(setup);
+        let (mut fleet, sender) = Self::without_workers(setup);
+        for index in 0..threads.max(1) {
+            fleet
+                .start_worker(index, &sender)
+                .map_err(FleetError::Start)?;
+        }
+        Ok(fleet)
+    }
+
+    /// Starts a worker's process with each of these commands, without connections.
+    ///
+    /// # Errors
+    /// [`FleetError::Worker`].
+    pub fn start_processes(setup: Setup, commands: &[String]) -> Result<Self, FleetError> {
+        let (mut fleet, sender) = Self::without_workers(setup);
+        for (index, command) in commands.iter().enumerate() {
+            let cell = Arc::new(LiveCell::default());
+            let ears = Ears {
+                index,
+                reports: sender.clone(),
+                cell: Arc::clone(&cell),
+                relay: Arc::clone(&fleet.relay),
+                epoch: fleet.setup.epoch,
+            };
+            let remote = Remote::start(command, Arc::clone(&fleet.setup), ears)?;
+            cell.rss_bytes
+                .store(remote.hello.rss_bytes, Ordering::Relaxed);
+            fleet.relay.add(remote.lines());
+            fleet.processes.push(Process {
+                name: remote.name.clone(),
+                hello: remote.hello.clone(),
+                clock: remote.clock(),
+                lines: remote.lines(),
+            });
+            fleet.workers.add(remote);
+            fleet.cells.push(cell);
+        }
+        fleet.tell_terms();
+        Ok(fleet)
+    }
+
+    /// Tells the workers that are processes the terms of the next test.
+    fn tell_terms(&self) {
+        for process in &self.processes {
+            let begin = Begin::of(&self.setup, process.clock.zero_ns());
+            // The writer ends with the worker, whose end is reported.
+            let _ = process
+                .lines
+                .send(Line::Order(Box::new(Order::Begin(Box::new(begin)))));
+        }
+    }
+
+    fn without_workers(setup: Setup) -> (Self, Sender<(usize, WorkerReport)>) {
         let (sender, outcomes) = channel();
-        let mut fleet = Self {
-            setup,
+        let fleet = Self {
+            setup: Arc::new(setup),
             workers: Crew::new(Endings {
                 stop: || Command::Stop,
                 abandon: || Command::Abandon,
@@ -94,16 +182,14 @@ impl Fleet {
             }),
             outcomes,
             cells: Vec::new(),
+            processes: Vec::new(),
+            relay: Arc::default(),
             next_number: 0,
+            owner: 0,
             pulse: Pulse::start(),
             is_interrupted: false,
         };
-        for index in 0..threads.max(1) {
-            fleet
-                .start_worker(index, &sender)
-                .map_err(FleetError::Start)?;
-        }
-        Ok(fleet)
+        (fleet, sender)
     }
 
     fn start_worker(
@@ -125,10 +211,16 @@ impl Fleet {
         Ok(())
     }
 
-    /// The number of threads.
+    /// The number of workers.
     #[must_use]
-    pub fn threads(&self) -> usize {
+    pub fn workers(&self) -> usize {
         self.workers.len()
+    }
+
+    /// The workers that are processes; empty if they are threads.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
     }
 
     /// The state that all workers share.
@@ -143,32 +235,186 @@ impl Fleet {
         live::sum(&self.cells).connected
     }
 
+    /// The processor time so far of the workers that are processes of this machine.
+    #[must_use]
+    pub fn cpu_here(&self) -> Duration {
+        let here = self.processes.iter().zip(&self.cells);
+        let here = here.filter(|(process, _)| process.is_here());
+        here.map(|(_, cell)| Duration::from_nanos(cell.cpu_ns.load(Ordering::Relaxed)))
+            .sum()
+    }
+
+    /// The cores of the machines of the workers; `None` if all of them are on this one.
+    #[must_use]
+    pub fn cores_elsewhere(&self) -> Option<f64> {
+        let hosts: BTreeMap<&str, f64> = self
+            .processes
+            .iter()
+            .map(|process| (process.hello.host.as_str(), process.hello.cores))
+            .collect();
+        let is_elsewhere = self.processes.iter().any(|process| !process.is_here());
+        is_elsewhere.then(|| hosts.values().sum())
+    }
+
+    /// The figures of this moment.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        live::sum(&self.cells)
+    }
+
+    /// Makes a fleet whose connections are closed ready for another test; returns whether all of its
+    /// workers live.
+    pub fn begin_again(&mut self) -> bool {
+        self.next_number = 0;
+        self.tell_terms();
+        self.is_whole()
+    }
+
+    /// Whether no worker has ended.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        (0..self.workers.len()).all(|index| !self.workers.is_gone(index))
+    }
+
     /// Opens `count` additional connections, as fast as the limit of concurrent handshakes allows,
     /// and waits until each is ready or has failed.
     ///
     /// # Errors
     /// [`FleetError`]; a connection that fails is counted, not an error.
-    pub fn open(&mut self, count: usize, watch: &mut Watch<'_>) -> Result<Opened, FleetError> {
-        preflight::make_room_for(self.next_number as u64 + count as u64);
-        let workers = self.workers.len();
-        let in_flight_max = (self.setup.handshakes_in_flight_max / workers).max(1);
-        let (first, end) = (self.next_number, self.next_number + count);
-        self.next_number = end;
-        self.workers.order(|index| {
-            let numbers = ((first + index).min(end)..end).step_by(workers);
-            Command::Connect(ConnectOrder {
+    pub fn open(
+        &mut self,
+        count: usize,
+        encoding: Encoding,
+        watch: &mut Watch<'_>,
+    ) -> Result<Opened, FleetError> {
+        self.connect(count, encoding, None, watch)
+    }
+
+    /// Opens `count` connections, closes each as soon as it is ready, and opens it again.
+    ///
+    /// # Errors
+    /// [`FleetError`]; a connection that fails is counted, not an error.
+    pub fn reconnect(
+        &mut self,
+        count: usize,
+        again: Again,
+        watch: &mut Watch<'_>,
+    ) -> Result<Opened, FleetError> {
+        self.connect(count, Encoding::Json, Some(again), watch)
+    }
+
+    fn connect(
+        &mut self,
+        count: usize,
+        encoding: Encoding,
+        again: Option<Again>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Opened, FleetError> {
+        let numbers = Numbers {
+            first: self.next_number,
+            end: self.next_number + count,
+            step: 1,
+        };
+        self.next_number = numbers.end;
+        let in_flight_max = match again {
+            Some(_) => count,
+            None => self.setup.handshakes_in_flight_max,
+        };
+        self.connect_numbers(numbers, in_flight_max, encoding, again, watch)
+    }
+
+    /// The same for given numbers.
+    pub(crate) fn connect_numbers(
+        &mut self,
+        numbers: Numbers,
+        in_flight_max: usize,
+        encoding: Encoding,
+        again: Option<Again>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Opened, FleetError> {
+        preflight::make_room_for(self.connected() + numbers.len() as u64);
+        let living = self.living();
+        let in_flight_max = in_flight_max.div_ceil(living.len().max(1)).max(1);
+        let mut shares = vec![0; self.workers.len()];
+        for (place, index) in living.iter().enumerate() {
+            let numbers = numbers.part(place, living.len());
+            shares[*index] = numbers.len() as u64;
+            let order = ConnectOrder {
                 numbers,
                 in_flight_max,
-            })
-        })?;
+                encoding,
+                again,
+            };
+            self.workers.send(*index, Command::Connect(order))?;
+        }
+        self.owner = living.first().copied().unwrap_or(0);
         let mut opened = Opened::default();
-        let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
-            if let WorkerReport::Opened(one) = outcome {
-                opened.merge(&one);
-            }
-        })?;
+        let cells = self.cells.clone();
+        let was_interrupted =
+            self.wait(watch, StopRule::Count(0), |index, outcome| match outcome {
+                WorkerReport::Opened(one) => {
+                    opened.merge(&one);
+                }
+                WorkerReport::Ended { name, reason } => {
+                    // What it had opened is closed with it.
+                    let lost = shares[index] + cells[index].connected();
+                    let mut failed = Opened {
+                        attempted: shares[index],
+                        ..Opened::default()
+                    };
+                    failed.failures.add_many(Failure::WorkerEnded, lost);
+                    let note = format!(
+                        "{} ended: {reason}. Its {lost} connections are lost.",
+                        capital(&name)
+                    );
+                    failed.notes.push(note);
+                    opened.merge(&failed);
+                }
+                _ => {}
+            })?;
         self.is_interrupted |= was_interrupted;
         Ok(opened)
+    }
+
+    /// The workers that have not ended.
+    fn living(&self) -> Vec<usize> {
+        let all = 0..self.workers.len();
+        all.filter(|index| !self.workers.is_gone(*index)).collect()
+    }
+
+    /// The order of each worker to run its share of an activity.
+    fn orders(&self, activity: impl Fn(Part<'_>) -> Activity, stop: &StopRule) -> Vec<PhaseOrder> {
+        let members: Arc<[u64]> = (0..self.workers.len())
+            .map(|index| match self.workers.is_gone(index) {
+                true => 0,
+                false => self.cells[index].connected(),
+            })
+            .collect();
+        let unconfirmed_bytes_max = unconfirmed::bytes_each(members.iter().sum());
+        let orders: Vec<PhaseOrder> = (0..self.workers.len())
+            .map(|index| PhaseOrder {
+                activity: activity(Part {
+                    index,
+                    members: &members,
+                }),
+                longest: stop.longest(),
+                unconfirmed_bytes_max,
+                members: Arc::clone(&members),
+                index,
+                publishes: index == self.owner,
+            })
+            .collect();
+        if let Some(Activity::FanOut(fan_out)) = orders.first().map(|order| &order.activity) {
+            if let Some(waker) = self.workers.waker(self.owner) {
+                fan_out.set_waker(waker);
+            }
+            let others = members.iter().enumerate();
+            let subscribers =
+                others.map(|(index, count)| count.saturating_sub(u64::from(index == self.owner)));
+            self.relay
+                .begin(self.owner, &subscribers.collect::<Vec<u64>>());
+        }
+        orders
     }
 
     /// Runs an activity on the open connections until `stop`, and waits until all of it is
@@ -183,39 +429,50 @@ impl Fleet {
         stop: StopRule,
         watch: &mut Watch<'_>,
     ) -> Result<Ran, FleetError> {
-        let members: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
-        let unconfirmed_bytes_max = unconfirmed::bytes_each(members.iter().sum());
-        let orders: Vec<PhaseOrder> = (0..self.workers.len())
-            .map(|index| PhaseOrder {
-                activity: activity(Part {
-                    index,
-                    members: &members,
-                }),
-                longest: stop.longest(),
-                unconfirmed_bytes_max,
-            })
-            .collect();
+        let orders = self.orders(activity, &stop);
+        let members: Vec<u64> = orders
+            .first()
+            .map_or_else(Vec::new, |first| first.members.to_vec());
         let sends = orders.iter().any(|order| order.activity.sends());
-        for (order, mailbox) in orders.into_iter().zip(self.workers.mailboxes()) {
-            if let (Activity::FanOut(fan_out), Some(first)) =
-                (&order.activity, self.workers.mailboxes().next())
-            {
-                // The publisher is opened separately, which assigns it to the first worker.
-                fan_out.set_waker(first.waker());
-            }
-            mailbox
-                .send(Command::Run(Box::new(order)))
-                .map_err(|_| FleetError::Gone)?;
+        let shares: Vec<Activity> = orders.iter().map(|order| order.activity.clone()).collect();
+        for (index, order) in orders.into_iter().enumerate() {
+            self.workers.send(index, Command::Run(Box::new(order)))?;
         }
         let mut ran = Ran {
             sends,
             ..Ran::default()
         };
-        ran.interrupted = self.wait(watch, stop, |outcome| {
-            if let WorkerReport::Ran(one) = outcome {
+        let cells = self.cells.clone();
+        let names: Vec<String> = self
+            .processes
+            .iter()
+            .map(|process| process.name.clone())
+            .collect();
+        let longest = stop.longest();
+        let mut per_worker = vec![0.0; self.workers.len()];
+        ran.interrupted = self.wait(watch, stop, |index, outcome| match outcome {
+            WorkerReport::Ran(one) => {
+                per_worker[index] = one.rate_per_s();
                 ran.merge(&one);
+                if let Some(name) = names.get(index) {
+                    ran.notes.extend(behind(name, &one));
+                }
             }
+            WorkerReport::Ended { name, reason } => {
+                let mut lost = lost_share(&shares[index], members[index], &cells[index], longest);
+                let count = members[index];
+                lost.notes.push(format!(
+                    "{} ended during the test: {reason}. Its {count} connections are lost, and what it had \
+                     not reported as confirmed counts as not sent.",
+                    capital(&name)
+                ));
+                ran.merge(&lost);
+            }
+            _ => {}
         })?;
+        if !self.processes.is_empty() {
+            ran.per_worker = per_worker;
+        }
         self.is_interrupted |= ran.interrupted;
         Ok(ran)
     }
@@ -223,7 +480,7 @@ impl Fleet {
     /// The time for which the generator's process has not run since the start of the fleet.
     #[must_use]
     pub fn stopped(&self) -> Duration {
-        self.pulse.stopped()
+        self.pulse.stopped() + live::sum(&self.cells).processes.stopped
     }
 
     /// Closes all connections with a closing handshake, with little time after an interruption.
@@ -237,20 +494,21 @@ impl Fleet {
             tick: &mut |_| Wish::GoOn,
             stop: &stop,
         };
-        self.wait(&mut watch, StopRule::Count(0), |_| {})?;
+        self.wait(&mut watch, StopRule::Count(0), |_, _| {})?;
         Ok(())
     }
 
     /// Waits for one report of each worker; returns whether the phase was interrupted.
     fn wait(
-        &self,
+        &mut self,
         watch: &mut Watch<'_>,
         stop: StopRule,
-        mut take: impl FnMut(WorkerReport),
+        mut take: impl FnMut(usize, WorkerReport),
     ) -> Result<bool, FleetError> {
         let mut samples = Samples::new();
+        let cells = &self.cells;
         let look = || {
-            let live = samples.add(live::sum(&self.cells));
+            let live = samples.add(live::sum(cells));
             let wish = (watch.tick)(&live);
             if watch.stop.load(Ordering::Relaxed) {
                 Wish::Interrupt
@@ -261,58 +519,19 @@ impl Fleet {
             }
         };
         self.workers
-            .wait(&self.outcomes, TICK, look, |report| match report {
+            .wait(&self.outcomes, TICK, look, |index, report| match report {
                 WorkerReport::Died(error) => Err(FleetError::Loop(error)),
+                WorkerReport::Ended { .. } => {
+                    take(index, report);
+                    let cell = &cells[index];
+                    let connected = cell.connected.swap(0, Ordering::Relaxed);
+                    cell.failed.fetch_add(connected, Ordering::Relaxed);
+                    Ok(Reported::Gone)
+                }
                 report => {
-                    take(report);
-                    Ok(())
+                    take(index, report);
+                    Ok(Reported::Done)
                 }
             })
     }
 }
-
-/// Rates from samples of the confirmed count at every tick.
-#[derive(Debug)]
-struct Samples {
-    start: Instant,
-    last: (Duration, u64),
-    /// Per second, for each tick.
-    rates: Vec<f64>,
-}
-
-impl Samples {
-    fn new() -> Self {
-        Self {
-            start: Instant::now(),
-            last: (Duration::ZERO, 0),
-            rates: Vec::new(),
-        }
-    }
-
-    /// Completes the figures with those that depend on the total time.
-    fn add(&mut self, live: Live) -> Live {
-        let elapsed = self.start.elapsed();
-        let now = (elapsed, live.confirmed);
-        self.rates.push(rate(self.last, now));
-        self.last = now;
-        let recent = &self.rates[self.rates.len().saturating_sub(TICKS_PER_S)..];
-        let rate_per_s = recent.iter().sum::<f64>() / recent.len() as f64;
-        Live {
-            elapsed,
-            rate_per_s,
-            ..live
-        }
-    }
-}
-
-fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
-    let seconds = (now.0 - before.0).as_secs_f64();
-    if seconds > 0.0 {
-        now.1.saturating_sub(before.1) as f64 / seconds
-    } else {
-        0.0
-    }
-}
-
-const TICK: Duration = Duration::from_millis(100);
-const TICKS_PER_S: usize = 10;

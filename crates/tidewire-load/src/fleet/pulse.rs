@@ -46,6 +46,11 @@ impl Pulse {
         while self.thread.is_some() && beats() == before && called.elapsed() < BEAT_WAIT_MAX {
             std::thread::sleep(BEAT / 10);
         }
+        self.counted()
+    }
+
+    /// The same without a wait, so that a stop that has only just ended may be missing.
+    pub(crate) fn counted(&self) -> Duration {
         Duration::from_nanos(self.shared.stopped_ns.load(Ordering::Relaxed))
     }
 }

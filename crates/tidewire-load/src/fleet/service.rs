@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tidewire_net::ShardConfig;
 
-use super::crew::Wish;
-use super::crew::{Crew, Endings};
+use super::crew::{Crew, Endings, Reported, Wish};
 use super::pulse::Pulse;
 use super::{FleetError, preflight};
 use crate::accounting::live::{self, ServiceCell, ServiceLive};
@@ -176,11 +175,15 @@ impl ServiceFleet {
     }
 
     /// Waits for one outcome of each worker.
-    fn wait(&self, watch: &mut dyn FnMut(&ServiceLive) -> Wish) -> Result<Tally, FleetError> {
+    fn wait(&mut self, watch: &mut dyn FnMut(&ServiceLive) -> Wish) -> Result<Tally, FleetError> {
         let mut all: Option<Tally> = None;
-        let look = || watch(&live::sum_service(&self.cells));
-        self.workers
-            .wait(&self.outcomes, SERVICE_TICK, look, |report| match report {
+        let cells = &self.cells;
+        let look = || watch(&live::sum_service(cells));
+        self.workers.wait(
+            &self.outcomes,
+            SERVICE_TICK,
+            look,
+            |_, report| match report {
                 ServiceReport::Died(error) => Err(FleetError::Loop(error)),
                 ServiceReport::Connected(tally)
                 | ServiceReport::Done(tally)
@@ -189,9 +192,10 @@ impl ServiceFleet {
                         Some(all) => all.merge(&tally),
                         None => all = Some(*tally),
                     }
-                    Ok(())
+                    Ok(Reported::Done)
                 }
-            })?;
+            },
+        )?;
         all.ok_or(FleetError::Gone)
     }
 }

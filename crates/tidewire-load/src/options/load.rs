@@ -537,6 +537,7 @@ impl TlsOptions {
         Ok(TargetTls {
             config: config.map_err(OptionError::new)?,
             host: host.to_owned(),
+            authorities_pem: None,
         })
     }
 }

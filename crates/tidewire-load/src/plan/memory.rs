@@ -22,16 +22,23 @@ impl EmptyMemory {
         }
     }
 
-    /// The memory of both sides with N connections open, and their extremes among the samples;
+    /// Adds workers that are processes of their own, before their first connection.
+    pub(super) fn add_workers(&mut self, rss_bytes: u64) {
+        self.client = self.client.map(|own| own + rss_bytes);
+    }
+
+    /// The memory of both sides with N connections open, and their extremes among the samples; that of
+    /// workers that are processes of their own is added to this process's;
     /// `None` if the server's memory is not known.
     pub(super) fn with_open(
         &self,
         server: &ServerWatch,
         samples: &[ResourceSample],
         connections: u64,
+        workers_rss_bytes: u64,
     ) -> Option<Memory> {
         let now = server.rss_bytes()?;
-        let client = resources::own_rss_bytes();
+        let client = client_rss_bytes(workers_rss_bytes);
         let all = || {
             let seen = samples.iter().filter_map(|sample| sample.server_rss_bytes);
             seen.chain([now])
@@ -62,13 +69,21 @@ pub(super) fn each(now: Option<u64>, empty: Option<u64>, connections: u64) -> Op
 }
 
 /// The same with the memory of both sides a moment after the connections were closed.
-pub(super) fn after_closing(open: Memory, server: &ServerWatch) -> Memory {
+pub(super) fn after_closing(
+    open: Memory,
+    server: &ServerWatch,
+    workers_rss_bytes: impl Fn() -> u64,
+) -> Memory {
     std::thread::sleep(CLOSED_FOR);
     Memory {
         server_rss_closed_bytes: server.rss_bytes(),
-        client_rss_closed_bytes: resources::own_rss_bytes(),
+        client_rss_closed_bytes: client_rss_bytes(workers_rss_bytes()),
         ..open
     }
+}
+
+fn client_rss_bytes(workers_rss_bytes: u64) -> Option<u64> {
+    resources::own_rss_bytes().map(|own| own + workers_rss_bytes)
 }
 
 /// The note of a result whose server is not visible.
@@ -95,10 +110,10 @@ mod tests {
         };
         let samples = [sample(5), sample(u64::MAX / 2)];
         let empty = EmptyMemory::of(&server);
-        let memory = empty.with_open(&server, &samples, 1).unwrap();
+        let memory = empty.with_open(&server, &samples, 1, 0).unwrap();
         assert_eq!(memory.client_rss_min_bytes, Some(5));
         assert_eq!(memory.client_rss_peak_bytes, Some(u64::MAX / 2));
-        let closed = after_closing(memory, &server);
+        let closed = after_closing(memory, &server, || 0);
         assert!(
             closed
                 .client_rss_closed_bytes

@@ -9,7 +9,7 @@ use crate::accounting::resources;
 use crate::accounting::server::ServerWatch;
 use crate::fleet::preflight::{self, Shortage};
 pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, RunError};
-use crate::plan::bench::{Bench, TestExpectation, TestKind};
+use crate::plan::bench::{Bench, TestExpectation, TestKind, run_test};
 use crate::plan::observe::Progress;
 use crate::report::model::IMPOSSIBLE;
 use crate::report::{self, Plan, Report, TestResult, Verdict};
@@ -63,29 +63,47 @@ pub fn run(
     let connections = options.connections_most() as u64;
     let server = ServerWatch::find(address, options.server_pid, connections)?;
     let mut bench = Bench::new(options, sources, server, progress, stop);
-    'tests: for test in &options.tests {
+    let failure = run_all(&mut bench, &mut report).err();
+    report.target.server = bench.server_name();
+    if let Some(language) = bench.language() {
+        report.tool.language = language;
+    }
+    let reason = match failure {
+        // Without a result there is nothing to lose.
+        Some(error) if report.results.is_empty() => return Err(error),
+        Some(error) => Some(error.to_string()),
+        None if bench.is_short_of_workers() => Some("a worker has ended".to_owned()),
+        None if stop.load(Ordering::Relaxed) => Some("the run was interrupted".to_owned()),
+        None => None,
+    };
+    report.partial = reason.is_some();
+    report.partial_reason = reason;
+    Ok(report)
+}
+
+/// Runs test after test until one cannot be run or the run is stopped.
+fn run_all(bench: &mut Bench<'_>, report: &mut Report) -> Result<(), RunError> {
+    let options = bench.options;
+    for test in &options.tests {
         for tier in test.tiers(&options.tiers) {
             if bench.is_stopped() {
-                break 'tests;
+                return Ok(());
             }
             let rows = match shortage(options, *test, *tier) {
                 Some(shortage) => vec![impossible(*test, *tier, shortage)],
-                None => test.run(&mut bench, *tier)?,
+                None => run_test(*test, bench, *tier)?,
             };
             report.results.extend(rows);
         }
     }
-    report.target.server = bench.server_name();
-    if stop.load(Ordering::Relaxed) {
-        report.partial = true;
-        report.partial_reason = Some("the run was interrupted".into());
-    }
-    Ok(report)
+    Ok(())
 }
 
 /// The reason for which this machine cannot run a test with this number of connections.
 fn shortage(options: &BenchOptions, test: TestKind, connections: usize) -> Option<Shortage> {
     let connections = match test {
+        // Workers that are processes have limits of their own.
+        _ if !options.workers.is_empty() => return None,
         // This test ends at the limit of the machine.
         TestKind::ConnectionLimit => return None,
         // Plus one for the publisher.
@@ -130,7 +148,11 @@ fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
         let bounds = format!("from {least} to {most} messages per second");
         return out("a rate", rate.to_string(), bounds);
     }
-    for (name, time) in [("a duration", options.duration), ("a hold", options.hold)] {
+    for (name, time) in [
+        ("a duration", options.duration),
+        ("a sustained duration", options.sustained),
+        ("a hold", options.hold),
+    ] {
         if !DURATION.contains(&time) {
             let (least, most) = (DURATION.start(), DURATION.end());
             return out(
@@ -201,7 +223,11 @@ fn plan(options: &BenchOptions, sources: usize) -> Plan {
         hold_s: Some(options.hold.as_secs_f64()),
         pings_per_connection: Some(options.pings_per_connection),
         repeats: None,
-        threads: u32::try_from(options.threads).ok(),
+        threads: u32::try_from(match options.workers.len() {
+            0 => options.threads,
+            workers => workers,
+        })
+        .ok(),
         source_addresses: u32::try_from(sources).ok().filter(|count| *count > 1),
         command: options.command.clone(),
     }

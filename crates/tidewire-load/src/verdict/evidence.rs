@@ -123,7 +123,7 @@ impl PaceCause {
 }
 
 /// How well a given rate was kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PaceKept {
     /// Planned messages per second.

@@ -413,3 +413,29 @@ fn the_offered_rate_is_over_the_time_in_which_it_was_offered() {
     };
     assert!((behind.offered_per_s() - 62.5).abs() < 1e-9);
 }
+
+/// The evidence and the verdicts of the three benches that there were once: this judge agrees with them. It
+/// decided against one of them in six cases: messages that leave 0.9 ms late, of a latency of 1 ms, are
+/// `generator_late`.
+#[test]
+fn the_verdicts_of_all_benches_are_those_of_this_judge() {
+    #[derive(serde::Deserialize)]
+    struct Case {
+        evidence: Evidence,
+        verdict: Verdict,
+        doubts: Vec<String>,
+    }
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../../tests/verdicts.json")).unwrap();
+    for (number, case) in cases.iter().enumerate() {
+        let judgement = judge(&case.evidence);
+        let mut doubts: Vec<&str> = judgement.doubts.iter().map(Doubt::name).collect();
+        let mut expected: Vec<&str> = case.doubts.iter().map(String::as_str).collect();
+        doubts.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(
+            (judgement.verdict, doubts),
+            (case.verdict, expected),
+            "case {number}"
+        );
+    }
+}

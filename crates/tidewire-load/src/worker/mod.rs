@@ -1,5 +1,6 @@
 //! Workers: one thread each, with an event loop and its share of the connections.
 
+pub mod contract;
 mod control;
 pub(crate) mod http;
 pub mod messages;

@@ -1,8 +1,6 @@
 //! Orders: commands to workers, and their answers.
 
-use std::iter::StepBy;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +9,7 @@ use crate::worker::pace::Share;
 use crate::worker::target::Target;
 use crate::worker::websocket::fan_out::{FanOut, Tempo};
 use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::payload::Encoding;
 use crate::worker::websocket::profile::Profile;
 use crate::worker::websocket::ring::FrameRing;
 
@@ -184,10 +183,71 @@ pub(crate) enum Command {
 
 #[derive(Debug)]
 pub(crate) struct ConnectOrder {
-    /// Numbers of the connections to open, in steps of the number of workers. It is not a list,
-    /// which would take memory for each connection of a plan that no machine can carry out.
-    pub(crate) numbers: StepBy<Range<usize>>,
+    /// Numbers of the connections to open, in steps of the number of workers.
+    pub(crate) numbers: Numbers,
     pub(crate) in_flight_max: usize,
+    /// The format of the messages that the connections will send, for client libraries that agree on one.
+    pub(crate) encoding: Encoding,
+    /// Each connection is closed when it is ready, and opened again.
+    pub(crate) again: Option<Again>,
+}
+
+/// Numbers of connections at equal distances. It is not a list, which would take memory for each
+/// connection of a plan that no machine can carry out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    /// The next one.
+    pub first: usize,
+    /// The end, which is not one of them.
+    pub end: usize,
+    /// From one to the next; at least 1.
+    pub step: usize,
+}
+
+impl Numbers {
+    /// How many are left.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end.saturating_sub(self.first).div_ceil(self.step)
+    }
+
+    /// Whether none is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The part of one of `parts`, which take them in turn.
+    #[must_use]
+    pub fn part(&self, index: usize, parts: usize) -> Self {
+        let first = self.first.saturating_add(index.saturating_mul(self.step));
+        Self {
+            first: first.min(self.end),
+            end: self.end,
+            step: self.step.saturating_mul(parts.max(1)),
+        }
+    }
+}
+
+impl Iterator for Numbers {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let next = self.first;
+        (next < self.end).then(|| {
+            self.first = next.saturating_add(self.step);
+            next
+        })
+    }
+}
+
+/// How often connections are opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Again {
+    /// How often each is opened; `None` until the time is over.
+    pub rounds: Option<u64>,
+    /// The time after which none is opened again.
+    pub longest: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -197,6 +257,11 @@ pub(crate) struct PhaseOrder {
     pub(crate) longest: Option<Duration>,
     /// At full speed: the limit of the unconfirmed bytes that a connection may have in flight.
     pub(crate) unconfirmed_bytes_max: u64,
+    /// The open connections of each worker, and the index of this worker among them.
+    pub(crate) members: Arc<[u64]>,
+    pub(crate) index: usize,
+    /// Whether this worker has the publisher of a fan-out.
+    pub(crate) publishes: bool,
 }
 
 /// The report of a worker about a completed command.
@@ -207,6 +272,11 @@ pub(crate) enum WorkerReport {
     Closed,
     /// The event loop failed.
     Died(std::io::Error),
+    /// A process has ended, or is as good as ended. The other workers go on.
+    Ended {
+        name: String,
+        reason: String,
+    },
 }
 
 const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;

@@ -202,6 +202,22 @@ impl Share {
         }
     }
 
+    /// The share of one of several parts of this share, where `members` has the connections of each part.
+    #[must_use]
+    pub fn among(&self, members: &[u64], part: usize) -> Self {
+        let places = slots(members, part);
+        let slots = places.iter().filter_map(|place| {
+            let place = usize::try_from(*place).ok()?;
+            self.slots.get(place).copied()
+        });
+        Self {
+            pace: self.pace.clone(),
+            per_s: self.per_s,
+            round: self.round,
+            slots: slots.collect(),
+        }
+    }
+
     /// All of a pace.
     #[must_use]
     pub fn whole(pace: Pace, per_s: f64) -> Self {
@@ -376,6 +392,20 @@ mod tests {
                 assert!(whole.len() > 50);
             }
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_share_are_the_share() {
+        let share = Share::of(Pace::Constant { per_s: 1000.0 }, 1000.0, &[3, 5, 2], 1);
+        let times = |share: &Share| -> Vec<u64> {
+            let due = share.due_in(100_000_000);
+            (0..due).map(|index| share.intended_ns(index)).collect()
+        };
+        let mut parts: Vec<u64> = (0..3)
+            .flat_map(|part| times(&share.among(&[2, 0, 3], part)))
+            .collect();
+        parts.sort_unstable();
+        assert_eq!(parts, times(&share));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct TargetTls {
     pub config: Arc<tls::ClientConfig>,
     /// The host name or address of the URL.
     pub host: String,
+    /// The trusted authorities in PEM, for workers that are processes of their own; `None` if any certificate
+    /// is accepted.
+    pub authorities_pem: Option<Arc<str>>,
 }
 
 /// The source of a connection's token.
@@ -113,6 +116,7 @@ impl Target {
             Some(TargetTls {
                 config: tls::client_config(None)?,
                 host: parts.host.to_owned(),
+                authorities_pem: None,
             })
         } else {
             None
@@ -135,8 +139,16 @@ impl Target {
     pub fn trusting(mut self, authorities: &Path) -> Result<Self, TargetError> {
         if let Some(tls) = &mut self.tls {
             tls.config = tls::client_config(Some(authorities))?;
+            tls.authorities_pem = std::fs::read_to_string(authorities).ok().map(Into::into);
         }
         Ok(self)
+    }
+
+    /// The URL with all that it may contain, secrets too.
+    #[must_use]
+    pub fn whole_url(&self) -> String {
+        let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        format!("{scheme}://{}{}", self.host_header, self.path_and_query)
     }
 
     /// The same with a token.

@@ -4,11 +4,11 @@ use crate::accounting::outcome::{Opened, Ran, ServerFacts};
 use crate::plan::sides::add_verdict;
 use crate::report::model::ReplyFaults;
 use crate::report::number;
-use crate::report::{LatencyOrigin, Pings, TestResult};
+use crate::report::{LatencyOrigin, Pings, Processes, TestResult};
 use crate::verdict::evidence::{Aim, Evidence, PaceCause};
 use crate::verdict::expectation::{Figures, Part};
 
-use super::TestKind;
+use super::kind::TestKind;
 use super::measure::Bench;
 use super::measured::Measured;
 
@@ -57,6 +57,7 @@ impl Bench<'_> {
             ..ran.replies
         };
         result.replies = ran.answered.then_some(replies);
+        result.processes = processes(&ran.per_worker);
         let evidence = Evidence {
             connections_ended: Vec::new(),
             unanswered: 0,
@@ -118,6 +119,9 @@ impl Bench<'_> {
 
     fn add_notes(&self, result: &mut TestResult, ran: &Ran) {
         let mut note = |text: String| result.notes.push(text);
+        for text in &ran.notes {
+            note(text.clone());
+        }
         if let Some(words) = ran.broken_before.in_words() {
             note(format!("Connections that broke before the test: {words}."));
         }
@@ -144,6 +148,17 @@ impl Bench<'_> {
             ));
         }
     }
+}
+
+/// How the rate is divided among workers that are processes.
+fn processes(rates_per_s: &[f64]) -> Option<Processes> {
+    let count = rates_per_s.len();
+    (count > 0).then(|| Processes {
+        count: count as u64,
+        rates_per_s: rates_per_s.to_vec(),
+        mean_per_s: rates_per_s.iter().sum::<f64>() / count as f64,
+        ..Processes::default()
+    })
 }
 
 /// The figures of which something can be expected.

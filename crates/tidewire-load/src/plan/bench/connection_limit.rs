@@ -7,7 +7,6 @@ use super::options::RunError;
 use crate::accounting::failure::{Failure, Failures};
 use crate::accounting::outcome::Opened;
 use crate::fleet::Part;
-use crate::fleet::preflight::connections_room;
 use crate::fleet::stop::StopRule;
 use crate::report::model::CONNECTION_LIMIT;
 use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
@@ -16,7 +15,7 @@ use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
 
 pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>, RunError> {
-    let files_max = connections_room();
+    let files_max = bench.connections_room()?;
     let connections_max = bench.options.connections_max.min(files_max).max(1);
     let mut search = Search::new(first.clamp(1, connections_max), connections_max);
     let mut best: Option<TestResult> = None;

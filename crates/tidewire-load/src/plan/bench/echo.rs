@@ -19,6 +19,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         name: model::ECHO,
         expects_replies: true,
         detail: &|payload| format!("{} B, {detail}", payload.json_bytes),
+        duration: None,
     };
     send_each(bench, &sending, connections, &payloads)
 }

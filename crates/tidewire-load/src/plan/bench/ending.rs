@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::TestKind;
+use super::kind::TestKind;
 use super::options::BenchOptions;
 use crate::accounting::live::Live;
 use crate::fleet::Wish;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::TestKind;
+use super::kind::TestKind;
 use crate::report::ExpectationResult;
 use crate::verdict::expectation::{Expectation, ExpectationError, FigureKind, Figures};
 
@@ -90,16 +90,24 @@ impl TestKind {
     pub(crate) fn figures(self, is_paced: bool) -> &'static [FigureKind] {
         use FigureKind::{Bytes, Connect, Connections, Errors, Late, Latency, Rate};
         match self {
-            Self::ConnectionStorm => &[Latency, Connect, Rate, Connections],
+            Self::ConnectionStorm | Self::ConnectLatency | Self::RapidReconnect => {
+                &[Latency, Connect, Rate, Connections]
+            }
             Self::PingLatency | Self::SustainedHold => {
                 &[Latency, Connect, Rate, Errors, Connections]
             }
-            Self::Throughput | Self::SizeMatrix | Self::FormatComparison if is_paced => {
+            Self::Throughput
+            | Self::SustainedThroughput
+            | Self::SizeMatrix
+            | Self::FormatComparison
+                if is_paced =>
+            {
                 &[Connect, Late, Rate, Bytes, Errors, Connections]
             }
-            Self::Throughput | Self::SizeMatrix | Self::FormatComparison => {
-                &[Connect, Rate, Bytes, Errors, Connections]
-            }
+            Self::Throughput
+            | Self::SustainedThroughput
+            | Self::SizeMatrix
+            | Self::FormatComparison => &[Connect, Rate, Bytes, Errors, Connections],
             Self::FanOut | Self::Echo if is_paced => {
                 &[Latency, Connect, Late, Rate, Bytes, Errors, Connections]
             }

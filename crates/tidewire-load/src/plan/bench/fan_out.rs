@@ -97,7 +97,7 @@ fn measure(
         _ => Tempo::Window(window),
     };
     let subscribers = fleet.connected().saturating_sub(1);
-    let plan = Plan::new(bytes, tempo, connections, subscribers, fleet.threads());
+    let plan = Plan::new(bytes, tempo, connections, subscribers, fleet.workers());
     let message_bytes = plan.template.message_bytes() as u64;
     let plan = Arc::new(plan);
     let activity = |_: Part<'_>| Activity::FanOut(Arc::clone(&plan));

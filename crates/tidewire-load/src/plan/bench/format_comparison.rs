@@ -5,20 +5,22 @@ use super::options::RunError;
 use super::throughput::{Sending, send_each};
 use crate::report::TestResult;
 use crate::report::model::FORMAT_COMPARISON;
-use crate::worker::websocket::payload::{Encoding, Payload};
+use crate::worker::websocket::payload::Payload;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
-    let payloads =
-        [Encoding::Json, Encoding::MessagePack, Encoding::Zlib].map(|encoding| Payload {
+    let sending = Sending::one_way(FORMAT_COMPARISON);
+    let mut results = Vec::new();
+    // A client library agrees on a format when it connects, so each has connections of its own.
+    for encoding in bench.encodings()? {
+        if bench.is_stopped() {
+            break;
+        }
+        let payload = Payload {
             encoding,
             ..Payload::TRADE
-        });
-    let mut results = send_each(
-        bench,
-        &Sending::one_way(FORMAT_COMPARISON),
-        connections,
-        &payloads,
-    )?;
+        };
+        results.extend(send_each(bench, &sending, connections, &[payload])?);
+    }
     let json_rate = results.first().and_then(|json| json.rate_per_s);
     for result in &mut results {
         result.ratio_to_json = result

@@ -1,12 +1,13 @@
 //! Measurement of a phase on both sides, and its assessment, for all tests.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::TestKind;
 use super::ending::Ending;
+use super::kind::TestKind;
 use super::measured::Measured;
 use super::options::{BenchOptions, RunError};
 use crate::accounting::generator::{GeneratorCores, Moment};
@@ -16,17 +17,17 @@ use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
 use crate::accounting::stats::ServerCounts;
 use crate::fleet::stop::{Confidence, StopRule};
-use crate::fleet::{Fleet, Part, Watch, Wish};
+use crate::fleet::{Fleet, FleetError, Part, Watch, Wish, preflight};
 use crate::plan::memory::{self, EmptyMemory};
 use crate::plan::observe::{Progress, RunLive};
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
 use crate::report::number;
 use crate::report::{Memory, ResourceSample, TestResult};
-use crate::worker::order::{Activity, Setup};
+use crate::worker::order::{Activity, Again, Setup};
 use crate::worker::pace::Share;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::websocket::layer::Layer;
-use crate::worker::websocket::payload::{Content, Payload};
+use crate::worker::websocket::payload::{Content, Encoding, Payload};
 use crate::worker::websocket::ring::FrameRing;
 
 /// The shared parts of every test of a run.
@@ -42,6 +43,16 @@ pub(crate) struct Bench<'a> {
     connected_most: u64,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
+    /// Workers that are processes, between two tests.
+    kept: Option<Fleet>,
+    /// One of them has ended by itself.
+    has_lost_a_worker: bool,
+    /// The version of the protocol's encryption that they use.
+    encryption_version: Option<u32>,
+    /// Their language.
+    language: Option<String>,
+    /// Their memory, when it was last known.
+    workers_rss_bytes: u64,
     /// The current test.
     test: Option<TestKind>,
     /// The expectation that has ended the run early.
@@ -67,6 +78,11 @@ impl<'a> Bench<'a> {
             connected_most: 0,
             progress,
             stop,
+            kept: None,
+            has_lost_a_worker: false,
+            encryption_version: None,
+            language: None,
+            workers_rss_bytes: 0,
             test: None,
             aborted_by: None,
             facts: ServerFacts::default(),
@@ -88,9 +104,19 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// The language of the workers that are processes.
+    pub(crate) fn language(&self) -> Option<String> {
+        self.language.clone()
+    }
+
     /// Whether the run leaves out its remaining tests.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.aborted_by.is_some()
+        self.stop.load(Ordering::Relaxed) || self.aborted_by.is_some() || self.is_short_of_workers()
+    }
+
+    /// Whether the run ends because a worker has ended.
+    pub(crate) fn is_short_of_workers(&self) -> bool {
+        self.has_lost_a_worker && self.options.stops_with_worker
     }
 
     pub(crate) fn started(&mut self, name: &str, detail: &str, expected: Duration) {
@@ -111,30 +137,121 @@ impl<'a> Bench<'a> {
         result
     }
 
-    pub(crate) fn fleet(&self) -> Result<Fleet, RunError> {
+    /// Workers without connections: threads, or the processes of the test before.
+    pub(crate) fn fleet(&mut self) -> Result<Fleet, RunError> {
         let options = self.options;
+        if let Some(mut fleet) = self.kept.take()
+            && fleet.begin_again()
+        {
+            return Ok(fleet);
+        }
         let mut setup = Setup::new(options.target.clone(), options.profile);
         setup.layer = options.layer;
         setup.timeouts = options.timeouts;
         setup.handshakes_in_flight_max = options.handshakes_in_flight_max;
         setup.sources = Arc::clone(&self.sources);
         setup.seed = options.seed;
-        Ok(Fleet::start(setup, options.threads)?)
+        if options.workers.is_empty() {
+            return Ok(Fleet::start(setup, options.threads)?);
+        }
+        let fleet = Fleet::start_processes(setup, &options.workers)?;
+        if self.workers_rss_bytes == 0 {
+            self.workers_rss_bytes = fleet.live().processes.rss_bytes;
+            self.empty.add_workers(self.workers_rss_bytes);
+        }
+        let mut versions = fleet.processes().iter();
+        self.encryption_version = versions.find_map(|process| process.hello.encryption_version);
+        let languages = fleet
+            .processes()
+            .iter()
+            .map(|process| process.hello.language.clone());
+        let languages: BTreeSet<String> = languages.collect();
+        self.language = Some(languages.into_iter().collect::<Vec<_>>().join(", "));
+        if let Some(cores) = fleet.cores_elsewhere() {
+            self.cores = GeneratorCores::elsewhere(cores);
+        }
+        Ok(fleet)
+    }
+
+    /// The formats of a message that all workers have.
+    pub(crate) fn encodings(&mut self) -> Result<Vec<Encoding>, RunError> {
+        let fleet = self.fleet()?;
+        let known = |encoding: &Encoding| {
+            let mut processes = fleet.processes().iter();
+            processes.all(|process| {
+                process
+                    .hello
+                    .encodings
+                    .iter()
+                    .any(|name| name == encoding.as_str())
+            })
+        };
+        let encodings = Encoding::ALL.into_iter().filter(known).collect();
+        self.keep(fleet);
+        Ok(encodings)
+    }
+
+    /// The connections that the workers may open at once.
+    pub(crate) fn connections_room(&mut self) -> Result<usize, RunError> {
+        if self.options.workers.is_empty() {
+            return Ok(preflight::connections_room());
+        }
+        let fleet = self.fleet()?;
+        let processes = fleet.processes().iter();
+        let room: u64 = processes.map(|process| process.hello.connections_max).sum();
+        self.keep(fleet);
+        Ok(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Keeps workers that are processes for the next test.
+    fn keep(&mut self, fleet: Fleet) {
+        if !fleet.processes().is_empty() {
+            self.kept = Some(fleet);
+        }
+    }
+
+    /// What both sides have used so far.
+    pub(crate) fn moment(&self, fleet: &Fleet) -> Moment {
+        Moment::now(&self.cores, fleet.stopped()).with_workers(fleet.cpu_here())
     }
 
     pub(crate) fn open(&mut self, fleet: &mut Fleet, count: usize) -> Result<Opened, RunError> {
+        self.open_for(fleet, count, Encoding::Json)
+    }
+
+    /// Opens connections that will send messages of this format.
+    pub(crate) fn open_for(
+        &mut self,
+        fleet: &mut Fleet,
+        count: usize,
+        encoding: Encoding,
+    ) -> Result<Opened, RunError> {
+        self.connect(|watch| fleet.open(count, encoding, watch))
+    }
+
+    /// Opens connections, closes them and opens them again.
+    pub(crate) fn reconnect(
+        &mut self,
+        fleet: &mut Fleet,
+        count: usize,
+        again: Again,
+    ) -> Result<Opened, RunError> {
+        self.connect(|watch| fleet.reconnect(count, again, watch))
+    }
+
+    fn connect(
+        &mut self,
+        open: impl FnOnce(&mut Watch<'_>) -> Result<Opened, FleetError>,
+    ) -> Result<Opened, RunError> {
         let progress = &mut *self.progress;
         let mut tick = |live: &Live| {
             progress.tick(&RunLive::of_test(live, None));
             Wish::GoOn
         };
-        let opened = fleet.open(
-            count,
-            &mut Watch {
-                tick: &mut tick,
-                stop: self.stop,
-            },
-        )?;
+        let opened = open(&mut Watch {
+            tick: &mut tick,
+            stop: self.stop,
+        })?;
         if opened.connected > 0 {
             self.facts = opened.facts.clone();
         }
@@ -196,9 +313,9 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// When a sending test ends.
-    pub(crate) fn sending_stop(&self) -> StopRule {
-        let duration = self.options.duration;
+    /// When a sending test ends: after this time, or that of the options.
+    pub(crate) fn sending_stop(&self, duration: Option<Duration>) -> StopRule {
+        let duration = duration.unwrap_or(self.options.duration);
         match self.options.confidence {
             None => StopRule::Duration(duration),
             Some(half_width_max) => StopRule::Confidence(Confidence {
@@ -219,14 +336,14 @@ impl<'a> Bench<'a> {
         let stats = self.options.stats;
         let counts_before = stats.map(|stats| stats.read());
         let before = self.server.sample();
-        let started = Moment::now(&self.cores, fleet.stopped());
+        let started = self.moment(fleet);
         let (progress, server) = (&mut *self.progress, &self.server);
         let mut resources = ResourceSampler::new(server, &self.cores);
         let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
         let mut ending = Ending::of(self.options, self.test, &stop);
         let mut tick = |live: &Live| {
             rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
-            resources.look(live.elapsed, live.connected);
+            resources.look(live.elapsed, live.connected, &live.processes);
             progress.tick(&RunLive::of_test(live, resources.last()));
             ending
                 .as_mut()
@@ -238,7 +355,8 @@ impl<'a> Bench<'a> {
         };
         let ran = fleet.run(activity, stop, &mut watch)?;
         self.aborted_by = ending.and_then(Ending::into_broken);
-        let ended = Moment::now(&self.cores, fleet.stopped());
+        let ended = self.moment(fleet);
+        self.workers_rss_bytes = fleet.live().processes.rss_bytes;
         let after = self.server.sample();
         rss_bytes_peak = rss_bytes_peak.max(after.as_ref().map(|after| after.rss_bytes));
         if ran.facts != ServerFacts::default() {
@@ -333,7 +451,9 @@ impl<'a> Bench<'a> {
         if !self.options.memory {
             return server_only;
         }
-        let open = self.empty.with_open(&self.server, samples, connections);
+        let open = self
+            .empty
+            .with_open(&self.server, samples, connections, self.workers_rss_bytes);
         let mut open = open.unwrap_or(server_only);
         open.server_rss_bytes = server_rss_bytes;
         if connections < self.connected_most {
@@ -345,18 +465,22 @@ impl<'a> Bench<'a> {
 
     /// Closes the connections. If the plan asks for memory, adds the server's memory afterwards.
     pub(crate) fn close(
-        &self,
+        &mut self,
         mut fleet: Fleet,
         result: Option<&mut TestResult>,
     ) -> Result<(), RunError> {
         fleet.close()?;
-        let Some(result) = result.filter(|_| self.options.memory) else {
-            return Ok(());
-        };
-        match &mut result.memory {
-            Some(open) => *open = memory::after_closing(*open, &self.server),
-            None => result.notes.push(memory::NOT_KNOWN.to_owned()),
+        if let Some(result) = result.filter(|_| self.options.memory) {
+            let workers_rss_bytes = || fleet.live().processes.rss_bytes;
+            match &mut result.memory {
+                Some(open) => {
+                    *open = memory::after_closing(*open, &self.server, workers_rss_bytes);
+                }
+                None => result.notes.push(memory::NOT_KNOWN.to_owned()),
+            }
         }
+        self.has_lost_a_worker |= !fleet.is_whole();
+        self.keep(fleet);
         Ok(())
     }
 
@@ -369,7 +493,8 @@ impl<'a> Bench<'a> {
             .iter()
             .map(|&name| name.to_owned())
             .collect();
-        result.encryption_version = layer.encryption_version();
+        let known = self.encryption_version.or(layer.encryption_version());
+        result.encryption_version = known.filter(|_| layer == Layer::Encryption);
         result.connected = Some(opened.connected);
         result.failed = Some(opened.failures.total());
         if let Some(words) = opened.failures.in_words() {
@@ -377,6 +502,7 @@ impl<'a> Bench<'a> {
                 .notes
                 .push(format!("Connections that could not be opened: {words}."));
         }
+        result.notes.extend(opened.notes.iter().cloned());
         if opened.untried > 0 {
             let why = if opened.interrupted {
                 "the run was interrupted"

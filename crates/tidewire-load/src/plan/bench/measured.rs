@@ -126,7 +126,7 @@ impl Measured {
         let mut refused_by =
             counted.unwrap_or_else(|| [(RATE_LIMIT.to_owned(), ran.rate_limited)].into());
         let told = ran.errors.iter();
-        refused_by.extend(told.map(|(code, count)| ((*code).to_owned(), *count)));
+        refused_by.extend(told.map(|(code, count)| (code.clone(), *count)));
         refused_by.retain(|_, count| *count > 0);
         refused_by
     }

@@ -2,14 +2,15 @@
 
 mod conclude;
 mod connection_limit;
-mod connection_storm;
 mod echo;
 mod ending;
 mod expected;
 mod fan_out;
 mod format_comparison;
+mod kind;
 mod measure;
 mod measured;
+mod opening;
 pub mod options;
 mod ping_latency;
 mod size_matrix;
@@ -17,123 +18,30 @@ mod sustained_hold;
 mod throughput;
 
 pub use expected::{TestExpectation, TestExpectationError};
+pub use kind::TestKind;
 pub(crate) use measure::Bench;
 
-use crate::report::{TestResult, model};
+use crate::report::TestResult;
 use options::RunError;
 
-/// A test by name. CONTRIBUTING.md, "Recipes", lists what a new one touches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TestKind {
-    /// `connection-storm`: opens all connections as fast as it can.
-    ConnectionStorm,
-    /// `ping-latency`: pings one after another, on all connections at once.
-    PingLatency,
-    /// `throughput`: 175-byte trading messages as fast as they are taken.
-    Throughput,
-    /// `size-matrix`: throughput for each payload size.
-    SizeMatrix,
-    /// `format-comparison`: the same message as JSON, MessagePack and zlib.
-    FormatComparison,
-    /// `sustained-hold`: holds the connections with a slow ping.
-    SustainedHold,
-    /// `connection-limit`: the largest stable number of connections.
-    ConnectionLimit,
-    /// `fan-out`: one publisher and many subscribers of one topic.
-    FanOut,
-    /// `echo`: N messages in flight on each connection, for a server that sends them back.
-    Echo,
-}
-
-impl TestKind {
-    /// Those that run when nothing else is asked for: they need no particular application on the server, and
-    /// no rights to topics.
-    pub const DEFAULT: [Self; 7] = [
-        Self::ConnectionStorm,
-        Self::PingLatency,
-        Self::Throughput,
-        Self::SizeMatrix,
-        Self::FormatComparison,
-        Self::SustainedHold,
-        Self::ConnectionLimit,
-    ];
-
-    /// All tests.
-    pub const ALL: [Self; 9] = [
-        Self::ConnectionStorm,
-        Self::PingLatency,
-        Self::Throughput,
-        Self::SizeMatrix,
-        Self::FormatComparison,
-        Self::SustainedHold,
-        Self::ConnectionLimit,
-        Self::FanOut,
-        Self::Echo,
-    ];
-
-    /// The name in reports and on command lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ConnectionStorm => model::CONNECTION_STORM,
-            Self::PingLatency => model::PING_LATENCY,
-            Self::Throughput => model::THROUGHPUT,
-            Self::SizeMatrix => model::SIZE_MATRIX,
-            Self::FormatComparison => model::FORMAT_COMPARISON,
-            Self::SustainedHold => model::SUSTAINED_HOLD,
-            Self::ConnectionLimit => model::CONNECTION_LIMIT,
-            Self::FanOut => model::FAN_OUT,
-            Self::Echo => model::ECHO,
-        }
-    }
-
-    /// The test with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|test| test.name() == name)
-    }
-
-    /// Whether the test sends messages, which may leave at a given rate.
-    #[must_use]
-    pub fn has_rate(self) -> bool {
-        match self {
-            Self::Throughput
-            | Self::SizeMatrix
-            | Self::FormatComparison
-            | Self::FanOut
-            | Self::Echo => true,
-            Self::ConnectionStorm
-            | Self::PingLatency
-            | Self::SustainedHold
-            | Self::ConnectionLimit => false,
-        }
-    }
-
-    /// Those of the tiers that the test runs with: the search for a limit starts at the first and runs
-    /// once.
-    pub(crate) fn tiers(self, tiers: &[usize]) -> &[usize] {
-        if self == Self::ConnectionLimit {
-            &tiers[..tiers.len().min(1)]
-        } else {
-            tiers
-        }
-    }
-
-    pub(crate) fn run(
-        self,
-        bench: &mut Bench<'_>,
-        connections: usize,
-    ) -> Result<Vec<TestResult>, RunError> {
-        match self {
-            Self::ConnectionStorm => connection_storm::run(bench, connections),
-            Self::PingLatency => ping_latency::run(bench, connections),
-            Self::Throughput => throughput::run(bench, connections),
-            Self::SizeMatrix => size_matrix::run(bench, connections),
-            Self::FormatComparison => format_comparison::run(bench, connections),
-            Self::SustainedHold => sustained_hold::run(bench, connections),
-            Self::ConnectionLimit => connection_limit::run(bench, connections),
-            Self::FanOut => fan_out::run(bench, connections),
-            Self::Echo => echo::run(bench, connections),
-        }
+/// Runs a test with this number of connections.
+pub(crate) fn run_test(
+    test: TestKind,
+    bench: &mut Bench<'_>,
+    connections: usize,
+) -> Result<Vec<TestResult>, RunError> {
+    match test {
+        TestKind::ConnectionStorm => opening::storm(bench, connections),
+        TestKind::PingLatency => ping_latency::run(bench, connections),
+        TestKind::Throughput => throughput::run(bench, connections),
+        TestKind::SizeMatrix => size_matrix::run(bench, connections),
+        TestKind::FormatComparison => format_comparison::run(bench, connections),
+        TestKind::SustainedHold => sustained_hold::run(bench, connections),
+        TestKind::ConnectionLimit => connection_limit::run(bench, connections),
+        TestKind::FanOut => fan_out::run(bench, connections),
+        TestKind::ConnectLatency => opening::latency(bench),
+        TestKind::RapidReconnect => opening::rapid(bench, connections),
+        TestKind::SustainedThroughput => throughput::sustained(bench, connections),
+        TestKind::Echo => echo::run(bench, connections),
     }
 }

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::TestKind;
 use super::expected::TestExpectation;
+use super::kind::TestKind;
 use crate::accounting::server::ServerPidError;
 use crate::accounting::stats::StatsSource;
 use crate::fleet::FleetError;
@@ -15,7 +15,7 @@ use crate::worker::order::Timeouts;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::target::Target;
 use crate::worker::websocket::layer::Layer;
-use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
+use crate::worker::websocket::payload::{Content, Payload};
 use crate::worker::websocket::profile::Profile;
 
 /// The measurements of a run and their parameters.
@@ -42,6 +42,10 @@ pub struct BenchOptions {
     pub content: Option<Content>,
     /// How long one measurement sends. Default 5 s.
     pub duration: Duration,
+    /// How long `sustained-throughput` sends. Default 10 s.
+    pub sustained: Duration,
+    /// Connections of `connect-latency`, one after the other. Default 200.
+    pub rounds: u64,
     /// How long a hold lasts. Default 30 s.
     pub hold: Duration,
     /// Milliseconds between two pings of a held connection. Default 5,000.
@@ -68,6 +72,12 @@ pub struct BenchOptions {
     pub connections_max: usize,
     /// Threads of the generator. Default half of the machine's cores, at least one.
     pub threads: usize,
+    /// Commands that start workers as processes of their own, each of which speaks the worker contract on its
+    /// standard streams. Default none: the workers are threads of this process.
+    pub workers: Vec<String>,
+    /// Ends the run when a worker has ended. Default false: the remaining workers go on, and the next test
+    /// starts it again.
+    pub stops_with_worker: bool,
     /// Connections being opened at once. Default 256.
     pub handshakes_in_flight_max: usize,
     /// Timeouts.
@@ -108,6 +118,8 @@ impl BenchOptions {
             fan_out_sizes: vec![95],
             content: None,
             duration: Duration::from_secs(5),
+            sustained: Duration::from_secs(10),
+            rounds: 200,
             hold: Duration::from_secs(30),
             hold_ping_every_ms: 5_000,
             pings_per_connection: 50,
@@ -118,6 +130,8 @@ impl BenchOptions {
             confidence: None,
             connections_max: 1_000_000,
             threads: (cores / 2).max(1),
+            workers: Vec::new(),
+            stops_with_worker: false,
             handshakes_in_flight_max: 256,
             timeouts: Timeouts::default(),
             stats: None,
@@ -217,5 +231,4 @@ pub enum RunError {
 pub const DURATION: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
 
-/// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
-pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
+pub use crate::worker::websocket::payload::PAYLOAD_BYTES;

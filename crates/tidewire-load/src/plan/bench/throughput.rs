@@ -1,11 +1,13 @@
 //! `throughput`: messages sent as fast as the server takes them, confirmed by pings between them.
 
+use std::time::Duration;
+
 use super::measure::Bench;
 use super::options::RunError;
 use crate::accounting::outcome::Opened;
 use crate::fleet::Fleet;
 use crate::report::TestResult;
-use crate::report::model::THROUGHPUT;
+use crate::report::model::{SUSTAINED_THROUGHPUT, THROUGHPUT};
 use crate::verdict::evidence::Aim;
 use crate::worker::websocket::payload::Payload;
 
@@ -18,6 +20,38 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     )
 }
 
+/// The same for longer, with the rate of each second.
+pub(super) fn sustained(
+    bench: &mut Bench<'_>,
+    connections: usize,
+) -> Result<Vec<TestResult>, RunError> {
+    let sending = Sending {
+        duration: Some(bench.options.sustained),
+        ..Sending::one_way(SUSTAINED_THROUGHPUT)
+    };
+    let mut results = send_each(bench, &sending, connections, &[Payload::TRADE])?;
+    for result in &mut results {
+        let words = deviation_in_words(&result.rate_series);
+        result.notes.extend(words);
+    }
+    Ok(results)
+}
+
+/// How much the rates of the seconds differ; `None` for fewer than two.
+fn deviation_in_words(rates: &[f64]) -> Option<String> {
+    let count = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    if rates.len() < 2 || mean <= 0.0 {
+        return None;
+    }
+    let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+    let percent = 100.0 * (squares / (count - 1.0)).sqrt() / mean;
+    Some(format!(
+        "The standard deviation of the rates of the {} whole seconds is {percent:.1} % of their mean.",
+        rates.len()
+    ))
+}
+
 /// A test whose connections send messages.
 pub(super) struct Sending<'a> {
     pub(super) name: &'a str,
@@ -25,6 +59,8 @@ pub(super) struct Sending<'a> {
     pub(super) expects_replies: bool,
     /// The description of a message when its measurement starts.
     pub(super) detail: &'a dyn Fn(&Payload) -> String,
+    /// How long it sends, if not as long as the options say.
+    pub(super) duration: Option<Duration>,
 }
 
 impl<'a> Sending<'a> {
@@ -34,6 +70,7 @@ impl<'a> Sending<'a> {
             name,
             expects_replies: false,
             detail: &|payload| format!("{} B {}", payload.json_bytes, payload.encoding.as_str()),
+            duration: None,
         }
     }
 }
@@ -51,7 +88,7 @@ pub(super) fn send_each(
     // Opening is a part of the first: with many connections it takes its time.
     announce(bench, sending, connections, first);
     let mut fleet = bench.fleet()?;
-    let opened = bench.open(&mut fleet, connections)?;
+    let opened = bench.open_for(&mut fleet, connections, first.encoding)?;
     let mut results: Vec<TestResult> = Vec::new();
     for payload in payloads {
         if !results.is_empty() {
@@ -70,7 +107,8 @@ pub(super) fn send_each(
 
 fn announce(bench: &mut Bench<'_>, sending: &Sending<'_>, connections: usize, payload: &Payload) {
     let detail = format!("{connections} connections, {}", (sending.detail)(payload));
-    bench.started(sending.name, &detail, bench.options.duration);
+    let duration = sending.duration.unwrap_or(bench.options.duration);
+    bench.started(sending.name, &detail, duration);
 }
 
 fn send(
@@ -83,7 +121,7 @@ fn send(
 ) -> Result<(), RunError> {
     let ring = bench.ring(payload, sending.expects_replies);
     let activity = bench.sending(&ring, sending.expects_replies);
-    let measured = bench.measure(fleet, activity, bench.sending_stop())?;
+    let measured = bench.measure(fleet, activity, bench.sending_stop(sending.duration))?;
 
     let options = bench.options;
     let aim = match options.rate_per_s {

@@ -11,10 +11,10 @@ impl Loading<'_> {
     pub(super) fn weigh(&mut self, result: &mut TestResult) -> Result<(), super::LoadError> {
         let connections = result.connected.unwrap_or(0);
         let samples = &result.load.resources_over_time;
-        let open = self.empty.with_open(&self.server, samples, connections);
+        let open = self.empty.with_open(&self.server, samples, connections, 0);
         self.fleet.close()?;
         match open {
-            Some(open) => result.memory = Some(after_closing(open, &self.server)),
+            Some(open) => result.memory = Some(after_closing(open, &self.server, || 0)),
             None => result.notes.push(NOT_KNOWN.to_owned()),
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::{Core, Worker};
 use crate::accounting::failure::Failure;
 use crate::accounting::outcome::Opened;
 use crate::worker::meter::Meter;
-use crate::worker::order::{ConnectOrder, WorkerReport};
+use crate::worker::order::{ConnectOrder, Numbers, WorkerReport};
 use crate::worker::target::TokenPlace;
 use crate::worker::websocket::channel::KeyPair;
 use crate::worker::websocket::layer::Layer;
@@ -22,6 +22,10 @@ use crate::worker::websocket::session::{Connection, ConnectionState, PendingHand
 pub(super) struct ConnectRun {
     /// The numbers of the connections that were not started.
     order: ConnectOrder,
+    /// All of them, and how often they are opened once more; with [`ConnectOrder::again`].
+    whole: Numbers,
+    rounds_left: u64,
+    until_ns: u64,
     in_flight: usize,
     /// Consecutive connections that this machine could not start.
     failed_here: usize,
@@ -31,27 +35,42 @@ pub(super) struct ConnectRun {
 
 impl ConnectRun {
     pub(super) fn may_start(&self) -> bool {
-        self.order.numbers.len() > 0 && self.in_flight < self.order.in_flight_max
+        !self.order.numbers.is_empty() && self.in_flight < self.order.in_flight_max
     }
 
     fn is_done(&self) -> bool {
-        self.order.numbers.len() == 0 && self.in_flight == 0
+        self.order.numbers.is_empty() && self.in_flight == 0
     }
-}
 
-impl ConnectRun {
     /// Discards the connections that were not started, and returns their number.
     fn give_up(&mut self) -> u64 {
         let left = self.order.numbers.len() as u64;
-        self.order.numbers = (0..0).step_by(1);
+        self.order.numbers.first = self.order.numbers.end;
+        self.rounds_left = 0;
         left
+    }
+
+    /// Begins the next round, if there is one.
+    fn begin_again(&mut self, now_ns: u64) {
+        if !self.order.numbers.is_empty() || self.rounds_left == 0 {
+            return;
+        }
+        self.rounds_left -= 1;
+        if now_ns < self.until_ns {
+            self.order.numbers = self.whole;
+        } else {
+            self.rounds_left = 0;
+        }
     }
 }
 
 impl Worker {
     /// Starts connections up to the limit in flight, some of them each turn.
-    pub(super) fn connect_more(&mut self, io: &mut Io) {
+    pub(super) fn connect_more(&mut self, io: &mut Io, now_ns: u64) {
         for _ in 0..STARTS_PER_TURN {
+            if let Some(run) = &mut self.core.connect_run {
+                run.begin_again(now_ns);
+            }
             let Some(run) = self.core.connect_run.as_mut().filter(|run| run.may_start()) else {
                 return;
             };
@@ -69,11 +88,21 @@ impl Worker {
 
 impl Core {
     pub(super) fn begin_connecting(&mut self, order: ConnectOrder) {
+        let now_ns = self.now_ns();
+        let longest = order.again.and_then(|again| again.longest);
+        let rounds = order
+            .again
+            .map_or(1, |again| again.rounds.unwrap_or(u64::MAX));
         self.connect_run = Some(ConnectRun {
+            whole: order.numbers,
+            rounds_left: rounds.saturating_sub(1),
+            until_ns: longest.map_or(u64::MAX, |longest| {
+                now_ns.saturating_add(longest.as_nanos() as u64)
+            }),
             order,
             in_flight: 0,
             failed_here: 0,
-            meter: Meter::start(self.spin.spun(), self.now_ns()),
+            meter: Meter::start(self.spin.spun(), now_ns),
             result: Opened::default(),
         });
     }
@@ -267,12 +296,27 @@ impl Core {
         self.connected += 1;
         let opening = connection.opening.take();
         if let (Some(run), Some(opening)) = (&mut self.connect_run, opening) {
-            run.in_flight -= 1;
+            if run.order.again.is_some() {
+                // It is in flight until it is closed.
+                connection.is_reopened = true;
+            } else {
+                run.in_flight -= 1;
+            }
             run.result.connected += 1;
             run.result.latency.record_ns(now_ns - opening.started_ns);
             if let Some((_, last_ns)) = &mut run.result.span_ns {
                 *last_ns = now_ns;
             }
+        }
+        if connection.is_reopened {
+            self.begin_close(io, connection);
+        }
+    }
+
+    /// Counts the end of a connection that is opened again.
+    pub(super) fn handle_reopened_end(&mut self) {
+        if let Some(run) = &mut self.connect_run {
+            run.in_flight -= 1;
         }
     }
 

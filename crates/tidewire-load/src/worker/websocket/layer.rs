@@ -17,6 +17,19 @@ pub enum Layer {
 }
 
 impl Layer {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Deflate, Self::Encryption];
+
+    /// The name in the worker contract.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Deflate => "deflate",
+            Self::Encryption => "encryption",
+        }
+    }
+
     /// The WebSocket extensions that a connection uses, by their registered names.
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {

@@ -175,17 +175,7 @@ impl Worker {
                 io.abort(connection.id);
                 continue;
             }
-            connection.state = ConnectionState::Closing;
-            let mut frames =
-                ControlFrames::new(&mut self.core.random, &mut connection.out.controls);
-            connection
-                .control
-                .close(Some(CloseCode::NORMAL), "", &mut frames);
-            io.set_timer(
-                connection.id,
-                io.now().monotonic_ms + self.core.setup.timeouts.close_ms,
-            );
-            self.core.pump(io, connection);
+            self.core.begin_close(io, connection);
         }
         self.core.end_closing();
     }
@@ -194,6 +184,20 @@ impl Worker {
 impl Core {
     fn now_ns(&self) -> u64 {
         self.setup.now_ns()
+    }
+
+    /// Starts the closing handshake of an open connection.
+    fn begin_close(&mut self, io: &mut Io, connection: &mut Connection) {
+        connection.state = ConnectionState::Closing;
+        let mut frames = ControlFrames::new(&mut self.random, &mut connection.out.controls);
+        connection
+            .control
+            .close(Some(CloseCode::NORMAL), "", &mut frames);
+        io.set_timer(
+            connection.id,
+            io.now().monotonic_ms + self.setup.timeouts.close_ms,
+        );
+        self.pump(io, connection);
     }
 
     fn report(&self, outcome: WorkerReport) {
@@ -305,7 +309,12 @@ impl Handler for Worker {
                 core.handle_connect_failure(failure);
             }
             ConnectionState::Open => core.handle_broken(&mut connection, failure),
-            ConnectionState::Closing => core.connected -= 1,
+            ConnectionState::Closing => {
+                core.connected -= 1;
+                if connection.is_reopened {
+                    core.handle_reopened_end();
+                }
+            }
         }
         core.end_closing();
     }
@@ -351,7 +360,7 @@ impl Handler for Worker {
     fn handle_turn(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         self.core.spin.end(now_ns);
-        self.connect_more(io);
+        self.connect_more(io, now_ns);
         if self.core.phase.is_some() {
             self.phase_turn(io, now_ns);
         }

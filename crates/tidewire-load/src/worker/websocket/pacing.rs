@@ -131,11 +131,6 @@ impl PhaseRun {
         let end_ns = self.result.stopped_ns.unwrap_or(self.start_ns);
         if let Some(fan) = &self.fan {
             self.result.pace = fan.pace_kept(end_ns, self.offered_ns);
-            // The time before every subscriber could receive the first publication does not count.
-            if let (Some((start_ns, _)), Some(at_ns)) = (&mut self.result.span_ns, fan.started_ns())
-            {
-                *start_ns = (*start_ns).max(at_ns);
-            }
             return;
         }
         let Activity::Paced { pace, .. } = &self.activity else {

@@ -4,6 +4,8 @@
 //! parser, but does not compress. Where compression is measured, [`Content::Trades`] is what real messages
 //! look like.
 
+use std::ops::RangeInclusive;
+
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tidewire_wire::format::{Deflater, json_to_msgpack};
@@ -32,6 +34,9 @@ pub enum Content {
 }
 
 impl Content {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Trade, Self::Trades];
+
     /// The name on a command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -67,6 +72,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Json, Self::MessagePack, Self::Zlib];
+
     /// The name in a report.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -197,6 +205,9 @@ fn trades_json(bytes: usize, random: &mut SmallRng) -> String {
 
 /// The shortest message: its fields with their longest values.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
+
+/// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
+pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
 
 /// From here on a message has all its fields.
 const FULL_BYTES_MIN: usize = 170;

@@ -176,6 +176,8 @@ impl PhaseRun {
         self.deadline_ns = self
             .deadline_ns
             .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
+        self.start_ns = now_ns;
+        self.result.span_ns = Some((now_ns, now_ns));
     }
 
     /// Adds the counts of a connection that has ended its part in the phase. What has no answer counts among the latencies

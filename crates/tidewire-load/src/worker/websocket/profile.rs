@@ -24,6 +24,9 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Raw, Self::V1];
+
     /// The name in a report and on a command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {

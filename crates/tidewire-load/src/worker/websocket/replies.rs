@@ -180,7 +180,7 @@ impl Core {
         if code == ErrorCode::RateLimited.as_str() {
             result.rate_limited += u64::from(messages);
         } else {
-            *result.errors.entry(code).or_default() += u64::from(messages);
+            *result.errors.entry(code.to_owned()).or_default() += u64::from(messages);
         }
         if phase.expects_replies && connection.progress.task != Task::Idle {
             let refusals = &mut connection.progress.fresh_refusals;

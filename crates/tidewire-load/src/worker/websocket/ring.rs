@@ -42,6 +42,8 @@ pub struct FrameRing {
     shuffle: Option<u64>,
     /// The frames of the replies; only where messages are to be answered as they were sent.
     replies: Option<Replies>,
+    /// What the messages are.
+    payload: Payload,
 }
 
 impl FrameRing {
@@ -85,6 +87,7 @@ impl FrameRing {
             layer,
             shuffle: None,
             replies: None,
+            payload,
         };
         loop {
             let (start, message_start) = (ring.bytes.len(), ring.messages.len());
@@ -133,6 +136,12 @@ impl FrameRing {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What the messages are.
+    #[must_use]
+    pub fn payload(&self) -> Payload {
+        self.payload
     }
 
     /// The layer of the messages.

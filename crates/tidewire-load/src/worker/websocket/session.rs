@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) opening: Option<Box<PendingHandshake>>,
     /// Version 1: `client_hello` was not sent yet.
     pub(crate) hello_is_due: bool,
+    /// It is closed as soon as it is ready, and its number is opened again.
+    pub(crate) is_reopened: bool,
     pub(crate) out: Outgoing,
     pub(crate) progress: PhaseProgress,
 }
@@ -309,6 +311,7 @@ impl Session {
             failure: None,
             opening: Some(Box::new(opening)),
             hello_is_due: false,
+            is_reopened: false,
             out: Outgoing::default(),
             progress: PhaseProgress::default(),
         };

@@ -83,6 +83,11 @@ impl FanOut {
         }
     }
 
+    /// The workers that take part.
+    pub(crate) fn workers(&self) -> usize {
+        self.received.len()
+    }
+
     /// Sets the waker of the worker with the publisher.
     pub(crate) fn set_waker(&self, waker: Waker) {
         let _ = self.waker.set(waker);

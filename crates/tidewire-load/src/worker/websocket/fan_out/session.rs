@@ -30,7 +30,9 @@ pub(in crate::worker::websocket) struct FanRun {
     /// The publisher, if it is one of this worker's connections and lives.
     publisher: Option<ConnectionId>,
     has_reported_ready: bool,
-    /// From when on the times of a pace count.
+    /// All workers are ready, from which moment the time counts.
+    has_begun: bool,
+    /// The same moment for the worker with the publisher: the times of a pace count from it.
     started_ns: Option<u64>,
     /// When to look again what the other workers have said.
     check_ns: u64,
@@ -73,6 +75,7 @@ impl FanRun {
             milestones: Milestones::new(plan.stride, subscribers as u32),
             publisher,
             has_reported_ready: false,
+            has_begun: false,
             started_ns: None,
             check_ns: 0,
             total: None,
@@ -98,6 +101,7 @@ impl FanRun {
             return self.total.is_none().then_some(self.check_ns);
         }
         let due_ns = match (&self.plan.tempo, self.publisher, self.started_ns) {
+            _ if !self.has_begun => Some(self.check_ns),
             (_, None, _) => None,
             (_, _, None) => Some(self.check_ns),
             (Tempo::Paced { pace, .. }, _, Some(started_ns)) => {
@@ -270,11 +274,6 @@ impl FanRun {
         })
     }
 
-    /// When the publisher began, if it is this worker's.
-    pub(in crate::worker::websocket) fn started_ns(&self) -> Option<u64> {
-        self.started_ns
-    }
-
     /// The times at which the publications that may leave now were meant to, in microseconds since the epoch.
     fn due(&mut self, now_ns: u64, deadline_ns: Option<u64>, times_us: &mut Vec<u64>) {
         let Some(started_ns) = self.started_ns else {
@@ -321,13 +320,15 @@ impl Worker {
         if is_stopping {
             return self.find_complete(io);
         }
+        if !fan.has_begun && fan.plan.is_ready() {
+            fan.has_begun = true;
+            fan.started_ns = fan.publisher.map(|_| now_ns);
+            phase.count_time_from(now_ns);
+        }
+        let Some(fan) = &mut phase.fan else { return };
         let Some(publisher) = fan.publisher else {
             return;
         };
-        if fan.started_ns.is_none() && fan.plan.is_ready() {
-            fan.started_ns = Some(now_ns);
-            phase.count_time_from(now_ns);
-        }
         let deadline_ns = phase.deadline_ns();
         let Some(fan) = &mut phase.fan else { return };
         let mut times_us = std::mem::take(&mut self.core.times_us);

@@ -1,0 +1,139 @@
+//! The workers of a run: threads of this program, or processes that speak the worker contract.
+
+use crate::failure::Failure;
+use crate::numbers;
+use clap::{Args, ValueEnum};
+use std::fs;
+use std::path::PathBuf;
+
+/// Who opens the connections.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Workers")]
+pub(crate) struct WorkerFlags {
+    /// The client library that is measured. With python and typescript each worker is a process with that
+    /// library, as an application has it; `all` runs the plan with each of the three and compares them
+    #[arg(long, value_enum, conflicts_with_all = ["worker", "workers"])]
+    pub(crate) client: Option<ClientFlag>,
+    /// Processes of the generator, each with its share of the connections [default: 1 with --client python
+    /// and typescript; else none, but threads of this program]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>, conflicts_with_all = ["worker", "workers"])]
+    pub(crate) processes: Option<usize>,
+    /// A shell command that starts a worker, on this or another machine, such as 'ssh load-1 tidewire
+    /// worker'; its standard streams speak the worker contract. May be repeated
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) worker: Vec<String>,
+    /// A file with such a command in each line; empty lines and those that begin with # are left out
+    #[arg(long, value_name = "FILE")]
+    pub(crate) workers: Option<PathBuf>,
+    /// End the run, with a partial report, when a worker has ended; else the others go on, and the next
+    /// test starts it again
+    #[arg(long)]
+    pub(crate) stop_with_worker: bool,
+    /// End the run when standard input ends: for a program that starts this one and may be killed
+    #[arg(long, hide = true)]
+    pub(crate) end_with_stdin: bool,
+}
+
+/// A client library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientFlag {
+    Rust,
+    Python,
+    Typescript,
+    All,
+}
+
+impl ClientFlag {
+    /// The name of its folder among the reports of all.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::Typescript => "typescript",
+            Self::All => "all",
+        }
+    }
+
+    /// What to do when its worker cannot be started.
+    pub(crate) fn advice(self) -> &'static str {
+        match self {
+            Self::Python => {
+                "`python3 -m tidewire.worker` must run: install the Python package, or start the bench with \
+                 `python -m tidewire.bench`"
+            }
+            Self::Typescript => {
+                "`tidewire-worker-ts` must be in PATH: npm install @tidewire/bench, or start the bench with \
+                 `npx tidewire-bench-ts`"
+            }
+            Self::Rust | Self::All => "",
+        }
+    }
+}
+
+impl WorkerFlags {
+    /// The libraries to measure, one after the other.
+    pub(crate) fn clients(&self) -> Vec<ClientFlag> {
+        match self.client {
+            Some(ClientFlag::All) => {
+                vec![ClientFlag::Rust, ClientFlag::Python, ClientFlag::Typescript]
+            }
+            client => vec![client.unwrap_or(ClientFlag::Rust)],
+        }
+    }
+
+    /// Whether the plan has a client library that is made for protocol version 1.
+    pub(crate) fn has_client_of_v1(&self) -> bool {
+        self.client.is_some_and(|client| client != ClientFlag::Rust)
+    }
+
+    /// The commands that start the workers of a client; none if they are threads of this program.
+    ///
+    /// # Errors
+    /// The file of commands cannot be read.
+    pub(crate) fn commands(
+        &self,
+        client: ClientFlag,
+        threads: Option<usize>,
+    ) -> Result<Vec<String>, Failure> {
+        let mut commands = self.worker.clone();
+        if let Some(path) = &self.workers {
+            let text = fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("--workers {}: {error}", path.display()))
+            })?;
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            commands.extend(lines.map(str::to_owned));
+            if commands.is_empty() {
+                let path = path.display();
+                return Err(Failure::usage(format!(
+                    "--workers {path}: it names no worker"
+                )));
+            }
+        }
+        if !commands.is_empty() {
+            return Ok(commands);
+        }
+        let (command, processes) = match client {
+            ClientFlag::Rust | ClientFlag::All => {
+                (own_worker(threads)?, self.processes.unwrap_or(0))
+            }
+            ClientFlag::Python => (PYTHON.to_owned(), self.processes.unwrap_or(1)),
+            ClientFlag::Typescript => (TYPESCRIPT.to_owned(), self.processes.unwrap_or(1)),
+        };
+        Ok(vec![command; processes])
+    }
+}
+
+/// The command that starts this program as a worker.
+fn own_worker(threads: Option<usize>) -> Result<String, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::run(format!("cannot find this program: {error}")))?;
+    let program = program.display().to_string().replace('\'', r"'\''");
+    Ok(format!(
+        "exec '{program}' worker --threads {}",
+        threads.unwrap_or(1)
+    ))
+}
+
+const PYTHON: &str = "exec python3 -m tidewire.worker";
+const TYPESCRIPT: &str = "exec tidewire-worker-ts";

@@ -1,0 +1,557 @@
+//! `tidewire bench` with workers that are processes: on this machine, over SSH, and such as speak the contract badly.
+
+mod ssh;
+
+use crate::program::{Running, Said, assert_refused, children, get, run, signal, tidewire};
+use serde_json::{Value, json};
+use ssh::Ssh;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Each test of the bench with two workers: the same accounts as with threads.
+#[test]
+fn every_test_runs_with_processes_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tests = "connection-storm,ping-latency,throughput,size-matrix,format-comparison,sustained-hold,\
+                 connection-limit,connect-latency,rapid-reconnect,sustained-throughput,fan-out";
+    let report = bench(
+        folder.path(),
+        &["--quick", "--processes", "2", "--test", tests],
+    );
+    let mut ran: Vec<&str> = results(&report).iter().map(test_of).collect();
+    ran.dedup();
+    assert_eq!(ran, tests.split(',').collect::<Vec<_>>());
+    for result in results(&report) {
+        assert_accounted(result);
+    }
+    let rounds = result_of(&report, "connect-latency");
+    assert_eq!(rounds["latency_us"]["count"], 20);
+    let shares = &result_of(&report, "throughput")["processes"];
+    assert_eq!(shares["count"], 2);
+    assert_eq!(shares["rates_per_s"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_rate_is_divided_among_the_workers_and_stays_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    for pace in [
+        &["--rate-per-s", "500"][..],
+        &["--rate-per-s", "500", "--poisson"],
+    ] {
+        let plan = [
+            "--test",
+            "echo",
+            "--connections",
+            "7",
+            "--duration-s",
+            "2",
+            "--processes",
+            "3",
+        ];
+        let report = bench(folder.path(), &[&plan[..], pace].concat());
+        let [result] = results(&report) else {
+            panic!("{report:#}");
+        };
+        assert_accounted(result);
+        let offered = result["messages"]["offered"].as_u64().unwrap();
+        // At random times the number is exact in the long run.
+        let most_off = if pace.len() > 2 { 150 } else { 0 };
+        assert!(offered.abs_diff(1_000) <= most_off, "{result:#}");
+        assert_eq!(result["latency_us"]["count"], offered);
+    }
+}
+
+/// Four workers, two of which are killed while they send: what the others have sent is exact, and the two
+/// are named.
+#[test]
+fn a_worker_that_is_killed_is_named_and_the_others_go_on() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput,ping-latency",
+        "--connections",
+        "8",
+        "--duration-s",
+        "3",
+    ];
+    let mut child = start(
+        &server,
+        folder.path(),
+        &[&plan[..], &["--processes", "4"]].concat(),
+    );
+    let workers = wait_for_workers(&child, 4);
+    wait_for(|| server.connections() == 8 && server.delivered() > 0);
+    for (worker, pause_ms) in [(workers[1], 137), (workers[2], 411)] {
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        signal(worker, "KILL");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let report = report(folder.path());
+    let result = result_of(&report, "throughput");
+    assert_eq!(result["verdict"], "failed");
+    assert_eq!(result["failed"], 4);
+    let notes = result["notes"].to_string();
+    assert!(
+        notes.contains("Worker 2 (rust") && notes.contains("Worker 3 (rust"),
+        "{notes}"
+    );
+    assert!(notes.contains("signal: 9"), "{notes}");
+    let messages = &result["messages"];
+    // Of the living nothing is lost; the server has taken more of the dead than they could report.
+    assert_eq!(messages["offered"], messages["confirmed"]);
+    assert!(
+        messages["delivered"].as_u64() >= messages["confirmed"].as_u64(),
+        "{result:#}"
+    );
+    // The next test has four workers again.
+    let pings = result_of(&report, "ping-latency");
+    assert_eq!(
+        (&pings["connected"], &pings["failed"]),
+        (&json!(8), &json!(0)),
+        "{pings:#}"
+    );
+    assert_eq!(pings["latency_us"]["count"], 8 * 50);
+}
+
+#[test]
+fn the_end_of_a_worker_can_end_the_run() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput,ping-latency",
+        "--connections",
+        "4",
+        "--duration-s",
+        "2",
+    ];
+    let plan = [&plan[..], &["--processes", "2", "--stop-with-worker"]].concat();
+    let mut child = start(&server, folder.path(), &plan);
+    let workers = wait_for_workers(&child, 2);
+    wait_for(|| server.delivered() > 0);
+    signal(workers[0], "KILL");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let report = report(folder.path());
+    assert_eq!(
+        (&report["partial"], &report["partial_reason"]),
+        (&json!(true), &json!("a worker has ended"))
+    );
+    assert_eq!(results(&report).len(), 1);
+}
+
+#[test]
+fn a_worker_that_is_stopped_is_found_out() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput",
+        "--connections",
+        "4",
+        "--duration-s",
+        "2",
+        "--processes",
+        "2",
+    ];
+    let mut child = start(&server, folder.path(), &plan);
+    let workers = wait_for_workers(&child, 2);
+    wait_for(|| server.delivered() > 0);
+    signal(workers[1], "STOP");
+    std::thread::sleep(Duration::from_millis(500));
+    signal(workers[1], "CONT");
+    child.wait().unwrap();
+    let report = report(folder.path());
+    let result = result_of(&report, "throughput");
+    assert_ne!(result["verdict"], "valid", "{result:#}");
+    assert!(
+        result["doubts"].to_string().contains("generator_stopped"),
+        "{result:#}"
+    );
+    let stopped_s = result["generator"]["stopped_s"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&stopped_s), "{stopped_s}");
+}
+
+#[test]
+fn an_interruption_reaches_all_workers() {
+    for name in ["INT", "TERM"] {
+        let server = server();
+        let folder = tempfile::tempdir().unwrap();
+        let plan = [
+            "--test",
+            "ping-latency,sustained-hold",
+            "--hold-s",
+            "600",
+            "--connections",
+            "4",
+        ];
+        let mut child = start(
+            &server,
+            folder.path(),
+            &[&plan[..], &["--processes", "2"]].concat(),
+        );
+        let workers = wait_for_workers(&child, 2);
+        // The pings are over when the connections of the hold are open.
+        wait_for(|| server.sum("connections_accepted") >= 8 && server.connections() == 4);
+        signal(child.id(), name);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let report = report(folder.path());
+        assert_eq!(report["partial"], true);
+        wait_for(|| workers.iter().all(|worker| !is_alive(*worker)));
+    }
+}
+
+#[test]
+fn nobody_is_left_behind_when_the_controller_is_killed() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "sustained-hold",
+        "--hold-s",
+        "600",
+        "--connections",
+        "4",
+        "--processes",
+        "2",
+    ];
+    let mut child = start(&server, folder.path(), &plan);
+    let workers = wait_for_workers(&child, 2);
+    wait_for(|| server.connections() == 4);
+    signal(child.id(), "KILL");
+    child.wait().unwrap();
+    wait_for(|| workers.iter().all(|worker| !is_alive(*worker)) && server.connections() == 0);
+}
+
+/// A controller that holds the streams open and says nothing.
+#[test]
+fn a_worker_that_hears_nothing_ends() {
+    let mut worker = tidewire(&["worker"]);
+    let mut worker = worker
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let mut hello = String::new();
+    BufReader::new(worker.stdout.take().unwrap())
+        .read_line(&mut hello)
+        .unwrap();
+    let hello: Value = serde_json::from_str(&hello).unwrap();
+    assert_eq!(
+        (&hello["say"], &hello["language"], &hello["contract"]),
+        (&json!("hello"), &json!("rust"), &json!(1))
+    );
+    // To wait would close it.
+    let silent = worker.stdin.take();
+    assert_eq!(worker.wait().unwrap().code(), Some(1));
+    drop(silent);
+    assert!(
+        began.elapsed() >= Duration::from_secs(9),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn workers_that_are_none_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let hello = r#"{"say":"hello","contract":7,"language":"cobol","version":"1","pid":1,"connections_max":9,"profiles":[],"encodings":[],"layers":[]}"#;
+    let raw = hello.replace(r#""contract":7"#, r#""contract":1"#);
+    let cases = [
+        (
+            "exec no-such-program-anywhere".to_owned(),
+            &["worker 1", "not found"][..],
+        ),
+        (
+            "echo good morning; exec sleep 5".to_owned(),
+            &["worker 1", "no word of the contract", "good morning"],
+        ),
+        (
+            format!("echo '{hello}'; exec sleep 5"),
+            &["worker 1", "version 7", "version 1"],
+        ),
+        (
+            format!("echo '{raw}'; exec sleep 5"),
+            &["worker 1", "cobol", "profile `v1`"],
+        ),
+        (
+            "echo out of paper >&2; exit 3".to_owned(),
+            &["worker 1", "exit status: 3", "out of paper"],
+        ),
+    ];
+    for (command, words) in cases {
+        let said = run(&[
+            "bench",
+            "--quick",
+            "--test",
+            "ping-latency",
+            "--out",
+            out.to_str().unwrap(),
+            "--worker",
+            &command,
+        ]);
+        assert_refused(&said, words);
+    }
+    let list = folder.path().join("hosts.txt");
+    fs::write(&list, "# none yet\n\n").unwrap();
+    let said = run(&["bench", "--quick", "--workers", list.to_str().unwrap()]);
+    assert_refused(&said, &["hosts.txt", "names no worker"]);
+    let said = run(&["bench", "--quick", "--worker", "x", "--processes", "2"]);
+    assert_refused(&said, &["--processes"]);
+}
+
+/// Debian's SSH server on a port of the loopback interface, with a key of this test.
+#[test]
+fn a_worker_on_another_machine_is_reached_by_ssh() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let ssh = Ssh::start(folder.path());
+    let list = folder.path().join("hosts.txt");
+    let program = env!("CARGO_BIN_EXE_tidewire");
+    let worker = format!("{} {program} worker --threads 1", ssh.command);
+    fs::write(&list, format!("# two on one machine\n{worker}\n{worker}\n")).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput,fan-out",
+        "--connections",
+        "6",
+        "--duration-s",
+        "1",
+    ];
+    let mut child = start(
+        &server,
+        out.path(),
+        &[&plan[..], &["--workers", list.to_str().unwrap()]].concat(),
+    );
+    let code = child.wait().unwrap().code();
+    assert!(matches!(code, Some(0 | 3 | 4)), "{code:?}");
+    let report = report(out.path());
+    for result in results(&report) {
+        assert_accounted(result);
+    }
+    assert_eq!(result_of(&report, "throughput")["processes"]["count"], 2);
+    wait_for(|| server.connections() == 0);
+}
+
+/// A worker in a few lines of shell, with figures of its own: percentiles of merged runs are those of all values.
+#[test]
+fn latencies_of_all_workers_are_merged_as_one_histogram() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let mut workers = Vec::new();
+    // 1 to 1,000 microseconds in the first and 1,001 to 2,000 in the second.
+    for (index, first) in [1_u64, 1_001].into_iter().enumerate() {
+        let buckets: Vec<(u64, u64)> = (first..first + 1_000).map(|us| (us * 1_000, 1)).collect();
+        let script = folder.path().join(format!("worker-{index}.sh"));
+        fs::write(&script, scripted(&json!(buckets))).unwrap();
+        workers.push(format!("exec sh {}", script.display()));
+    }
+    let plan = ["--test", "ping-latency", "--connections", "2"];
+    let workers: Vec<&str> = workers
+        .iter()
+        .flat_map(|worker| ["--worker", worker.as_str()])
+        .collect();
+    let mut child = start(&server, out.path(), &[&plan[..], &workers].concat());
+    child.wait().unwrap();
+    let report = report(out.path());
+    let latency = &result_of(&report, "ping-latency")["latency_us"];
+    assert_eq!(latency["count"], 2_000, "{report:#}");
+    for (name, expected) in [
+        ("p50", 1_000.0),
+        ("p90", 1_800.0),
+        ("p99", 1_980.0),
+        ("max", 2_000.0),
+    ] {
+        let found = latency[name].as_f64().unwrap();
+        assert!((found / expected - 1.0).abs() < 0.002, "{name}: {found}");
+    }
+}
+
+/// A script that answers each order with figures that nobody measured.
+fn scripted(latency: &Value) -> String {
+    let live = json!({"connected": 1});
+    let hello = json!({"say": "hello", "contract": 1, "language": "sh", "version": "1", "pid": 1, "connections_max": 9,
+        "profiles": ["raw"], "encodings": ["json"], "layers": ["plain"]});
+    let opened = json!({"say": "opened", "attempted": 1, "connected": 1, "live": live});
+    let ran = json!({"say": "ran", "members": 1, "pings_sent": 1_000, "pongs": 1_000, "latency": latency, "live": live});
+    format!(
+        "echo '{hello}'\nwhile read -r line; do\n  case $line in\n    *'\"do\":\"clock\"'*)\n      id=${{line##*\\\"id\\\":}}\n      \
+         echo \"{{\\\"say\\\":\\\"clock\\\",\\\"id\\\":${{id%%\\}}*}},\\\"clock_ns\\\":0}}\" ;;\n    *'\"do\":\"open\"'*) echo '{opened}' ;;\n    \
+         *'\"do\":\"run\"'*) echo '{ran}' ;;\n    *'\"do\":\"close\"'*) echo '{{\"say\":\"closed\"}}' ;;\n    \
+         *'\"do\":\"quit\"'*) exit 0 ;;\n  esac\ndone\n"
+    )
+}
+
+/// Tokens and secrets are in no command line and in no report.
+#[test]
+fn a_worker_gets_tokens_on_its_standard_input() {
+    let secret = "a secret of 32 bytes or more for this test";
+    let server = Running::serve(&["--jwt-secret", secret, "--app", "sink"]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tidewire(&[
+        "bench",
+        &server.url,
+        "--test",
+        "sustained-hold",
+        "--hold-s",
+        "2",
+        "--connections",
+        "3",
+    ]);
+    command
+        .env("TIDEWIRE_JWT_SECRET", secret)
+        .args(["--processes", "1", "--quiet", "--out"])
+        .arg(folder.path());
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let [worker] = wait_for_workers(&child, 1)[..] else {
+        panic!("one worker");
+    };
+    let told = fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap();
+    assert!(!told.contains(secret) && !told.contains("eyJ"), "{told}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let text = fs::read_to_string(folder.path().join("report.json")).unwrap();
+    assert!(!text.contains(secret) && !text.contains("eyJ"));
+}
+
+/// A server that takes every message, and its counters.
+struct Server {
+    running: Running,
+    /// Its operations listener.
+    ops: String,
+}
+
+fn server() -> Server {
+    let mut running = Running::serve(&[
+        "--no-auth",
+        "--app",
+        "sink",
+        "--topics-open",
+        "--rate-limit-capacity",
+        "0",
+        "--ops-listen",
+        "127.0.0.1:0",
+    ]);
+    let ops = running.line();
+    let ops = ops.strip_prefix("operations on ").unwrap().to_owned();
+    Server { running, ops }
+}
+
+impl Server {
+    /// The sum of one of its counters.
+    fn sum(&self, name: &str) -> u64 {
+        let (_, stats) = get(&self.ops, "/stats");
+        let stats: Value = serde_json::from_str(&stats).unwrap();
+        let shards = stats["shards"].as_array().unwrap().iter();
+        shards.map(|shard| shard[name].as_u64().unwrap()).sum()
+    }
+
+    fn connections(&self) -> u64 {
+        self.sum("connections_open")
+    }
+
+    fn delivered(&self) -> u64 {
+        self.sum("messages_delivered")
+    }
+}
+
+/// Starts a run against a server, with its counters.
+fn start(server: &Server, folder: &Path, plan: &[&str]) -> Child {
+    let target = ["bench", &server.running.url, "--stats-url", &server.ops];
+    let is_scripted = plan.iter().any(|word| word.starts_with("exec sh "));
+    let profile: &[&str] = if is_scripted {
+        &[]
+    } else {
+        &["--profile", "v1"]
+    };
+    let mut command = tidewire(&[&target[..], profile, plan].concat());
+    command.args(["--quiet", "--out"]).arg(folder);
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// The report of a run against a server of its own, whose figures are right, however fast it was.
+fn bench(folder: &Path, plan: &[&str]) -> Value {
+    let mut command = tidewire(&[&["bench"], plan].concat());
+    command.args(["--quiet", "--out"]).arg(folder);
+    let said = Said::from(command.output().unwrap());
+    assert!(matches!(said.code, 0 | 3 | 4), "{said:?}");
+    report(folder)
+}
+
+fn report(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn results(report: &Value) -> &[Value] {
+    report["results"].as_array().unwrap()
+}
+
+fn test_of(result: &Value) -> &str {
+    result["test"].as_str().unwrap()
+}
+
+fn result_of<'a>(report: &'a Value, test: &str) -> &'a Value {
+    let mut all = results(report).iter();
+    let found = all.find(|result| test_of(result) == test);
+    found.unwrap_or_else(|| panic!("no {test} in {report:#}"))
+}
+
+/// Nothing was lost, and the server's own counters agree.
+#[track_caller]
+fn assert_accounted(result: &Value) {
+    let verdict = result["verdict"].as_str().unwrap();
+    assert!(
+        matches!(verdict, "valid" | "noisy" | "generator_bound"),
+        "{result:#}"
+    );
+    let Some(messages) = result.get("messages") else {
+        return;
+    };
+    assert!(messages["offered"].as_u64().unwrap() > 0, "{result:#}");
+    assert_eq!(messages["lost"], 0, "{result:#}");
+    assert_eq!(messages["confirmed"], messages["offered"], "{result:#}");
+    assert_eq!(messages["delivered"], messages["offered"], "{result:#}");
+}
+
+/// The workers of a run, in order, as soon as all have started.
+fn wait_for_workers(child: &Child, count: usize) -> Vec<u32> {
+    let mut workers = Vec::new();
+    wait_for(|| {
+        workers = children(child.id());
+        workers.retain(|worker| {
+            let words = fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+            words.split('\0').nth(1) == Some("worker")
+        });
+        workers.len() == count
+    });
+    workers.sort_unstable();
+    workers
+}
+
+fn is_alive(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Waits for a condition.
+#[track_caller]
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it does not come true"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

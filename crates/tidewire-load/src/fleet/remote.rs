@@ -1,0 +1,544 @@
+//! A worker that is a process of its own: it is started by a command and speaks the worker contract.
+//!
+//! Four threads serve it, so that a worker that stands still stops nothing else: one reads its lines,
+//! one writes, one keeps the end of its standard error, and one acts on what it says.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{self, Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tidewire_net::Waker;
+
+use super::crew::Hand;
+use super::error::FleetError;
+use super::relay::{Line, Relay};
+use crate::accounting::live::LiveCell;
+use crate::worker::contract::CONTRACT;
+use crate::worker::contract::figures::LiveFigures;
+use crate::worker::contract::orders::{Begin, Order};
+use crate::worker::contract::words::{Hello, Word};
+use crate::worker::order::{Command, Setup, WorkerReport};
+
+/// The way to a worker's process.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) name: String,
+    pub(super) hello: Hello,
+    setup: Arc<Setup>,
+    lines: Sender<Line>,
+    clock: Arc<Clock>,
+    child: Arc<Mutex<Child>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The difference between the worker's clock and that of this process.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// The worker's clock at the zero of the run.
+    zero_ns: AtomicI64,
+    /// The most by which that is wrong: half of the shortest round trip.
+    error_ns: AtomicU64,
+}
+
+impl Clock {
+    pub(super) fn zero_ns(&self) -> i64 {
+        self.zero_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn error(&self) -> Duration {
+        Duration::from_nanos(self.error_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// Where a worker's words go.
+pub(super) struct Ears {
+    pub(super) index: usize,
+    pub(super) reports: Sender<(usize, WorkerReport)>,
+    pub(super) cell: Arc<LiveCell>,
+    pub(super) relay: Arc<Relay>,
+    /// The zero of the run.
+    pub(super) epoch: Instant,
+}
+
+impl Remote {
+    /// Starts a worker and tells it the terms.
+    ///
+    /// # Errors
+    /// [`FleetError::Worker`]: it does not start, speaks another contract or cannot keep the terms.
+    pub(super) fn start(command: &str, setup: Arc<Setup>, ears: Ears) -> Result<Self, FleetError> {
+        let index = ears.index;
+        let failed = |name: &str, reason: String| FleetError::Worker {
+            name: name.to_owned(),
+            reason,
+        };
+        let name = format!("worker {}", index + 1);
+        let mut child = spawn(command)
+            .map_err(|error| failed(&name, format!("its command cannot be started: {error}")))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(&name, "it has no standard streams".to_owned()));
+        };
+        let last_words = Arc::new(Mutex::new(VecDeque::new()));
+        let (said, words) = channel();
+        let (lines, to_write) = channel();
+        let keeper = {
+            let last_words = Arc::clone(&last_words);
+            std::thread::spawn(move || keep(stderr, &last_words))
+        };
+        let threads = vec![std::thread::spawn(move || read(stdout, &said)), {
+            let relay = Arc::clone(&ears.relay);
+            std::thread::spawn(move || write(stdin, &to_write, &relay, index))
+        }];
+        let mut remote = Self {
+            name,
+            hello: Hello::default(),
+            setup,
+            lines,
+            clock: Arc::default(),
+            child: Arc::new(Mutex::new(child)),
+            threads,
+        };
+        let mut ending = Ending {
+            child: Arc::clone(&remote.child),
+            keeper: Some(keeper),
+            last_words,
+        };
+        let mut clocks = Clocks::new(ears.epoch, Arc::clone(&remote.clock), remote.lines.clone());
+        match remote.introduce(&words, &mut clocks) {
+            Ok(()) => {}
+            Err(reason) => {
+                let reason = reason.unwrap_or_else(|| ending.in_words());
+                return Err(failed(&remote.name, reason));
+            }
+        }
+        let name = remote.name.clone();
+        let manager = std::thread::spawn(move || manage(&words, &ears, clocks, ending, name));
+        remote.threads.push(manager);
+        Ok(remote)
+    }
+
+    /// The first words of both sides; `Err(None)` if the worker has ended.
+    fn introduce(
+        &mut self,
+        words: &Receiver<Word>,
+        clocks: &mut Clocks,
+    ) -> Result<(), Option<String>> {
+        let silent = || {
+            let seconds = HELLO_TIMEOUT.as_secs();
+            Some(format!("it did not introduce itself within {seconds} s"))
+        };
+        let hello = match words.recv_timeout(HELLO_TIMEOUT) {
+            Ok(Word::Hello(hello)) => hello,
+            Ok(Word::Failed { reason }) => return Err(Some(reason)),
+            Ok(_) => {
+                return Err(Some(
+                    "its first line is no `hello`: it is no worker of this contract".to_owned(),
+                ));
+            }
+            Err(RecvTimeoutError::Timeout) => return Err(silent()),
+            Err(RecvTimeoutError::Disconnected) => return Err(None),
+        };
+        check(&hello, &Begin::of(&self.setup, 0)).map_err(Some)?;
+        let host = match hello.host.as_str() {
+            "" => String::new(),
+            host => format!(" on {host}"),
+        };
+        self.name = format!("{} ({}{host})", self.name, hello.language);
+        self.hello = hello;
+        for _ in 0..CLOCK_PROBES {
+            clocks.ask();
+            let deadline = Instant::now() + HELLO_TIMEOUT;
+            loop {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                match words.recv_timeout(wait) {
+                    Ok(Word::Clock { id, clock_ns }) => {
+                        clocks.hear(id, clock_ns);
+                        break;
+                    }
+                    Ok(_) => {}
+                    Err(RecvTimeoutError::Timeout) => return Err(silent()),
+                    Err(RecvTimeoutError::Disconnected) => return Err(None),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The difference between its clock and this one.
+    pub(super) fn clock(&self) -> Arc<Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// The way to write lines to it.
+    pub(super) fn lines(&self) -> Sender<Line> {
+        self.lines.clone()
+    }
+
+    fn tell(&self, order: Order) {
+        // The writer ends with the worker, whose end is reported.
+        let _ = self.lines.send(Line::Order(Box::new(order)));
+    }
+}
+
+impl Hand<Command> for Remote {
+    fn send(&self, command: Command) -> Result<(), FleetError> {
+        let is_last = matches!(command, Command::Quit);
+        self.tell(Order::of(command, &self.setup));
+        if is_last {
+            let _ = self.lines.send(Line::End);
+        }
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        // Its end is reported.
+        false
+    }
+
+    fn join(&mut self) {
+        let deadline = Instant::now() + QUIT_TIMEOUT;
+        while Instant::now() < deadline && !has_ended(&self.child) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill(&self.child);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing left to do.
+            let _ = thread.join();
+        }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // One that was not joined has failed at its start.
+        if !self.threads.is_empty() {
+            let _ = self.lines.send(Line::End);
+            kill(&self.child);
+        }
+    }
+}
+
+/// Starts a command in a process group of its own, so that a Ctrl-C is for the controller alone.
+fn spawn(command: &str) -> std::io::Result<Child> {
+    let mut program = process::Command::new("sh");
+    program
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut program, 0);
+    program.spawn()
+}
+
+fn has_ended(child: &Mutex<Child>) -> bool {
+    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+    !matches!(child.try_wait(), Ok(None))
+}
+
+/// Ends the command and all that it has started.
+fn kill(child: &Mutex<Child>) {
+    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(child.try_wait(), Ok(None)) {
+        #[cfg(target_os = "linux")]
+        if let Some(group) = i32::try_from(child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+        {
+            // It may have ended between the two calls.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Checks that a worker can keep the terms of a run.
+fn check(hello: &Hello, begin: &Begin) -> Result<(), String> {
+    if hello.contract != CONTRACT {
+        return Err(format!(
+            "it speaks version {} of the worker contract, and this program version {CONTRACT}: use the same \
+             version of Tidewire on both sides",
+            hello.contract
+        ));
+    }
+    let lacks = |what: &str, given: &str, known: &[String]| {
+        let known = known.join(", ");
+        format!(
+            "a {} client has no {what} `{given}`, only: {known}",
+            hello.language
+        )
+    };
+    if !hello.profiles.contains(&begin.profile) {
+        return Err(lacks("profile", &begin.profile, &hello.profiles));
+    }
+    if !hello.layers.contains(&begin.layer) {
+        return Err(lacks("layer", &begin.layer, &hello.layers));
+    }
+    let is_any = begin.authorities_pem.is_none() && begin.url.starts_with("wss:");
+    if is_any && !hello.accepts_any_certificate {
+        let language = &hello.language;
+        return Err(format!(
+            "a {language} client does not accept any certificate: name the authorities instead"
+        ));
+    }
+    Ok(())
+}
+
+fn read(stdout: impl Read, said: &Sender<Word>) {
+    let mut lines = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A worker that writes no end of a line must not fill this process's memory.
+        let read = (&mut lines)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        let word = serde_json::from_slice(&line).unwrap_or_else(|error| Word::Failed {
+            reason: format!(
+                "it wrote a line that is no word of the contract ({error}): {}",
+                String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES_MAX)]).trim_end()
+            ),
+        });
+        if said.send(word).is_err() {
+            return;
+        }
+    }
+}
+
+fn write(mut stdin: ChildStdin, lines: &Receiver<Line>, relay: &Relay, index: usize) {
+    for line in lines {
+        let order = match line {
+            Line::Order(order) => *order,
+            Line::Progress => match relay.take_progress(index) {
+                Some(received) => Order::Progress { received },
+                None => continue,
+            },
+            Line::End => return,
+        };
+        let Ok(mut bytes) = serde_json::to_vec(&order) else {
+            continue;
+        };
+        bytes.push(b'\n');
+        if stdin.write_all(&bytes).is_err() || stdin.flush().is_err() {
+            return;
+        }
+    }
+}
+
+fn keep(stderr: impl Read, last_words: &Mutex<VecDeque<String>>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        if words.len() == LAST_WORDS_MAX {
+            words.pop_front();
+        }
+        words.push_back(line.chars().take(SHOWN_BYTES_MAX).collect());
+    }
+}
+
+/// How a worker has ended.
+struct Ending {
+    child: Arc<Mutex<Child>>,
+    keeper: Option<JoinHandle<()>>,
+    last_words: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Ending {
+    /// Its exit status and the end of its standard error.
+    fn in_words(&mut self) -> String {
+        let deadline = Instant::now() + STATUS_TIMEOUT;
+        while Instant::now() < deadline && !has_ended(&self.child) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = {
+            let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+            child.try_wait().ok().flatten()
+        };
+        let how = match status {
+            Some(status) => {
+                if let Some(keeper) = self.keeper.take() {
+                    let deadline = Instant::now() + STATUS_TIMEOUT;
+                    while !keeper.is_finished() && Instant::now() < deadline {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                status.to_string()
+            }
+            None => "it closed its standard output".to_owned(),
+        };
+        let words = self
+            .last_words
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.is_empty() {
+            true => how,
+            false => format!("{how}: {}", words.join("; ")),
+        }
+    }
+}
+
+/// Acts on the words of a worker until its end.
+fn manage(
+    words: &Receiver<Word>,
+    ears: &Ears,
+    mut clocks: Clocks,
+    mut ending: Ending,
+    name: String,
+) {
+    let (mut heard, mut asked) = (Instant::now(), Instant::now());
+    let reason = loop {
+        match words.recv_timeout(CLOCK_EVERY / 4) {
+            Ok(word) => {
+                heard = Instant::now();
+                if let Some(reason) = hear(word, ears, &mut clocks) {
+                    break reason;
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break ending.in_words(),
+            Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE_MAX => {
+                break format!("it said nothing for {} s", SILENCE_MAX.as_secs());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if asked.elapsed() >= CLOCK_EVERY {
+            asked = Instant::now();
+            clocks.ask();
+        }
+    };
+    kill(&ending.child);
+    ears.relay.leave(ears.index);
+    let report = WorkerReport::Ended { name, reason };
+    // A fleet that has ended waits for no report.
+    let _ = ears.reports.send((ears.index, report));
+}
+
+/// Acts on one word; returns the reason of a failure.
+fn hear(word: Word, ears: &Ears, clocks: &mut Clocks) -> Option<String> {
+    let report = match word {
+        Word::Hello(_) => return Some("it introduced itself twice".to_owned()),
+        Word::Clock { id, clock_ns } => {
+            clocks.hear(id, clock_ns);
+            return None;
+        }
+        Word::Live(live) => {
+            publish(&ears.cell, &live);
+            return None;
+        }
+        Word::Progress { received } => {
+            ears.relay.progress(ears.index, received);
+            return None;
+        }
+        Word::Published { publications } => {
+            ears.relay.published(ears.index, publications);
+            return None;
+        }
+        Word::Failed { reason } => return Some(reason),
+        Word::Opened(opened) => {
+            publish(&ears.cell, &opened.live);
+            WorkerReport::Opened(Box::new((*opened).into()))
+        }
+        Word::Ran(ran) => {
+            publish(&ears.cell, &ran.live);
+            WorkerReport::Ran(Box::new((*ran).into()))
+        }
+        Word::Closed => {
+            ears.cell.connected.store(0, Ordering::Relaxed);
+            WorkerReport::Closed
+        }
+    };
+    let _ = ears.reports.send((ears.index, report));
+    None
+}
+
+fn publish(cell: &LiveCell, live: &LiveFigures) {
+    let set = |figure: &AtomicU64, value: u64| figure.store(value, Ordering::Relaxed);
+    set(&cell.connected, live.connected);
+    set(&cell.failed, live.failed);
+    set(&cell.offered, live.offered);
+    set(&cell.confirmed, live.confirmed);
+    set(&cell.latency_p99_ns, live.latency_p99_ns);
+    set(&cell.stopped_ns, live.stopped_ns);
+    set(&cell.cpu_ns, live.cpu_ns);
+    set(&cell.rss_bytes, live.rss_bytes);
+}
+
+/// The comparison of the clocks by round trips.
+struct Clocks {
+    epoch: Instant,
+    clock: Arc<Clock>,
+    lines: Sender<Line>,
+    /// The last question, and when it was asked.
+    asked: (u64, Instant),
+    /// The newest answers: how long each took, and the worker's clock at the zero of the run.
+    answers: VecDeque<(Duration, i64)>,
+}
+
+impl Clocks {
+    fn new(epoch: Instant, clock: Arc<Clock>, lines: Sender<Line>) -> Self {
+        Self {
+            epoch,
+            clock,
+            lines,
+            asked: (0, epoch),
+            answers: VecDeque::new(),
+        }
+    }
+
+    fn ask(&mut self) {
+        let id = self.asked.0 + 1;
+        self.asked = (id, Instant::now());
+        let _ = self.lines.send(Line::Order(Box::new(Order::Clock { id })));
+    }
+
+    /// Takes an answer. The shortest of the last round trips says most.
+    fn hear(&mut self, id: u64, clock_ns: i64) {
+        let (asked_id, asked) = self.asked;
+        if id != asked_id {
+            return;
+        }
+        let took = asked.elapsed();
+        let middle = (asked + took / 2).saturating_duration_since(self.epoch);
+        if self.answers.len() == CLOCK_PROBES {
+            self.answers.pop_front();
+        }
+        let zero_ns = clock_ns.saturating_sub(middle.as_nanos() as i64);
+        self.answers.push_back((took, zero_ns));
+        if let Some((took, zero_ns)) = self.answers.iter().min_by_key(|(took, _)| *took) {
+            self.clock.zero_ns.store(*zero_ns, Ordering::Relaxed);
+            let error_ns = took.as_nanos() as u64 / 2;
+            self.clock.error_ns.store(error_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The time that a worker has for its first line: a remote shell may have to log in.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time that a worker has to end by itself.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time until the end of a worker shows in its exit status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A worker that says nothing for this long is considered gone.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+const CLOCK_PROBES: usize = 8;
+const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const SHOWN_BYTES_MAX: usize = 200;
+const LAST_WORDS_MAX: usize = 4;
