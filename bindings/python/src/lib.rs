@@ -5,7 +5,7 @@
 //! - `decoded`: the content of a message, decoded once
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
-//! - `lab`: verdicts and reports of the load lab
+//! - `lab`: loads, their reports, and histograms
 //! - `log`: the engine's log, for Python's `logging`
 //! - `relay`: the client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
@@ -34,11 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::client::{ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
-    use crate::lab::{
-        LatencyRecorder, lab_check_pid, lab_connections_room, lab_cores, lab_counters, lab_judge,
-        lab_listener_pids, lab_load, lab_machine, lab_preflight, lab_redacted, lab_save,
-        lab_tables, lab_tree, lab_try_out, lab_usage,
-    };
+    use crate::lab::{lab_load, lab_save, lab_tables, latency_buckets};
     #[pymodule_export]
     use crate::log::{log_after_fork, log_before_fork, log_start, log_take, log_wake};
     #[pymodule_export]

@@ -1,21 +1,34 @@
-"""How the bench counts, judges and plans."""
+"""How a worker of the bench counts, paces and checks, and how its launcher finds the program."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import random
+import time
 from array import array
-from collections import Counter
 from typing import Any
 
 import pytest
-from tidewire import InvalidArgumentError, _lab
-from tidewire.bench import activities, measure, payload, plan, program
-from tidewire.bench.account import Counts, Opened, opened_together, together
-from tidewire.bench.activities import Activity, Pace
-from tidewire.bench.session import Received
+from tidewire import InvalidArgumentError, _lab, bench
+from tidewire.worker import activities, payload, serving
+from tidewire.worker.activity import Activity, Pace
+from tidewire.worker.counts import Counts, Failures
+from tidewire.worker.crowd import NOBODY, Crowd
+from tidewire.worker.session import Received, Terms
+
+
+class Silent:
+    """A link that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def say(self, kind: str, **figures: Any) -> None:
+        self.said.append((kind, figures))
+
+
+def terms() -> Terms:
+    return Terms(0, "ws://127.0.0.1:1/", "plain", 1, None, None, 10.0, 10.0, 30.0, 2.0)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -38,130 +51,49 @@ def test_a_message_that_is_too_small_is_told() -> None:
 
 
 def test_publications_have_one_size_and_their_number() -> None:
-    first, later = payload.publication(1, 10**12, 95), payload.publication(99_999, 10**15, 95)
-    assert (first["n"], later["n"], later["at"]) == (1, 99_999, 10**15)
-    assert payload.message_bytes("tick", first) == payload.message_bytes("tick", later) == 95
+    for number, at_us in [(1, 10**6), (99_999, 10**12)]:
+        made = payload.publication(number, at_us, 95)
+        assert (made["n"], made["at"]) == (number, at_us)
+        message = {"c": "U", "t": "f", "tp": "fan-out", "p": made}
+        assert len(json.dumps(message, separators=(",", ":"))) == 95
 
 
 def test_what_is_counted_falls_into_its_window() -> None:
-    counts = Counts(began=100.0, ended=100.0)
+    counts = Counts(began=100.0)
     for at, number in [(100.0, 1), (100.24, 2), (100.25, 4), (101.0, 8), (102.6, 16)]:
         counts.confirm(number, at)
     assert counts.confirmed == 31
-    assert counts.duration_s == pytest.approx(2.6)
-    assert counts.whole_windows() == [3, 4, 0, 0, 8, 0, 0, 0, 0, 0]
-    assert counts.per_second() == [7.0, 8.0]
+    assert (counts.first_confirmed, counts.last_confirmed) == (100.0, 102.6)
+    assert counts.whole_windows(102.6) == [3, 4, 0, 0, 8, 0, 0, 0, 0, 0]
 
 
-def test_processes_are_added_up() -> None:
-    first = Counts(began=1.0, ended=3.0, members=2, offered=5, confirmed=5, cpu_s=1.0, busiest_s=0.9)
-    second = Counts(began=1.0, ended=4.0, members=1, offered=6, confirmed=4, cpu_s=2.0, busiest_s=0.5)
-    first.windows.update({0: 5})
-    second.windows.update({0: 3, 8: 1})
-    first.received, second.received = {64: (10, 20)}, {64: (5, 12), 128: (7, 8)}
-    first.broken["Reset"] = 1
-    total = together([first, second])
-    assert (total.members, total.offered, total.confirmed, total.duration_s) == (3, 11, 9, 3.0)
-    assert (total.cpu_s, total.busiest_s, total.broken) == (3.0, 0.9, Counter({"Reset": 1}))
-    assert total.received == {64: (5, 20), 128: (7, 8)}
-    assert total.whole_windows()[0] == 8
-    opened = opened_together(
-        [Opened(2, 1, began=1.0, ended=2.0), Opened(3, 3, began=0.5, ended=1.5, server="x")]
-    )
-    assert (opened.attempted, opened.connected, opened.began, opened.ended, opened.server) == (
-        5,
-        4,
-        0.5,
-        2.0,
-        "x",
-    )
-
-
-def test_a_distribution_is_that_of_its_values() -> None:
-    values = sorted(random.Random(1).randrange(1000, 10_000_000) for _ in range(10_000))
-    found: Any = measure.summary(array("Q", values), "intended")
-    assert (found["origin"], found["count"]) == ("intended", 10_000)
-    for name, percent in [("p50", 50), ("p90", 90), ("p99", 99), ("p99_9", 99.9)]:
-        expected = values[int(len(values) * percent / 100) - 1] / 1000
-        assert found[name] == pytest.approx(expected, rel=0.005)
-    assert found["mean"] == pytest.approx(sum(values) / len(values) / 1000, rel=0.005)
-    assert (found["min"], found["max"]) == (
-        pytest.approx(values[0] / 1000, rel=0.002),
-        pytest.approx(values[-1] / 1000, rel=0.002),
-    )
-    assert measure.summary(array("Q"), "sent") is None
+def test_latencies_share_a_bucket_only_with_those_that_are_nearly_equal() -> None:
+    assert dict(_lab.latency_buckets(array("Q", [1, 2, 2, 2047]).tobytes())) == {1: 1, 2: 2, 2047: 1}
+    ((value, count),) = _lab.latency_buckets(array("Q", [1_000_000, 1_000_001]).tobytes())
+    assert count == 2
+    assert value == pytest.approx(1_000_000, rel=0.001)
+    assert _lab.latency_buckets(b"") == []
     with pytest.raises(InvalidArgumentError):
-        _lab.LatencyRecorder().record(b"1234567")
+        _lab.latency_buckets(b"1234567")
 
 
-def judged(**changed: Any) -> tuple[str, list[str]]:
-    """The verdict and the doubts over a run in which nothing was wrong but what is given."""
-    account = {
-        "sends": True,
-        "offered": 100,
-        "confirmed": 100,
-        "delivered": 100,
-        "refused": 0,
-        "connections_attempted": 5,
-        "connections_failed": 0,
-        "pings_sent": 9,
-        "pongs_lost": 0,
-    }
-    evidence = {"aim": "saturate", "account": account, "usage": usage(0.5, 0.95)}
-    for name, value in changed.items():
-        (account if name in account else evidence)[name] = value
-    verdict, doubts, notes, *_ = _lab.lab_judge(json.dumps(evidence))
-    assert len(notes) >= len(doubts), "each doubt is explained"
-    return verdict, doubts
-
-
-def usage(
-    client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0
-) -> dict[str, Any]:
-    """Both sides' processor time in a second."""
-
-    def side(time_s: float) -> dict[str, float]:
-        return {"busiest_s": time_s, "total_s": time_s, "cores": cores}
-
-    server = None if server_s is None else side(server_s)
-    return {"duration_s": 1.0, "client": side(client_s), "server": server, "shared_cores": shared_cores}
-
-
-def test_an_account_is_judged_as_the_lab_does() -> None:
-    assert judged() == ("valid", [])
-    assert judged(confirmed=99, delivered=None) == ("failed", ["messages_lost"])
-    assert judged(delivered=101) == ("failed", ["counters_over"])
-    assert judged(connections_failed=1) == ("failed", ["connections_failed"])
-    assert judged(pongs_lost=1) == ("failed", ["pongs_lost"])
-    assert judged(replies={"wrong": 1}) == ("failed", ["replies_wrong"])
-    assert judged(usage=usage(0.95, 0.5)) == ("generator_bound", ["generator_saturated"])
-    assert judged(usage=usage(0.95, 0.5), aim="keep") == ("valid", [])
-    assert judged(generator={"stopped_s": 0.5}) == ("generator_bound", ["generator_stopped"])
-    assert judged(windows=[9, 1, 9, 1, 9, 1]) == ("noisy", ["noisy"])
-    assert judged(confirmed=60, delivered=60, refused=40) == ("valid", [])
-    with pytest.raises(InvalidArgumentError):
-        judged(aim="nothing")
-
-
-def test_the_limit_is_who_had_no_time_left() -> None:
-    def limit(**sides: Any) -> str:
-        _, _, _, bottleneck, *_ = _lab.lab_judge(json.dumps({"usage": usage(**sides)}))
-        return bottleneck
-
-    assert limit(client_s=0.5, server_s=0.95) == "server"
-    assert limit(client_s=0.95, server_s=0.5) == "client"
-    assert limit(client_s=0.5, server_s=0.5, cores=1, shared_cores=1) == "both"
-    assert limit(client_s=0.5, server_s=None) == "none"
+def test_failures_have_the_kinds_of_the_contract() -> None:
+    failures = Failures()
+    for error in [OSError("Connection refused"), asyncio.TimeoutError("timed out"), RuntimeError("odd")]:
+        failures.add(error)
+    failures.add(RuntimeError("odd"))
+    kinds = {one["kind"]: one["count"] for one in failures.figures()}
+    assert kinds == {"refused": 1, "connect-timeout": 1, "other": 2}
+    assert failures.total() == 4
+    assert len(failures.notes) == 3, "each reason once"
 
 
 def test_messages_of_an_open_loop_are_due_as_planned() -> None:
-    activity = Activity("paced", 10.0, 1.0, rate_per_s=100.0)
-    times = [sorted(next_times(Pace(activity, 4, index), 25)) for index in range(4)]
+    times = [next_times(Pace(10.0, 100.0, 4, index), 25) for index in range(4)]
     merged = sorted(time for of_one in times for time in of_one)
     assert merged == pytest.approx([10.0 + index / 100 for index in range(100)])
-    poisson = Activity("paced", 0.0, 1.0, rate_per_s=1000.0, poisson=True)
-    assert next_times(Pace(poisson, 1, 0), 5) == next_times(Pace(poisson, 1, 0), 5)
-    assert next_times(Pace(poisson, 1, 0), 20_000)[-1] == pytest.approx(20.0, rel=0.05)
+    assert next_times(Pace(0.0, 1000.0, 1, 0, 7), 5) == next_times(Pace(0.0, 1000.0, 1, 0, 7), 5)
+    assert next_times(Pace(0.0, 1000.0, 1, 0, 7), 20_000)[-1] == pytest.approx(20.0, rel=0.05)
 
 
 def next_times(pace: Pace, count: int) -> list[float]:
@@ -182,49 +114,96 @@ class SlowEcho:
         return [await self.replies.get()]
 
 
-def test_a_reply_is_awaited_however_late_its_message_left() -> None:
-    async def run() -> Counts:
-        counts = Counts()
-        began = activities.clock() + 2.5 * activities.IDLE_S
-        activity = Activity("paced-echo", began, 0.5 * activities.IDLE_S, rate_per_s=100.0, connections=1)
-        session: Any = SlowEcho()
-        await activities.paced_echo(activity, session, counts, 0)
-        return counts
+def paced_echo(begin_s: float, longest_ms: int) -> Activity:
+    message = {"json_bytes": 175, "encoding": "json", "content": "trade"}
+    order = {
+        "activity": "paced",
+        "message": message,
+        "per_s": 100.0,
+        "poisson": False,
+        "replies": True,
+        "begin_ns": int((time.monotonic() + begin_s) * 1e9),
+        "longest_ms": longest_ms,
+        "members": [1],
+        "index": 0,
+    }
+    return Activity(order, terms(), Silent(), Counts())
 
-    counts = asyncio.run(run())
+
+def test_a_reply_is_awaited_however_late_its_message_left() -> None:
+    activity = paced_echo(2.5 * activities.IDLE_S, int(500 * activities.IDLE_S))
+    session: Any = SlowEcho()
+    asyncio.run(activities.run(activity, [session]))
+    counts = activity.counts
     assert counts.offered > 0
     assert (counts.confirmed, counts.replies["missing"]) == (counts.offered, 0)
+    pace = activity.pace_kept(counts.end)
+    assert pace is not None
+    assert pace["planned"] == pace["offered"] == counts.offered
 
 
-def test_shares_add_up() -> None:
-    for total, parts in [(10, 3), (2, 4), (0, 2), (100, 1)]:
-        shares = [plan.share(total, parts, index) for index in range(parts)]
-        assert sum(shares) == total
-        assert max(shares) - min(shares) <= 1
+def test_an_activity_ends_when_it_is_stopped() -> None:
+    activity = paced_echo(0.0, 600_000)
+
+    async def stopped() -> None:
+        running = asyncio.create_task(activities.run(activity, [SlowEcho()]))  # type: ignore[list-item]
+        await asyncio.sleep(0.1)
+        activity.stop()
+        await asyncio.wait_for(running, 10)
+
+    asyncio.run(stopped())
+    assert 0 < activity.counts.offered == activity.counts.confirmed < 100
 
 
-def test_tiers_and_tests_that_fit() -> None:
-    assert plan.tiers_of((), quick=False, room=5000) == (100, 1000)
-    assert plan.tiers_of((), quick=False, room=50) == (50,)
-    assert plan.tiers_of((7,), quick=True, room=5000) == (7,)
-    assert plan.ECHO not in plan.tests_of((), embedded=True)
-    assert plan.FAN_OUT not in plan.tests_of((), embedded=False)
+def test_the_slowest_subscriber_holds_the_publisher() -> None:
+    link = Silent()
+    crowd = Crowd({"publishes": True, "in_flight": 16}, 3, 5, link)
+    crowd.begin(2)
+    crowd.progress(10)
+    assert crowd.slowest == 0
+    crowd.received(0, 7)
+    assert crowd.slowest == 0
+    crowd.received(1, 9)
+    assert crowd.slowest == 7
+    crowd.leave(0)
+    assert crowd.slowest == 9
+    crowd.leave(1)
+    assert crowd.slowest == 10
+    assert link.said == [], "the others need not know"
+    elsewhere = Crowd({"publishes": False, "in_flight": 16}, 1, 5, link)
+    elsewhere.begin(1)
+    elsewhere.received(0, 3)
+    assert link.said == [("progress", {"received": 3})]
+    alone = Crowd({"publishes": True, "in_flight": 16}, 1, 1, link)
+    alone.begin(0)
+    assert alone.slowest == NOBODY
 
 
-def test_the_command_line_is_kept_without_secrets() -> None:
-    words = ["ws://h/", "--jwt-secret", "hush", "--token=hush", "--seed", "3"]
-    shown = program.command_line(words)
-    assert shown == "python -m tidewire.bench ws://h/ --jwt-secret … --token=… --seed 3"
+def test_the_numbers_of_an_order_have_their_tokens() -> None:
+    order = {"first": 3, "end": 10, "step": 3, "tokens": ["a", "b", "c"]}
+    assert serving.numbers_of(order) == [(3, "a"), (6, "b"), (9, "c")]
+    assert serving.numbers_of({"first": 0, "end": 2, "step": 1}) == [(0, None), (1, None)]
+    with pytest.raises(ValueError, match="zip"):
+        serving.numbers_of({**order, "tokens": ["a"]})
 
 
-def test_steadiness_in_words() -> None:
-    assert measure.deviation([1.0]) is None
-    words = measure.deviation([90.0, 100.0, 110.0])
-    assert words is not None
-    assert "10.0 %" in words
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "x", "1,0", ""])
-def test_numbers_that_are_none(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        program.numbers(text)
+def test_the_launcher_finds_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEWIRE_PROGRAM", "/bin/true")
+    words = bench.command(["--quick", "--processes", "2", "ws://h/"])
+    assert words[:4] == ["/bin/true", "bench", "--quick", "ws://h/"]
+    assert words[4:7] == ["--profile", "v1", "--worker"]
+    assert words[4:].count("--worker") == 2
+    assert words[7].endswith("-m tidewire.worker")
+    help_of = bench.command(["--program=/bin/false", "--help"])
+    assert (help_of[:3], "--worker" in help_of) == (["/bin/false", "bench", "--help"], False)
+    for wrong, reason in [
+        (["--processes", "0"], "a number from 1"),
+        (["--processes"], "needs a value"),
+        (["--program", "/none"], "TIDEWIRE_PROGRAM"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            bench.command(wrong)
+    monkeypatch.delenv("TIDEWIRE_PROGRAM")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ValueError, match="install it"):
+        bench.command([])

@@ -6,37 +6,7 @@ from typing import Any, Literal, final
 from typing_extensions import Self, disjoint_base
 
 from ._lab import (
-    LatencyRecorder as LatencyRecorder,
-)
-from ._lab import (
-    lab_check_pid as lab_check_pid,
-)
-from ._lab import (
-    lab_connections_room as lab_connections_room,
-)
-from ._lab import (
-    lab_cores as lab_cores,
-)
-from ._lab import (
-    lab_counters as lab_counters,
-)
-from ._lab import (
-    lab_judge as lab_judge,
-)
-from ._lab import (
-    lab_listener_pids as lab_listener_pids,
-)
-from ._lab import (
     lab_load as lab_load,
-)
-from ._lab import (
-    lab_machine as lab_machine,
-)
-from ._lab import (
-    lab_preflight as lab_preflight,
-)
-from ._lab import (
-    lab_redacted as lab_redacted,
 )
 from ._lab import (
     lab_save as lab_save,
@@ -45,13 +15,7 @@ from ._lab import (
     lab_tables as lab_tables,
 )
 from ._lab import (
-    lab_tree as lab_tree,
-)
-from ._lab import (
-    lab_try_out as lab_try_out,
-)
-from ._lab import (
-    lab_usage as lab_usage,
+    latency_buckets as latency_buckets,
 )
 from ._utilities import (
     Envelope as Envelope,

@@ -118,8 +118,9 @@ def messages(size: int, several: bool, seed: int, least: int = RING_MIN) -> Mess
     return Messages(size, several=several, seed=seed, least=least)
 
 
-def publication(number: int, due_ns: int, size: int) -> Payload:
+def publication(number: int, due_us: Any, size: int) -> Payload:
     """A publication of a fan-out: its number, when it was due, and as many letters as its size takes."""
-    payload: Payload = {"n": number, "at": due_ns, "pad": ""}
-    payload["pad"] = "x" * max(0, size - message_bytes("tick", payload))
+    payload: Payload = {"n": number, "at": due_us, "x": ""}
+    message = {"c": "U", "t": "f", "tp": "fan-out", "p": payload}
+    payload["x"] = "x" * max(0, size - len(orjson.dumps(message)))
     return payload

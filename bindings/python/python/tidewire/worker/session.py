@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tidewire
-from tidewire import ConnectionClosedError, jwt
+from tidewire import ConnectionClosedError
 
 from .payload import Payload
-from .plan import Target
 
-TOKEN_TTL_S = 24 * 3600
 FIRST_S = 1.0
 PUBLISHING_MAX = 256
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every connection of a test agrees to."""
+
+    zero_clock_ns: int
+    url: str
+    layer: str
+    seed: int
+    cookie_name: str | None
+    #: A file with the authorities to trust.
+    ca: str | None
+    connect_timeout_s: float
+    pong_timeout_s: float
+    barrier_timeout_s: float
+    close_timeout_s: float
 
 
 class Received(NamedTuple):
@@ -28,11 +43,17 @@ class Received(NamedTuple):
 class Session:
     """A client that is connected, and does not reconnect when its connection is lost: that is a figure of the test."""
 
-    def __init__(self, client: tidewire.Client) -> None:
+    def __init__(self, client: tidewire.Client, number: int) -> None:
+        self.number = number
         self._client = client
         self._batches = client.batches()
         self._held: list[Received] = []
         self._publishing: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its connection lives, as far as is known."""
+        return self._client.state == "connected"
 
     async def server_version(self) -> str | None:
         """The version that the server names when a connection begins."""
@@ -92,20 +113,18 @@ class Session:
         await self._client.close()
 
 
-async def open_session(target: Target, number: int) -> Session:
-    """A connection that is ready. `number` names its user, if there is a secret to sign a token with."""
-    options: dict[str, Any] = {"format": target.format, "reconnect": False}
-    if target.jwt_secret is not None:
-        claims = {"sub": f"bench-user-{number}", "exp": int(time.time()) + TOKEN_TTL_S}
-        options["token"] = jwt.encode(claims, target.jwt_secret)
-    elif target.token is not None:
-        options["token"] = target.token
-    if target.cookie_name is not None:
-        options.update(token_placement="cookie", token_name=target.cookie_name)
-    if target.deflate:
+async def open_session(terms: Terms, number: int, token: str | None, encoding: str) -> Session:
+    """A connection that is ready."""
+    options: dict[str, Any] = {"format": encoding, "reconnect": False}
+    if token is not None:
+        options["token"] = token
+    if terms.cookie_name is not None:
+        options.update(token_placement="cookie", token_name=terms.cookie_name)
+    if terms.layer == "deflate":
         options["compression"] = "deflate"
-    if target.encrypt:
+    if terms.layer == "encryption":
         options["encryption"] = "on"
-    if target.ca is not None:
-        options["tls_ca_file"] = target.ca
-    return Session(await tidewire.connect(target.url, **options))
+    if terms.ca is not None:
+        options["tls_ca_file"] = terms.ca
+    client = await asyncio.wait_for(tidewire.connect(terms.url, **options).open(), terms.connect_timeout_s)
+    return Session(client, number)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from .account import Counts
+from .counts import Counts
 
 #: Messages of one connection that are remembered as passed over.
 PASSED_MAX = 10_000
@@ -85,5 +86,8 @@ class Replies:
         return 0
 
     def end(self) -> None:
-        """Nothing more is awaited."""
+        """Nothing more is awaited: what has no reply counts at its age."""
         self._counts.replies["missing"] += len(self._passed)
+        now_ns = time.monotonic_ns()
+        for sent in self._waiting[self._first :]:
+            self._counts.latencies.append(max(0, now_ns - sent.due_ns))
