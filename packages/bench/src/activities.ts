@@ -1,32 +1,11 @@
-/** Activities of the connections of a process in a test. Each function runs for all of them at once. */
+/** What the connections do in each activity. Each function runs for all of them at once. */
 
-import type { Account } from "./account.js";
-import { tally } from "./account.js";
-import { clockNs, NS_PER_S, sleepUntil } from "./clock.js";
-import { Messages } from "./payload.js";
-import type { Format } from "./plan.js";
-import type { Session } from "./session.js";
-
-/** One test's part of a process. */
-export interface Activity {
-  kind: "send" | "paced" | "ping" | "hold" | "survive" | "fan-out";
-  /** When all processes begin. */
-  beganNs: number;
-  durationS: number;
-  size: number;
-  format: Format;
-  isPrepared: boolean;
-  ratePerS: number | undefined;
-  inFlight: number;
-  pings: number;
-  everyS: number;
-  seed: number;
-  /** The first of this process's connections, counted over all, and how many there are in all. */
-  number: number;
-  connections: number;
-  /** Whether the last connection of this process publishes. */
-  publishes: boolean;
-}
+import type { Activity } from "./activity.js";
+import { clockNs, NS_PER_S } from "./clock.js";
+import { FAN_OUT_TOPIC } from "./fan_out.js";
+import { Pace } from "./pace.js";
+import { Replies } from "./replies.js";
+import type { Envelope, Session } from "./session.js";
 
 /** Bytes that all connections together may have in flight, unconfirmed. */
 const UNCONFIRMED_BYTES = 64 * 1024 * 1024;
@@ -38,88 +17,47 @@ const BURSTS = 2;
 /** How long after its end a test makes up for messages that were due before it. */
 const CATCH_UP_NS = NS_PER_S;
 
-/** The messages of one burst. */
-export function burstOf(size: number, connections: number): number {
-  const bytes = Math.min(BURST_BYTES, UNCONFIRMED_BYTES / BURSTS / Math.max(1, connections));
-  return Math.max(1, Math.min(BURST_MAX, Math.floor(bytes / size)));
-}
-
-/** Bytes that a connection may have in flight, unconfirmed, at full speed. */
-export function unconfirmedBytesMax(size: number, connections: number): number {
-  return BURSTS * burstOf(size, connections) * size;
-}
-
 /** Runs an activity that is no fan-out from its beginning to its end. */
-export async function runActivity(activity: Activity, sessions: Session[], account: Account): Promise<void> {
-  for (const session of sessions) session.events = eventsOf(account);
-  if (activity.kind === "paced") {
-    await paced(activity, sessions, account);
-    return;
-  }
-  const messages = activity.kind === "send" ? messagesOf(activity) : undefined;
-  await sleepUntil(activity.beganNs);
-  const each = (session: Session, index: number): Promise<void> => {
-    if (activity.kind === "send") return send(activity, session, account, messages!, index);
-    if (activity.kind === "ping") return ping(activity, session, account);
-    return activity.kind === "hold"
-      ? hold(activity, session, account, index)
-      : survive(activity, session, account);
-  };
-  await Promise.all(sessions.map(each));
-  if (messages !== undefined) account.counts.wireBytes = messages.wireBytes * account.counts.offered;
+export async function runActivity(activity: Activity, sessions: Session[]): Promise<void> {
+  const { order, counts } = activity;
+  for (const session of sessions) session.events = activity.events();
+  await activity.sleepUntil(counts.beganNs);
+  const work = {
+    blast,
+    window: windowed,
+    pings,
+    hold,
+    subscribe,
+    paced: order.replies === true ? pacedReplies : paced,
+    fan_out: () => Promise.reject(new Error("a fan-out is no activity of single connections")),
+  }[order.activity];
+  await Promise.all(sessions.map((session, index) => work(activity, session, index)));
 }
 
-/** The events of a connection in any test. */
-export function eventsOf(account: Account): Session["events"] {
-  const { counts } = account;
-  return {
-    onRefused: (code, messages) => tally(counts.errors, code, messages),
-    onBroken: (reason) => tally(counts.broken, reason),
-    onStrangePong: () => {
-      counts.pongsStrange += 1;
-    },
-  };
-}
-
-function messagesOf(activity: Activity): Messages {
-  return new Messages(activity.size, activity.format, activity.seed, activity.isPrepared);
-}
-
-/** Where in the ring of messages a connection begins. */
-function startOf(activity: Activity, index: number): number {
-  return (activity.number + index) * 37;
-}
-
-/** A ping that proves that the server has read everything before; when it was answered, if it was. */
-export async function confirmed(session: Session, account: Account): Promise<number | undefined> {
-  account.counts.pings += 1;
-  const answeredNs = await session.ping();
-  if (answeredNs === undefined) account.counts.pongsLost += 1;
-  return answeredNs;
+/** The messages of one burst. */
+function burstOf(bytes: number, connections: number): number {
+  const most = Math.min(BURST_BYTES, UNCONFIRMED_BYTES / BURSTS / Math.max(1, connections));
+  return Math.max(1, Math.min(BURST_MAX, Math.floor(most / bytes)));
 }
 
 /** Messages as fast as the server takes them, confirmed by pings between them. */
-async function send(
-  activity: Activity,
-  session: Session,
-  account: Account,
-  messages: Messages,
-  index: number,
-): Promise<void> {
-  const endNs = activity.beganNs + activity.durationS * NS_PER_S;
-  const stream = messages.stream(startOf(activity, index));
-  const burst = burstOf(activity.size, activity.connections);
+async function blast(activity: Activity, session: Session, index: number): Promise<void> {
+  const { counts } = activity;
+  const bytes = activity.order.message.json_bytes;
+  const next = activity.stream(index);
+  const burst = burstOf(bytes, activity.connections);
+  counts.unconfirmedBytesMax = BURSTS * burst * bytes;
   const settle = async () => {
-    const answeredNs = await confirmed(session, account);
+    const answeredNs = await activity.confirmed(session);
     if (answeredNs === undefined) return false;
-    account.confirm(burst, answeredNs);
+    counts.confirm(burst, answeredNs);
     return true;
   };
   let before: Promise<boolean> | undefined;
   // Once at least: a starved process may wake when the time is over.
-  while (!session.isOver && (before === undefined || clockNs() < endNs)) {
-    for (let sent = 0; sent < burst; sent += 1) session.send(stream.next());
-    account.counts.offered += burst;
+  while (!session.isOver && (before === undefined || !activity.isOver)) {
+    for (let sent = 0; sent < burst; sent += 1) session.send(next().frame);
+    counts.offered += burst;
     const previous = before;
     before = settle();
     if (previous !== undefined && !(await previous)) break;
@@ -127,86 +65,199 @@ async function send(
   await before;
 }
 
-/** Messages of all connections in turn when their time has come, whether there is room or not. */
-async function paced(activity: Activity, sessions: Session[], account: Account): Promise<void> {
-  const { counts } = account;
-  const messages = messagesOf(activity);
-  const streams = sessions.map((_, index) => messages.stream(startOf(activity, index)));
-  const unconfirmed = sessions.map(() => 0);
-  const endNs = activity.beganNs + activity.durationS * NS_PER_S;
-  // This process's part of the rate; its first message is due when it is the first connection's turn among all.
-  const ratePerS = ((activity.ratePerS ?? 1) * sessions.length) / Math.max(1, activity.connections);
-  const intervalNs = NS_PER_S / ratePerS;
-  const offsetNs = (NS_PER_S / (activity.ratePerS ?? 1)) * (activity.number / Math.max(1, sessions.length));
+function paceOf(activity: Activity, index: number): Pace {
+  const { order, counts, connections, number } = activity;
+  const seed = order.poisson === true ? activity.terms.seed : undefined;
+  return new Pace(counts.beganNs, order.per_s ?? 1, connections, number + index, seed);
+}
+
+/** Calls a function for each message when its time has come; one that cannot be made up for counts as planned alone. */
+async function onTime(activity: Activity, pace: Pace, send: (dueNs: number) => boolean): Promise<void> {
+  const { counts } = activity;
+  let going = true;
+  for (let sent = 1; pace.nextNs < counts.endNs; sent += 1) {
+    const dueNs = pace.nextNs;
+    if (going && clockNs() <= counts.endNs + CATCH_UP_NS) {
+      if (dueNs > clockNs()) await activity.sleepUntil(dueNs);
+      else if (sent % BURST_MAX === 0) await new Promise(setImmediate);
+      if (dueNs >= counts.endNs) return;
+      counts.planned += 1;
+      counts.late.record(Math.max(1, clockNs() - dueNs));
+      going = send(dueNs);
+    } else counts.planned += 1;
+    pace.advance();
+  }
+}
+
+/** Messages when their time has come, whether there is room or not. */
+async function paced(activity: Activity, session: Session, index: number): Promise<void> {
+  const { counts } = activity;
+  const next = activity.stream(index);
   const settled: Promise<void>[] = [];
-  const settle = async (index: number) => {
-    const count = unconfirmed[index]!;
-    unconfirmed[index] = 0;
-    const answeredNs = await confirmed(sessions[index]!, account);
-    if (answeredNs !== undefined) account.confirm(count, answeredNs);
+  let unconfirmed = 0;
+  const settle = async () => {
+    const count = unconfirmed;
+    unconfirmed = 0;
+    const answeredNs = await activity.confirmed(session);
+    if (answeredNs !== undefined) counts.confirm(count, answeredNs);
   };
-  for (let sent = 0; sessions.length > 0; sent += 1) {
-    const dueNs = activity.beganNs + offsetNs + sent * intervalNs;
-    if (dueNs >= endNs) break;
-    counts.planned += 1;
-    if (clockNs() > endNs + CATCH_UP_NS) continue;
-    if (dueNs > clockNs()) await sleepUntil(dueNs);
-    else if (sent % BURST_MAX === 0) await new Promise(setImmediate);
-    const index = sent % sessions.length;
-    const session = sessions[index]!;
-    if (session.isOver) continue;
-    account.late.record(Math.max(1, clockNs() - dueNs));
-    session.send(streams[index]!.next());
-    counts.offered += 1;
+  await onTime(activity, paceOf(activity, index), () => {
+    if (session.isOver) return false;
+    session.send(next().frame);
+    counts.offer();
     counts.offeredAtNs = clockNs();
-    unconfirmed[index]! += 1;
-    if (unconfirmed[index]! >= BURST_MAX) settled.push(settle(index));
-  }
-  for (let index = 0; index < sessions.length; index += 1) {
-    if (unconfirmed[index]! > 0 && !sessions[index]!.isOver) settled.push(settle(index));
-  }
+    unconfirmed += 1;
+    if (unconfirmed >= BURST_MAX) settled.push(settle());
+    return true;
+  });
+  if (unconfirmed > 0 && !session.isOver) settled.push(settle());
   await Promise.all(settled);
-  counts.wireBytes = messages.wireBytes * counts.offered;
+}
+
+/** A connection whose messages are answered. */
+class Dialogue {
+  readonly replies: Replies;
+  readonly #activity: Activity;
+  readonly #session: Session;
+  #heardNs = clockNs();
+  #settle: () => void = () => {};
+
+  constructor(activity: Activity, session: Session, isPlanned: boolean, onFreed: (messages: number) => void) {
+    this.#activity = activity;
+    this.#session = session;
+    this.replies = new Replies(activity.counts, isPlanned);
+    session.events = {
+      ...activity.events(),
+      onMessage: (message: Envelope) => {
+        this.#heardNs = clockNs();
+        onFreed(this.replies.heard(JSON.stringify(message.p ?? null), this.#heardNs));
+        if (activity.isOver && this.replies.waiting === 0) this.#settle();
+      },
+      onBroken: (reason) => {
+        activity.counts.broken.add(reason);
+        this.#settle();
+      },
+    };
+  }
+
+  /** Waits for the end of the activity and for what is in flight then. */
+  async end(): Promise<void> {
+    const { counts, terms } = this.#activity;
+    const isDone = () => this.#session.isOver || (this.#activity.isOver && this.replies.waiting === 0);
+    const settled = new Promise<void>((resolve) => {
+      this.#settle = resolve;
+    });
+    await Promise.race([this.#activity.sleepUntil(counts.endNs), settled]);
+    const patience = setInterval(() => {
+      const sinceNs = clockNs() - Math.max(this.#heardNs, counts.endNs);
+      if (isDone() || sinceNs > terms.barrier_timeout_ms * 1e6) this.#settle();
+    }, 20);
+    if (!isDone()) await settled;
+    clearInterval(patience);
+    this.replies.end(clockNs());
+  }
+}
+
+/** Requests and answers, with some in flight at any time. */
+async function windowed(activity: Activity, session: Session, index: number): Promise<void> {
+  const { counts, order } = activity;
+  const next = activity.stream(index);
+  const sendSome = (messages: number) => {
+    for (let sent = 0; sent < messages && !session.isOver; sent += 1) {
+      const { frame, payload } = next();
+      const nowNs = clockNs();
+      dialogue.replies.sent(payload, nowNs, nowNs);
+      session.send(frame);
+      counts.offer();
+    }
+  };
+  const dialogue = new Dialogue(activity, session, false, (freed) => {
+    if (!activity.isOver) sendSome(freed);
+  });
+  sendSome(order.in_flight ?? 1);
+  await dialogue.end();
+}
+
+/** Requests when their time has come; their latency counts from then. */
+async function pacedReplies(activity: Activity, session: Session, index: number): Promise<void> {
+  const { counts } = activity;
+  const next = activity.stream(index);
+  const dialogue = new Dialogue(activity, session, true, () => {});
+  await onTime(activity, paceOf(activity, index), (dueNs) => {
+    if (session.isOver) return false;
+    const { frame, payload } = next();
+    dialogue.replies.sent(payload, dueNs, clockNs());
+    session.send(frame);
+    counts.offer();
+    counts.offeredAtNs = clockNs();
+    return true;
+  });
+  await dialogue.end();
 }
 
 /** Pings, one after another. */
-async function ping(activity: Activity, session: Session, account: Account): Promise<void> {
-  for (let round = 0; round < activity.pings; round += 1) {
-    if (!(await roundTrip(session, account))) return;
+async function pings(activity: Activity, session: Session): Promise<void> {
+  const most = activity.order.per_connection ?? Number.POSITIVE_INFINITY;
+  for (let round = 0; round < most && !activity.isOver; round += 1) {
+    if (!(await roundTrip(activity, session))) return;
   }
 }
 
-async function roundTrip(session: Session, account: Account): Promise<boolean> {
+/** A ping that measures; one without an answer counts at its age. */
+async function roundTrip(activity: Activity, session: Session): Promise<boolean> {
+  const { counts } = activity;
   const sentNs = clockNs();
-  const answeredNs = await confirmed(session, account);
+  const answeredNs = await activity.confirmed(session);
+  counts.latency.record((answeredNs ?? clockNs()) - sentNs);
   if (answeredNs === undefined) return false;
-  account.latencies.record(answeredNs - sentNs);
-  account.count(1, answeredNs);
+  counts.pongs += 1;
+  counts.count(1, answeredNs);
   return true;
 }
 
-/** A ping now and then. */
-async function hold(activity: Activity, session: Session, account: Account, index: number): Promise<void> {
-  const endNs = activity.beganNs + activity.durationS * NS_PER_S;
+/** A ping now and then, and one at the end that asks whether the connection lives. */
+async function hold(activity: Activity, session: Session, index: number): Promise<void> {
+  const { counts, order } = activity;
   // Spread, so that not all connections ping at once.
-  const everyNs = activity.everyS * NS_PER_S;
-  let dueNs = activity.beganNs + (everyNs * (index + 1)) / (account.counts.members + 1);
-  while (dueNs < endNs) {
-    await sleepUntil(dueNs);
-    if (!(await roundTrip(session, account))) {
-      if (!session.isOver) tally(account.counts.broken, "no pong");
-      return;
-    }
-    dueNs += everyNs;
+  const everyNs = order.ping_every_ms * 1e6;
+  let dueNs = counts.beganNs + (everyNs * (index + 1)) / (counts.members + 1);
+  for (; dueNs < counts.endNs; dueNs += everyNs) {
+    await activity.sleepUntil(Math.min(dueNs, counts.endNs));
+    if (dueNs >= counts.endNs) break;
+    if (!(await roundTrip(activity, session))) return;
   }
-  await sleepUntil(endNs);
+  await activity.sleepUntil(counts.endNs);
+  if (!session.isOver) await activity.confirmed(session);
 }
 
-/** A moment of silence, and a ping: what a server ends right after it has made it ready is no connection. */
-async function survive(activity: Activity, session: Session, account: Account): Promise<void> {
-  await sleepUntil(activity.beganNs + activity.durationS * NS_PER_S);
-  if (session.isOver) return;
-  if ((await confirmed(session, account)) === undefined && !session.isOver) {
-    tally(account.counts.broken, "no pong");
-  }
+/** Subscribes a connection to the topic of a fan-out, unless it is the publisher. */
+async function subscribe(activity: Activity, session: Session): Promise<void> {
+  if (session.number === activity.order.publisher) return;
+  const { counts, terms } = activity;
+  await new Promise<void>((resolve) => {
+    const refuse = (why: string) => {
+      clearTimeout(patience);
+      counts.broken.addKind("not-subscribed");
+      counts.broken.notes.push(why);
+      session.terminate();
+      resolve();
+    };
+    const patience = setTimeout(() => refuse("the server did not answer"), terms.barrier_timeout_ms);
+    session.events = {
+      onMessage: (message) => {
+        if (message.t !== "subscription_update") return;
+        const done = message.p?.success_topics;
+        if (!Array.isArray(done) || !done.includes(FAN_OUT_TOPIC)) {
+          refuse(`the server refused the subscription to ${FAN_OUT_TOPIC}`);
+          return;
+        }
+        clearTimeout(patience);
+        resolve();
+      },
+      onRefused: (code) => refuse(`the server refused the subscription to ${FAN_OUT_TOPIC}: ${code}`),
+      onBroken: (reason) => refuse(`a connection broke while it subscribed: ${reason}`),
+    };
+    const request = { action: "subscribe", topics: [FAN_OUT_TOPIC] };
+    session.send(JSON.stringify({ c: "WSE", t: "subscription_update", cid: "1", p: request }));
+  });
 }

@@ -1,148 +1,159 @@
 /** The fan-out: one connection publishes, the others look at every publication. */
 
-import { type Account, tally } from "./account.js";
-import { type Activity, confirmed, eventsOf } from "./activities.js";
-import { clockNs, NS_PER_S, sleepUntil } from "./clock.js";
-import { padOf, publication } from "./payload.js";
+import type { Activity } from "./activity.js";
+import { clockNs } from "./clock.js";
+import { say } from "./link.js";
+import { Pace } from "./pace.js";
+import { paddingOf, publication } from "./payload.js";
 import type { Envelope, Session } from "./session.js";
 
-export const TOPIC = "fan-out";
-/** One of this many publications measures the skew. */
-const SKEW_EVERY = 64;
+export const FAN_OUT_TOPIC = "fan-out";
+const TYPE = "f";
 const LOOK_MS = 20;
 
-/** Messages between the processes of a fan-out. */
-export interface FanOutLink {
-  /** Tells the others how many publications the slowest subscriber here has. */
-  tell(slowest: number): void;
-  /** How many the slowest subscriber of the other processes has. */
-  othersSlowest(): number;
-  /** Called when that changes. */
-  onOthers: () => void;
-  /** Tells all processes how many publications there were. */
-  finish(total: number): void;
-  /** How many there were, once it is known. */
-  total(): number | undefined;
-}
-
-/** Subscribes a connection; rejects if the server refuses. */
-export async function subscribe(session: Session): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    session.events = {
-      onMessage: (message) => {
-        if (message.t !== "subscription_update") return;
-        const done = message.p?.success_topics;
-        if (Array.isArray(done) && done.includes(TOPIC)) resolve();
-        else reject(new Error(`the server refused the subscription to ${TOPIC}`));
-      },
-      onRefused: (code) => reject(new Error(`the server refused the subscription to ${TOPIC}: ${code}`)),
-      onBroken: (reason) => reject(new Error(`a connection broke while it subscribed: ${reason}`)),
-    };
-    const request = { action: "subscribe", topics: [TOPIC] };
-    session.send(JSON.stringify({ c: "WSE", t: "subscription_update", cid: "1", p: request }));
-  });
-  session.events = {};
-}
-
 /** Runs one measurement. */
-export async function runFanOut(
-  activity: Activity,
-  sessions: Session[],
-  account: Account,
-  link: FanOutLink,
-): Promise<void> {
-  const publisher = activity.publishes ? sessions[sessions.length - 1] : undefined;
-  const subscribers = publisher === undefined ? sessions : sessions.slice(0, -1);
-  account.counts.members = subscribers.length;
-  const crowd = new Crowd(activity, subscribers, account, link);
-  await sleepUntil(activity.beganNs);
-  const publishing = publisher === undefined ? undefined : publish(activity, publisher, account, link, crowd);
+export async function runFanOut(activity: Activity, sessions: Session[], crowd: Crowd): Promise<void> {
+  const { counts, order } = activity;
+  const publisher = sessions.find((session) => session.number === order.publisher);
+  const subscribers = sessions.filter((session) => session !== publisher);
+  crowd.begin(subscribers);
+  await activity.sleepUntil(counts.beganNs);
+  const publishing = publisher === undefined ? undefined : publish(activity, publisher, crowd);
   await crowd.done();
   await publishing;
+  counts.fanOut = crowd.figures();
 }
 
-/** The subscribers of one process. */
-class Crowd {
+/** The subscribers of this worker, and how far those of the others are. */
+export class Crowd {
   readonly #activity: Activity;
-  readonly #account: Account;
-  readonly #link: FanOutLink;
-  readonly #last: Float64Array;
+  #last = new Float64Array(0);
   /** How many subscribers have a publication, by its number; only those that not all have. */
   readonly #arrived = new Map<number, number>();
-  #alive: number;
+  /** When each milestone was first and last received, and by how many. */
+  readonly #milestones: [firstNs: number, lastNs: number, passed: number][] = [];
+  #subscribers = 0;
+  #alive = 0;
   #slowest = 0;
+  #others: number;
   #told = 0;
   #heardNs = 0;
-  /** How long nothing may come before the rest counts as lost. */
-  readonly #patienceNs: number;
+  #total: number | undefined;
+  #gaps = 0;
+  #duplicates = 0;
+  #wrong = 0;
+  /** How many this worker has published. */
+  publications = 0;
   /** Called when the slowest subscriber has more. */
   onProgress: () => void = () => {};
 
-  constructor(activity: Activity, sessions: Session[], account: Account, link: FanOutLink) {
+  constructor(activity: Activity) {
     this.#activity = activity;
-    this.#account = account;
-    this.#link = link;
-    this.#last = new Float64Array(sessions.length);
+    const { order, connections } = activity;
+    const isAlone = connections === order.members[order.index];
+    this.#others = order.publishes && !isAlone ? 0 : Number.MAX_SAFE_INTEGER;
+  }
+
+  begin(sessions: Session[]): void {
+    const { counts } = this.#activity;
+    this.#subscribers = sessions.length;
     this.#alive = sessions.length;
-    this.#patienceNs = sessions[0]?.pingTimeoutNs ?? 0;
+    this.#last = new Float64Array(sessions.length);
     for (const [index, session] of sessions.entries()) {
       session.events = {
-        ...eventsOf(account),
+        ...this.#activity.events(),
         onMessage: (message) => this.#take(index, message),
         onBroken: (reason) => {
-          tally(account.counts.broken, reason);
+          counts.broken.add(reason);
           this.#alive -= 1;
           this.#advance();
         },
       };
     }
-    if (sessions.length === 0) link.tell(Number.MAX_SAFE_INTEGER);
   }
 
-  /** How many publications the slowest subscriber has. */
+  /** All subscribers of the other workers have this publication. */
+  progress(received: number): void {
+    this.#others = received;
+    this.onProgress();
+  }
+
+  /** The number of all publications is known. */
+  published(publications: number): void {
+    this.#total = publications;
+  }
+
+  /** What all subscribers have. */
   get slowest(): number {
+    return Math.min(this.#own, this.#others);
+  }
+
+  get #own(): number {
     return this.#alive === 0 ? Number.MAX_SAFE_INTEGER : this.#slowest;
   }
 
-  /** Resolves when all subscribers have everything, or nothing has come for long. */
+  /** Resolves when all subscribers here have everything, or nothing has come for long. */
   async done(): Promise<void> {
     this.#heardNs = clockNs();
-    const endNs = this.#activity.beganNs + this.#activity.durationS * NS_PER_S;
+    const { counts, terms } = this.#activity;
+    const patienceNs = terms.barrier_timeout_ms * 1e6;
     for (;;) {
-      const total = this.#link.total();
-      if (total !== undefined && this.slowest >= total) return;
-      if (clockNs() - Math.max(this.#heardNs, endNs) > this.#patienceNs) return;
+      if (this.#total !== undefined && this.#own >= this.#total) return;
+      if (clockNs() - Math.max(this.#heardNs, counts.endNs) > patienceNs) return;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
 
+  /** The outcome in the form of the contract. */
+  figures(): object {
+    const zeroNs = this.#activity.terms.zero_clock_ns;
+    const open = this.#milestones.findIndex(([, , passed]) => passed < this.#subscribers);
+    const whole = open < 0 ? this.#milestones : this.#milestones.slice(0, open);
+    return {
+      subscribers: this.#subscribers,
+      published: this.publications,
+      gaps: this.#gaps,
+      duplicates: this.#duplicates,
+      wrong: this.#wrong,
+      spans_ns: whole.map(([first, last]) => [Math.max(0, first - zeroNs), Math.max(0, last - zeroNs)]),
+    };
+  }
+
   #take(index: number, message: Envelope): void {
-    if (message.t !== "tick") return;
-    const { counts } = this.#account;
-    const { n, at, pad } = message.p ?? {};
-    if (typeof n !== "number" || typeof at !== "number" || pad !== padOf(n, at, this.#activity.size)) {
-      counts.wrong += 1;
+    if (message.t !== TYPE) return;
+    const { counts, order, terms } = this.#activity;
+    const { n, at, x } = message.p ?? {};
+    if (typeof n !== "number" || typeof at !== "number" || x !== paddingOf(n, at, order.message_bytes)) {
+      this.#wrong += 1;
       return;
     }
     const last = this.#last[index]!;
     if (n <= last) {
-      counts.duplicates += 1;
+      this.#duplicates += 1;
       return;
     }
-    counts.gaps += n - last - 1;
+    this.#gaps += n - last - 1;
     this.#last[index] = n;
     const nowNs = clockNs();
     this.#heardNs = nowNs;
-    this.#account.confirm(1, nowNs);
-    this.#account.latencies.record(nowNs - at);
-    if (n % SKEW_EVERY === 0) {
-      const known = counts.received[n];
-      counts.received[n] = known === undefined ? [nowNs, nowNs] : [known[0], nowNs];
-    }
+    counts.confirm(1, nowNs);
+    counts.latency.record(nowNs - terms.zero_clock_ns - at * 1000);
+    this.#pass(last, n, nowNs);
     for (let number = last + 1; number <= n; number += 1) {
       this.#arrived.set(number, (this.#arrived.get(number) ?? 0) + 1);
     }
     this.#advance();
+  }
+
+  /** A subscriber that had everything up to one publication has it up to another. */
+  #pass(from: number, to: number, nowNs: number): void {
+    const every = this.#activity.order.milestone_every;
+    for (let milestone = Math.floor(from / every); milestone < Math.floor(to / every); milestone += 1) {
+      while (this.#milestones.length <= milestone) this.#milestones.push([nowNs, nowNs, 0]);
+      const one = this.#milestones[milestone]!;
+      one[1] = nowNs;
+      one[2] += 1;
+    }
   }
 
   #advance(): void {
@@ -154,62 +165,50 @@ class Crowd {
       this.#arrived.delete(this.#slowest);
     }
     if (this.#slowest === before && this.#alive > 0) return;
-    const step = Math.max(1, this.#activity.inFlight >> 3);
-    if (this.slowest - this.#told >= step) {
-      this.#told = this.slowest;
-      this.#link.tell(this.#told);
+    const { order } = this.#activity;
+    const step = Math.max(1, (order.in_flight ?? 0) >> 4);
+    if (!order.publishes && this.#own - this.#told >= step) {
+      this.#told = this.#own;
+      say("progress", { received: this.#told });
     }
     this.onProgress();
   }
 }
 
 /** Publishes until the time is over: a few ahead of the slowest subscriber, or when the time has come. */
-async function publish(
-  activity: Activity,
-  session: Session,
-  account: Account,
-  link: FanOutLink,
-  crowd: Crowd,
-): Promise<void> {
-  const { counts } = account;
-  session.events = eventsOf(account);
-  const endNs = activity.beganNs + activity.durationS * NS_PER_S;
-  let number = 0;
+async function publish(activity: Activity, session: Session, crowd: Crowd): Promise<void> {
+  const { counts, order, terms } = activity;
+  session.events = activity.events();
   const publishOne = (dueNs: number) => {
-    number += 1;
-    const payload = publication(number, dueNs, activity.size);
-    const request = { topic: TOPIC, type: "tick", payload };
+    crowd.publications += 1;
+    const atUs = Math.max(0, Math.floor((dueNs - terms.zero_clock_ns) / 1000));
+    const payload = publication(crowd.publications, atUs, order.message_bytes);
+    const request = { topic: FAN_OUT_TOPIC, type: TYPE, payload };
     session.send(JSON.stringify({ c: "WSE", t: "publish_request", p: request }));
     counts.offeredAtNs = clockNs();
   };
-  if (activity.ratePerS === undefined) {
+  if (order.per_s === undefined) {
     const fill = () => {
-      const room = () => number - Math.min(crowd.slowest, link.othersSlowest()) < activity.inFlight;
+      const room = () => crowd.publications - crowd.slowest < (order.in_flight ?? 1);
       // Once at least: a starved process may wake when the time is over.
-      for (
-        let nowNs = clockNs();
-        room() && (number === 0 || nowNs < endNs) && !session.isOver;
-        nowNs = clockNs()
-      ) {
-        publishOne(nowNs);
-      }
+      while (room() && (crowd.publications === 0 || !activity.isOver) && !session.isOver)
+        publishOne(clockNs());
     };
     crowd.onProgress = fill;
-    link.onOthers = fill;
     fill();
-    await sleepUntil(endNs);
+    await activity.sleepUntil(counts.endNs);
     crowd.onProgress = () => {};
-    link.onOthers = () => {};
   } else {
-    const intervalNs = NS_PER_S / activity.ratePerS;
-    for (let due = activity.beganNs; due < endNs && !session.isOver; due += intervalNs) {
+    const pace = new Pace(counts.beganNs, order.per_s, 1, 0, order.poisson === true ? terms.seed : undefined);
+    for (; pace.nextNs < counts.endNs && !session.isOver; pace.advance()) {
+      await activity.sleepUntil(pace.nextNs);
+      if (pace.nextNs >= counts.endNs) break;
       counts.planned += 1;
-      await sleepUntil(due);
-      account.late.record(Math.max(1, clockNs() - due));
-      publishOne(Math.round(due));
+      counts.late.record(Math.max(1, clockNs() - pace.nextNs));
+      publishOne(pace.nextNs);
     }
   }
-  counts.publications = number;
-  await confirmed(session, account);
-  link.finish(number);
+  await activity.confirmed(session);
+  crowd.published(crowd.publications);
+  say("published", { publications: crowd.publications });
 }

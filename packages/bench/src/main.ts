@@ -1,6 +1,88 @@
 #!/usr/bin/env node
-/** The entry point of `tidewire-bench-ts`. */
+/**
+ * The entry point of `tidewire-bench-ts`: the bench with the TypeScript client, with the options of `tidewire bench`. It
+ * starts the program `tidewire`, whose workers are processes of this Node.
+ */
 
-import { main } from "./program.js";
+import { spawn } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-process.exitCode = await main(process.argv.slice(2));
+const EXIT_USAGE = 2;
+const INSTALL =
+  "the program `tidewire` is needed: install it (docs/bench.md), or name it with --program FILE or TIDEWIRE_PROGRAM";
+
+/** The words without an option, and the option's value. */
+function taken(words: readonly string[], name: string): [rest: string[], value: string | undefined] {
+  const rest: string[] = [];
+  let value: string | undefined;
+  for (let at = 0; at < words.length; at += 1) {
+    const word = words[at]!;
+    if (word.startsWith(`${name}=`)) value = word.slice(name.length + 1);
+    else if (word === name) {
+      at += 1;
+      value = words[at];
+      if (value === undefined) throw new Error(`${name} needs a value`);
+    } else rest.push(word);
+  }
+  return [rest, value];
+}
+
+/** The program, found by an option, a variable or `PATH`. */
+function programOf(named: string | undefined): string {
+  const program = named ?? process.env.TIDEWIRE_PROGRAM ?? "tidewire";
+  const folders = program.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter);
+  const found = folders.map((folder) => join(folder, program)).find(isProgram);
+  if (found === undefined) throw new Error(`${program} is no program: ${INSTALL}`);
+  return found;
+}
+
+function isProgram(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command line of the program. */
+function commandOf(given: readonly string[]): [program: string, words: string[]] {
+  const [withProcesses, named] = taken(given, "--program");
+  const [withMessages, processes] = taken(withProcesses, "--processes");
+  const [words, messages] = taken(withMessages, "--messages");
+  const count = Number(processes ?? "1");
+  if (!Number.isInteger(count) || count < 1)
+    throw new Error(`--processes ${processes}: expected a number from 1`);
+  if (messages !== undefined && messages !== "made" && messages !== "prepared") {
+    throw new Error(`--messages ${messages}: expected made or prepared`);
+  }
+  const program = programOf(named);
+  const file = fileURLToPath(new URL("./worker.js", import.meta.url));
+  const prepared = messages === "prepared" ? " --prepared" : "";
+  const worker = `exec ${quoted(process.execPath)} ${quoted(file)}${prepared}`;
+  const isQuestion = words.some((word) => ["-h", "--help", "-V", "--version"].includes(word));
+  const workers = isQuestion ? [] : Array.from({ length: count }, () => ["--worker", worker]).flat();
+  // The usual server is one of Tidewire's.
+  const profile = words.some((word) => word.split("=")[0] === "--profile") ? [] : ["--profile", "v1"];
+  // However this process ends, its end is the end of the bench's standard input.
+  return [program, ["bench", "--end-with-stdin", ...words, ...profile, ...workers]];
+}
+
+try {
+  const [program, words] = commandOf(process.argv.slice(2));
+  const bench = spawn(program, words, { stdio: ["pipe", "inherit", "inherit"] });
+  // The bench then ends its run with a report. A terminal has sent it the signal, too; two signals would end it at once.
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => bench.stdin?.end());
+  bench.once("exit", (code, signal) => {
+    process.exitCode = signal === null ? (code ?? 1) : 1;
+  });
+} catch (error) {
+  console.error(`tidewire-bench-ts: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = EXIT_USAGE;
+}

@@ -1,15 +1,9 @@
 /** The messages of the tests: the load lab's trades, as JavaScript values. */
 
 import { PreparedFrame } from "@tidewire/client/node";
+import type { Encoding, MessageKind } from "./contract.js";
 import { encodeMessagePack } from "./msgpack.js";
-import type { Format } from "./plan.js";
 import { type Random, randomOf } from "./random.js";
-
-export const TRADE_BYTES = 175;
-export const PAYLOAD_BYTES_MIN = 64;
-export const PAYLOAD_BYTES_MAX = 15 * 1024 * 1024;
-export const FAN_OUT_BYTES = 95;
-export const FAN_OUT_BYTES_MIN = 80;
 
 const SYMBOLS = [
   "BTC-USD",
@@ -28,6 +22,7 @@ const SYMBOLS = [
 const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
 /** From this many bytes on a trade has all its fields. */
 const FULL_BYTES_MIN = 170;
+const TRADES_BYTES_MIN = 512;
 const RING_MIN = 16;
 const RING_MAX = 256;
 const RING_BYTES = 1024 * 1024;
@@ -50,59 +45,81 @@ interface FullTrade {
 
 type Trade = ShortTrade | FullTrade;
 
-/** A message as the transport takes it, and its length. */
-export interface MessageStream {
-  /** The next message: a new value, encoded. Valid until the next call. */
-  next(): string | Uint8Array | PreparedFrame;
-  /** The mean length of a message in its format, without WebSocket's framing. */
-  readonly wireBytes: number;
+/** A message as the transport takes it. */
+export interface Sendable {
+  /** A new value, encoded. Valid until the next call. */
+  readonly frame: string | Uint8Array | PreparedFrame;
+  /** Its payload as JSON, which its reply has to have. */
+  readonly payload: string;
 }
 
-/** Trades of `size` bytes in their JSON form, no two alike. */
+/** Messages of one kind, no two alike. */
 export class Messages {
-  readonly #ring: Trade[];
-  readonly #format: Format;
+  readonly #type: "trade" | "trades";
+  readonly #ring: object[];
+  readonly #payloads: string[];
+  readonly #encoding: Encoding;
   readonly #prepared: PreparedFrame[] | undefined;
-  readonly wireBytes: number;
 
-  constructor(size: number, format: Format, seed: number, isPrepared: boolean) {
+  /** At least `least` of them. */
+  constructor(kind: MessageKind, seed: number, least: number, isPrepared: boolean) {
+    const size = kind.json_bytes;
     const random = randomOf(seed);
-    const wanted = Math.max(RING_MIN, Math.min(RING_MAX, Math.floor(RING_BYTES / size)));
+    const wanted = Math.max(least, RING_MIN, Math.min(RING_MAX, Math.floor(RING_BYTES / size)));
     const letters = lettersOf(random, Math.min(size, 64 * 1024) + 1024);
-    this.#ring = Array.from({ length: wanted }, () => trade(size, random, letters));
-    this.#format = format;
-    const encoded = this.#ring.map((payload) => encode(format, payload));
-    const total = encoded.reduce((sum, message) => sum + Buffer.byteLength(message), 0);
-    this.wireBytes = total / wanted;
-    if (isPrepared) this.#prepared = encoded.map((message) => new PreparedFrame(message));
+    this.#type = kind.content === "trades" && size >= TRADES_BYTES_MIN ? "trades" : "trade";
+    const make = this.#type === "trades" ? trades : trade;
+    const known = new Map<string, object>();
+    while (known.size < wanted) {
+      const payload = make(size, random, letters);
+      known.set(JSON.stringify(payload), payload);
+    }
+    this.#ring = [...known.values()];
+    this.#payloads = [...known.keys()];
+    this.#encoding = kind.encoding;
+    if (isPrepared) {
+      this.#prepared = this.#ring.map((payload) => {
+        const frame = encode(this.#encoding, { t: this.#type, p: payload });
+        return new PreparedFrame(typeof frame === "string" ? frame : Uint8Array.from(frame));
+      });
+    }
   }
 
-  /** Messages that begin somewhere in the ring. */
-  stream(start: number): MessageStream {
-    const ring = this.#ring;
-    const prepared = this.#prepared;
-    const format = this.#format;
-    let at = start % ring.length;
-    const following = () => {
+  /** What gives the next message, beginning somewhere in the ring. */
+  stream(start: number): () => Sendable {
+    let at = start % this.#ring.length;
+    return () => {
       const index = at;
-      at = at + 1 === ring.length ? 0 : at + 1;
-      return index;
+      at = at + 1 === this.#ring.length ? 0 : at + 1;
+      const payload = this.#payloads[index]!;
+      const prepared = this.#prepared?.[index];
+      if (prepared !== undefined) return { frame: prepared, payload };
+      // A copy, as an application makes a new value for each message.
+      const message = { t: this.#type, p: { ...this.#ring[index]! } };
+      return { frame: encode(this.#encoding, message), payload };
     };
-    const next =
-      prepared === undefined
-        ? () => {
-            // A copy, as an application makes a new value for each message.
-            const message = { t: "trade", p: { ...ring[following()]! } };
-            return format === "json" ? JSON.stringify(message) : encodeMessagePack(message);
-          }
-        : () => prepared[following()]!;
-    return { next, wireBytes: this.wireBytes };
   }
 }
 
-function encode(format: Format, payload: Trade): string | Uint8Array {
-  const message = { t: "trade", p: payload };
-  return format === "json" ? JSON.stringify(message) : Uint8Array.from(encodeMessagePack(message));
+function encode(encoding: Encoding, message: object): string | Uint8Array {
+  return encoding === "json" ? JSON.stringify(message) : encodeMessagePack(message);
+}
+
+/** Several trades whose message has `size` bytes, and a note over the rest. */
+function trades(size: number, random: Random, letters: string): object {
+  const rows: Trade[] = [];
+  const payload = { venue: "XNAS", trades: rows, note: "" };
+  for (;;) {
+    const row = trade(FULL_BYTES_MIN, random, letters) as FullTrade;
+    rows.push({ ...row, ref: "" });
+    if (messageBytes("trades", payload) > size) {
+      rows.pop();
+      break;
+    }
+  }
+  const left = size - messageBytes("trades", payload);
+  payload.note = "partial fill ".repeat(Math.ceil(left / 13)).slice(0, left);
+  return payload;
 }
 
 /** One trade whose message has `size` bytes. */
@@ -128,7 +145,7 @@ function trade(size: number, random: Random, letters: string): Trade {
 }
 
 /** The length of a message as the application sees it, in JSON. */
-export function messageBytes(type: string, payload: object): number {
+function messageBytes(type: string, payload: object): number {
   return Buffer.byteLength(JSON.stringify({ t: type, p: payload }));
 }
 
@@ -149,22 +166,21 @@ function filling(count: number, random: Random, letters: string): string {
 export interface Publication {
   n: number;
   at: number;
-  pad: string;
+  x: string;
 }
 
-/** The payload of the publication with a number, which was due at a time, filled up to `size` bytes. */
+/** The publication with a number, which was due at a time in microseconds, filled up to `size` bytes. */
 export function publication(n: number, at: number, size: number): Publication {
-  const payload: Publication = { n, at, pad: "" };
-  payload.pad = padOf(n, at, size);
-  return payload;
+  return { n, at, x: paddingOf(n, at, size) };
 }
 
 /** The letters that fill a publication. */
-export function padOf(n: number, at: number, size: number): string {
-  // {"t":"tick","p":{"n":…,"at":…,"pad":""}} without the digits has 35 bytes.
-  const bytes = PUBLICATION_FRAME_BYTES + String(n).length + String(at).length;
-  return PADDING.slice(0, Math.max(0, size - bytes)).padEnd(Math.max(0, size - bytes), "x");
+export function paddingOf(n: number, at: number, size: number): string {
+  const bytes = size - PUBLICATION_BYTES - String(n).length - String(at).length;
+  return PADDING.slice(0, Math.max(0, bytes)).padEnd(bytes, "x");
 }
 
-const PUBLICATION_FRAME_BYTES = messageBytes("tick", { n: 0, at: 0, pad: "" }) - 2;
+/** A publication without the digits of its numbers and without letters. */
+const PUBLICATION_BYTES =
+  JSON.stringify({ c: "U", t: "f", tp: "fan-out", p: { n: 0, at: 0, x: "" } }).length - 2;
 const PADDING = "x".repeat(1024);

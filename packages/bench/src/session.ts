@@ -10,8 +10,7 @@ import {
   type OutgoingFrame,
 } from "@tidewire/client/node";
 import { clockNs, NS_PER_S } from "./clock.js";
-import type { Target } from "./plan.js";
-import { tokenFor } from "./token.js";
+import type { Begin } from "./contract.js";
 
 const SWEEP_MS = 100;
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
@@ -65,22 +64,21 @@ export class Session {
   });
   /** How long a ping may be unanswered. */
   readonly pingTimeoutNs: number;
-  /** The name and version of the server. */
-  readonly server: string | undefined;
+  /** The version of the server. */
+  readonly version: string | undefined;
+  /** Its number among all connections. */
+  readonly number: number;
 
-  constructor(socket: NodeSocket, server: string | undefined, pingTimeoutS: number) {
+  constructor(socket: NodeSocket, number: number, version: string | undefined, pingTimeoutMs: number) {
     this.#socket = socket;
-    this.pingTimeoutNs = pingTimeoutS * NS_PER_S;
-    this.server = server;
+    this.number = number;
+    this.pingTimeoutNs = (pingTimeoutMs / 1000) * NS_PER_S;
+    this.version = version;
   }
 
   /** Whether the connection has ended. */
   get isOver(): boolean {
     return this.#isOver;
-  }
-
-  get bufferedBytes(): number {
-    return this.#socket.bufferedBytes;
   }
 
   send(message: OutgoingFrame): void {
@@ -177,38 +175,36 @@ export class Session {
   }
 }
 
-/** Opens connections to one target. */
+/** Opens connections to one server. */
 export class Opener {
-  readonly #target: Target;
+  readonly #terms: Begin;
   readonly #transport: NodeTransport;
 
-  constructor(target: Target) {
-    this.#target = target;
-    this.#transport = nodeTransport(target.caFile === undefined ? {} : { caFile: target.caFile });
+  constructor(terms: Begin, caFile: string | undefined) {
+    this.#terms = terms;
+    this.#transport = nodeTransport(caFile === undefined ? {} : { caFile });
   }
 
-  /**
-   * A connection that is ready: `server_ready` has come, or the upgrade where the profile is raw. `number` names its
-   * user, if there is a secret to sign a token with.
-   */
-  open(number: number): Promise<Session> {
+  /** A connection that is ready: `server_ready` has come, or the upgrade where the profile is raw. */
+  open(number: number, token: string | undefined): Promise<Session> {
     return new Promise((resolve, reject) => {
       let session: Session | undefined;
-      const headers = this.#headers(number);
-      const isRaw = this.#target.profile === "raw";
-      const become = (server: string | undefined) => {
-        session = new Session(socket, server, this.#target.pingTimeoutS);
+      const { url, profile, pong_timeout_ms, connect_timeout_ms } = this.#terms;
+      const isRaw = profile === "raw";
+      const become = (version: string | undefined) => {
+        clearTimeout(patience);
+        session = new Session(socket, number, version, pong_timeout_ms);
         resolve(session);
       };
       const socket = this.#transport.open(
-        { url: this.#target.url, protocols: [], headers, messageBytesMax: MESSAGE_BYTES_MAX },
+        { url, protocols: [], headers: this.#headers(token), messageBytesMax: MESSAGE_BYTES_MAX },
         {
           onOpen: () => {
             if (isRaw) become(socket.server);
           },
           onMessages: (frames) => {
             if (session !== undefined) {
-              if (!isRaw) session.takeMessages(frames);
+              session.takeMessages(frames);
               return;
             }
             const [first, ...rest] = frames;
@@ -219,44 +215,48 @@ export class Opener {
               return;
             }
             socket.send(CLIENT_HELLO);
-            become(ready.server);
+            become(ready.version);
             session!.takeMessages(rest);
           },
           onDrain() {},
           onPong: (payload) => session?.takePong(payload),
           onClose: (info) => {
+            clearTimeout(patience);
             if (session === undefined) reject(new Error(info.reason));
             else session.takeClose(info);
           },
         },
       );
+      const patience = setTimeout(() => {
+        reject(new Error("timed out"));
+        socket.terminate();
+      }, connect_timeout_ms);
     });
   }
 
-  #headers(number: number): Record<string, string> {
-    const { token, jwtSecret, cookieName } = this.#target;
-    const sent = jwtSecret === undefined ? token : tokenFor(`bench-user-${number}`, jwtSecret);
-    if (sent === undefined) return {};
-    return cookieName === undefined
-      ? { Authorization: `Bearer ${sent}` }
-      : { Cookie: `${cookieName}=${sent}` };
+  #headers(token: string | undefined): Record<string, string> {
+    const { cookie_name } = this.#terms;
+    if (token === undefined) return {};
+    return cookie_name === undefined
+      ? { Authorization: `Bearer ${token}` }
+      : { Cookie: `${cookie_name}=${token}` };
   }
 }
 
 const CLIENT_HELLO = JSON.stringify({
   c: "WSE",
   t: "client_hello",
-  p: { client_version: "tidewire-bench-ts/0.1.0", protocol_version: 1 },
+  p: { client_version: "tidewire-worker-ts/0.1.0", protocol_version: 1 },
 });
 
 /** The content of `server_ready`; `undefined` for another message. */
-function readyOf(frame: Frame): { server: string | undefined } | undefined {
+function readyOf(frame: Frame): { version: string | undefined } | undefined {
   if (typeof frame !== "string") return undefined;
   const message = parsed(frame);
   if (message?.t !== "server_ready") return undefined;
   const details = message.p?.details as { version?: unknown } | undefined;
   const version = details?.version;
-  return { server: typeof version === "string" ? `tidewire/${version}` : undefined };
+  return { version: typeof version === "string" ? version : undefined };
 }
 
 /** A text as an object; `undefined` if it is none. */

@@ -1,57 +1,95 @@
-/** Processor time of the generator and of the server, as shares of what each could have had. */
+/** What this process has used, and for how long it did not run. */
 
-/** Processor time of one side. */
-export interface Side {
-  /** Seconds of the thread that was busiest: others that idle do not help it. */
-  busiestS: number;
-  /** Seconds of all threads. */
-  totalS: number;
-  /** Cores that it may use. */
-  cores: number;
+import { readdirSync, readFileSync } from "node:fs";
+
+const BEAT_MS = 20;
+/** The length of a piece of the waits. */
+const PIECE_NS = 50_000_000;
+/** A beat is late by less than this for many reasons. */
+const STOPPED_MIN_NS = 20_000_000;
+
+let stopped = 0;
+let waitsUs: number[] = [];
+let observedNs = 0;
+
+/** The time for which the process has not run although it wanted to, in nanoseconds. */
+export function stoppedNs(): number {
+  return stopped;
 }
 
-/** Processor time of both sides in one test. */
-export interface Usage {
-  durationS: number;
-  client: Side;
-  /** `undefined` when the server is elsewhere or cannot be seen. */
-  server: Side | undefined;
-  /** Cores that both may use. */
-  sharedCores: number;
+/** The processor time of this process, in nanoseconds. */
+export function cpuNs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) * 1000;
 }
 
-export type Bottleneck = "server" | "client" | "both" | "none";
-
-/** The share from which a side counts as saturated: the last tenth is left for the ramps at both ends of a test. */
-export const SATURATED_SHARE = 0.9;
-
-/** Of one core by the busiest thread, or of all cores by all threads, whichever is more. */
-function shareOf(side: Side, durationS: number): number {
-  if (durationS <= 0) return 0;
-  return Math.max(side.busiestS / durationS, side.totalS / (durationS * Math.max(1, side.cores)));
+/**
+ * Beats on the event loop. A beat that is late though the process has neither worked nor waited for a core means that the
+ * process was stopped.
+ */
+export function beginBeats(): void {
+  let last = { ns: nowNs(), cpuNs: cpuNs(), waitedNs: waitedNs(process.pid) };
+  let piece = last;
+  setInterval(() => {
+    const now = { ns: nowNs(), cpuNs: cpuNs(), waitedNs: waitedNs(process.pid) };
+    const busyNs = now.cpuNs - last.cpuNs + (now.waitedNs - last.waitedNs);
+    const missedNs = now.ns - last.ns - BEAT_MS * 1e6 - busyNs;
+    if (missedNs >= STOPPED_MIN_NS) stopped += Math.round(missedNs);
+    if (now.ns - piece.ns >= PIECE_NS) {
+      observedNs += Math.round(now.ns - piece.ns);
+      const waited = Math.floor((now.waitedNs - piece.waitedNs) / 1000);
+      if (waited > 0) waitsUs.push(waited);
+      piece = now;
+    }
+    last = now;
+  }, BEAT_MS);
 }
 
-export function clientShare(usage: Usage): number {
-  return shareOf(usage.client, usage.durationS);
+/** The processor time and the waits from now until the function that is returned is called, in the form of the contract. */
+export function meter(): () => object {
+  const cpu = cpuNs();
+  const before = new Map(ofThreads());
+  waitsUs = [];
+  observedNs = 0;
+  return () => {
+    let busiest = 0;
+    let waited = 0;
+    for (const [thread, [used, wait]] of ofThreads()) {
+      const [usedBefore, waitBefore] = before.get(thread) ?? [0, 0];
+      busiest = Math.max(busiest, used - usedBefore);
+      waited = Math.max(waited, wait - waitBefore);
+    }
+    const used = { total_ns: cpuNs() - cpu, busiest_ns: busiest, waited_ns: waited };
+    return { used, waits_us: waitsUs, observed_ns: observedNs };
+  };
 }
 
-export function serverShare(usage: Usage): number | undefined {
-  return usage.server === undefined ? undefined : shareOf(usage.server, usage.durationS);
+function nowNs(): number {
+  return performance.now() * 1e6;
 }
 
-/** Which side was saturated. Two sides that share cores and fill them together are both the limit. */
-export function bottleneckOf(usage: Usage): Bottleneck {
-  const client = clientShare(usage) >= SATURATED_SHARE;
-  const server = (serverShare(usage) ?? 0) >= SATURATED_SHARE;
-  if (client && server) return "both";
-  if (client) return "client";
-  if (server) return "server";
-  return jointShare(usage) >= SATURATED_SHARE ? "both" : "none";
+/** How long a thread of this process was ready to run without a core. */
+function waitedNs(thread: number): number {
+  return scheduled(thread)?.[1] ?? 0;
 }
 
-function jointShare(usage: Usage): number {
-  const { client, server, sharedCores, durationS } = usage;
-  if (server === undefined || sharedCores <= 0 || durationS <= 0) return 0;
-  const cores = client.cores + server.cores - sharedCores;
-  return cores > 0 ? (client.totalS + server.totalS) / (cores * durationS) : 0;
+/** The processor time of each thread, and how long it was ready to run without a core, in nanoseconds. */
+function ofThreads(): [thread: number, times: [number, number]][] {
+  let threads: string[];
+  try {
+    threads = readdirSync("/proc/self/task");
+  } catch {
+    return [];
+  }
+  return threads.map((thread) => [Number(thread), scheduled(Number(thread)) ?? [0, 0]]);
+}
+
+function scheduled(thread: number): [number, number] | undefined {
+  try {
+    const words = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");
+    return [Number(words[0]), Number(words[1])];
+  } catch {
+    // Another system, or the thread has ended.
+    return undefined;
+  }
 }

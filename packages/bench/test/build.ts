@@ -12,7 +12,7 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 export async function buildProgram(): Promise<string> {
   const outdir = await mkdtemp(join(tmpdir(), "tidewire-bench-ts-"));
   await build({
-    entryPoints: ["main", "worker", "serving"].map((name) => source(`../src/${name}.ts`)),
+    entryPoints: ["main", "worker"].map((name) => source(`../src/${name}.ts`)),
     bundle: true,
     platform: "node",
     target: "node20",

@@ -1,10 +1,9 @@
 /** The program as tests run it: a process with its output, its report and everything that it has started. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { program } from "../../client/test/node/engine.js";
-import { tree } from "../src/machine.js";
 
 export interface Running {
   readonly process: ChildProcess;
@@ -55,8 +54,28 @@ export function start(...options: string[]): Running {
       resolve({ code, output, errors, report, reportFile });
     });
   });
-  const children = () => tree([child.pid!]).filter((pid) => pid !== child.pid && isAlive(pid));
+  const children = () => descendants(child.pid!).filter(isAlive);
   return { process: child, errors: () => errors, end, children };
+}
+
+/** Everything that a process has started, and what that has started. */
+function descendants(root: number): number[] {
+  const parents = new Map<number, number>();
+  for (const name of readdirSync("/proc").filter((one) => /^[0-9]+$/.test(one))) {
+    parents.set(Number(name), parentOf(name));
+  }
+  const found = [root];
+  for (const pid of found)
+    found.push(...[...parents].filter(([, one]) => one === pid).map(([child]) => child));
+  return found.slice(1);
+}
+
+function parentOf(pid: string): number {
+  try {
+    return Number(/^PPid:\s+([0-9]+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
 }
 
 /** Runs the program to its end. */
