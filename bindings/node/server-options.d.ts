@@ -64,6 +64,11 @@ export interface EngineOptions {
    * or `all`, with commas) and the key. Default: no further keys.
    */
   apiKeysFile?: string | null;
+  /**
+   * Other processes of the same user may listen at the same address, if they have this option,
+   * too; the system spreads the connections over all of them. Default: false.
+   */
+  reusePort?: boolean | null;
   /** Event loops, each on a thread of its own. Default: one per core. */
   shards?: number | null;
   /**

@@ -7,6 +7,7 @@ other ports and paths, has to answer the probes, to have the metric of the autos
 period after SIGTERM. No cluster is started.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -105,6 +106,7 @@ def check_server(program, folder):
         for metric in of_kind("HorizontalPodAutoscaler")[0]["spec"]["metrics"]:
             name = metric["pods"]["metric"]["name"]
             assert re.search(rf"^{name}(\{{.*\}})? ", metrics, re.MULTILINE), f"the server has no metric {name}"
+        check_load(program, folder, f"ws://127.0.0.1:{ports['5006']}/ws")
         server.send_signal(signal.SIGTERM)
         assert server.wait(grace_s()) == 0, "the server did not end in order"
     finally:
@@ -112,6 +114,20 @@ def check_server(program, folder):
         redis.kill()
         server.wait()
         redis.wait()
+
+
+def check_load(program, folder, url):
+    """The load of the manifest, with fewer connections and for a moment, loses nothing."""
+    (load,) = of_kind("Job")[0]["spec"]["template"]["spec"]["containers"]
+    instead = {"--connections": "10", "--duration-s": "0.3", "--out": f"{folder}/report"}
+    words = [word for word in load["args"] if word.partition("=")[0] not in instead and "://" not in word]
+    words += [f"{name}={value}" for name, value in instead.items()]
+    secrets = {entry["name"]: SECRET for entry in load["env"]}
+    bench = subprocess.run(
+        [program, *words, url], env={**os.environ, **secrets}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert bench.returncode in (0, 3, 4), bench.stderr
+    assert len(json.loads(bench.stdout)["results"]) == 3, bench.stdout
 
 
 def main():

@@ -33,6 +33,9 @@ pub struct Config {
     pub shards: usize,
     /// The protocol inside the WebSocket. Default: version 1.
     pub protocol: Protocol,
+    /// Other processes of the same user may listen at the same address, if they share it, too: the system spreads the
+    /// connections over all of them. Default `false`: an address that is taken is an error.
+    pub reuse_port: bool,
     /// Paths that take connections; empty for any. Default `/ws` and `/wse`.
     pub paths: Vec<String>,
     /// Subprotocols of the application: the first of them that a client offers is confirmed, or none. With
@@ -338,6 +341,7 @@ impl Default for Config {
             subprotocols: Vec::new(),
             auth: None,
             auth_failure_after_upgrade: false,
+            reuse_port: false,
             origins: OriginPolicy::SameHost,
             hosts: HostPolicy::default(),
             proxies: TrustedProxies::default(),

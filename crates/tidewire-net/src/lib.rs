@@ -40,6 +40,6 @@ pub use io::{
     Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, Usage, When,
     steady_unix_ms,
 };
-pub use listener::{bind, deal};
+pub use listener::{bind, bind_shared, deal};
 pub use mailbox::{Mailbox, MailboxError, Waker};
 pub use shard::Shard;

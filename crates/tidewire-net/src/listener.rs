@@ -14,9 +14,30 @@ use std::net::{SocketAddr, TcpListener};
 /// The error of the operating system, such as an address that is not of this machine, or one in use,
 /// also by a program that shares it with `SO_REUSEPORT`.
 pub fn bind(address: SocketAddr, shards: usize, backlog: i32) -> io::Result<Vec<TcpListener>> {
-    let mut address = address;
     // Sharing a port with a stranger would split its traffic, so the port must be free at first.
-    let probe = open(address, false)?;
+    bind_at(address, shards, backlog, false)
+}
+
+/// The same at an address that other processes of this user may have, too, if they share it. The kernel then spreads the
+/// connections over all of their listeners.
+///
+/// # Errors
+/// The same; an address that a program has without sharing it is in use.
+pub fn bind_shared(
+    address: SocketAddr,
+    shards: usize,
+    backlog: i32,
+) -> io::Result<Vec<TcpListener>> {
+    bind_at(address, shards, backlog, true)
+}
+
+fn bind_at(
+    mut address: SocketAddr,
+    shards: usize,
+    backlog: i32,
+    is_shared: bool,
+) -> io::Result<Vec<TcpListener>> {
+    let probe = open(address, is_shared)?;
     if let Some(bound) = probe.local_addr()?.as_socket() {
         address = bound;
     }
@@ -99,6 +120,19 @@ mod tests {
         }
         let error = deal(&[], 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn processes_share_a_port_only_on_purpose() {
+        let first = bind_shared("127.0.0.1:0".parse().unwrap(), 1, 16).unwrap();
+        let shared = first[0].local_addr().unwrap();
+        let second = bind_shared(shared, 2, 16).unwrap();
+        assert_eq!(second[1].local_addr().unwrap(), shared);
+        let refused = bind(shared, 1, 16).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        let alone = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = bind_shared(alone.local_addr().unwrap(), 1, 16).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

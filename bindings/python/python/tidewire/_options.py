@@ -61,6 +61,9 @@ class ServerOptions(TypedDict, total=False):
     #: A file with keys of the HTTP API, one per line: a name, rights (`read`, `publish`, `admin` or
     #: `all`, with commas) and the key. Default: no further keys.
     api_keys_file: Path
+    #: Other processes of the same user may listen at the same address, if they have this option,
+    #: too; the system spreads the connections over all of them. Default: False.
+    reuse_port: bool
     #: Event loops, each on a thread of its own. Default: one per core.
     shards: int
     #: The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token

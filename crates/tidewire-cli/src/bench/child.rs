@@ -31,14 +31,22 @@ pub(crate) struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// Starts a server with these further arguments and waits until it listens. Sets `stop` when the
-    /// server later ends by itself.
+    /// Starts a server at an address with these further arguments and waits until it listens. Its secret is
+    /// random unless one is given. Sets `stop` when the server later ends by itself.
     ///
     /// # Errors
     /// The child cannot be started or ends at once; its last output is in the message.
-    pub(crate) fn start(arguments: &[&str], stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
-        let secret = random_secret()?;
-        let mut child = command(arguments, &secret)?
+    pub(crate) fn start(
+        arguments: &[&str],
+        listen: &str,
+        secret: Option<String>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        let secret = match secret {
+            Some(secret) => secret,
+            None => random_secret()?,
+        };
+        let mut child = command(arguments, listen, &secret)?
             .spawn()
             .map_err(|error| Failure::run(format!("cannot start the server: {error}")))?;
         let log = Arc::default();
@@ -141,7 +149,7 @@ impl Drop for EmbeddedServer {
     }
 }
 
-fn command(arguments: &[&str], secret: &str) -> Result<Command, Failure> {
+fn command(arguments: &[&str], listen: &str, secret: &str) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
@@ -152,13 +160,7 @@ fn command(arguments: &[&str], secret: &str) -> Result<Command, Failure> {
         }
     }
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--ops-listen",
-            "127.0.0.1:0",
-        ])
+        .args(["serve", "--listen", listen, "--ops-listen", "127.0.0.1:0"])
         .args([
             "--stop-with-stdin",
             "--drain-timeout-ms",

@@ -167,6 +167,10 @@ pub(crate) struct TargetFlags {
     /// Without a URL: event loops of the server [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>, conflicts_with = "url")]
     pub(crate) server_shards: Option<usize>,
+    /// Without a URL: processes of the server, which share one port, for more connections than one
+    /// process may have open files; each is a server of its own, so fan-out is left out
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = numbers::positive::<usize>, conflicts_with = "url")]
+    pub(crate) server_processes: usize,
 }
 
 /// The destination of the report.

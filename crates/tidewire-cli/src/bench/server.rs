@@ -31,7 +31,8 @@ pub(crate) struct BenchServer<'a> {
 enum Kind {
     At,
     Embedded {
-        server: EmbeddedServer,
+        /// Its processes, at one port.
+        processes: Vec<EmbeddedServer>,
         shards: usize,
     },
 }
@@ -98,13 +99,28 @@ impl<'a> BenchServer<'a> {
         } else {
             arguments.push("--topics-open");
         }
-        let server = EmbeddedServer::start(&arguments, stop)?;
+        let wanted = flags.target.server_processes;
+        if wanted > 1 {
+            if flags.plan.test.contains(&TestKind::FanOut) {
+                return Err(Failure::usage(NO_SHARED_TOPICS));
+            }
+            arguments.push("--reuse-port");
+        }
+        let first = EmbeddedServer::start(&arguments, FREE_PORT, None, stop)?;
+        let target = Target::parse(&first.url).map_err(Failure::run)?;
+        let credential = (!is_raw).then(|| Credential::Secret(first.secret.clone()));
+        let address = target.address.to_string();
+        let mut processes = vec![first];
+        while processes.len() < wanted {
+            let secret = Some(processes[0].secret.clone());
+            processes.push(EmbeddedServer::start(&arguments, &address, secret, stop)?);
+        }
         Ok(Self {
             flags: &flags.target,
-            target: Target::parse(&server.url).map_err(Failure::run)?,
+            target,
             profile: if is_raw { Profile::Raw } else { Profile::V1 },
-            credential: (!is_raw).then(|| Credential::Secret(server.secret.clone())),
-            kind: Kind::Embedded { server, shards },
+            credential,
+            kind: Kind::Embedded { processes, shards },
         })
     }
 
@@ -147,22 +163,31 @@ impl<'a> BenchServer<'a> {
     /// # Errors
     /// The counters cannot be read.
     pub(crate) fn stats(&self) -> Result<Option<StatsSource>, Failure> {
-        let url = match &self.kind {
-            Kind::Embedded { server, .. } => &server.stats_url,
-            Kind::At => match &self.flags.stats_url {
-                Some(url) => url,
-                None => return Ok(None),
-            },
+        let urls: Vec<&str> = match &self.kind {
+            Kind::Embedded { processes, .. } => {
+                let urls = processes.iter().map(|server| server.stats_url.as_str());
+                urls.collect()
+            }
+            Kind::At => self.flags.stats_url.iter().map(String::as_str).collect(),
         };
-        let address = url
-            .strip_prefix("http://")
-            .map(|rest| rest.split('/').next().unwrap_or(rest))
-            .and_then(|host| host.to_socket_addrs().ok()?.next())
-            .ok_or_else(|| {
-                let url = redacted(url);
-                Failure::usage(format!("--stats-url {url:?}: expected http://host:port"))
-            })?;
-        let source = StatsSource { address };
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let addresses: Result<Vec<_>, Failure> = urls
+            .into_iter()
+            .map(|url| {
+                url.strip_prefix("http://")
+                    .map(|rest| rest.split('/').next().unwrap_or(rest))
+                    .and_then(|host| host.to_socket_addrs().ok()?.next())
+                    .ok_or_else(|| {
+                        let url = redacted(url);
+                        Failure::usage(format!("--stats-url {url:?}: expected http://host:port"))
+                    })
+            })
+            .collect();
+        let source = StatsSource {
+            addresses: addresses?,
+        };
         source.read().map_err(|error| {
             Failure::usage(format!(
                 "{error}: give the --ops-listen address of `tidewire serve`"
@@ -174,7 +199,7 @@ impl<'a> BenchServer<'a> {
     /// The server's process, if it is known without a search.
     pub(crate) fn process_id(&self) -> Option<u32> {
         match &self.kind {
-            Kind::Embedded { server, .. } => Some(server.process_id()),
+            Kind::Embedded { processes, .. } => processes.first().map(EmbeddedServer::process_id),
             Kind::At => self.flags.server_pid,
         }
     }
@@ -184,27 +209,33 @@ impl<'a> BenchServer<'a> {
         matches!(self.kind, Kind::Embedded { .. })
     }
 
-    /// Whether it was started for the run with all topics open.
+    /// Whether it was started for the run as one process with all topics open.
     pub(crate) fn has_open_topics(&self) -> bool {
-        self.is_embedded() && self.profile == Profile::V1
+        self.flags.server_processes == 1 && self.is_embedded() && self.profile == Profile::V1
     }
 
     /// Why a server that was started for the run has ended by itself, if it has.
     pub(crate) fn end_of_embedded(&mut self) -> Option<String> {
-        let Kind::Embedded { server, .. } = &mut self.kind else {
+        let Kind::Embedded { processes, .. } = &mut self.kind else {
             return None;
         };
-        let is_gone = server.is_gone();
-        is_gone.then(|| format!("the server ended during the run {}", server.last_words()))
+        let gone = processes
+            .iter_mut()
+            .find_map(|server| server.is_gone().then_some(server));
+        gone.map(|server| format!("the server ended during the run {}", server.last_words()))
     }
 
     /// Adds a note to the report about the configuration of a server that was started for the run.
     pub(crate) fn annotate(&self, report: &mut Report) {
-        if let (Kind::Embedded { shards, .. }, Some(first)) =
+        if let (Kind::Embedded { processes, shards }, Some(first)) =
             (&self.kind, report.results.first_mut())
         {
+            let processes = match processes.len() {
+                1 => String::new(),
+                count => format!(" as {count} processes"),
+            };
             first.notes.push(format!(
-                "The server was started for this run, with {shards} event loop{} and its rate limit off.",
+                "The server was started for this run{processes}, with {shards} event loop{} and its rate limit off.",
                 if *shards == 1 { "" } else { "s" }
             ));
         }
@@ -238,6 +269,9 @@ fn half_of_the_cores() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
+const FREE_PORT: &str = "127.0.0.1:0";
+const NO_SHARED_TOPICS: &str = "several processes of the server share no topics, which needs a broker: remove \
+    fan-out or --server-processes";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const NOTHING_TO_ENCRYPT_WITH: &str =
     "--encrypt is the encryption of protocol version 1: remove --profile raw";

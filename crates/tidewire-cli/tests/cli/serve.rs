@@ -1,6 +1,6 @@
 //! `tidewire serve`: what it prints, serves, and how it ends.
 
-use crate::program::{Running, SECRET, get, run, tidewire};
+use crate::program::{Running, SECRET, assert_refused, get, run, tidewire};
 use std::fs;
 #[cfg(target_os = "linux")]
 use std::net::TcpStream;
@@ -21,6 +21,24 @@ fn it_says_where_it_listens_and_answers_there() {
     assert_eq!(status, 200, "{body}");
 
     let mut session = server.opening().open();
+    assert!(session.next_text().contains("server_ready"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn servers_share_a_port_only_if_both_are_asked_to() {
+    let shares = ["--no-auth", "--reuse-port"];
+    let first = Running::serve(&shares);
+    let address = first.address().to_owned();
+    let mut second = tidewire(&["serve", "--shards", "1", "--listen", &address]);
+    second.args(shares);
+    let second = Running::start(second);
+    assert_eq!(second.address(), address);
+    let alone = run(&["serve", "--no-auth", "--listen", &address]);
+    assert_refused(&alone, &[&address, "--listen"]);
+    // The connections go to either, and the other goes on when one has ended.
+    drop(first);
+    let mut session = second.opening().open();
     assert!(session.next_text().contains("server_ready"));
 }
 

@@ -330,6 +330,7 @@ plain! {
         listen: listen;
         ops_listen: ops_listen;
         shards: shards;
+        reuse_port: reuse_port;
         protocol: protocol;
         allow_host: hosts;
         encryption: encryption;

@@ -6,9 +6,9 @@ use crate::config::Config;
 use crate::handle::Handle;
 use crate::ops::OPS_BACKLOG;
 use crate::shard::mailbox::Mail;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
-use tidewire_net::bind;
+use tidewire_net::{bind, bind_shared};
 
 /// Sockets at which a server listens. An empty value stands for those that it opens itself.
 #[derive(Debug, Default)]
@@ -23,10 +23,15 @@ impl ListeningSockets {
     /// These, and those that are missing.
     pub(super) fn opened(mut self, config: &Config) -> Result<Self, StartError> {
         if self.clients.is_empty() {
-            self.clients = open(config.listen, config.shards, BACKLOG)?;
+            let bind = if config.reuse_port { bind_shared } else { bind };
+            let address = config.listen;
+            self.clients = bind(address, config.shards, BACKLOG)
+                .map_err(|source| StartError::Listen { address, source })?;
         }
         if let (None, Some(address)) = (&self.operations, config.ops_listen) {
-            self.operations = open(address, 1, OPS_BACKLOG)?.pop();
+            self.operations = bind(address, 1, OPS_BACKLOG)
+                .map_err(|source| StartError::Listen { address, source })?
+                .pop();
         }
         Ok(self)
     }
@@ -75,10 +80,6 @@ fn opening(handle: &Handle, deadline: Instant) -> usize {
     let shards = 0..handle.shards();
     let counts = shards.filter_map(|shard| handle.ask(shard, deadline, |view| view.opening()).ok());
     counts.sum()
-}
-
-fn open(address: SocketAddr, count: usize, backlog: i32) -> Result<Vec<TcpListener>, StartError> {
-    bind(address, count, backlog).map_err(|source| StartError::Listen { address, source })
 }
 
 /// Connections that the kernel may keep until they are accepted, at each socket.

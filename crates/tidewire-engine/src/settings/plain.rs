@@ -23,6 +23,7 @@ macro_rules! plain {
 
 plain! {
     shards: shards;
+    reuse_port: reuse_port;
     compression_level: compression.level;
     compression_threshold_bytes: compression.threshold_bytes;
     deflate_window_bits: compression.window_bits;

@@ -7,11 +7,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The source of the counters: `GET /stats` at this address, plain HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The source of the counters: `GET /stats` at these addresses, plain HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsSource {
-    /// The operations listener.
-    pub address: SocketAddr,
+    /// The operations listener of each of the server's processes; the counters are added up.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// One of the server's processes, by its own account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerProcess {
+    /// The process.
+    pub process_id: u32,
+    /// Its open connections.
+    pub connections_open: u64,
+    /// Its resident memory.
+    pub resident_bytes: u64,
 }
 
 /// The counters of a server at one moment.
@@ -43,6 +54,18 @@ impl ServerCounts {
         }
     }
 
+    /// Adds those of another process.
+    fn add(&mut self, other: &Self) {
+        self.delivered += other.delivered;
+        for (reason, count) in &other.refused_by {
+            *self.refused_by.entry(reason.clone()).or_default() += count;
+        }
+        self.deliveries = match (self.deliveries, other.deliveries) {
+            (Some(one), Some(two)) => Some(one + two),
+            (one, two) => one.or(two),
+        };
+    }
+
     /// Messages refused for any reason.
     #[must_use]
     pub fn refused(&self) -> u64 {
@@ -72,16 +95,47 @@ pub enum StatsError {
 }
 
 impl StatsSource {
+    /// One process.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            addresses: vec![address],
+        }
+    }
+
     /// Reads the counters once.
     ///
     /// # Errors
     /// [`StatsError`].
     pub fn read(&self) -> Result<ServerCounts, StatsError> {
-        let address = self.address;
-        let answer = self
-            .fetch()
-            .map_err(|source| StatsError::Io { address, source })?;
-        parse(&answer).map_err(|what| StatsError::Malformed { address, what })
+        let mut sum = ServerCounts::default();
+        for address in &self.addresses {
+            let counts = answer_of(*address).and_then(|value| {
+                counts(&value).map_err(|what| StatsError::Malformed {
+                    address: *address,
+                    what,
+                })
+            })?;
+            sum.add(&counts);
+        }
+        Ok(sum)
+    }
+
+    /// The processes that can be asked.
+    #[must_use]
+    pub fn processes(&self) -> Vec<ServerProcess> {
+        let answers = self.addresses.iter();
+        let answers = answers.filter_map(|address| answer_of(*address).ok());
+        answers
+            .filter_map(|value| {
+                let total = value.get("total")?;
+                Some(ServerProcess {
+                    process_id: u32::try_from(value.get("process_id")?.as_u64()?).ok()?,
+                    connections_open: total.get("connections_open")?.as_u64()?,
+                    resident_bytes: value.get("resident_bytes")?.as_u64()?,
+                })
+            })
+            .collect()
     }
 
     /// The counts since `before`: as soon as they have the expected value, or after the time that a
@@ -103,23 +157,25 @@ impl StatsSource {
             std::thread::sleep(SETTLE_STEP);
         }
     }
-
-    fn fetch(&self) -> io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&self.address, STATS_TIMEOUT)?;
-        stream.set_read_timeout(Some(STATS_TIMEOUT))?;
-        stream.set_write_timeout(Some(STATS_TIMEOUT))?;
-        let request = format!(
-            "GET /stats HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.address
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(answer)
-    }
 }
 
-fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
+fn answer_of(address: SocketAddr) -> Result<Value, StatsError> {
+    let answer = fetch(address).map_err(|source| StatsError::Io { address, source })?;
+    parse(&answer).map_err(|what| StatsError::Malformed { address, what })
+}
+
+fn fetch(address: SocketAddr) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&address, STATS_TIMEOUT)?;
+    stream.set_read_timeout(Some(STATS_TIMEOUT))?;
+    stream.set_write_timeout(Some(STATS_TIMEOUT))?;
+    let request = format!("GET /stats HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+fn parse(answer: &[u8]) -> Result<Value, &'static str> {
     let text = std::str::from_utf8(answer).map_err(|_| "the answer is not UTF-8")?;
     let (head, body) = text
         .split_once("\r\n\r\n")
@@ -127,11 +183,14 @@ fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
     if head.split(' ').nth(1) != Some("200") {
         return Err("the status is not 200");
     }
-    let value: Value = serde_json::from_str(body).map_err(|_| "the body is not JSON")?;
+    serde_json::from_str(body).map_err(|_| "the body is not JSON")
+}
+
+fn counts(value: &Value) -> Result<ServerCounts, &'static str> {
     let totals = value
         .get("total")
         .or_else(|| value.get("totals"))
-        .unwrap_or(&value);
+        .unwrap_or(value);
     let totals = totals.as_object().ok_or("the body is not an object")?;
     let delivered = totals
         .get("messages_delivered")
@@ -169,7 +228,7 @@ mod tests {
     fn the_totals_are_found_and_refusals_added() {
         let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"total\":{\
             \"messages_delivered\":10,\"deliveries\":9,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
-        let counts = parse(answer).unwrap();
+        let counts = parse(answer).and_then(|value| counts(&value)).unwrap();
         let by =
             |rate, size| BTreeMap::from([("rate".to_owned(), rate), ("size".to_owned(), size)]);
         assert_eq!(

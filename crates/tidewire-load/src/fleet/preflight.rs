@@ -40,14 +40,18 @@ pub fn check(connections: u64, target: Option<IpAddr>) -> Vec<Finding> {
     findings
 }
 
+/// The name of the finding about this process's open files.
+pub const OPEN_FILES: &str = "open files";
+
 /// The loopback source addresses that `connections` to one loopback address and port need, because
 /// each address has only the ports of `port_range`: 127.0.0.1, 127.0.0.2 and so on.
 ///
-/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for nine tenths of its
-/// ports, because other programs and earlier connections hold some.
+/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for two fifths of its ports: Linux looks for a
+/// free port among the even or the odd ones first, and when these are taken, each new connection costs a search through
+/// all of them.
 pub fn source_addresses(connections: u64, port_range: &RangeInclusive<u16>) -> Vec<Ipv4Addr> {
     let wanted = connections
-        .div_ceil(usable_ports(port_range))
+        .div_ceil(quickly_found_ports(port_range))
         .clamp(1, SOURCE_ADDRESSES_MAX);
     (0..wanted as u32)
         .map(|index| {
@@ -196,7 +200,7 @@ fn open_files(limit: OpenFilesLimit, connections: u64) -> Finding {
     let wanted = connections.saturating_add(OPEN_FILES_MARGIN);
     let ok = limit.soft.is_none_or(|soft| soft >= wanted);
     Finding {
-        name: "open files".into(),
+        name: OPEN_FILES.into(),
         value: limit
             .soft
             .map_or_else(|| "unlimited".into(), |soft| soft.to_string()),
@@ -212,7 +216,10 @@ fn open_files(limit: OpenFilesLimit, connections: u64) -> Finding {
 }
 
 fn ports(range: &RangeInclusive<u16>, connections: u64, loopback: bool) -> Finding {
-    let usable = usable_ports(range);
+    let usable = match loopback {
+        true => quickly_found_ports(range),
+        false => usable_ports(range),
+    };
     let addresses = connections.div_ceil(usable).max(1);
     // Loopback has 16 million source addresses, so there the range is no limit.
     let capacity = if loopback {
@@ -277,6 +284,10 @@ fn backlog(name: &str, value: u64, wanted: u64) -> Finding {
 
 fn usable_ports(range: &RangeInclusive<u16>) -> u64 {
     (all_ports(range) * 9 / 10).max(1)
+}
+
+fn quickly_found_ports(range: &RangeInclusive<u16>) -> u64 {
+    (all_ports(range) * 2 / 5).max(1)
 }
 
 fn all_ports(range: &RangeInclusive<u16>) -> u64 {
@@ -393,12 +404,12 @@ mod tests {
     }
 
     #[test]
-    fn one_source_address_until_its_ports_run_out() {
-        let range = 32768..=60999; // 28,232 ports, 25,408 usable
+    fn one_source_address_as_long_as_a_port_is_found_quickly() {
+        let range = 32768..=60999; // 28,232 ports, 11,292 quickly found
         assert_eq!(source_addresses(0, &range), [Ipv4Addr::new(127, 0, 0, 1)]);
-        assert_eq!(source_addresses(25_408, &range).len(), 1);
+        assert_eq!(source_addresses(11_292, &range).len(), 1);
         assert_eq!(
-            source_addresses(25_409, &range),
+            source_addresses(11_293, &range),
             [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)]
         );
     }
@@ -424,7 +435,7 @@ mod tests {
         let remote = ports(&range, 60_000, false);
         assert!(!remote.ok && remote.hint.unwrap().contains("3 source addresses"));
         let loopback = ports(&range, 60_000, true);
-        assert!(loopback.ok && loopback.wanted.contains("3 loopback addresses"));
+        assert!(loopback.ok && loopback.wanted.contains("6 loopback addresses"));
     }
 
     #[test]

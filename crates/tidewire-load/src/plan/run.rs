@@ -48,7 +48,11 @@ pub fn run(
         return Err(RunError::Impossible(shortage));
     }
     let address = options.target.address;
-    let findings = preflight::check(options.connections_most() as u64, Some(address.ip()));
+    let mut findings = preflight::check(options.connections_most() as u64, Some(address.ip()));
+    if !options.workers.is_empty() {
+        // Each worker has a limit of its own.
+        findings.retain(|finding| finding.name != preflight::OPEN_FILES);
+    }
     let sources = options.sources();
     let target = report::Target {
         url: options.target.url.clone(),

@@ -256,7 +256,7 @@ fn the_servers_count_of_deliveries_is_compared() {
         let server = Broadcaster::start(manner, true);
         let mut options = options(&server, Profile::V1);
         let address = server.stats;
-        options.stats = Some(StatsSource { address });
+        options.stats = Some(StatsSource::at(address));
         let result = bench(&options);
         let messages = result.messages.unwrap();
         if is_honest {

@@ -226,9 +226,7 @@ fn the_row_says_what_its_confirmation_rests_on() {
     );
 
     let stats = StatsServer::start(Arc::clone(&server.received), |received| (received, 0));
-    options.stats = Some(StatsSource {
-        address: stats.address,
-    });
+    options.stats = Some(StatsSource::at(stats.address));
     let two_sided = result(&options);
     assert_failed(&two_sided, "counters_short");
     assert_eq!(
@@ -252,9 +250,7 @@ fn refusals_for_other_reasons_than_the_rate_limit_fail_and_are_named() {
                 )
             });
             let mut options = options(&server, TestKind::Throughput, Profile::Raw);
-            options.stats = Some(StatsSource {
-                address: stats.address,
-            });
+            options.stats = Some(StatsSource::at(stats.address));
             let result = result(&options);
             if !is_limit {
                 assert_failed(&result, "messages_refused");

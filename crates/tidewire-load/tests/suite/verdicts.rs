@@ -381,9 +381,7 @@ fn the_servers_counters_are_compared() {
         let server = Server::raw(Conduct::Sink);
         let stats = StatsServer::start(Arc::clone(&server.received), claim);
         let mut options = options(&server, TestKind::Throughput, Profile::Raw);
-        options.stats = Some(StatsSource {
-            address: stats.address,
-        });
+        options.stats = Some(StatsSource::at(stats.address));
         report(&options).results.remove(0)
     };
     let honest = counted(|received| (received, 0));
@@ -419,9 +417,7 @@ fn counters_that_cannot_be_read_fail_the_test() {
     let server = Server::raw(Conduct::Sink);
     let mut options = options(&server, TestKind::Throughput, Profile::Raw);
     // The WebSocket port serves no statistics.
-    options.stats = Some(StatsSource {
-        address: "127.0.0.1:1".parse().unwrap(),
-    });
+    options.stats = Some(StatsSource::at("127.0.0.1:1".parse().unwrap()));
     assert_failed(&report(&options).results[0], "could not be compared");
 }
 

@@ -35,6 +35,45 @@ fn every_test_runs_with_processes_and_loses_nothing() {
 }
 
 #[test]
+fn the_processes_of_a_server_are_added_up_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = ["--quick", "--server-processes", "3", "--processes", "2"];
+    let tests = [
+        "--test",
+        "connection-storm,throughput",
+        "--connections",
+        "60",
+    ];
+    let report = bench(folder.path(), &[&plan[..], &tests].concat());
+    for result in results(&report) {
+        assert_accounted(result);
+    }
+    let storm = result_of(&report, "connection-storm");
+    assert_eq!(storm["connected"], 60);
+    let notes = storm["notes"].to_string();
+    let words = notes.split("Of the server ").nth(1).unwrap();
+    let counts: Vec<u64> = words
+        .split(" had ")
+        .skip(1)
+        .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(
+        (counts.len(), counts.iter().sum::<u64>()),
+        (3, 60),
+        "{notes}"
+    );
+    let refused = run(&[
+        "bench",
+        "--quick",
+        "--server-processes",
+        "2",
+        "--test",
+        "fan-out",
+    ]);
+    assert_refused(&refused, &["fan-out", "broker"]);
+}
+
+#[test]
 fn a_rate_is_divided_among_the_workers_and_stays_exact() {
     let folder = tempfile::tempdir().unwrap();
     for pace in [

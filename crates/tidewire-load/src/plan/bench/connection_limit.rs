@@ -20,11 +20,12 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
     let mut search = Search::new(first.clamp(1, connections_max), connections_max);
     let mut best: Option<TestResult> = None;
     let mut last_failures = Failures::default();
+    let mut full_processes = None;
     let mut was_interrupted = false;
     while let Some(count) = search.next() {
         let detail = format!("{count} connections");
         bench.started(CONNECTION_LIMIT, &detail, Duration::from_secs(2));
-        let (result, failures) = try_count(bench, count)?;
+        let (result, failures, processes) = try_count(bench, count)?;
         // What failed in this one may have failed by the interruption.
         was_interrupted = bench.is_stopped();
         if was_interrupted {
@@ -35,6 +36,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
             best = Some(result);
         } else {
             last_failures = failures;
+            full_processes = processes;
         }
         search.record(count, is_stable);
     }
@@ -69,17 +71,22 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
         result
             .notes
             .push(format!("With {} connections: {words}.", search.failed));
+        result.notes.extend(full_processes);
     }
     bench.expect(&mut result, &Opened::default(), None);
     Ok(vec![bench.finished(result)])
 }
 
 /// Opens N connections, holds them for a moment and pings each of them: stable is what all of them
-/// outlive. The result, and why connections failed.
-fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<(TestResult, Failures), RunError> {
+/// outlive. The result, why connections failed, and the server's processes, where there are several.
+fn try_count(
+    bench: &mut Bench<'_>,
+    count: usize,
+) -> Result<(TestResult, Failures, Option<String>), RunError> {
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, count)?;
     let mut result = bench.result(CONNECTION_LIMIT, count, &opened);
+    let processes = bench.server_processes_in_words();
     let mut failures = opened.failures.clone();
     if failures.total() > 0 {
         result.verdict = Verdict::Failed;
@@ -91,7 +98,7 @@ fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<(TestResult, Failure
         failures.merge(&measured.ran.broken_since_opened());
     }
     bench.close(fleet, Some(&mut result))?;
-    Ok((result, failures))
+    Ok((result, failures, processes))
 }
 
 fn stopped_by(failure: Failure) -> StoppedBy {

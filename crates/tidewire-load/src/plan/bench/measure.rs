@@ -15,7 +15,7 @@ use crate::accounting::live::Live;
 use crate::accounting::outcome::{Opened, Ran, ServerFacts};
 use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
-use crate::accounting::stats::ServerCounts;
+use crate::accounting::stats::{ServerCounts, StatsSource};
 use crate::fleet::stop::{Confidence, StopRule};
 use crate::fleet::{Fleet, FleetError, Part, Watch, Wish, preflight};
 use crate::plan::memory::{self, EmptyMemory};
@@ -210,6 +210,23 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// The connections and the memory of each of the server's processes, where there are several.
+    pub(crate) fn server_processes_in_words(&self) -> Option<String> {
+        let processes = self.options.stats.as_ref()?.processes();
+        let words: Vec<String> = processes
+            .iter()
+            .map(|process| {
+                format!(
+                    "process {} had {} connections and {}",
+                    process.process_id,
+                    number::grouped(process.connections_open),
+                    number::bytes(process.resident_bytes as f64)
+                )
+            })
+            .collect();
+        (words.len() > 1).then(|| format!("Of the server {}.", words.join(", ")))
+    }
+
     /// What both sides have used so far.
     pub(crate) fn moment(&self, fleet: &Fleet) -> Moment {
         Moment::now(&self.cores, fleet.stopped()).with_workers(fleet.cpu_here())
@@ -333,8 +350,8 @@ impl<'a> Bench<'a> {
         stop: StopRule,
     ) -> Result<Measured, RunError> {
         self.server.look(fleet.connected());
-        let stats = self.options.stats;
-        let counts_before = stats.map(|stats| stats.read());
+        let stats = self.options.stats.as_ref();
+        let counts_before = stats.map(StatsSource::read);
         let before = self.server.sample();
         let started = self.moment(fleet);
         let (progress, server) = (&mut *self.progress, &self.server);

@@ -31,6 +31,7 @@ pub(super) fn storm(
     let held = bench.survive(&mut fleet)?;
     bench.server.look(fleet.connected());
     let with_all_open = bench.server.sample();
+    let processes = bench.server_processes_in_words();
 
     let mut result = bench.result(CONNECTION_STORM, connections, &opening.opened);
     let living = held.members.saturating_sub(held.broken.total());
@@ -40,6 +41,7 @@ pub(super) fn storm(
         let note = format!("Connections that broke after they had become ready: {words}.");
         result.notes.push(note);
     }
+    result.notes.extend(processes);
     opening.judge(bench, &mut result, living, Some(&held));
     bench.close(fleet, Some(&mut result))?;
     bench.expect(&mut result, &opening.opened, None);
