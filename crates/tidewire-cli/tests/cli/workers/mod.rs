@@ -62,14 +62,10 @@ fn the_processes_of_a_server_are_added_up_and_named() {
         (3, 60),
         "{notes}"
     );
-    let refused = run(&[
-        "bench",
-        "--quick",
-        "--server-processes",
-        "2",
-        "--test",
-        "fan-out",
-    ]);
+    let out = folder.path().join("refused");
+    let plan = ["--server-processes", "2", "--test", "fan-out"];
+    let quick = ["bench", "--quick", "--out", out.to_str().unwrap()];
+    let refused = run(&[&quick[..], &plan].concat());
     assert_refused(&refused, &["fan-out", "broker"]);
 }
 
@@ -276,9 +272,8 @@ fn a_worker_that_hears_nothing_ends() {
         .unwrap();
     let began = Instant::now();
     let mut hello = String::new();
-    BufReader::new(worker.stdout.take().unwrap())
-        .read_line(&mut hello)
-        .unwrap();
+    let mut said = BufReader::new(worker.stdout.take().unwrap());
+    said.read_line(&mut hello).unwrap();
     let hello: Value = serde_json::from_str(&hello).unwrap();
     assert_eq!(
         (&hello["say"], &hello["language"], &hello["contract"]),
@@ -287,7 +282,7 @@ fn a_worker_that_hears_nothing_ends() {
     // To wait would close it.
     let silent = worker.stdin.take();
     assert_eq!(worker.wait().unwrap().code(), Some(1));
-    drop(silent);
+    drop((silent, said));
     assert!(
         began.elapsed() >= Duration::from_secs(9),
         "{:?}",
@@ -338,7 +333,8 @@ fn workers_that_are_none_are_refused_by_name() {
     }
     let list = folder.path().join("hosts.txt");
     fs::write(&list, "# none yet\n\n").unwrap();
-    let said = run(&["bench", "--quick", "--workers", list.to_str().unwrap()]);
+    let quick = ["bench", "--quick", "--out", out.to_str().unwrap()];
+    let said = run(&[&quick[..], &["--workers", list.to_str().unwrap()]].concat());
     assert_refused(&said, &["hosts.txt", "names no worker"]);
     let said = run(&["bench", "--quick", "--worker", "x", "--processes", "2"]);
     assert_refused(&said, &["--processes"]);
