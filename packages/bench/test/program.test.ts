@@ -1,7 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Engine, program, startEngine } from "../../client/test/node/engine.js";
 import type { TestServer } from "../../client/test/node/server.js";
@@ -151,6 +153,34 @@ describe("all tests", () => {
     expect(result.messages.confirmed + result.messages.refused).toBe(result.messages.offered);
     expect(result.messages.delivered).toBe(result.messages.confirmed);
     expect(result.refused_by.rate).toBe(result.messages.refused);
+  });
+});
+
+describe("the three clients", () => {
+  test("are compared by one command", () => {
+    const out = mkdtempSync(join(built, "all-"));
+    const bin = join(out, "bin");
+    mkdirSync(bin);
+    // As they are found where the packages are installed.
+    const worker = join(built, "worker.js");
+    writeFileSync(join(bin, "tidewire-worker-ts"), `#!/bin/sh\nexec "${process.execPath}" "${worker}"\n`, {
+      mode: 0o755,
+    });
+    const python = fileURLToPath(new URL("../../../bindings/python/.venv/bin", import.meta.url));
+    const said = spawnSync(
+      program(),
+      ["bench", "--client", "all", "--quick", "--test", "throughput", "--quiet", "--out", out],
+      { encoding: "utf8", env: { ...process.env, PATH: `${bin}:${python}:${process.env.PATH}` } },
+    );
+    expect([0, 3, 4], said.stderr).toContain(said.status);
+    for (const client of ["rust", "python", "typescript"]) {
+      const report = JSON.parse(readFileSync(join(out, client, "report.json"), "utf8"));
+      expect(report.tool.language).toBe(client);
+      const [{ messages }] = report.results;
+      expect(messages.delivered).toBe(messages.offered);
+    }
+    expect(said.stdout).toContain("typescript");
+    expect(existsSync(join(out, "comparison.html"))).toBe(true);
   });
 });
 

@@ -1,9 +1,8 @@
 //! Queries of an operations listener over HTTP.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use tidewire_load::accounting::operations::{self, OperationsError};
 
 /// The operations listener of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,30 +37,16 @@ impl Source {
 
     /// The body of the answer to a path. The text of an error is for the user.
     pub(crate) fn get(&self, path: &str) -> Result<String, String> {
-        let answer = self
-            .exchange(path)
-            .map_err(|error| format!("{self} does not answer: {error}"))?;
-        let answer = String::from_utf8_lossy(&answer);
-        let whole = answer.split_once("\r\n\r\n");
-        let (head, body) = whole.ok_or_else(|| format!("{self} does not speak HTTP"))?;
-        match head.split(' ').nth(1) {
-            Some("200") => Ok(body.to_owned()),
-            status => Err(format!(
-                "{self}{path} answered with status {}",
-                status.unwrap_or("none")
-            )),
-        }
-    }
-
-    fn exchange(&self, path: &str) -> std::io::Result<Vec<u8>> {
-        let mut last = std::io::ErrorKind::NotFound.into();
-        for address in self.authority.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, TIMEOUT) {
-                Ok(stream) => return ask(stream, &self.authority, path),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let body =
+            operations::get(&self.authority, path, TIMEOUT).map_err(|error| match error {
+                OperationsError::Io(error) => format!("{self} does not answer: {error}"),
+                OperationsError::NotHttp(error) => format!("{self} does not speak HTTP: {error}"),
+                OperationsError::Status(status) => {
+                    format!("{self}{path} answered with status {status}")
+                }
+                error @ OperationsError::TooLong => format!("{self}{path}: {error}"),
+            })?;
+        String::from_utf8(body).map_err(|_| format!("{self}{path} is not UTF-8"))
     }
 }
 
@@ -71,23 +56,8 @@ impl fmt::Display for Source {
     }
 }
 
-fn ask(mut stream: TcpStream, host: &str, path: &str) -> std::io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
 /// The time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Larger than any answer of a Tidewire server.
-const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ pub mod fan_out;
 pub(crate) mod generator;
 pub mod live;
 pub mod observation;
+pub mod operations;
 pub mod outcome;
 pub mod precision;
 pub mod recorder;

@@ -1,11 +1,12 @@
 //! A server's own counters, read from its operations listener.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use super::operations::{self, OperationsError};
 
 /// The source of the counters: `GET /stats` at these addresses, plain HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,13 +77,13 @@ impl ServerCounts {
 /// The reason for which the counters cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsError {
-    /// No connection, or it broke or was silent for [`STATS_TIMEOUT`].
+    /// No answer of HTTP within [`STATS_TIMEOUT`].
     #[error("cannot read the operations listener at {address}: {source}")]
-    Io {
+    Unreadable {
         /// The listener.
         address: SocketAddr,
-        /// The error of the operating system.
-        source: io::Error,
+        /// The reason.
+        source: OperationsError,
     },
     /// The answer is not that of an operations listener.
     #[error("the operations listener at {address} returns no counters: {what}")]
@@ -160,30 +161,12 @@ impl StatsSource {
 }
 
 fn answer_of(address: SocketAddr) -> Result<Value, StatsError> {
-    let answer = fetch(address).map_err(|source| StatsError::Io { address, source })?;
-    parse(&answer).map_err(|what| StatsError::Malformed { address, what })
-}
-
-fn fetch(address: SocketAddr) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&address, STATS_TIMEOUT)?;
-    stream.set_read_timeout(Some(STATS_TIMEOUT))?;
-    stream.set_write_timeout(Some(STATS_TIMEOUT))?;
-    let request = format!("GET /stats HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
-fn parse(answer: &[u8]) -> Result<Value, &'static str> {
-    let text = std::str::from_utf8(answer).map_err(|_| "the answer is not UTF-8")?;
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or("the answer is not HTTP")?;
-    if head.split(' ').nth(1) != Some("200") {
-        return Err("the status is not 200");
-    }
-    serde_json::from_str(body).map_err(|_| "the body is not JSON")
+    let body = operations::get(&address.to_string(), "/stats", STATS_TIMEOUT)
+        .map_err(|source| StatsError::Unreadable { address, source })?;
+    serde_json::from_slice(&body).map_err(|_| StatsError::Malformed {
+        address,
+        what: "the body is not JSON",
+    })
 }
 
 fn counts(value: &Value) -> Result<ServerCounts, &'static str> {
@@ -218,17 +201,18 @@ pub const STATS_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 const SETTLE_STEP: Duration = Duration::from_millis(20);
-const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_totals_are_found_and_refusals_added() {
-        let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"total\":{\
-            \"messages_delivered\":10,\"deliveries\":9,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
-        let counts = parse(answer).and_then(|value| counts(&value)).unwrap();
+        let answer = json!({"total": {
+            "messages_delivered": 10, "deliveries": 9, "messages_refused_rate": 2, "messages_refused_size": 3,
+        }});
+        let counts = counts(&answer).unwrap();
         let by =
             |rate, size| BTreeMap::from([("rate".to_owned(), rate), ("size".to_owned(), size)]);
         assert_eq!(
@@ -252,14 +236,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        for answer in [
-            "",
-            "HTTP/1.1 404 Not Found\r\n\r\n{}",
-            "HTTP/1.1 200 OK\r\n\r\nnothing",
-            "HTTP/1.1 200 OK\r\n\r\n{\"total\":{}}",
-        ] {
-            let counts = parse(answer.as_bytes()).and_then(|value| counts(&value));
-            assert!(counts.is_err(), "{answer}");
+        for answer in [json!({"total": {}}), json!([]), json!({"total": 1})] {
+            assert!(counts(&answer).is_err(), "{answer}");
         }
     }
 }

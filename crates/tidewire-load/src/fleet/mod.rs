@@ -334,6 +334,7 @@ impl Fleet {
     ) -> Result<Opened, FleetError> {
         preflight::make_room_for(self.connected() + numbers.len() as u64);
         let living = self.living();
+        let open_before: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
         let in_flight_max = in_flight_max.div_ceil(living.len().max(1)).max(1);
         let mut shares = vec![0; self.workers.len()];
         for (place, index) in living.iter().enumerate() {
@@ -349,7 +350,6 @@ impl Fleet {
         }
         self.owner = living.first().copied().unwrap_or(0);
         let mut opened = Opened::default();
-        let cells = self.cells.clone();
         let was_interrupted =
             self.wait(watch, StopRule::Count(0), |index, outcome| match outcome {
                 WorkerReport::Opened(one) => {
@@ -357,7 +357,7 @@ impl Fleet {
                 }
                 WorkerReport::Ended { name, reason } => {
                     // What it had opened is closed with it.
-                    let lost = shares[index] + cells[index].connected();
+                    let lost = shares[index] + open_before[index];
                     let mut failed = Opened {
                         attempted: shares[index],
                         ..Opened::default()

@@ -91,7 +91,9 @@ impl Remote {
             let last_words = Arc::clone(&last_words);
             std::thread::spawn(move || keep(stderr, &last_words))
         };
-        let threads = vec![std::thread::spawn(move || read(stdout, &said)), {
+        // It is not waited for: what the command has left behind may hold the other end of the pipe.
+        std::thread::spawn(move || read(stdout, &said));
+        let threads = vec![{
             let relay = Arc::clone(&ears.relay);
             std::thread::spawn(move || write(stdin, &to_write, &relay, index))
         }];
