@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 import pytest
-from tidewire import InvalidArgumentError, _lab, bench
+from tidewire import ConnectionClosedError, InvalidArgumentError, TokenError, _lab, bench
 from tidewire.worker import activities, payload, serving
 from tidewire.worker.activity import Activity, Pace
 from tidewire.worker.counts import Counts, Failures
@@ -82,9 +82,17 @@ def test_failures_have_the_kinds_of_the_contract() -> None:
     for error in [OSError("Connection refused"), asyncio.TimeoutError("timed out"), RuntimeError("odd")]:
         failures.add(error)
     failures.add(RuntimeError("odd"))
-    kinds = {one["kind"]: one["count"] for one in failures.figures()}
-    assert kinds == {"refused": 1, "connect-timeout": 1, "other": 2}
-    assert failures.total() == 4
+    failures.add(TokenError("the token is malformed"))
+    failures.add(ConnectionClosedError("closed by the server with code 4408: nothing was heard"))
+    kinds = {(one["kind"], one.get("code")): one["count"] for one in failures.figures()}
+    assert kinds == {
+        ("refused", None): 1,
+        ("connect-timeout", None): 1,
+        ("other", None): 2,
+        ("unexpected-status", 401): 1,
+        ("closed", 4408): 1,
+    }
+    assert failures.total() == 6
     assert len(failures.notes) == 3, "each reason once"
 
 

@@ -25,7 +25,7 @@ export class Failures {
 
   add(reason: string): void {
     const closed = /closed with ([0-9]{4})/.exec(reason)?.[1];
-    const status = /\b(?:HTTP|status) ([1-5][0-9]{2})\b/.exec(reason)?.[1];
+    const status = /(?:HTTP|status|refused the connection:) ([1-5][0-9]{2})\b/.exec(reason)?.[1];
     if (closed !== undefined && closed !== "1006") this.addKind("closed", Number(closed));
     else if (status !== undefined) this.addKind("unexpected-status", Number(status));
     else this.addKind(KINDS.find(([, words]) => words.test(reason))?.[0] ?? (closed ? "closed" : "other"));

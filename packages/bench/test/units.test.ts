@@ -127,6 +127,7 @@ describe("the account", () => {
       "closed with 4408: nothing was heard for too long",
       "closed with 1006",
       "the server answered with HTTP 503",
+      "the server refused the connection: 401 Unauthorized: the token is malformed",
       "odd",
       "odd",
     ]) {
@@ -137,9 +138,10 @@ describe("the account", () => {
       { kind: "closed", code: 4408, count: 1 },
       { kind: "closed", count: 1 },
       { kind: "unexpected-status", code: 503, count: 1 },
+      { kind: "unexpected-status", code: 401, count: 1 },
       { kind: "other", count: 2 },
     ]);
-    expect(failures.total).toBe(6);
+    expect(failures.total).toBe(7);
     expect(failures.notes.length).toBe(3);
   });
 

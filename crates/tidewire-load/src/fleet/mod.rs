@@ -24,7 +24,7 @@ use tidewire_net::ShardConfig;
 
 use crate::accounting::failure::Failure;
 use crate::accounting::live::{self, Live, LiveCell};
-use crate::accounting::outcome::{Opened, Ran};
+use crate::accounting::outcome::{CpuTime, Opened, Ran};
 use crate::accounting::resources;
 use crate::worker::contract::orders::{Begin, Order};
 use crate::worker::contract::words::Hello;
@@ -472,6 +472,10 @@ impl Fleet {
         })?;
         if !self.processes.is_empty() {
             ran.per_worker = per_worker;
+        }
+        if ran.members == 0 {
+            // Nobody has worked, and a share of no time means nothing.
+            ran.cpu = CpuTime::default();
         }
         self.is_interrupted |= ran.interrupted;
         Ok(ran)

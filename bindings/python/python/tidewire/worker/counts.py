@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from array import array
 from collections import Counter
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewire import _lab
-from tidewire.errors import TidewireError
+from tidewire.errors import TidewireError, TokenError
 
 WINDOWS_PER_S = 4
 NOTES_MAX = 3
@@ -65,12 +66,12 @@ class Failures:
 def kind_of(error: BaseException) -> tuple[str, int | None]:
     """The kind of a failure, and its close code or HTTP status."""
     text = str(error).lower()
-    close_code = getattr(error, "close_code", None)
-    if isinstance(close_code, int):
-        return "closed", close_code
-    status = getattr(error, "status", None)
-    if isinstance(status, int):
-        return "unexpected-status", status
+    if isinstance(error, TokenError):
+        return "unexpected-status", 401
+    if status := re.search(r"\b(?:http|status) ([1-5][0-9]{2})\b", text):
+        return "unexpected-status", int(status[1])
+    if code := re.search(r"\bcode ([1-4][0-9]{3})\b", text):
+        return "closed", int(code[1])
     for kind, words in KINDS:
         if any(word in text for word in words):
             return kind, None

@@ -210,6 +210,67 @@ fn a_worker_that_is_stopped_is_found_out() {
     assert!((0.3..1.0).contains(&stopped_s), "{stopped_s}");
 }
 
+/// Stopped before the end of its time, so that its share leaves too late.
+#[test]
+fn a_worker_that_falls_behind_is_named() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput",
+        "--connections",
+        "4",
+        "--duration-s",
+        "2",
+    ];
+    let pace = ["--rate-per-s", "1000", "--processes", "2"];
+    let mut child = start(&server, folder.path(), &[&plan[..], &pace].concat());
+    let workers = wait_for_workers(&child, 2);
+    wait_for(|| server.delivered() > 0);
+    signal(workers[1], "STOP");
+    std::thread::sleep(Duration::from_secs(3));
+    signal(workers[1], "CONT");
+    child.wait().unwrap();
+    let report = report(folder.path());
+    let result = result_of(&report, "throughput");
+    assert_eq!(result["verdict"], "generator_bound", "{result:#}");
+    let notes = result["notes"].to_string();
+    assert!(
+        notes.contains("Worker 2 (rust") && notes.contains("fell behind"),
+        "{notes}"
+    );
+    // Late, but nothing is lost.
+    assert_eq!(result["messages"]["lost"], 0);
+}
+
+#[test]
+fn a_worker_that_says_nothing_is_given_up() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = [
+        "--test",
+        "throughput",
+        "--connections",
+        "4",
+        "--duration-s",
+        "1",
+        "--processes",
+        "2",
+    ];
+    let mut child = start(&server, folder.path(), &plan);
+    let workers = wait_for_workers(&child, 2);
+    wait_for(|| server.delivered() > 0);
+    signal(workers[0], "STOP");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let report = report(folder.path());
+    let notes = result_of(&report, "throughput")["notes"].to_string();
+    assert!(
+        notes.contains("Worker 1 (rust") && notes.contains("said nothing for 10 s"),
+        "{notes}"
+    );
+    wait_for(|| workers.iter().all(|worker| !is_alive(*worker)));
+}
+
 #[test]
 fn an_interruption_reaches_all_workers() {
     for name in ["INT", "TERM"] {
