@@ -109,15 +109,15 @@ function encode(encoding: Encoding, message: object): string | Uint8Array {
 function trades(size: number, random: Random, letters: string): object {
   const rows: Trade[] = [];
   const payload = { venue: "XNAS", trades: rows, note: "" };
+  let left = size - messageBytes("trades", payload);
   for (;;) {
-    const row = trade(FULL_BYTES_MIN, random, letters) as FullTrade;
-    rows.push({ ...row, ref: "" });
-    if (messageBytes("trades", payload) > size) {
-      rows.pop();
-      break;
-    }
+    const row = { ...(trade(FULL_BYTES_MIN, random, letters) as FullTrade), ref: "" };
+    // A comma stands before all but the first.
+    const bytes = Buffer.byteLength(JSON.stringify(row)) + Math.min(1, rows.length);
+    if (bytes > left) break;
+    rows.push(row);
+    left -= bytes;
   }
-  const left = size - messageBytes("trades", payload);
   payload.note = "partial fill ".repeat(Math.ceil(left / 13)).slice(0, left);
   return payload;
 }

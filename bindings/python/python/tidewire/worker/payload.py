@@ -76,14 +76,16 @@ def trades(size: int, generator: random.Random) -> Payload:
     """Several trades whose message has so many bytes."""
     rows: list[Payload] = []
     payload: Payload = {"venue": "XNAS", "trades": rows, "note": ""}
+    left = size - message_bytes("trades", payload)
     while True:
-        row = trade(FULL_BYTES_MIN, generator)
-        row["ref"] = ""
-        rows.append(row)
-        if message_bytes("trades", payload) > size:
-            rows.pop()
+        row = {**trade(FULL_BYTES_MIN, generator), "ref": ""}
+        # A comma stands before all but the first.
+        taken = len(orjson.dumps(row)) + min(1, len(rows))
+        if taken > left:
             break
-    payload["note"] = ("partial fill " * (size // 13 + 1))[: size - message_bytes("trades", payload)]
+        rows.append(row)
+        left -= taken
+    payload["note"] = ("partial fill " * (left // 13 + 1))[:left]
     return payload
 
 
