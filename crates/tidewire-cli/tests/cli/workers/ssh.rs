@@ -1,6 +1,6 @@
 //! Debian's SSH server on a port of the loopback interface.
 
-use super::wait_for;
+use super::support::wait_for;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,144 @@
+//! Servers, runs and reports of these tests.
+
+use crate::program::{Running, Said, children, get, tidewire};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that takes every message, and its counters.
+pub(super) struct Server {
+    pub(super) running: Running,
+    /// Its operations listener.
+    pub(super) ops: String,
+}
+
+pub(super) fn server() -> Server {
+    let mut running = Running::serve(&[
+        "--no-auth",
+        "--app",
+        "sink",
+        "--topics-open",
+        "--rate-limit-capacity",
+        "0",
+        "--ops-listen",
+        "127.0.0.1:0",
+    ]);
+    let ops = running.line();
+    let ops = ops.strip_prefix("operations on ").unwrap().to_owned();
+    Server { running, ops }
+}
+
+impl Server {
+    /// The sum of one of its counters.
+    pub(super) fn sum(&self, name: &str) -> u64 {
+        let (_, stats) = get(&self.ops, "/stats");
+        let stats: Value = serde_json::from_str(&stats).unwrap();
+        let shards = stats["shards"].as_array().unwrap().iter();
+        shards.map(|shard| shard[name].as_u64().unwrap()).sum()
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        self.sum("connections_open")
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.sum("messages_delivered")
+    }
+}
+
+/// Starts a run against a server, with its counters.
+pub(super) fn start(server: &Server, folder: &Path, plan: &[&str]) -> Child {
+    let target = ["bench", &server.running.url, "--stats-url", &server.ops];
+    let is_scripted = plan.iter().any(|word| word.starts_with("exec sh "));
+    let profile: &[&str] = if is_scripted {
+        &[]
+    } else {
+        &["--profile", "v1"]
+    };
+    let mut command = tidewire(&[&target[..], profile, plan].concat());
+    command.args(["--quiet", "--out"]).arg(folder);
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// The report of a run against a server of its own, whose figures are right, however fast it was.
+pub(super) fn bench(folder: &Path, plan: &[&str]) -> Value {
+    let mut command = tidewire(&[&["bench"], plan].concat());
+    command.args(["--quiet", "--out"]).arg(folder);
+    let said = Said::from(command.output().unwrap());
+    assert!(matches!(said.code, 0 | 3 | 4), "{said:?}");
+    report(folder)
+}
+
+pub(super) fn report(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+pub(super) fn results(report: &Value) -> &[Value] {
+    report["results"].as_array().unwrap()
+}
+
+pub(super) fn test_of(result: &Value) -> &str {
+    result["test"].as_str().unwrap()
+}
+
+pub(super) fn result_of<'a>(report: &'a Value, test: &str) -> &'a Value {
+    let mut all = results(report).iter();
+    let found = all.find(|result| test_of(result) == test);
+    found.unwrap_or_else(|| panic!("no {test} in {report:#}"))
+}
+
+/// Nothing was lost, and the server's own counters agree.
+#[track_caller]
+pub(super) fn assert_accounted(result: &Value) {
+    let verdict = result["verdict"].as_str().unwrap();
+    assert!(
+        matches!(verdict, "valid" | "noisy" | "generator_bound"),
+        "{result:#}"
+    );
+    let Some(messages) = result.get("messages") else {
+        return;
+    };
+    assert!(messages["offered"].as_u64().unwrap() > 0, "{result:#}");
+    assert_eq!(messages["lost"], 0, "{result:#}");
+    assert_eq!(messages["confirmed"], messages["offered"], "{result:#}");
+    assert_eq!(messages["delivered"], messages["offered"], "{result:#}");
+}
+
+/// The workers of a run, in order, as soon as all have started.
+pub(super) fn wait_for_workers(child: &Child, count: usize) -> Vec<u32> {
+    let mut workers = Vec::new();
+    wait_for(|| {
+        workers = children(child.id());
+        workers.retain(|worker| {
+            let words = fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+            words.split('\0').nth(1) == Some("worker")
+        });
+        workers.len() == count
+    });
+    workers.sort_unstable();
+    workers
+}
+
+pub(super) fn is_alive(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Waits for a condition.
+#[track_caller]
+pub(super) fn wait_for(mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it does not come true"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
