@@ -48,8 +48,9 @@ pub enum TokenSource {
     None,
     /// The same for all.
     Fixed(String),
-    /// Created for the connection with this number, counted from 0; called on the worker's thread.
-    PerConnection(Arc<dyn Fn(usize) -> String + Send + Sync>),
+    /// Created for the connection with this number, counted from 0; called on the worker's thread. `None`
+    /// sends no token.
+    PerConnection(Arc<dyn Fn(usize) -> Option<String> + Send + Sync>),
 }
 
 /// The header that carries the token.
@@ -171,7 +172,7 @@ impl TokenSource {
         match self {
             Self::None => None,
             Self::Fixed(token) => Some(token.clone()),
-            Self::PerConnection(make) => Some(make(connection)),
+            Self::PerConnection(make) => make(connection),
         }
     }
 }
@@ -417,7 +418,7 @@ mod tests {
     fn a_token_is_not_logged() {
         let source = TokenSource::Fixed("secret".into());
         assert!(!format!("{source:?}").contains("secret"));
-        let numbered = TokenSource::PerConnection(Arc::new(|number| format!("t{number}")));
+        let numbered = TokenSource::PerConnection(Arc::new(|number| Some(format!("t{number}"))));
         assert_eq!(numbered.token(7).as_deref(), Some("t7"));
     }
 }

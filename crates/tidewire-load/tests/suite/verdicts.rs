@@ -473,7 +473,7 @@ fn each_connection_has_its_token() {
     let server = Server::raw(Conduct::Sink);
     let mut options = options(&server, TestKind::ConnectionStorm, Profile::Raw);
     options.target.token =
-        TokenSource::PerConnection(Arc::new(|number| format!("token-{number:02}")));
+        TokenSource::PerConnection(Arc::new(|number| Some(format!("token-{number:02}"))));
     assert_honest(&report(&options).results[0]);
     let mut tokens = server.tokens.lock().unwrap().clone();
     tokens.sort_unstable();

@@ -7,12 +7,13 @@ use crate::program::{Running, assert_refused, run, signal, tidewire};
 use serde_json::{Value, json};
 use ssh::Ssh;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{
-    assert_accounted, bench, is_alive, report, result_of, results, server, start, test_of,
-    wait_for, wait_for_workers,
+    Begun, Server, assert_accounted, bench, report, result_of, results, stop_for, test_of,
+    wait_for, wait_for_workers, words,
 };
 
 /// Each test of the bench with two workers: the same accounts as with threads.
@@ -41,14 +42,8 @@ fn every_test_runs_with_processes_and_loses_nothing() {
 #[test]
 fn the_processes_of_a_server_are_added_up_and_named() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = ["--quick", "--server-processes", "3", "--processes", "2"];
-    let tests = [
-        "--test",
-        "connection-storm,throughput",
-        "--connections",
-        "60",
-    ];
-    let report = bench(folder.path(), &[&plan[..], &tests].concat());
+    let plan = "--quick --server-processes 3 --processes 2 --test connection-storm,throughput --connections 60";
+    let report = bench(folder.path(), &words(plan));
     for result in results(&report) {
         assert_accounted(result);
     }
@@ -80,17 +75,8 @@ fn a_rate_is_divided_among_the_workers() {
         &["--rate-per-s", "500"][..],
         &["--rate-per-s", "500", "--poisson"],
     ] {
-        let plan = [
-            "--test",
-            "echo",
-            "--connections",
-            "7",
-            "--duration-s",
-            "2",
-            "--processes",
-            "3",
-        ];
-        let report = bench(folder.path(), &[&plan[..], pace].concat());
+        let plan = "--test echo --connections 7 --duration-s 2 --processes 3";
+        let report = bench(folder.path(), &[&words(plan)[..], pace].concat());
         let [result] = results(&report) else {
             panic!("{report:#}");
         };
@@ -112,29 +98,18 @@ fn a_rate_is_divided_among_the_workers() {
 /// are named.
 #[test]
 fn a_worker_that_is_killed_is_named_and_the_others_go_on() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput,ping-latency",
-        "--connections",
-        "8",
-        "--duration-s",
-        "3",
-    ];
-    let mut child = start(
-        &server,
-        folder.path(),
-        &[&plan[..], &["--processes", "4"]].concat(),
+    let mut run = Begun::new(
+        4,
+        "--test throughput,ping-latency --connections 8 --duration-s 3",
     );
-    let workers = wait_for_workers(&child, 4);
-    wait_for(|| server.connections() == 8 && server.delivered() > 0);
-    for (worker, pause_ms) in [(workers[1], 137), (workers[2], 411)] {
+    run.wait_for_messages();
+    assert_eq!(run.server.connections(), 8);
+    for (worker, pause_ms) in [(run.workers[1], 137), (run.workers[2], 411)] {
         std::thread::sleep(Duration::from_millis(pause_ms));
         signal(worker, "KILL");
     }
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let report = report(folder.path());
+    assert_eq!(run.code(), Some(1));
+    let report = run.report();
     let result = result_of(&report, "throughput");
     assert_eq!(result["verdict"], "failed");
     assert_eq!(result["failed"], 4);
@@ -145,7 +120,7 @@ fn a_worker_that_is_killed_is_named_and_the_others_go_on() {
     );
     assert!(notes.contains("signal: 9"), "{notes}");
     let messages = &result["messages"];
-    // Of the living nothing is lost; the server has taken more of the dead than they could report.
+    // The two that live lose nothing. The server has taken more from the two that ended than they could report.
     assert_eq!(messages["offered"], messages["confirmed"]);
     assert!(
         messages["delivered"].as_u64() >= messages["confirmed"].as_u64(),
@@ -163,23 +138,14 @@ fn a_worker_that_is_killed_is_named_and_the_others_go_on() {
 
 #[test]
 fn the_end_of_a_worker_can_end_the_run() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput,ping-latency",
-        "--connections",
-        "4",
-        "--duration-s",
-        "2",
-    ];
-    let plan = [&plan[..], &["--processes", "2", "--stop-with-worker"]].concat();
-    let mut child = start(&server, folder.path(), &plan);
-    let workers = wait_for_workers(&child, 2);
-    wait_for(|| server.delivered() > 0);
-    signal(workers[0], "KILL");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let report = report(folder.path());
+    let mut run = Begun::new(
+        2,
+        "--test throughput,ping-latency --connections 4 --duration-s 2 --stop-with-worker",
+    );
+    run.wait_for_messages();
+    signal(run.workers[0], "KILL");
+    assert_eq!(run.code(), Some(1));
+    let report = run.report();
     assert_eq!(
         (&report["partial"], &report["partial_reason"]),
         (&json!(true), &json!("a worker has ended"))
@@ -189,26 +155,11 @@ fn the_end_of_a_worker_can_end_the_run() {
 
 #[test]
 fn a_worker_that_is_stopped_is_found_out() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput",
-        "--connections",
-        "4",
-        "--duration-s",
-        "2",
-        "--processes",
-        "2",
-    ];
-    let mut child = start(&server, folder.path(), &plan);
-    let workers = wait_for_workers(&child, 2);
-    wait_for(|| server.delivered() > 0);
-    signal(workers[1], "STOP");
-    std::thread::sleep(Duration::from_millis(500));
-    signal(workers[1], "CONT");
-    child.wait().unwrap();
-    let report = report(folder.path());
+    let mut run = Begun::new(2, "--test throughput --connections 4 --duration-s 2");
+    run.wait_for_messages();
+    stop_for(run.workers[1], Duration::from_millis(500));
+    run.code();
+    let report = run.report();
     let result = result_of(&report, "throughput");
     assert_ne!(result["verdict"], "valid", "{result:#}");
     assert!(
@@ -222,25 +173,14 @@ fn a_worker_that_is_stopped_is_found_out() {
 /// Stopped before the end of its time, so that its share leaves too late.
 #[test]
 fn a_worker_that_falls_behind_is_named() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput",
-        "--connections",
-        "4",
-        "--duration-s",
-        "2",
-    ];
-    let pace = ["--rate-per-s", "1000", "--processes", "2"];
-    let mut child = start(&server, folder.path(), &[&plan[..], &pace].concat());
-    let workers = wait_for_workers(&child, 2);
-    wait_for(|| server.delivered() > 0);
-    signal(workers[1], "STOP");
-    std::thread::sleep(Duration::from_secs(3));
-    signal(workers[1], "CONT");
-    child.wait().unwrap();
-    let report = report(folder.path());
+    let mut run = Begun::new(
+        2,
+        "--test throughput --connections 4 --duration-s 2 --rate-per-s 1000",
+    );
+    run.wait_for_messages();
+    stop_for(run.workers[1], Duration::from_secs(3));
+    run.code();
+    let report = run.report();
     let result = result_of(&report, "throughput");
     assert_eq!(result["verdict"], "generator_bound", "{result:#}");
     let notes = result["notes"].to_string();
@@ -248,87 +188,49 @@ fn a_worker_that_falls_behind_is_named() {
         notes.contains("Worker 2 (rust") && notes.contains("fell behind"),
         "{notes}"
     );
-    // Late, but nothing is lost.
+    // Its messages are late, but none is lost.
     assert_eq!(result["messages"]["lost"], 0);
 }
 
 #[test]
 fn a_worker_that_says_nothing_is_given_up() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput",
-        "--connections",
-        "4",
-        "--duration-s",
-        "1",
-        "--processes",
-        "2",
-    ];
-    let mut child = start(&server, folder.path(), &plan);
-    let workers = wait_for_workers(&child, 2);
-    wait_for(|| server.delivered() > 0);
-    signal(workers[0], "STOP");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let report = report(folder.path());
+    let mut run = Begun::new(2, "--test throughput --connections 4 --duration-s 1");
+    run.wait_for_messages();
+    signal(run.workers[0], "STOP");
+    assert_eq!(run.code(), Some(1));
+    let report = run.report();
     let notes = result_of(&report, "throughput")["notes"].to_string();
     assert!(
         notes.contains("Worker 1 (rust") && notes.contains("said nothing for 10 s"),
         "{notes}"
     );
-    wait_for(|| workers.iter().all(|worker| !is_alive(*worker)));
+    run.wait_for_end_of_workers();
 }
 
 #[test]
 fn an_interruption_reaches_all_workers() {
     for name in ["INT", "TERM"] {
-        let server = server();
-        let folder = tempfile::tempdir().unwrap();
-        let plan = [
-            "--test",
-            "ping-latency,sustained-hold",
-            "--hold-s",
-            "600",
-            "--connections",
-            "4",
-        ];
-        let mut child = start(
-            &server,
-            folder.path(),
-            &[&plan[..], &["--processes", "2"]].concat(),
+        let mut run = Begun::new(
+            2,
+            "--test ping-latency,sustained-hold --hold-s 600 --connections 4",
         );
-        let workers = wait_for_workers(&child, 2);
         // The pings are over when the connections of the hold are open.
-        wait_for(|| server.sum("connections_accepted") >= 8 && server.connections() == 4);
-        signal(child.id(), name);
-        assert_eq!(child.wait().unwrap().code(), Some(130));
-        let report = report(folder.path());
-        assert_eq!(report["partial"], true);
-        wait_for(|| workers.iter().all(|worker| !is_alive(*worker)));
+        wait_for(|| run.server.sum("connections_accepted") >= 8 && run.server.connections() == 4);
+        signal(run.controller.id(), name);
+        assert_eq!(run.code(), Some(130));
+        assert_eq!(run.report()["partial"], true);
+        run.wait_for_end_of_workers();
     }
 }
 
 #[test]
 fn nobody_is_left_behind_when_the_controller_is_killed() {
-    let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "sustained-hold",
-        "--hold-s",
-        "600",
-        "--connections",
-        "4",
-        "--processes",
-        "2",
-    ];
-    let mut child = start(&server, folder.path(), &plan);
-    let workers = wait_for_workers(&child, 2);
-    wait_for(|| server.connections() == 4);
-    signal(child.id(), "KILL");
-    child.wait().unwrap();
-    wait_for(|| workers.iter().all(|worker| !is_alive(*worker)) && server.connections() == 0);
+    let mut run = Begun::new(2, "--test sustained-hold --hold-s 600 --connections 4");
+    wait_for(|| run.server.connections() == 4);
+    signal(run.controller.id(), "KILL");
+    run.code();
+    run.wait_for_end_of_workers();
+    wait_for(|| run.server.connections() == 0);
 }
 
 /// A controller that holds the streams open and says nothing.
@@ -349,7 +251,7 @@ fn a_worker_that_hears_nothing_ends() {
         (&hello["say"], &hello["language"], &hello["contract"]),
         (&json!("hello"), &json!("rust"), &json!(1))
     );
-    // To wait would close it.
+    // Taken out, because waiting for a process closes its standard input.
     let silent = worker.stdin.take();
     assert_eq!(worker.wait().unwrap().code(), Some(1));
     drop((silent, said));
@@ -360,10 +262,46 @@ fn a_worker_that_hears_nothing_ends() {
     );
 }
 
+/// A controller and a server in a few lines: the first connection has a token and the second has none.
+#[test]
+fn a_connection_without_a_token_sends_no_header_for_one() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", server.local_addr().unwrap());
+    let mut worker = tidewire(&["worker"]);
+    let mut worker = worker
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begin = json!({"do": "begin", "contract": 1, "zero_clock_ns": 0, "url": url, "profile": "raw",
+        "layer": "plain", "seed": 1, "connect_timeout_ms": 9_000, "pong_timeout_ms": 9_000,
+        "barrier_timeout_ms": 9_000, "close_timeout_ms": 9_000});
+    let open = json!({"do": "open", "first": 0, "end": 2, "step": 1, "in_flight": 1, "encoding": "json",
+        "tokens": ["first"]});
+    let mut orders = worker.stdin.take().unwrap();
+    orders
+        .write_all(format!("{begin}\n{open}\n").as_bytes())
+        .unwrap();
+    let authorizations: Vec<Option<String>> = (0..2)
+        .map(|_| {
+            let mut head = BufReader::new(server.accept().unwrap().0).lines();
+            head.by_ref()
+                .map(Result::unwrap)
+                .take_while(|line| !line.is_empty())
+                .find(|line| line.to_ascii_lowercase().starts_with("authorization:"))
+        })
+        .collect();
+    let first = Some("Authorization: Bearer first".to_owned());
+    assert_eq!(authorizations, [first, None]);
+    drop(orders);
+    assert_eq!(worker.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn workers_that_are_none_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
+    let quick = ["bench", "--quick", "--out", out.to_str().unwrap()];
     let hello = r#"{"say":"hello","contract":7,"language":"cobol","version":"1","pid":1,"connections_max":9,"profiles":[],"encodings":[],"layers":[]}"#;
     let raw = hello.replace(r#""contract":7"#, r#""contract":1"#);
     let cases = [
@@ -388,22 +326,16 @@ fn workers_that_are_none_are_refused_by_name() {
             &["worker 1", "exit status: 3", "out of paper"],
         ),
     ];
-    for (command, words) in cases {
+    for (command, parts) in cases {
         let said = run(&[
-            "bench",
-            "--quick",
-            "--test",
-            "ping-latency",
-            "--out",
-            out.to_str().unwrap(),
-            "--worker",
-            &command,
-        ]);
-        assert_refused(&said, words);
+            &quick[..],
+            &["--test", "ping-latency", "--worker", &command],
+        ]
+        .concat());
+        assert_refused(&said, parts);
     }
     let list = folder.path().join("hosts.txt");
     fs::write(&list, "# none yet\n\n").unwrap();
-    let quick = ["bench", "--quick", "--out", out.to_str().unwrap()];
     let said = run(&[&quick[..], &["--workers", list.to_str().unwrap()]].concat());
     assert_refused(&said, &["hosts.txt", "names no worker"]);
     let said = run(&["bench", "--quick", "--worker", "x", "--processes", "2"]);
@@ -413,7 +345,7 @@ fn workers_that_are_none_are_refused_by_name() {
 /// Debian's SSH server on a port of the loopback interface, with a key of this test.
 #[test]
 fn a_worker_on_another_machine_is_reached_by_ssh() {
-    let server = server();
+    let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let ssh = Ssh::start(folder.path());
     let list = folder.path().join("hosts.txt");
@@ -421,19 +353,9 @@ fn a_worker_on_another_machine_is_reached_by_ssh() {
     let worker = format!("{} {program} worker --threads 1", ssh.command);
     fs::write(&list, format!("# two on one machine\n{worker}\n{worker}\n")).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let plan = [
-        "--test",
-        "throughput,fan-out",
-        "--connections",
-        "6",
-        "--duration-s",
-        "1",
-    ];
-    let mut child = start(
-        &server,
-        out.path(),
-        &[&plan[..], &["--workers", list.to_str().unwrap()]].concat(),
-    );
+    let plan = "--test throughput,fan-out --connections 6 --duration-s 1";
+    let list = ["--workers", list.to_str().unwrap()];
+    let mut child = server.bench(out.path(), &[&words(plan)[..], &list].concat());
     let code = child.wait().unwrap().code();
     assert!(matches!(code, Some(0 | 3 | 4)), "{code:?}");
     let report = report(out.path());
@@ -447,7 +369,7 @@ fn a_worker_on_another_machine_is_reached_by_ssh() {
 /// A worker in a few lines of shell, with figures of its own: percentiles of merged runs are those of all values.
 #[test]
 fn latencies_of_all_workers_are_merged_as_one_histogram() {
-    let server = server();
+    let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     let mut workers = Vec::new();
@@ -463,7 +385,7 @@ fn latencies_of_all_workers_are_merged_as_one_histogram() {
         .iter()
         .flat_map(|worker| ["--worker", worker.as_str()])
         .collect();
-    let mut child = start(&server, out.path(), &[&plan[..], &workers].concat());
+    let mut child = server.bench(out.path(), &[&plan[..], &workers].concat());
     child.wait().unwrap();
     let report = report(out.path());
     let latency = &result_of(&report, "ping-latency")["latency_us"];

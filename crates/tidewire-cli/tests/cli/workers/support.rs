@@ -1,11 +1,12 @@
 //! Servers, runs and reports of these tests.
 
-use crate::program::{Running, Said, children, get, tidewire};
+use crate::program::{Running, Said, children, get, signal, tidewire};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A server that takes every message, and its counters.
 pub(super) struct Server {
@@ -14,23 +15,30 @@ pub(super) struct Server {
     pub(super) ops: String,
 }
 
-pub(super) fn server() -> Server {
-    let mut running = Running::serve(&[
-        "--no-auth",
-        "--app",
-        "sink",
-        "--topics-open",
-        "--rate-limit-capacity",
-        "0",
-        "--ops-listen",
-        "127.0.0.1:0",
-    ]);
-    let ops = running.line();
-    let ops = ops.strip_prefix("operations on ").unwrap().to_owned();
-    Server { running, ops }
-}
-
 impl Server {
+    pub(super) fn start() -> Self {
+        let mut running = Running::serve(&words(
+            "--no-auth --app sink --topics-open --rate-limit-capacity 0 --ops-listen 127.0.0.1:0",
+        ));
+        let ops = running.line();
+        let ops = ops.strip_prefix("operations on ").unwrap().to_owned();
+        Self { running, ops }
+    }
+
+    /// Starts a run against this server, with its counters.
+    pub(super) fn bench(&self, folder: &Path, plan: &[&str]) -> Child {
+        let target = ["bench", &self.running.url, "--stats-url", &self.ops];
+        let is_scripted = plan.iter().any(|word| word.starts_with("exec sh "));
+        let profile: &[&str] = if is_scripted {
+            &[]
+        } else {
+            &["--profile", "v1"]
+        };
+        let mut command = tidewire(&[&target[..], profile, plan].concat());
+        command.args(["--quiet", "--out"]).arg(folder);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    }
+
     /// The sum of one of its counters.
     pub(super) fn sum(&self, name: &str) -> u64 {
         let (_, stats) = get(&self.ops, "/stats");
@@ -42,24 +50,63 @@ impl Server {
     pub(super) fn connections(&self) -> u64 {
         self.sum("connections_open")
     }
+}
 
-    pub(super) fn delivered(&self) -> u64 {
-        self.sum("messages_delivered")
+/// A run whose workers have started.
+pub(super) struct Begun {
+    pub(super) server: Server,
+    pub(super) controller: Child,
+    /// The ids of the workers' processes, in order.
+    pub(super) workers: Vec<u32>,
+    folder: TempDir,
+}
+
+impl Begun {
+    /// Starts a server and a run with this many processes.
+    pub(super) fn new(processes: usize, plan: &str) -> Self {
+        let server = Server::start();
+        let folder = tempfile::tempdir().unwrap();
+        let count = processes.to_string();
+        let plan = [&words(plan)[..], &["--processes", &count]].concat();
+        let controller = server.bench(folder.path(), &plan);
+        let workers = wait_for_workers(&controller, processes);
+        Self {
+            server,
+            controller,
+            workers,
+            folder,
+        }
+    }
+
+    /// Waits until all connections are open and the server has messages.
+    pub(super) fn wait_for_messages(&self) {
+        wait_for(|| self.server.sum("messages_delivered") > 0);
+    }
+
+    /// Waits for the end of the run; its exit code.
+    pub(super) fn code(&mut self) -> Option<i32> {
+        self.controller.wait().unwrap().code()
+    }
+
+    pub(super) fn report(&self) -> Value {
+        report(self.folder.path())
+    }
+
+    pub(super) fn wait_for_end_of_workers(&self) {
+        wait_for(|| self.workers.iter().all(|worker| !is_alive(*worker)));
     }
 }
 
-/// Starts a run against a server, with its counters.
-pub(super) fn start(server: &Server, folder: &Path, plan: &[&str]) -> Child {
-    let target = ["bench", &server.running.url, "--stats-url", &server.ops];
-    let is_scripted = plan.iter().any(|word| word.starts_with("exec sh "));
-    let profile: &[&str] = if is_scripted {
-        &[]
-    } else {
-        &["--profile", "v1"]
-    };
-    let mut command = tidewire(&[&target[..], profile, plan].concat());
-    command.args(["--quiet", "--out"]).arg(folder);
-    command.stdout(Stdio::null()).spawn().unwrap()
+/// Stops a process for a while.
+pub(super) fn stop_for(process: u32, pause: Duration) {
+    signal(process, "STOP");
+    std::thread::sleep(pause);
+    signal(process, "CONT");
+}
+
+/// The words of a command line without quotes.
+pub(super) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 /// The report of a run against a server of its own, whose figures are right, however fast it was.
@@ -122,7 +169,7 @@ pub(super) fn wait_for_workers(child: &Child, count: usize) -> Vec<u32> {
     workers
 }
 
-pub(super) fn is_alive(process: u32) -> bool {
+fn is_alive(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat
         .rsplit_once(") ")

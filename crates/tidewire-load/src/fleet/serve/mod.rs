@@ -125,6 +125,8 @@ fn listen(voice: &Voice, ears: &Ears, orders: &Sender<Order>) {
             }),
             Order::Quit => break,
             order => {
+                // Before the order can be taken, so that a stop that is read next is its own.
+                ears.begin_order();
                 if orders.send(order).is_err() {
                     break;
                 }
@@ -199,7 +201,6 @@ impl Serving {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            self.ears.begin_order();
             match order {
                 Order::Begin(begin) => self.begin(&begin)?,
                 Order::Open(open) => self.open(open, None)?,
@@ -273,7 +274,7 @@ impl Serving {
         let tokens = Arc::clone(&self.tokens);
         target.token = TokenSource::PerConnection(Arc::new(move |number| {
             let tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
-            tokens.get(&number).cloned().unwrap_or_default()
+            tokens.get(&number).cloned()
         }));
         let mut setup = Setup::new(
             target,
