@@ -249,7 +249,7 @@ impl Failures {
 }
 
 /// The kinds that a name without a code stands for.
-const NAMED: [Failure; 15] = [
+pub(crate) const NAMED: [Failure; 15] = [
     Failure::Refused,
     Failure::Reset,
     Failure::TimedOut,

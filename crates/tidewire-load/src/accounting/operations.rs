@@ -13,7 +13,7 @@ pub enum OperationsError {
     /// No connection, or it broke or was silent for too long.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came is no answer of HTTP.
+    /// The server's answer is not HTTP.
     #[error("the answer is not HTTP: {0}")]
     NotHttp(#[from] ResponseError),
     /// Another status than 200.

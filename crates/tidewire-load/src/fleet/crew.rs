@@ -24,13 +24,13 @@ pub(super) trait Hand<C>: std::fmt::Debug + Send {
     /// [`FleetError::Gone`].
     fn send(&self, command: C) -> Result<(), FleetError>;
 
-    /// Whether it has ended without saying so.
+    /// Whether it has ended without a report of its end.
     fn is_finished(&self) -> bool;
 
     /// Waits for its end after the command to quit.
     fn join(&mut self);
 
-    /// What wakes it, if it can be woken.
+    /// The handle that wakes its event loop, if it has one in this process.
     fn waker(&self) -> Option<Waker>;
 }
 
@@ -232,7 +232,7 @@ impl<C: Send + std::fmt::Debug + 'static> Crew<C> {
         Ok(interrupted_at.is_some())
     }
 
-    /// Checks that no worker has ended without saying so.
+    /// Checks that no worker has ended without a report of its end.
     ///
     /// # Errors
     /// [`FleetError::Gone`].

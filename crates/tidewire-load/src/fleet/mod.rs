@@ -70,22 +70,10 @@ pub struct Process {
     pub name: String,
     /// What it says about itself.
     pub hello: Hello,
+    /// Whether it runs on this machine.
+    pub is_here: bool,
     clock: Arc<remote::Clock>,
     lines: Sender<Line>,
-}
-
-impl Process {
-    /// The most by which its clock can differ from this process's, after the correction.
-    #[must_use]
-    pub fn clock_error(&self) -> Duration {
-        self.clock.error()
-    }
-
-    /// Whether it runs on this machine.
-    #[must_use]
-    pub fn is_here(&self) -> bool {
-        resources::host_name().is_some_and(|name| name == self.hello.host)
-    }
 }
 
 /// A worker's position among the others.
@@ -134,6 +122,7 @@ impl Fleet {
     /// [`FleetError::Worker`].
     pub fn start_processes(setup: Setup, commands: &[String]) -> Result<Self, FleetError> {
         let (mut fleet, sender) = Self::without_workers(setup);
+        let here = resources::host_name();
         for (index, command) in commands.iter().enumerate() {
             let cell = Arc::new(LiveCell::default());
             let ears = Ears {
@@ -149,6 +138,7 @@ impl Fleet {
             fleet.relay.add(remote.lines());
             fleet.processes.push(Process {
                 name: remote.name.clone(),
+                is_here: here.as_ref() == Some(&remote.hello.host),
                 hello: remote.hello.clone(),
                 clock: remote.clock(),
                 lines: remote.lines(),
@@ -239,7 +229,7 @@ impl Fleet {
     #[must_use]
     pub fn cpu_here(&self) -> Duration {
         let here = self.processes.iter().zip(&self.cells);
-        let here = here.filter(|(process, _)| process.is_here());
+        let here = here.filter(|(process, _)| process.is_here);
         here.map(|(_, cell)| Duration::from_nanos(cell.cpu_ns.load(Ordering::Relaxed)))
             .sum()
     }
@@ -252,7 +242,7 @@ impl Fleet {
             .iter()
             .map(|process| (process.hello.host.as_str(), process.hello.cores))
             .collect();
-        let is_elsewhere = self.processes.iter().any(|process| !process.is_here());
+        let is_elsewhere = self.processes.iter().any(|process| !process.is_here);
         is_elsewhere.then(|| hosts.values().sum())
     }
 
@@ -332,7 +322,9 @@ impl Fleet {
         again: Option<Again>,
         watch: &mut Watch<'_>,
     ) -> Result<Opened, FleetError> {
-        preflight::make_room_for(self.connected() + numbers.len() as u64);
+        if self.processes.is_empty() {
+            preflight::make_room_for(self.connected() + numbers.len() as u64);
+        }
         let living = self.living();
         let open_before: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
         let in_flight_max = in_flight_max.div_ceil(living.len().max(1)).max(1);
@@ -472,6 +464,9 @@ impl Fleet {
         })?;
         if !self.processes.is_empty() {
             ran.per_worker = per_worker;
+            if matches!(shares.first(), Some(Activity::FanOut(_))) {
+                ran.notes.push(self.clocks_in_words());
+            }
         }
         if ran.members == 0 {
             // Nobody has worked, and a share of no time means nothing.
@@ -479,6 +474,16 @@ impl Fleet {
         }
         self.is_interrupted |= ran.interrupted;
         Ok(ran)
+    }
+
+    /// How exact a latency from one worker to another can be.
+    fn clocks_in_words(&self) -> String {
+        let errors = self.processes.iter().map(|process| process.clock.error());
+        let error_us = errors.max().unwrap_or_default().as_micros();
+        format!(
+            "Each worker's clock is known to within {error_us} us, and a delivery latency to within {} us.",
+            2 * error_us
+        )
     }
 
     /// The time for which the generator's process has not run since the start of the fleet.

@@ -49,28 +49,25 @@ impl Relay {
         let mut state = self.lock();
         state.publisher = publisher;
         state.told = 0;
+        state.progress = None;
         state.received = subscribers
             .iter()
             .map(|count| if *count == 0 { NOBODY } else { 0 })
             .collect();
     }
 
-    /// All subscribers of a worker have everything up to this publication.
-    pub(super) fn progress(&self, index: usize, received: u64) {
-        self.change(index, received);
-    }
-
     /// A worker is gone, with its subscribers.
     pub(super) fn leave(&self, index: usize) {
         let is_publisher = self.lock().publisher == index;
-        self.change(index, NOBODY);
+        self.progress(index, NOBODY);
         if is_publisher {
             // Nobody else knows how many publications there were.
             self.published(index, 0);
         }
     }
 
-    fn change(&self, index: usize, received: u64) {
+    /// All subscribers of a worker have everything up to this publication.
+    pub(super) fn progress(&self, index: usize, received: u64) {
         let mut state = self.lock();
         if let Some(known) = state.received.get_mut(index) {
             *known = received;

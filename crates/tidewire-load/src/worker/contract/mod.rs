@@ -9,3 +9,44 @@ pub mod words;
 
 /// The version of the contract. A worker and a controller of different versions refuse each other.
 pub const CONTRACT: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::orders::Order;
+    use super::words::Word;
+    use crate::accounting::failure::{Failure, NAMED};
+    use serde_json::Value;
+
+    const PAGE: &str = include_str!("../../../../../docs/worker-contract.md");
+
+    /// Each line of the page is read and written again with the same fields: none of it is unknown here.
+    #[test]
+    fn the_lines_of_the_page_are_lines_of_the_contract() {
+        let lines: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('{')).collect();
+        assert!(lines.len() > 5, "{lines:?}");
+        for line in lines {
+            let shown: Value = serde_json::from_str(line).unwrap();
+            let written = if shown.get("do").is_some() {
+                serde_json::to_value(serde_json::from_str::<Order>(line).unwrap())
+            } else {
+                serde_json::to_value(serde_json::from_str::<Word>(line).unwrap())
+            };
+            let written = written.unwrap();
+            for name in shown.as_object().unwrap().keys() {
+                assert!(written.get(name).is_some(), "{name} of {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_kind_of_failure() {
+        let all = NAMED
+            .into_iter()
+            .chain([Failure::Status(503), Failure::Other]);
+        // The controller alone says that a worker has ended.
+        for kind in all.filter(|kind| *kind != Failure::WorkerEnded) {
+            let name = format!("`{}`", kind.name());
+            assert!(PAGE.contains(&name), "{name}");
+        }
+    }
+}
