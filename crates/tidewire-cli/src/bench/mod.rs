@@ -57,8 +57,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
         return compare_clients(flags, &clients, &mut options, &mut server, &stop);
     }
     let client = clients[0];
-    let mut report = run_with(flags, client, &mut options, &mut server, &stop)?;
-    let end = server.end_of_embedded();
+    let (mut report, end) = run_with(flags, client, &mut options, &mut server, &stop)?;
     if let Some(baseline) = &baseline {
         baseline.compare(&mut report);
     }
@@ -73,14 +72,14 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the plan with the workers of one client.
+/// Runs the plan with the workers of one client; returns how the server of this program has ended, too, if it has.
 fn run_with(
     flags: &BenchFlags,
     client: ClientFlag,
     options: &mut BenchOptions,
     server: &mut BenchServer<'_>,
     stop: &AtomicBool,
-) -> Result<Report, Failure> {
+) -> Result<(Report, Option<String>), Failure> {
     options.workers = flags.workers.commands(client, flags.plan.threads)?;
     let outcome = runs(flags, options, stop);
     let end = server.end_of_embedded();
@@ -88,9 +87,9 @@ fn run_with(
     server.annotate(&mut report);
     if end.is_some() {
         report.partial = true;
-        report.partial_reason = end;
+        report.partial_reason.clone_from(&end);
     }
-    Ok(report)
+    Ok((report, end))
 }
 
 /// Runs the plan with each client library, one after the other, and compares them.
@@ -104,17 +103,20 @@ fn compare_clients(
     let mut reports = Vec::new();
     let mut exit_code = 0;
     for client in clients {
-        let report = run_with(flags, *client, options, server, stop)?;
+        let (report, end) = run_with(flags, *client, options, server, stop)?;
         let folder = flags.output.out.join(client.name());
         save_all(&report, &folder)
             .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
         exit_code = match (exit_code, report.exit_code()) {
-            // A failure tells more than a limit.
+            // A failed test weighs more than a limit that was reached.
             (0, code) | (_, code @ 1) => code,
             (known, _) => known,
         };
         let is_last = report.partial;
         reports.push((client.name().to_owned(), report));
+        if let Some(end) = end {
+            return Err(Failure::run(end));
+        }
         if is_last {
             break;
         }

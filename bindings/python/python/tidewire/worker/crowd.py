@@ -37,23 +37,23 @@ class Crowd:
         self._moved = asyncio.Event()
 
     def begin(self, subscribers: int) -> None:
-        """Begins with so many subscribers here."""
+        """Begins a fan-out to this many subscribers of this worker."""
         self._last = [0] * subscribers
         self._slowest = 0 if subscribers else NOBODY
         self._at_slowest = subscribers
 
     def progress(self, received: int) -> None:
-        """All subscribers of the other workers have this publication."""
+        """Takes the newest publication that all subscribers of the other workers have."""
         self._others = received
         self._moved.set()
 
     def published(self, publications: int) -> None:
-        """There are so many publications in all."""
+        """Takes the number of publications that the publisher has made in total."""
         self.total = publications
 
     @property
     def slowest(self) -> int:
-        """What all subscribers have."""
+        """The newest publication that all subscribers have."""
         return min(self._slowest, self._others)
 
     def received(self, index: int, number: int) -> None:
