@@ -76,12 +76,12 @@ impl Precision {
 
 impl Figure {
     fn of(self, batch: &[Window]) -> Option<f64> {
-        let mut whole = Window::default();
-        batch.iter().for_each(|window| whole.add(window));
         match self {
-            Self::Rate => Some(whole.succeeded as f64),
-            Self::Mean => whole.mean_us(),
+            Self::Rate => Some(batch.iter().map(|window| window.succeeded).sum::<u64>() as f64),
+            Self::Mean => Window::mean_us_of(batch),
             Self::Percentile(percentile) => {
+                let mut whole = Window::default();
+                batch.iter().for_each(|window| whole.add(window));
                 let is_known = whole.latencies() >= values_needed(percentile);
                 whole.percentile_us(percentile).filter(|_| is_known)
             }

@@ -50,8 +50,15 @@ impl Window {
     /// The mean latency in microseconds.
     #[must_use]
     pub fn mean_us(&self) -> Option<f64> {
-        let count = self.latencies();
-        (count > 0).then(|| self.sum_ns as f64 / count as f64 / 1000.0)
+        Self::mean_us_of(std::slice::from_ref(self))
+    }
+
+    /// The mean latency of several windows in microseconds; `None` without latencies.
+    #[must_use]
+    pub fn mean_us_of(windows: &[Self]) -> Option<f64> {
+        let count: u64 = windows.iter().map(Self::latencies).sum();
+        let sum_ns: f64 = windows.iter().map(|window| window.sum_ns as f64).sum();
+        (count > 0).then(|| sum_ns / count as f64 / 1000.0)
     }
 
     /// The upper end of each bucket in use in microseconds, and its count.
