@@ -425,6 +425,7 @@ impl Io {
     }
 
     /// The socket of this connection, if its slot was not reused.
+    #[inline]
     pub(crate) fn socket(&self, id: ConnectionId) -> Option<&Socket> {
         self.sockets
             .get(id.index())
@@ -438,6 +439,7 @@ impl Io {
     }
 
     /// The socket if the handler may still use it.
+    #[inline]
     pub(crate) fn live(&self, id: ConnectionId) -> Option<&Socket> {
         self.socket(id).filter(|socket| socket.is_live())
     }

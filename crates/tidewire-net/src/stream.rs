@@ -399,6 +399,7 @@ impl TlsStream {
     }
 }
 
+#[inline]
 fn read_plain(tcp: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
     match retry_interrupted(|| tcp.read(buffer)) {
         Ok(0) => Ok(ReadOutcome::End),

@@ -94,8 +94,8 @@ fn start(
     settings: &Settings,
 ) -> Result<Server, StartError> {
     match settings.text("app").as_deref() {
-        Some("sink") => Server::start_on(sockets, config, |_| apps::Sink),
-        _ => Server::start_on(sockets, config, |_| apps::Echo),
+        Some("sink") => apps::Sink::start_on(sockets, config),
+        _ => apps::Echo::start_on(sockets, config),
     }
 }
 

@@ -19,6 +19,7 @@ impl Published {
     }
 
     /// Whether the budget is used up, so that clients that publish wait for the next turn.
+    #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         let budget = self.receivers_max.saturating_mul(BYTES_PER_RECEIVER);
         self.bytes > budget.clamp(BYTES_MIN, BYTES_MAX)

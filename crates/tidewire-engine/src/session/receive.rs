@@ -161,7 +161,7 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Classifies and verifies a message in plain text, and dispatches it. One of the application is checked to its end
     /// here, and nowhere else, unless nobody reads it.
-    #[inline]
+    #[inline(always)]
     fn receive_envelope(&mut self, format: Format, bytes: &[u8]) {
         let is_read =
             self.app.reads_messages() || self.session.backend(BackendEvent::Message).is_some();
@@ -190,7 +190,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     /// Dispatches a message to the application, unless it repeats one that was dispatched before.
-    #[inline]
+    #[inline(always)]
     fn dispatch(&mut self, format: Format, bytes: &[u8]) {
         let encoding = match format {
             Format::Json => Encoding::Text,

@@ -38,6 +38,7 @@ impl Wake {
     }
 
     /// The time, given that of the last turn.
+    #[inline]
     fn time(self, turned: Option<Instant>) -> Option<Instant> {
         match self {
             Self::Idle => None,
@@ -179,6 +180,7 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
+#[inline]
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

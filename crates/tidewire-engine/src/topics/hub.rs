@@ -221,6 +221,7 @@ impl Hub {
 
     /// Whether the shards have more to deliver than they should. One that is stuck is not waited
     /// for.
+    #[inline]
     pub(crate) fn is_busy(&self, origin: Origin) -> bool {
         let limit = self.limits.get().backlog_bytes_max;
         let is_busy = |(shard, outlet): (usize, &Outlet)| {

@@ -543,7 +543,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Appends the payload in a frame, as it is; how many bytes it has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_frame(&self, out: &mut Vec<u8>) -> usize {
         frame::write_header(out, true, self.opcode, self.len(), None);
         out.extend_from_slice(self.prefix);
