@@ -206,8 +206,8 @@ impl Io {
         self.socket(id)?.stream.peer_addr().ok()
     }
 
-    /// Whether TLS was not started yet on this connection: its handler
-    /// [holds it back](crate::Handler::holds_tls), or it was opened by [`connect_before_tls`](Self::connect_before_tls).
+    /// Whether TLS was not started yet on this connection: its handler [holds it back](crate::Handler::holds_tls), or it was
+    /// opened by [`connect_before_tls`](Self::connect_before_tls).
     #[must_use]
     pub fn is_tls_held(&self, id: ConnectionId) -> bool {
         self.live(id).is_some_and(|socket| socket.stream.is_held())
@@ -433,9 +433,8 @@ impl Io {
     }
 
     pub(crate) fn socket_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
-        self.sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
+        let socket = self.sockets.get_mut(id.index());
+        socket.filter(|socket| socket.id == id)
     }
 
     /// The socket if the handler may still use it.

@@ -27,7 +27,7 @@ use std::time::Duration;
 use successor::{Progress, Succession, Successor};
 use supervisor::Supervisor;
 use tidewire_engine::settings::Settings;
-use tidewire_engine::{Config, ListeningSockets, Server, ServerFailure, StartError, apps};
+use tidewire_engine::{Config, ListeningSockets, Server, ServerFailure, StartError};
 use tidewire_load::fleet::preflight;
 use traces::Traces;
 
@@ -94,8 +94,8 @@ fn start(
     settings: &Settings,
 ) -> Result<Server, StartError> {
     match settings.text("app").as_deref() {
-        Some("sink") => apps::Sink::start_on(sockets, config),
-        _ => apps::Echo::start_on(sockets, config),
+        Some("sink") => Server::start_sink(sockets, config),
+        _ => Server::start_echo(sockets, config),
     }
 }
 

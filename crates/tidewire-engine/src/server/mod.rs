@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod broker_contract;
+mod built_in;
 pub(crate) mod neighbour;
 mod operations;
 mod reload;
