@@ -18,7 +18,9 @@ describe("the histogram", () => {
       { length: 20_000 },
       () => Math.floor(10 ** ((random(1_000_000) / 1_000_000) * 10.7)) + 1,
     );
-    values.forEach((value) => histogram.record(value));
+    for (const value of values) {
+      histogram.record(value);
+    }
     values.sort((one, other) => one - other);
     // In ascending order each value has its bucket.
     const buckets = histogram.buckets().flatMap(([bucket, count]) => new Array<number>(count).fill(bucket));

@@ -92,7 +92,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     /// Dispatches a message to the application.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dispatch_message(&mut self, message: Message<'_>) {
         self.tally.dispatched += 1;
         if let Some(backend) = self.session.backend(BackendEvent::Message) {

@@ -24,7 +24,6 @@ pub(crate) fn name(raw: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Whether the escaped string content `raw` says `plain`.
-#[inline]
 pub(crate) fn string_is(raw: &[u8], plain: &str) -> Result<bool, JsonError> {
     if !raw.contains(&b'\\') {
         return Ok(raw == plain.as_bytes());
