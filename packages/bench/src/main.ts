@@ -51,14 +51,10 @@ function quoted(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The command line of the program. */
-function commandOf(given: readonly string[]): [program: string, words: string[]] {
-  const [withProcesses, named] = taken(given, "--program");
-  const [withMessages, processes] = taken(withProcesses, "--processes");
+/** The command line of the program, and the command of its workers. */
+function commandOf(given: readonly string[]): [program: string, words: string[], worker: string] {
+  const [withMessages, named] = taken(given, "--program");
   const [words, messages] = taken(withMessages, "--messages");
-  const count = Number(processes ?? "1");
-  if (!Number.isInteger(count) || count < 1)
-    throw new Error(`--processes ${processes}: expected a number from 1`);
   if (messages !== undefined && messages !== "made" && messages !== "prepared") {
     throw new Error(`--messages ${messages}: expected made or prepared`);
   }
@@ -66,17 +62,14 @@ function commandOf(given: readonly string[]): [program: string, words: string[]]
   const file = fileURLToPath(new URL("./worker.js", import.meta.url));
   const prepared = messages === "prepared" ? " --prepared" : "";
   const worker = `exec ${quoted(process.execPath)} ${quoted(file)}${prepared}`;
-  const isQuestion = words.some((word) => ["-h", "--help", "-V", "--version"].includes(word));
-  const workers = isQuestion ? [] : Array.from({ length: count }, () => ["--worker", worker]).flat();
-  // The usual server is one of Tidewire's.
-  const profile = words.some((word) => word.split("=")[0] === "--profile") ? [] : ["--profile", "v1"];
   // However this process ends, its end is the end of the bench's standard input.
-  return [program, ["bench", "--end-with-stdin", ...words, ...profile, ...workers]];
+  return [program, ["bench", "--end-with-stdin", "--client", "typescript", ...words], worker];
 }
 
 try {
-  const [program, words] = commandOf(process.argv.slice(2));
-  const bench = spawn(program, words, { stdio: ["pipe", "inherit", "inherit"] });
+  const [program, words, worker] = commandOf(process.argv.slice(2));
+  const env = { ...process.env, TIDEWIRE_WORKER_TYPESCRIPT: worker };
+  const bench = spawn(program, words, { env, stdio: ["pipe", "inherit", "inherit"] });
   // The bench then ends its run with a report. A terminal has sent it the signal, too; two signals would end it at once.
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => bench.stdin?.end());
   bench.once("exit", (code, signal) => {

@@ -216,7 +216,7 @@ describe("a mistake in the command line", () => {
     [["--processes", "0"], /a number from 1/],
     [["--messages", "none"], /made or prepared/],
     [["--test", "fanout"], /fan-out/],
-    [["--deflate", "--quick"], /typescript client has no layer `deflate`/],
+    [["--deflate", "--quick"], /typescript client has no layer `deflate`, only: [a-z, ]+\n$/],
     [["http://localhost/"], /ws:\/\/ or wss:\/\//],
     [
       ["--program", "/nonexistent/tidewire"],

@@ -25,19 +25,10 @@ def command(words: list[str]) -> list[str]:
         ValueError: There is no program, or a value is missing; for a person.
     """
     words, program = taken(words, "--program")
-    words, processes = taken(words, "--processes")
     program = program or os.environ.get("TIDEWIRE_PROGRAM") or shutil.which("tidewire")
     if not program or shutil.which(program) is None:
         raise ValueError(INSTALL if not program else f"{program} is no program: {INSTALL}")
-    count = processes or "1"
-    if not (count.isascii() and count.isdigit() and int(count) > 0):
-        raise ValueError(f"--processes {count}: expected a number from 1")
-    worker = f"exec {shlex.quote(sys.executable)} -m tidewire.worker"
-    asks = {"-h", "--help", "-V", "--version"}
-    workers = [] if asks & set(words) else ["--worker", worker] * int(count)
-    # The client speaks nothing else.
-    profile = [] if any(word.split("=")[0] == "--profile" for word in words) else ["--profile", "v1"]
-    return [program, "bench", *words, *profile, *workers]
+    return [program, "bench", "--client", "python", *words]
 
 
 def taken(words: list[str], name: str) -> tuple[list[str], str | None]:
@@ -64,6 +55,7 @@ def main() -> int:
     except ValueError as error:
         print(f"tidewire.bench: {error}", file=sys.stderr)
         return EXIT_USAGE
+    os.environ["TIDEWIRE_WORKER_PYTHON"] = f"exec {shlex.quote(sys.executable)} -m tidewire.worker"
     os.execvp(words[0], words)
     return EXIT_USAGE
 

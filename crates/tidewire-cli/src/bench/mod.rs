@@ -151,9 +151,9 @@ fn runs(flags: &BenchFlags, options: &BenchOptions, stop: &AtomicBool) -> Result
 /// The failure of a run that could not begin: ours or the user's.
 fn failure(error: RunError, client: ClientFlag) -> Failure {
     match error {
-        RunError::Fleet(FleetError::Worker { .. }) => match client.advice() {
-            "" => Failure::usage(error),
-            advice => Failure::usage(format!("{error}: {advice}")),
+        RunError::Fleet(FleetError::Worker { is_mute, .. }) => match client.advice() {
+            advice if is_mute && !advice.is_empty() => Failure::usage(format!("{error}: {advice}")),
+            _ => Failure::usage(error),
         },
         RunError::Fleet(_) => Failure::run(error),
         _ => Failure::usage(error),

@@ -117,8 +117,8 @@ impl WorkerFlags {
             ClientFlag::Rust | ClientFlag::All => {
                 (own_worker(threads)?, self.processes.unwrap_or(0))
             }
-            ClientFlag::Python => (PYTHON.to_owned(), self.processes.unwrap_or(1)),
-            ClientFlag::Typescript => (TYPESCRIPT.to_owned(), self.processes.unwrap_or(1)),
+            ClientFlag::Python => (PYTHON.command(), self.processes.unwrap_or(1)),
+            ClientFlag::Typescript => (TYPESCRIPT.command(), self.processes.unwrap_or(1)),
         };
         Ok(vec![command; processes])
     }
@@ -135,5 +135,24 @@ fn own_worker(threads: Option<usize>) -> Result<String, Failure> {
     ))
 }
 
-const PYTHON: &str = "exec python3 -m tidewire.worker";
-const TYPESCRIPT: &str = "exec tidewire-worker-ts";
+/// The worker of another language.
+struct Foreign {
+    /// The variable with its command, which the launchers of the packages set.
+    variable: &'static str,
+    default: &'static str,
+}
+
+impl Foreign {
+    fn command(&self) -> String {
+        std::env::var(self.variable).unwrap_or_else(|_| self.default.to_owned())
+    }
+}
+
+const PYTHON: Foreign = Foreign {
+    variable: "TIDEWIRE_WORKER_PYTHON",
+    default: "exec python3 -m tidewire.worker",
+};
+const TYPESCRIPT: Foreign = Foreign {
+    variable: "TIDEWIRE_WORKER_TYPESCRIPT",
+    default: "exec tidewire-worker-ts",
+};

@@ -22,5 +22,7 @@ pub enum FleetError {
         name: String,
         /// The reason.
         reason: String,
+        /// It ended before it said anything: its command starts no worker.
+        is_mute: bool,
     },
 }

@@ -72,17 +72,27 @@ impl Remote {
     /// [`FleetError::Worker`]: it does not start, speaks another contract or cannot keep the terms.
     pub(super) fn start(command: &str, setup: Arc<Setup>, ears: Ears) -> Result<Self, FleetError> {
         let index = ears.index;
-        let failed = |name: &str, reason: String| FleetError::Worker {
+        let failed = |name: &str, reason: String, is_mute| FleetError::Worker {
             name: name.to_owned(),
             reason,
+            is_mute,
         };
         let name = format!("worker {}", index + 1);
-        let mut child = spawn(command)
-            .map_err(|error| failed(&name, format!("its command cannot be started: {error}")))?;
+        let mut child = spawn(command).map_err(|error| {
+            failed(
+                &name,
+                format!("its command cannot be started: {error}"),
+                true,
+            )
+        })?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(failed(&name, "it has no standard streams".to_owned()));
+            return Err(failed(
+                &name,
+                "it has no standard streams".to_owned(),
+                false,
+            ));
         };
         let last_words = Arc::new(Mutex::new(VecDeque::new()));
         let (said, words) = channel();
@@ -115,8 +125,9 @@ impl Remote {
         match remote.introduce(&words, &mut clocks) {
             Ok(()) => {}
             Err(reason) => {
+                let is_mute = reason.is_none();
                 let reason = reason.unwrap_or_else(|| ending.in_words());
-                return Err(failed(&remote.name, reason));
+                return Err(failed(&remote.name, reason, is_mute));
             }
         }
         let name = remote.name.clone();
