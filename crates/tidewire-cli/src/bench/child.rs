@@ -31,8 +31,8 @@ pub(crate) struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// Starts a server at an address with these further arguments and waits until it listens. A
-    /// server without a given secret gets a random one. Sets `stop` when the server later ends by itself.
+    /// Starts a server at an address with these further arguments and waits until it listens. Makes
+    /// a random secret if none is given. Sets `stop` when the server later ends by itself.
     ///
     /// # Errors
     /// The child cannot be started or ends at once; its last output is in the message.

@@ -72,7 +72,8 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the plan with the workers of one client; returns how the server of this program has ended, too, if it has.
+/// Runs the plan with the workers of one client. With the report comes the reason if the server that was started for the
+/// run has ended.
 fn run_with(
     flags: &BenchFlags,
     client: ClientFlag,
@@ -102,6 +103,7 @@ fn compare_clients(
 ) -> Result<u8, Failure> {
     let mut reports = Vec::new();
     let mut exit_code = 0;
+    let mut server_end = None;
     for client in clients {
         let (report, end) = run_with(flags, *client, options, server, stop)?;
         let folder = flags.output.out.join(client.name());
@@ -114,9 +116,7 @@ fn compare_clients(
         };
         let is_last = report.partial;
         reports.push((client.name().to_owned(), report));
-        if let Some(end) = end {
-            return Err(Failure::run(end));
-        }
+        server_end = end;
         if is_last {
             break;
         }
@@ -125,7 +125,10 @@ fn compare_clients(
     print(&comparison.terminal())?;
     let page = save_comparison(&comparison, &flags.output.out)?;
     print(&format!("comparison: {}\n", page.display()))?;
-    Ok(exit_code)
+    match server_end {
+        Some(end) => Err(Failure::run(end)),
+        None => Ok(exit_code),
+    }
 }
 
 /// Runs the plan as often as it is wanted, and reports all runs together. An interrupted run is the last.

@@ -22,7 +22,7 @@ pub enum FleetError {
         name: String,
         /// The reason.
         reason: String,
-        /// It ended before it said anything: its command starts no worker.
+        /// The process ended before its first line: the command does not start a worker.
         is_mute: bool,
     },
 }

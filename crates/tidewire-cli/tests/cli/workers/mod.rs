@@ -12,8 +12,8 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{
-    Begun, Server, assert_accounted, bench, report, result_of, results, stop_for, test_of,
-    wait_for, wait_for_workers, words,
+    Begun, Server, assert_accounted, bench, report, result_of, results, start_worker, stop_for,
+    test_of, wait_for, wait_for_workers, words,
 };
 
 /// Each test of the bench with two workers: the same accounts as with threads.
@@ -236,12 +236,7 @@ fn nobody_is_left_behind_when_the_controller_is_killed() {
 /// A controller that holds the streams open and says nothing.
 #[test]
 fn a_worker_that_hears_nothing_ends() {
-    let mut worker = tidewire(&["worker"]);
-    let mut worker = worker
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut worker = start_worker();
     let began = Instant::now();
     let mut hello = String::new();
     let mut said = BufReader::new(worker.stdout.take().unwrap());
@@ -267,20 +262,17 @@ fn a_worker_that_hears_nothing_ends() {
 fn a_connection_without_a_token_sends_no_header_for_one() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}/", server.local_addr().unwrap());
-    let mut worker = tidewire(&["worker"]);
-    let mut worker = worker
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut worker = start_worker();
     let begin = json!({"do": "begin", "contract": 1, "zero_clock_ns": 0, "url": url, "profile": "raw",
         "layer": "plain", "seed": 1, "connect_timeout_ms": 9_000, "pong_timeout_ms": 9_000,
         "barrier_timeout_ms": 9_000, "close_timeout_ms": 9_000});
-    let open = json!({"do": "open", "first": 0, "end": 2, "step": 1, "in_flight": 1, "encoding": "json",
+    let with = json!({"do": "open", "first": 0, "end": 1, "step": 1, "in_flight": 1, "encoding": "json",
         "tokens": ["first"]});
+    let without =
+        json!({"do": "open", "first": 1, "end": 2, "step": 1, "in_flight": 1, "encoding": "json"});
     let mut orders = worker.stdin.take().unwrap();
     orders
-        .write_all(format!("{begin}\n{open}\n").as_bytes())
+        .write_all(format!("{begin}\n{with}\n{without}\n").as_bytes())
         .unwrap();
     let authorizations: Vec<Option<String>> = (0..2)
         .map(|_| {

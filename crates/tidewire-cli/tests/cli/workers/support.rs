@@ -97,6 +97,13 @@ impl Begun {
     }
 }
 
+/// A worker whose controller is the test.
+pub(super) fn start_worker() -> Child {
+    let mut worker = tidewire(&["worker"]);
+    let streams = worker.stdin(Stdio::piped()).stdout(Stdio::piped());
+    streams.spawn().unwrap()
+}
+
 /// Stops a process for a while.
 pub(super) fn stop_for(process: u32, pause: Duration) {
     signal(process, "STOP");

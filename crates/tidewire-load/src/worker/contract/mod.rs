@@ -43,7 +43,7 @@ mod tests {
         let all = NAMED
             .into_iter()
             .chain([Failure::Status(503), Failure::Other]);
-        // The controller alone says that a worker has ended.
+        // Only the controller reports that a worker has ended.
         for kind in all.filter(|kind| *kind != Failure::WorkerEnded) {
             let name = format!("`{}`", kind.name());
             assert!(PAGE.contains(&name), "{name}");
