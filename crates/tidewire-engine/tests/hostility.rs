@@ -107,13 +107,17 @@ fn a_flood_of_pings_is_answered_in_bounded_memory_and_order() {
         .tcp()
         .set_write_timeout(Some(Duration::from_millis(500)))
         .expect("a timeout that is not zero");
-    // Until the server reads no more, because nobody takes its pongs.
+    // Until the server reads no more, because nobody takes its pongs. On a busy machine a write times out before that.
     let mut written = 0;
-    while written < 2_000_000_000 && flood.stream.write_all(&pings).is_ok() {
-        written += pings.len();
+    let frame_bytes = pings.len() / 1000;
+    loop {
+        match flood.stream.tcp().write(&pings[written % frame_bytes..]) {
+            Ok(bytes) => written += bytes,
+            Err(_) if server.handle().counters().reading_pauses > 0 => break,
+            Err(_) => {}
+        }
+        assert!(written < 2_000_000_000, "the server takes all");
     }
-    assert!(written < 2_000_000_000, "the server takes all");
-    assert!(server.handle().counters().reading_pauses > 0);
     other.send_text("still here?");
     assert_eq!(other.next_text(), "still here?");
     assert_eq!(flood.next(), Said::Pong(vec![7; 125]));

@@ -21,9 +21,9 @@ pub use cursor::{Cursor, Found};
 pub use number::Number;
 pub use tree::parse_tree;
 
-/// The number that decimal digits alone say, if it is below 2^64.
+/// The number that decimal digits alone say as JSON, without zeros in front, if it is below 2^64.
 pub(crate) fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
+    if matches!(text, [] | [b'0', _, ..]) {
         return None;
     }
     text.iter().try_fold(0u64, |number, byte| {

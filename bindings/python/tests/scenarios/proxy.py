@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 MASK = (1 << 64) - 1
 
+PASSED_CORRUPT = 16_384
+"""Bytes that pass behind one that was corrupted: nobody need notice it."""
+
 
 class Plan(NamedTuple):
     """The fault of one connection, and its place."""
@@ -118,6 +121,7 @@ class Link:
 
     def _pass(self, source: socket.socket, sink: socket.socket, plan: Plan | None) -> None:
         passed = 0
+        cut_at = None
         is_open = True
         while True:
             data = receive(source)
@@ -130,6 +134,9 @@ class Link:
             if self._is_stalled or not is_open:
                 continue
             start, passed = passed, passed + len(data)
+            if cut_at is not None and passed >= cut_at:
+                self._cut()
+                return
             if plan is None or plan.at >= passed:
                 if not send(sink, data):
                     return
@@ -137,6 +144,7 @@ class Link:
             at = plan.at - start
             if plan.kind == "corrupt":
                 send(sink, data[:at] + bytes([data[at] ^ plan.flip]) + data[at + 1 :])
+                cut_at = plan.at + PASSED_CORRUPT
             else:
                 send(sink, data[:at])
                 if plan.kind == "cut":

@@ -4,6 +4,9 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 
 const MASK = (1n << 64n) - 1n;
 
+/** Bytes that pass behind one that was corrupted: nobody need notice it. */
+const PASSED_CORRUPT = 16_384;
+
 /** What happens to one connection, and where. */
 export interface Plan {
   kind: string;
@@ -75,23 +78,28 @@ export class FaultyProxy {
 function pass(source: Socket, sink: Socket, chosen: Plan | undefined, link: { isStalled: boolean }): void {
   let passed = 0;
   let isOpen = true;
+  let cutAt = Number.POSITIVE_INFINITY;
   let left = chosen;
+  const cut = () => {
+    source.destroy();
+    sink.destroySoon();
+  };
   source.on("data", (bytes) => {
     if (link.isStalled || !isOpen) return;
     const at = left ? left.at - passed : Number.POSITIVE_INFINITY;
     passed += bytes.length;
+    if (passed >= cutAt) return cut();
     if (at >= bytes.length) return void sink.write(bytes);
     const { kind, flip } = left!;
     left = undefined;
     if (kind === "corrupt") {
       bytes[at]! ^= flip;
+      cutAt = passed + PASSED_CORRUPT;
       return void sink.write(bytes);
     }
     sink.write(bytes.subarray(0, at));
-    if (kind === "cut") {
-      source.destroy();
-      sink.destroySoon();
-    } else if (kind === "stall") link.isStalled = true;
+    if (kind === "cut") cut();
+    else if (kind === "stall") link.isStalled = true;
     else {
       isOpen = false;
       sink.end();

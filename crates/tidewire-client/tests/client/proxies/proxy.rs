@@ -163,6 +163,7 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: Option<Plan
     let work = async {
         let mut plan = plan;
         let mut passed = 0;
+        let mut cut_at = None;
         let mut is_open = true;
         let mut buffer = vec![0; 4_096];
         loop {
@@ -186,7 +187,7 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: Option<Plan
                 }
                 let _ = to.write_all(chunk).await;
                 match kind {
-                    Kind::Corrupt => {}
+                    Kind::Corrupt => cut_at = Some(at + PASSED_CORRUPT),
                     Kind::Cut => {
                         link.is_over.send_replace(true);
                         return;
@@ -203,6 +204,10 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: Option<Plan
                 return;
             }
             passed += read;
+            if cut_at.is_some_and(|at| at <= passed) {
+                link.is_over.send_replace(true);
+                return;
+            }
         }
     };
     tokio::select! {
@@ -212,3 +217,6 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: Option<Plan
         () = over => {}
     }
 }
+
+/// Bytes that pass behind one that was corrupted: nobody need notice it.
+const PASSED_CORRUPT: usize = 16_384;
