@@ -1,6 +1,8 @@
 // The types of loads.
 
-type Texts = string | string[];
+import type { LoadSettings } from "./load-options.js";
+
+export type { LoadSettings };
 
 export interface LoadProgress {
   /** Seconds since the sending began. */
@@ -13,79 +15,8 @@ export interface LoadProgress {
   connected: number;
 }
 
-/** The options of a load: the flags of `tidewire load` (docs/load.md), in camelCase. */
-export interface LoadOptions {
-  abortAfterS?: number;
-  binary?: boolean;
-  body?: string;
-  ca?: string;
-  cert?: string;
-  compressed?: boolean;
-  confidence?: string;
-  connectTimeoutMs?: number;
-  connectionStages?: string;
-  /** Connections in all. Default 50. */
-  connections?: number;
-  cookies?: Record<string, string>;
-  deflate?: boolean;
-  drainMs?: number;
-  /** How long to send. Default 10, unless `requests` is given. */
-  durationS?: number;
-  /** Encrypt every message, as protocol version 1 does; the profile is then `v1`. */
-  encrypt?: boolean;
-  /** The expectations of the figures, such as `p99<20ms` or `GET /items: errors<1%`. */
-  expect?: Texts;
-  expectBody?: string;
-  expectLength?: number;
-  expectStatus?: string;
-  findLimit?: boolean;
-  form?: Record<string, string>;
-  fromPerS?: number;
-  headers?: Record<string, string>;
-  /** Requests under way on each connection. Default 1. */
-  inFlight?: number;
-  insecure?: boolean;
-  jsonBody?: unknown;
-  keepAlive?: boolean;
-  key?: string;
-  /** Send texts as they are: `{{seq}}` and the like stand for nothing. Default false. */
-  literal?: boolean;
-  memory?: boolean;
-  message?: string;
-  messageFile?: string;
-  messagesPerS?: number;
-  method?: string;
-  poisson?: boolean;
-  profile?: "raw" | "v1";
-  proxy?: string;
-  rampPerS?: number;
-  /** Requests a second over all connections, whatever the service does. */
-  ratePerS?: number;
-  /** Replace a WebSocket that ends before the load ends it, or that cannot be opened. Default false. */
-  reconnect?: boolean;
-  redirects?: number;
-  reply?: string;
-  requests?: number;
-  requestsPerConnection?: number;
-  /** Whether a request that is closed unanswered is sent again. Default `never`. */
-  retry?: "never" | "idle-close";
-  resolve?: Texts;
-  scenario?: string;
-  seed?: number;
-  serverPid?: number;
-  sni?: string;
-  sourceAddress?: Texts;
-  stages?: string;
-  stepS?: number;
-  subscribe?: Texts;
-  /** Default half of the cores. */
-  threads?: number;
-  timeoutMs?: number;
-  timestampField?: string;
-  toPerS?: number;
-  token?: string;
-  unixSocket?: string;
-  warmUpS?: number;
+/** The options of a load (docs/load-options.md). */
+export interface LoadOptions extends LoadSettings {
   /** Called about twenty times a second. */
   onProgress?: (figures: LoadProgress) => void;
   /** Ends the load early, with a result that is `interrupted`. */

@@ -4,10 +4,13 @@
 
 mod client_page;
 mod json;
+mod load;
 mod node;
 mod page;
 mod python;
 mod rust;
+#[cfg(test)]
+mod samples;
 mod table;
 mod template;
 mod value;
@@ -55,7 +58,7 @@ fn made(text_of: impl Fn(&'static str) -> anyhow::Result<String>) -> anyhow::Res
         table.check()?;
         Ok::<_, anyhow::Error>(table)
     };
-    let (server, client) = (read(SERVER)?, read(CLIENT)?);
+    let (server, client, load) = (read(SERVER)?, read(CLIENT)?, read(LOAD)?);
     Ok(vec![
         (
             "crates/tidewire-engine/src/settings/table.rs",
@@ -78,6 +81,17 @@ fn made(text_of: impl Fn(&'static str) -> anyhow::Result<String>) -> anyhow::Res
         ),
         ("docs/client-options.md", client_page::reference(&client)),
         ("options/client.json", json::text(&client)),
+        (
+            "crates/tidewire-load/src/options/table.rs",
+            load::table(&load),
+        ),
+        (
+            "bindings/python/python/tidewire/_load_types.py",
+            python::load_options(&load),
+        ),
+        ("bindings/node/load-options.d.ts", node::load_options(&load)),
+        ("docs/load-options.md", load::reference(&load)),
+        ("options/load.json", json::text(&load)),
     ])
 }
 
@@ -91,19 +105,23 @@ const SERVER: &[&str] = &[
 /// The tables of the clients.
 const CLIENT: &[&str] = &["options/client.toml", "options/client_queue.toml"];
 
+/// The table of a load.
+const LOAD: &[&str] = &["options/load.toml"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::samples;
+    use crate::tree::samples as trees;
 
     #[test]
     fn what_is_written_is_current_until_the_table_changes() {
-        let (folder, tree) = samples::tree(&[
-            (SERVER[0], table::samples::TABLE),
+        let (folder, tree) = trees::tree(&[
+            (SERVER[0], samples::TABLE),
             (SERVER[1], "version = 1\n"),
             (SERVER[2], "version = 1\n"),
-            (CLIENT[0], table::samples::CLIENT),
+            (CLIENT[0], samples::CLIENT),
             (CLIENT[1], "version = 1\n"),
+            (LOAD[0], samples::LOAD),
         ]);
         let made = made(|source| Ok(tree.text(Path::new(source)).unwrap())).unwrap();
         let targets: Vec<PathBuf> = made.iter().map(|(target, _)| target.into()).collect();
@@ -118,14 +136,14 @@ mod tests {
         assert_eq!(stale(), Vec::<PathBuf>::new());
         assert_eq!(write(folder.path()).unwrap().len(), 0);
 
-        let changed = table::samples::TABLE.replace("default = 7", "default = 8");
+        let changed = samples::TABLE.replace("default = 7", "default = 8");
         std::fs::write(folder.path().join(SERVER[0]), changed).unwrap();
         assert_eq!(stale(), targets[..6]);
     }
 
     #[test]
     fn a_missing_or_wrong_table_is_found() {
-        let (_folder, tree) = samples::tree(&[]);
+        let (_folder, tree) = trees::tree(&[]);
         assert_eq!(check(&tree)[0].path, Path::new(SERVER[0]));
         assert!(write(&tree.root).is_err());
     }

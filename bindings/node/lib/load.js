@@ -7,51 +7,11 @@ const { ConfigurationError, translated, WrongTypeError } = require("./errors.js"
 const { unknown } = require("./names.js");
 const native = require("./native.js");
 
-/** The options: the flags of `tidewire load`, in camelCase. */
-const NAMES = [
-  ...["abortAfterS", "binary", "body", "ca", "cert", "compressed", "confidence", "connectTimeoutMs"],
-  ...[
-    "connectionStages",
-    "connections",
-    "cookies",
-    "deflate",
-    "drainMs",
-    "durationS",
-    "encrypt",
-    "expect",
-    "expectBody",
-  ],
-  ...["expectLength", "expectStatus", "findLimit", "form", "fromPerS", "headers", "inFlight", "insecure"],
-  ...[
-    "jsonBody",
-    "keepAlive",
-    "key",
-    "literal",
-    "memory",
-    "message",
-    "messageFile",
-    "messagesPerS",
-    "method",
-    "poisson",
-  ],
-  ...["profile", "proxy", "rampPerS", "ratePerS", "reconnect", "redirects", "reply", "requests"],
-  "requestsPerConnection",
-  "retry",
-  ...[
-    "resolve",
-    "scenario",
-    "seed",
-    "serverPid",
-    "sni",
-    "sourceAddress",
-    "stages",
-    "stepS",
-    "subscribe",
-    "threads",
-  ],
-  ...["timeoutMs", "timestampField", "toPerS", "token", "unixSocket", "warmUpS"],
-];
-const KNOWN = new Set([...NAMES, "onProgress", "signal"]);
+const camelCase = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+
+/** The options: those of `tidewire load` (docs/load-options.md), in camelCase. */
+const loadOptionNames = () => native.NativeLoad.optionNames().map(camelCase);
+const KNOWN = new Set([...loadOptionNames(), "onProgress", "signal"]);
 
 /** The result of a load. `report` has everything; the other properties are the most used. */
 class LoadResult {
@@ -163,10 +123,7 @@ async function watchedLoad(url, options, watch) {
   const written = {};
   for (const [name, value] of Object.entries(given)) {
     if (!KNOWN.has(name)) throw new ConfigurationError(unknown(name, KNOWN));
-    if (value === undefined || value === null) continue;
-    const isList =
-      name === "expect" || name === "subscribe" || name === "sourceAddress" || name === "resolve";
-    written[snakeCase(name)] = isList && !Array.isArray(value) ? [value] : value;
+    written[snakeCase(name)] = value;
   }
   signal?.throwIfAborted();
   const job = run(() => new native.NativeLoad(url, JSON.stringify(written)));
@@ -212,7 +169,7 @@ function camelCased(error) {
     // One run of letters is looked at once: a message may contain a URL of any length.
     error.message = error.message.replace(/[a-z_]+/g, (name) => {
       if (name.length > NAME_LENGTH_MAX) return name;
-      const camel = name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+      const camel = camelCase(name);
       return KNOWN.has(camel) ? camel : name;
     });
   }
@@ -227,4 +184,4 @@ function run(action) {
   }
 }
 
-module.exports = { LoadResult, load, loadOptionNames: NAMES, watchedLoad };
+module.exports = { LoadResult, load, loadOptionNames, watchedLoad };

@@ -11,6 +11,7 @@ use std::thread;
 use tidewire_bindings::Fault;
 use tidewire_load::RunLive;
 use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::table::OPTIONS;
 use tidewire_load::plan::load;
 use tidewire_load::report::{Report, save_all, terminal};
 
@@ -38,6 +39,13 @@ impl NativeLoad {
             options,
             stop: Arc::default(),
         })
+    }
+
+    /// The names of all options.
+    #[napi]
+    pub fn option_names() -> Vec<&'static str> {
+        let options = OPTIONS.iter().filter(|spec| spec.keyword);
+        options.map(|spec| spec.name).collect()
     }
 
     /// Runs it: the report in JSON and the exit code. `progress` is called about twenty times a second.

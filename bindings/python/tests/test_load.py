@@ -101,7 +101,7 @@ def test_a_wrong_option_is_an_error_that_says_what_to_do(url: str) -> None:
         tidewire.load(url, expect="fast")
     with pytest.raises(tidewire.InvalidArgumentError, match="--message is for ws://"):
         tidewire.load(url, message="hello")
-    with pytest.raises(tidewire.InvalidArgumentError, match="give find_limit"):
+    with pytest.raises(tidewire.InvalidArgumentError, match="step_s needs find_limit"):
         tidewire.load(url, step_s=1)
 
 

@@ -72,7 +72,7 @@ unknown name is an error that names the nearest option.
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

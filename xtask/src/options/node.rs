@@ -20,6 +20,16 @@ pub(crate) fn options(table: &Table) -> String {
     out
 }
 
+/// The text of `load-options.d.ts`.
+pub(crate) fn load_options(table: &Table) -> String {
+    let mut out = String::from(LOAD_OPTIONS);
+    for option in table.options().filter(|option| option.has(Way::Keyword)) {
+        field(&mut out, table, option);
+    }
+    out.push_str("}\n");
+    out
+}
+
 fn field(out: &mut String, table: &Table, row: &Row) {
     let default = match &row.default {
         None => row.unset.clone(),
@@ -58,13 +68,16 @@ fn annotation(row: &Row) -> String {
     };
     match row.kind() {
         Kind::Integer if !row.values.is_empty() => values(),
-        Kind::Integer | Kind::Ratio => "number".to_owned(),
+        Kind::Integer | Kind::Ratio | Kind::Number => "number".to_owned(),
         Kind::Boolean => "boolean".to_owned(),
         Kind::Choice => values(),
         Kind::Text | Kind::Secret | Kind::Address | Kind::File => "string".to_owned(),
+        Kind::Stages | Kind::Statuses | Kind::Precision | Kind::Reply => "string".to_owned(),
         Kind::List => "string | string[]".to_owned(),
         Kind::Counts => "Record<string, number> | string[]".to_owned(),
         Kind::Texts => "Record<string, string>".to_owned(),
+        Kind::Headers => "Record<string, string> | [name: string, value: string][]".to_owned(),
+        Kind::Json => "unknown".to_owned(),
         Kind::Rules => "TopicRule[]".to_owned(),
     }
 }
@@ -135,9 +148,16 @@ const ENGINE_OPTIONS: &str = "}
 export interface EngineOptions {
 ";
 
+const LOAD_OPTIONS: &str = "\
+// Generated from options/load.toml by `cargo xtask options`. Do not edit.
+
+/** The options of a load, with the names and units of `tidewire load` in camelCase. `null` is the default of each. */
+export interface LoadSettings {
+";
+
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

@@ -102,7 +102,13 @@ pub(super) fn range(option: &Row) -> String {
         Kind::Address => "`HOST:PORT`".to_owned(),
         Kind::List => "a list".to_owned(),
         Kind::Counts => "patterns with numbers".to_owned(),
-        Kind::Texts => "names with texts".to_owned(),
+        Kind::Texts | Kind::Headers => "names with texts".to_owned(),
+        Kind::Number => "from 0".to_owned(),
+        Kind::Stages => "`TIME:NUMBER,…`".to_owned(),
+        Kind::Statuses => "statuses".to_owned(),
+        Kind::Precision => "`FIGURE:SHARE%`".to_owned(),
+        Kind::Reply => "`pong`, `order`, `field:NAME`".to_owned(),
+        Kind::Json => "any value".to_owned(),
         Kind::Rules => "a list of [rules](#rules-of-topics)".to_owned(),
     }
 }
@@ -177,7 +183,7 @@ pattern matches a topic applies.
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

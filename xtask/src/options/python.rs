@@ -28,6 +28,15 @@ pub(crate) fn client_options(table: &Table) -> String {
     out
 }
 
+/// The text of `_load_types.py`.
+pub(crate) fn load_options(table: &Table) -> String {
+    let mut out = String::from(LOAD_OPTIONS);
+    for option in table.options().filter(|option| option.has(Way::Keyword)) {
+        field(&mut out, option);
+    }
+    out
+}
+
 fn field(out: &mut String, row: &Row) {
     let default = match &row.default {
         None => row.unset.clone(),
@@ -53,17 +62,20 @@ fn annotation(row: &Row) -> String {
     }
     match row.kind() {
         Kind::Integer => "int".to_owned(),
-        Kind::Ratio => "float".to_owned(),
+        Kind::Ratio | Kind::Number => "float".to_owned(),
         Kind::Boolean => "bool".to_owned(),
         Kind::Choice => {
             let values: Vec<String> = row.values.iter().map(literal).collect();
             format!("Literal[{}]", values.join(", "))
         }
         Kind::Text | Kind::Secret | Kind::Address => "str".to_owned(),
+        Kind::Stages | Kind::Statuses | Kind::Precision | Kind::Reply => "str".to_owned(),
         Kind::File => "Path".to_owned(),
         Kind::List => "str | Sequence[str]".to_owned(),
         Kind::Counts => "Mapping[str, int] | Sequence[str]".to_owned(),
         Kind::Texts => "Mapping[str, str]".to_owned(),
+        Kind::Headers => "Mapping[str, str] | Sequence[tuple[str, str]]".to_owned(),
+        Kind::Json => "object".to_owned(),
         Kind::Rules => "Sequence[TopicRule]".to_owned(),
     }
 }
@@ -139,9 +151,25 @@ class ClientOptions(TypedDict, total=False):
 
 "#;
 
+const LOAD_OPTIONS: &str = r#"# Generated from options/load.toml by `cargo xtask options`. Do not edit.
+"""The options of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+from ._options import Path
+
+
+class LoadOptions(TypedDict, total=False):
+    """The options of `load`, with the names and units of `tidewire load`. `None` is the default of each."""
+
+"#;
+
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

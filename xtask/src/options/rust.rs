@@ -95,7 +95,7 @@ pub static RULE_KEYS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

@@ -60,6 +60,11 @@ pub(crate) struct Row {
     pub(crate) typescript_unset: String,
     #[serde(default)]
     pub(crate) python: String,
+    flag: Option<String>,
+    #[serde(default)]
+    pub(crate) short: String,
+    #[serde(default)]
+    pub(crate) excludes: Vec<String>,
 }
 
 /// The kind of a value.
@@ -79,6 +84,15 @@ pub(crate) enum Kind {
     Counts,
     /// Names, each with a text.
     Texts,
+    /// The same, and a name may come twice.
+    Headers,
+    /// Any number from 0 on.
+    Number,
+    Stages,
+    Statuses,
+    Precision,
+    Reply,
+    Json,
     Rules,
 }
 
@@ -93,6 +107,10 @@ pub(crate) enum Item {
     Name,
     Glob,
     Pattern,
+    Text,
+    Address,
+    Rule,
+    Expectation,
 }
 
 /// How an option can be given.
@@ -148,12 +166,9 @@ impl Table {
         }
         for option in self.options() {
             option.check().with_context(|| option.name.clone())?;
-            let unknown = option
-                .needs
-                .iter()
-                .find(|need| !names.contains(need.as_str()));
-            if let Some(unknown) = unknown {
-                bail!("{} needs {unknown}, which is no option", option.name);
+            let mut others = option.needs.iter().chain(&option.excludes);
+            if let Some(unknown) = others.find(|other| !names.contains(other.as_str())) {
+                bail!("{} names {unknown}, which is no option", option.name);
             }
         }
         for key in &self.rule_keys {
@@ -181,7 +196,8 @@ impl Row {
 
     /// Such as `--message-bytes-max`.
     pub(crate) fn flag(&self) -> Option<String> {
-        let flag = || format!("--{}", self.name.replace('_', "-"));
+        let name = || self.name.replace('_', "-");
+        let flag = || format!("--{}", self.flag.clone().unwrap_or_else(name));
         self.has(Way::Flag).then(flag)
     }
 
@@ -214,6 +230,14 @@ impl Row {
             (Kind::Address, _) => "ADDRESS",
             (Kind::Counts, _) => "PATTERN=COUNT",
             (Kind::Texts, _) => "NAME=TEXT",
+            (Kind::Headers, _) => "HEADER",
+            (Kind::Number, "s") => "S",
+            (Kind::Number, _) => "N",
+            (Kind::Stages, _) => "STAGES",
+            (Kind::Statuses, _) => "STATUSES",
+            (Kind::Precision, _) => "FIGURE",
+            (Kind::Reply, _) => "HOW",
+            (Kind::Json, _) => "JSON",
             (Kind::Rules, _) => "RULES",
             (Kind::List, _) => match self.item {
                 Some(Item::Path) => "PATH",
@@ -222,6 +246,10 @@ impl Row {
                 Some(Item::Network) => "NETWORK",
                 Some(Item::Glob) => "GLOB",
                 Some(Item::Pattern) => "PATTERN",
+                Some(Item::Text) => "TEXT",
+                Some(Item::Address) => "ADDRESS",
+                Some(Item::Rule) => "RULE",
+                Some(Item::Expectation) => "EXPECTATION",
                 Some(Item::Name) | None => "NAME",
             },
         };
@@ -316,8 +344,8 @@ impl Row {
     /// The end of a name says what an integer counts.
     fn check_unit(&self) -> anyhow::Result<()> {
         ensure!(
-            (self.kind() == Kind::Integer) != self.unit.is_empty(),
-            "integers, and nothing else, have a `unit`"
+            matches!(self.kind(), Kind::Integer | Kind::Number) != self.unit.is_empty(),
+            "numbers, and nothing else, have a `unit`"
         );
         ensure!(
             self.kind() == Kind::Integer || self.range.is_empty(),
@@ -359,18 +387,33 @@ fn check_value(row: &Row, value: &Value) -> anyhow::Result<()> {
                 "{number} is not in {smallest} to {largest}"
             );
         }
+        (Kind::Number, Value::Text(text)) => {
+            ensure!(text.parse::<f64>().is_ok(), "{text} is not a number");
+        }
         (Kind::Ratio, Value::Text(text)) => {
             let ratio = text.parse().ok();
             let is_in_range = ratio.is_some_and(|ratio: f64| (0.0..=1.0).contains(&ratio));
             ensure!(is_in_range, "{text} is not a number from 0 to 1");
         }
         (Kind::Boolean, Value::Boolean(_))
-        | (Kind::Text | Kind::Secret | Kind::File | Kind::Address, Value::Text(_)) => {}
+        | (
+            Kind::Text
+            | Kind::Secret
+            | Kind::File
+            | Kind::Address
+            | Kind::Stages
+            | Kind::Statuses
+            | Kind::Precision
+            | Kind::Reply
+            | Kind::Json,
+            Value::Text(_),
+        ) => {}
         (Kind::List, Value::List(items)) => {
             let is_text = |item: &Value| matches!(item, Value::Text(_));
             ensure!(items.iter().all(is_text), "the items are not texts");
         }
-        (Kind::Counts | Kind::Texts, Value::Map(_)) | (Kind::Rules, Value::List(_)) => {}
+        (Kind::Counts | Kind::Texts | Kind::Headers, Value::Map(_))
+        | (Kind::Rules, Value::List(_)) => {}
         (Kind::Integer, _) => bail!("expected a whole number"),
         (kind, _) => bail!("the value is not of the kind {kind:?}"),
     }
@@ -378,101 +421,8 @@ fn check_value(row: &Row, value: &Value) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-pub(crate) mod samples {
-    /// A small table.
-    pub(crate) const TABLE: &str = r#"
-version = 1
-[[group]]
-name = "limits"
-title = "Limits"
-[[group.option]]
-name = "wait_ms"
-unit = "ms"
-range = [1, 9]
-default = 7
-help = "Time to wait, unless `mode` is `off`"
-[[group.option]]
-name = "mode"
-kind = "choice"
-values = ["off", "on"]
-default = "off"
-help = "Whether to wait"
-ways = ["keyword"]
-[[group.option]]
-name = "path"
-kind = "list"
-item = "path"
-default = ["/ws", "/wse"]
-help = "Paths"
-example = ["/a"]
-[[group.option]]
-name = "key_file"
-kind = "file"
-unset = "no file"
-help = "A file, or a|b"
-needs = ["mode"]
-variable = "TIDEWIRE_KEY"
-example = "a.key"
-[[rule_key]]
-name = "pattern"
-kind = "text"
-unset = "required"
-help = "A pattern"
-example = "a"
-"#;
-
-    /// A small table of the clients.
-    pub(crate) const CLIENT: &str = r#"
-version = 1
-[[group]]
-name = "client"
-title = "Client"
-[[group.option]]
-name = "ping_ms"
-rust = "ping"
-typescript = "pingMs"
-typescript_default = 0
-unit = "ms"
-unset = "what the server asks for"
-help = "Time"
-ways = ["keyword"]
-example = 1
-[[group.option]]
-name = "token"
-python = "Token"
-kind = "secret"
-unset = "none"
-help = "A token"
-ways = ["keyword"]
-example = "a"
-[[group.option]]
-name = "marks"
-typescript = "marks"
-kind = "boolean"
-default = false
-help = "Marks"
-ways = []
-"#;
-
-    pub(crate) fn table() -> super::Table {
-        of(TABLE)
-    }
-
-    pub(crate) fn client() -> super::Table {
-        of(CLIENT)
-    }
-
-    fn of(text: &str) -> super::Table {
-        let mut table = super::Table::default();
-        table.add(text).unwrap();
-        table.check().unwrap();
-        table
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::samples::TABLE;
+    use super::super::samples::{self, TABLE};
     use super::*;
 
     #[test]

@@ -155,7 +155,7 @@ const RULES: &str = "
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::samples;
+    use super::super::samples;
     use super::*;
 
     #[test]

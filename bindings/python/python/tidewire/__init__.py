@@ -22,6 +22,7 @@ from ._client_types import ClientOptions
 from ._handlers import HandlerStatistics
 from ._json import RawJson
 from ._load import LoadProgress, LoadResult, load
+from ._load_types import LoadOptions
 from ._native import Batch, ClientBatch, ClientMessage, Connection, Message, Published
 from ._native import version as __version__
 from ._options import ServerOptions, TopicRule
@@ -50,6 +51,7 @@ __all__ = [
     "EndpointHealth",
     "HandlerStatistics",
     "HistoryPage",
+    "LoadOptions",
     "LoadProgress",
     "LoadResult",
     "Member",

@@ -8,9 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ._lab import lab_load, lab_save, lab_tables
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._load_types import LoadOptions
 
 __all__ = ["LoadProgress", "LoadResult", "load"]
 
@@ -157,31 +162,25 @@ class LoadResult:
         return f"<table>{cells}</table>"
 
 
+def plain(value: object) -> object:
+    """A value in a form that JSON has."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    return fspath(cast("PathLike[str]", value))
+
+
 def load(
     url: str,
     *,
-    connections: int | None = None,
-    requests: int | None = None,
-    duration_s: float | None = None,
-    rate_per_s: float | None = None,
-    messages_per_s: float | None = None,
-    method: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: str | None = None,
-    json_body: object = None,
-    scenario: str | PathLike[str] | None = None,
-    message: str | None = None,
-    reply: str | None = None,
-    expect: Sequence[str] = (),
     on_progress: Callable[[LoadProgress], object] | None = None,
-    **options: object,
+    **options: Unpack[LoadOptions],
 ) -> LoadResult:
     """Loads an HTTP or WebSocket service and returns what came of it.
 
-    The arguments are the flags of `tidewire load`, with the same units and defaults and, but for those in the table of
-    `docs/load.md`, with the same names. Those that are not named here go by name as well, such as `ramp_per_s=50`,
-    `stages="10s:1k,30s:5k"`, `find_limit=True`, `in_flight=16`, `keep_alive=False`, `cookies={"a": "b"}`,
-    `insecure=True`, `memory=True` or `timeout_ms=1000`.
+    `docs/load-options.md` lists the options with their units and defaults, such as `connections=100`,
+    `rate_per_s=1000`, `headers={"a": "b"}`, `expect=["p99<20ms"]` or `stages="10s:1k,30s:5k"`.
 
     `url` begins with http://, https://, ws:// or wss://. Without `requests`, `duration_s` is 10. `on_progress` is
     called about twenty times a second. Other threads of Python run on meanwhile. Ctrl-C ends the load early with a
@@ -191,23 +190,7 @@ def load(
     A service that refuses, lies or is not there is a result and no error. Raises `InvalidArgumentError` if an argument
     is wrong or this machine cannot carry the load out.
     """
-    given: dict[str, object] = {
-        "connections": connections,
-        "requests": requests,
-        "duration_s": duration_s,
-        "rate_per_s": rate_per_s,
-        "messages_per_s": messages_per_s,
-        "method": method,
-        "headers": None if headers is None else dict(headers),
-        "body": body,
-        "json_body": json_body,
-        "scenario": None if scenario is None else fspath(scenario),
-        "message": message,
-        "reply": reply,
-        "expect": [expect] if isinstance(expect, str) else list(expect),
-        **options,
-    }
-    text = json.dumps({name: value for name, value in given.items() if value is not None}, default=fspath)
+    text = json.dumps(options, default=plain)
     progress = None
     if on_progress is not None:
         show = on_progress

@@ -7,7 +7,7 @@ mod server;
 mod tiers;
 mod workers;
 
-pub(crate) use flags::{BenchFlags, ProfileFlag};
+pub(crate) use flags::BenchFlags;
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;

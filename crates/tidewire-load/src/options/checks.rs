@@ -297,6 +297,11 @@ mod tests {
             (WS, r#"{"expect_length":3}"#, "--expect-length is for"),
             (WS, r#"{"headers":{"X":"{{user}}"}}"#, "are for messages"),
             (WS, r#"{"message":"a","message_file":"b"}"#, "give one"),
+            (
+                HTTP,
+                r#"{"in_flight":2,"redirects":1}"#,
+                "remove --in-flight",
+            ),
             (HTTP, r#"{"message":"a"}"#, "--message is for ws://"),
             (HTTP, r#"{"message_file":"a"}"#, "--message-file is for"),
             (HTTP, r#"{"subscribe":["a"]}"#, "--subscribe is for ws://"),

@@ -1,148 +1,108 @@
-//! The options of a load as JSON, with the names of the command line; the bindings of other
-//! languages use it.
+//! The options of a load as programs give them: in JSON, with the names of the table.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 
 use super::OptionError;
 use super::load::{LoadOptions, TlsOptions};
 use super::message::matching;
 use super::quantity::stages;
 use super::request::{BodyOptions, statuses};
+use super::spec::{Kind, OptionSpec, Pairs, address, in_range};
+use super::table::{OPTIONS, Written};
 use crate::plan::load::FindLimit;
 use crate::worker::messages::Pointer;
 use crate::worker::template::Syntax;
 use crate::worker::websocket::profile::Profile;
 
-/// The options in their JSON form.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Written {
-    connections: Option<usize>,
-    requests: Option<u64>,
-    duration_s: Option<f64>,
-    warm_up_s: Option<f64>,
-    rate_per_s: Option<f64>,
-    messages_per_s: Option<f64>,
-    stages: Option<String>,
-    poisson: bool,
-    find_limit: bool,
-    from_per_s: Option<f64>,
-    to_per_s: Option<f64>,
-    step_s: Option<f64>,
-    ramp_per_s: Option<f64>,
-    connection_stages: Option<String>,
-    in_flight: Option<u32>,
-    threads: Option<usize>,
-    seed: Option<u64>,
-    method: Option<String>,
-    headers: BTreeMap<String, String>,
-    cookies: BTreeMap<String, String>,
-    body: Option<String>,
-    json_body: Option<serde_json::Value>,
-    form: Option<BTreeMap<String, String>>,
-    scenario: Option<PathBuf>,
-    compressed: bool,
-    redirects: Option<u32>,
-    literal: bool,
-    message: Option<String>,
-    message_file: Option<PathBuf>,
-    subscribe: Vec<String>,
-    reply: Option<String>,
-    timestamp_field: Option<String>,
-    binary: bool,
-    deflate: bool,
-    encrypt: bool,
-    profile: Option<String>,
-    token: Option<String>,
-    expect_status: Option<String>,
-    expect_body: Option<String>,
-    expect_length: Option<u64>,
-    expect: Vec<String>,
-    abort_after_s: Option<f64>,
-    confidence: Option<String>,
-    keep_alive: Option<bool>,
-    reconnect: bool,
-    retry: Option<String>,
-    requests_per_connection: Option<u64>,
-    timeout_ms: Option<u64>,
-    connect_timeout_ms: Option<u64>,
-    drain_ms: Option<u64>,
-    ca: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    sni: Option<String>,
-    insecure: bool,
-    proxy: Option<String>,
-    unix_socket: Option<PathBuf>,
-    source_address: Vec<std::net::IpAddr>,
-    resolve: Vec<String>,
-    memory: bool,
-    server_pid: Option<u32>,
-}
-
 impl LoadOptions {
-    /// Options from a JSON object with the names of the command line's flags; an absent option has
-    /// its default.
+    /// Options from a JSON object with the names of `docs/load-options.md`; an absent option has its default.
     ///
     /// # Errors
-    /// An unknown name, or a wrong value.
+    /// An unknown name, a wrong value, or options that exclude each other.
     pub fn from_json(url: &str, json: &str) -> Result<Self, OptionError> {
-        let written: Written = serde_json::from_str(json).map_err(|error| mistake(json, &error))?;
+        let values = serde_json::from_str(json).map_err(OptionError::new)?;
+        Self::from_values(url, values)
+    }
+
+    /// [`Self::from_json`] of an object that is read already.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn from_values(url: &str, mut values: Map<String, Value>) -> Result<Self, OptionError> {
+        values.retain(|_, value| !value.is_null());
+        for (name, value) in &values {
+            let spec = OPTIONS.iter().find(|spec| spec.name == name);
+            let spec = spec.ok_or_else(|| unknown(name))?;
+            check(spec, value)
+                .map_err(|error| OptionError::new(format_args!("{name}: {error}")))?;
+            check_others(spec, value, &values)?;
+        }
+        let written = Written::deserialize(Value::Object(values)).map_err(OptionError::new)?;
         written.options(url)
     }
 }
 
-/// A mistake in the words of an option, and not of a place in the JSON text, which the user has not
-/// written.
-fn mistake(json: &str, error: &serde_json::Error) -> OptionError {
-    let text = error.to_string();
-    let text = text
-        .rsplit_once(" at line ")
-        .map_or(&*text, |(text, _)| text);
-    if let Some(names) = text.strip_prefix("unknown field `") {
-        // The wrong name, and then all known ones: "x`, expected one of `a`, `b`".
-        let mut names = names.split('`').step_by(2);
-        let wrong = names.next().unwrap_or_default();
-        let likeness = |name: &&str| strsim::jaro_winkler(name, wrong);
-        let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        return match nearest.filter(|name| likeness(name) >= LIKENESS_MIN) {
-            Some(name) => OptionError::new(format_args!(
-                "unknown option `{wrong}`: did you mean `{name}`?"
-            )),
-            None => OptionError::new(format_args!(
-                "unknown option `{wrong}`: see the flags of `tidewire load --help`"
-            )),
-        };
-    }
-    match option_before(json, error.column()) {
-        Some(name) => OptionError::new(format_args!("{name}: {text}")),
-        None => OptionError::new(text),
+fn unknown(wrong: &str) -> OptionError {
+    let likeness = |spec: &&OptionSpec| strsim::jaro_winkler(spec.name, wrong);
+    let nearest = OPTIONS
+        .iter()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|spec| likeness(spec) >= LIKENESS_MIN) {
+        Some(spec) => OptionError::new(format_args!(
+            "unknown option `{wrong}`: did you mean `{}`?",
+            spec.name
+        )),
+        None => OptionError::new(format_args!(
+            "unknown option `{wrong}`: see the flags of `tidewire load --help`"
+        )),
     }
 }
 
-/// The name of the option whose value ends at this byte of an object in one line.
-fn option_before(json: &str, column: usize) -> Option<&str> {
-    let bytes = json.get(..column.min(json.len()))?.as_bytes();
-    let (mut depth, mut start, mut is_escaped) = (0, None, false);
-    let (mut last_text, mut name) = ("", None);
-    for (at, byte) in bytes.iter().enumerate() {
-        match (start, byte) {
-            (Some(_), _) if is_escaped => is_escaped = false,
-            (Some(_), b'\\') => is_escaped = true,
-            (Some(from), b'"') => (last_text, start) = (&json[from..at], None),
-            (Some(_), _) => {}
-            (None, b'"') => start = Some(at + 1),
-            (None, b'{' | b'[') => depth += 1,
-            (None, b'}' | b']') => depth -= 1,
-            (None, b':') if depth == 1 => name = Some(last_text),
-            _ => {}
+/// That a value is one of its option, alone.
+fn check(spec: &OptionSpec, value: &Value) -> Result<(), OptionError> {
+    let alone = Map::from_iter([(spec.name.to_owned(), value.clone())]);
+    Written::deserialize(Value::Object(alone)).map_err(OptionError::new)?;
+    match spec.kind {
+        Kind::Integer { smallest, largest } => {
+            in_range(value.as_u64(), smallest, largest).map(drop)
         }
+        _ => Ok(()),
     }
-    name
+}
+
+/// That what an option needs is there, and nothing that it excludes.
+fn check_others(
+    spec: &OptionSpec,
+    value: &Value,
+    values: &Map<String, Value>,
+) -> Result<(), OptionError> {
+    let is_given = |name: &&&str| values.get(**name).is_some_and(is_set);
+    if !is_set(value) {
+        return Ok(());
+    }
+    if let Some(need) = spec.needs.iter().find(|need| !is_given(need)) {
+        return Err(OptionError::new(format_args!("{} needs {need}", spec.name)));
+    }
+    match spec.excludes.iter().find(is_given) {
+        None => Ok(()),
+        Some(other) => Err(OptionError::new(format_args!(
+            "{} and {other} exclude each other",
+            spec.name
+        ))),
+    }
+}
+
+/// Whether a value says more than the default of most options.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    }
 }
 
 /// Below this likeness two names have nothing to do with each other.
@@ -160,7 +120,9 @@ impl Written {
     }
 
     fn plan(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
-        options.connections = self.connections.unwrap_or(options.connections);
+        if let Some(connections) = self.connections {
+            options.connections = usize::try_from(connections).unwrap_or(usize::MAX);
+        }
         options.requests = self.requests;
         options.duration = self.duration_s.map(seconds).transpose()?;
         options.warm_up = seconds(self.warm_up_s.unwrap_or(0.0))?;
@@ -172,7 +134,9 @@ impl Written {
         let growth = self.connection_stages.as_deref().map(stages);
         options.connection_stages = growth.transpose()?;
         options.in_flight = self.in_flight.unwrap_or(options.in_flight);
-        options.threads = self.threads.unwrap_or(options.threads);
+        if let Some(threads) = self.threads {
+            options.threads = usize::try_from(threads).unwrap_or(usize::MAX);
+        }
         options.seed = self.seed.unwrap_or(options.seed);
         if self.find_limit {
             let usual = FindLimit::default();
@@ -183,59 +147,38 @@ impl Written {
                 is_poisson: self.poisson,
                 ..usual
             });
-        } else if let Some(name) = self.search_option() {
-            return Err(OptionError::new(format_args!(
-                "{name} is for a search of the highest rate: give find_limit"
-            )));
         }
-        for text in &self.expect {
+        for text in &self.expect.0 {
             let expectation = text.parse().map_err(OptionError::new)?;
             options.expectations.push(expectation);
         }
         options.abort_after = self.abort_after_s.map(seconds).transpose()?;
         let precision = self.confidence.as_deref().map(str::parse).transpose();
         options.precision = precision.map_err(OptionError::new)?;
-        options.memory = self.memory;
-        options.server_pid = self.server_pid;
         Ok(())
-    }
-
-    /// An option that only a search has.
-    fn search_option(&self) -> Option<&'static str> {
-        let given = [
-            self.from_per_s.map(|_| "from_per_s"),
-            self.to_per_s.map(|_| "to_per_s"),
-            self.step_s.map(|_| "step_s"),
-        ];
-        given.into_iter().flatten().next()
     }
 
     fn request(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
         let request = &mut options.request;
         request.method = self.method.as_ref().map(|method| method.to_uppercase());
-        let owned = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
-            map.iter().map(|(n, v)| (n.clone(), v.clone())).collect()
+        let pairs = |pairs: &Option<Pairs>| pairs.clone().map(|pairs| pairs.0);
+        request.headers = pairs(&self.headers).unwrap_or_default();
+        request.cookies = pairs(&self.cookies).unwrap_or_default();
+        // They exclude each other.
+        request.body = if let Some(text) = &self.body {
+            Some(BodyOptions::Bytes(text.clone().into_bytes()))
+        } else if let Some(path) = &self.body_file {
+            let read = std::fs::read(path).map_err(|error| {
+                OptionError::new(format_args!("cannot read {}: {error}", path.display()))
+            })?;
+            Some(BodyOptions::Bytes(read))
+        } else if let Some(json) = &self.json_body {
+            Some(BodyOptions::Json(json.to_string()))
+        } else if let Some(text) = &self.json_text {
+            Some(BodyOptions::Json(text.clone()))
+        } else {
+            pairs(&self.form).map(BodyOptions::Form)
         };
-        request.headers = owned(&self.headers);
-        request.cookies = owned(&self.cookies);
-        let bodies = [
-            self.body
-                .clone()
-                .map(|text| BodyOptions::Bytes(text.into_bytes())),
-            self.json_body
-                .as_ref()
-                .map(|json| BodyOptions::Json(json.to_string())),
-            self.form
-                .as_ref()
-                .map(|form| BodyOptions::Form(owned(form))),
-        ];
-        let mut given = bodies.into_iter().flatten();
-        request.body = given.next();
-        if given.next().is_some() {
-            return Err(OptionError::new(
-                "several bodies: give one of body, json_body and form",
-            ));
-        }
         request.statuses = self.expect_status.as_deref().map(statuses).transpose()?;
         request.body_contains.clone_from(&self.expect_body);
         request.body_bytes = self.expect_length;
@@ -251,7 +194,7 @@ impl Written {
         let messages = &mut options.messages;
         messages.message.clone_from(&self.message);
         messages.file.clone_from(&self.message_file);
-        messages.subscribe.clone_from(&self.subscribe);
+        messages.subscribe.clone_from(&self.subscribe.0);
         if let Some(reply) = &self.reply {
             messages.matching = matching(reply)?;
         }
@@ -293,8 +236,11 @@ impl Written {
         };
         options.proxy.clone_from(&self.proxy);
         options.unix_socket.clone_from(&self.unix_socket);
-        options.source_addresses.clone_from(&self.source_address);
-        options.resolve.clone_from(&self.resolve);
+        let addresses = self.source_address.0.iter().map(|text| address(text));
+        options.source_addresses = addresses.collect::<Result<_, _>>()?;
+        options.resolve.clone_from(&self.resolve.0);
+        options.memory = self.memory;
+        options.server_pid = self.server_pid;
         Ok(())
     }
 }
@@ -319,6 +265,48 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_each_option_changes_it_and_its_default_does_not() {
+        let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../options/load.json");
+        let table: Value = serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+        let options = table["groups"].as_array().unwrap().iter();
+        let options: Vec<&Value> = options
+            .flat_map(|group| group["options"].as_array().unwrap())
+            .collect();
+        assert_eq!(options.len(), OPTIONS.len());
+        let example = |name: &Value| {
+            let row = options.iter().find(|row| row["name"] == *name).unwrap();
+            let value = match row["kind"].as_str() {
+                Some("number") => row["example"].as_str().unwrap().parse().unwrap(),
+                _ => row["example"].clone(),
+            };
+            (name.as_str().unwrap().to_owned(), value)
+        };
+        let usual = format!("{:?}", LoadOptions::new("http://127.0.0.1/"));
+        let scratch = tempfile::NamedTempFile::new().unwrap();
+        for row in &options {
+            let mut values = Map::from_iter([example(&row["name"])]);
+            let needs = row["needs"].as_array().into_iter().flatten();
+            values.extend(needs.map(example));
+            if let Some(file) = values.get_mut("body_file") {
+                *file = scratch.path().to_str().unwrap().into();
+            }
+            let options = LoadOptions::from_values("http://127.0.0.1/", values).unwrap();
+            assert_ne!(format!("{options:?}"), usual, "{row}: it changes nothing");
+            let default = (
+                row["name"].as_str().unwrap().to_owned(),
+                row["default"].clone(),
+            );
+            let default = Map::from_iter([default]);
+            let options = LoadOptions::from_values("http://127.0.0.1/", default).unwrap();
+            assert_eq!(
+                format!("{options:?}"),
+                usual,
+                "{row}: the default is another"
+            );
+        }
+    }
+
+    #[test]
     fn a_wrong_value_is_named() {
         let error = |json| {
             let options = LoadOptions::from_json("http://127.0.0.1/", json);
@@ -329,11 +317,18 @@ mod tests {
         assert!(error(r#"{"qqq":1}"#).contains("tidewire load --help"));
         let headers = r#"{"headers":{"a:\"b":"c"},"connections":"5","seed":1}"#;
         assert!(error(headers).starts_with("connections: invalid type: string \"5\""));
+        assert_eq!(
+            error(r#"{"connections":0}"#),
+            "connections: expected a whole number from 1"
+        );
+        assert!(error(r#"{"source_address":"a"}"#).contains("`a` is not an address"));
+        assert!(error(r#"{"body_file":"/no/such"}"#).contains("cannot read /no/such"));
         assert!(error(r#"{"headers":{"a":1}}"#).starts_with("headers: invalid type"));
-        assert!(error(r#"{"expect":"p99<1s"}"#).starts_with("expect: invalid type"));
+        assert!(error(r#"{"expect":5}"#).starts_with("expect: invalid type"));
         assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
-        assert!(error(r#"{"body":"a","form":{}}"#).contains("several bodies"));
+        let bodies = r#"{"body":"a","form":{"b":"c"}}"#;
+        assert_eq!(error(bodies), "body and form exclude each other");
         assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));
-        assert!(error(r#"{"step_s":1}"#).contains("step_s is for a search"));
+        assert_eq!(error(r#"{"step_s":1}"#), "step_s needs find_limit");
     }
 }

@@ -10,6 +10,8 @@ mod proxy;
 pub mod quantity;
 pub mod request;
 pub mod scenario;
+pub mod spec;
+pub mod table;
 
 /// A mistake in the options, in one line that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
