@@ -191,7 +191,7 @@ def test_the_numbers_of_an_order_have_their_tokens() -> None:
     order = {"first": 3, "end": 10, "step": 3, "tokens": ["a", "b", "c"]}
     assert serving.numbers_of(order) == [(3, "a"), (6, "b"), (9, "c")]
     assert serving.numbers_of({"first": 0, "end": 2, "step": 1}) == [(0, None), (1, None)]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="1 tokens came for 3"):
         serving.numbers_of({**order, "tokens": ["a"]})
 
 

@@ -55,6 +55,12 @@ def bench(*words: str, out: pathlib.Path, code: int | None = None) -> tuple[dict
     return report, said + told
 
 
+def test_the_worker_keeps_the_contract() -> None:
+    check = [str(program()), "worker", "--check", f"{sys.executable} -m tidewire.worker"]
+    said = subprocess.run(check, capture_output=True, text=True, timeout=200, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
 def accounted(result: dict[str, Any]) -> bool:
     messages = result["messages"]
     return bool(

@@ -10,6 +10,12 @@ const SILENCE_MS = 10_000;
 
 type Order = Record<string, unknown> & { do: string };
 
+/** What was said about the newest order. */
+let said: "stop" | "abandon" | undefined;
+
+/** What the controller has said about the newest order. */
+export const wish = (): "stop" | "abandon" | undefined => said;
+
 /** Writes a line. */
 export function say(kind: string, figures: object): void {
   let line = Buffer.from(`${JSON.stringify({ say: kind, ...figures })}\n`);
@@ -39,16 +45,26 @@ export function serve(asides: Omit<Asides, "clock">, obey: (order: Order) => Pro
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => {
     heardMs = performance.now();
-    const order = JSON.parse(line) as Order;
+    const order = parsed(line);
     if (order.do === "quit") process.exit(0);
     const aside = (all as unknown as Record<string, ((order: Order) => void) | undefined>)[order.do];
-    if (aside !== undefined) aside(order);
-    else working = working.then(() => obey(order)).catch(fail);
+    if (order.do === "stop" || order.do === "abandon") said = order.do;
+    if (aside !== undefined) return aside(order);
+    said = undefined;
+    working = working.then(() => obey(order)).catch(fail);
   });
   lines.on("close", () => process.exit(0));
   setInterval(() => {
     if (performance.now() - heardMs > SILENCE_MS) process.exit(1);
   }, 500);
+}
+
+function parsed(line: string): Order {
+  try {
+    return JSON.parse(line) as Order;
+  } catch (error) {
+    fail(error);
+  }
 }
 
 /** Tells the controller that this worker cannot go on. */

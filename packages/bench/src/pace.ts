@@ -5,29 +5,34 @@ import { randomOf } from "./random.js";
 
 /** The times of the messages of a connection. Together all connections keep the rate, and not all of them send at once. */
 export class Pace {
-  readonly #intervalNs: number;
+  readonly #beganNs: number;
+  readonly #perS: number;
+  readonly #connections: number;
   readonly #random: (() => number) | undefined;
-  #nextNs: number;
+  /** The number of the next message over all connections; at random times it is drawn. */
+  #number: number;
 
   /** `index` counts over all `connections`, those of other workers too; without a seed the times are even. */
   constructor(beganNs: number, perS: number, connections: number, index: number, poissonSeed?: number) {
-    this.#intervalNs = (NS_PER_S * Math.max(1, connections)) / perS;
+    this.#beganNs = beganNs;
+    this.#perS = perS;
+    this.#connections = Math.max(1, connections);
     if (poissonSeed !== undefined) {
       const random = randomOf(poissonSeed * 1_000_003 + index);
       this.#random = () => -Math.log(1 - random(2 ** 32) / 2 ** 32);
     }
     // A random time has no first place.
-    const first = this.#random === undefined ? index / Math.max(1, connections) : this.#random();
-    this.#nextNs = beganNs + this.#intervalNs * first;
+    this.#number = this.#random === undefined ? index : this.#connections * this.#random();
   }
 
   /** The time of the next message. */
   get nextNs(): number {
-    return this.#nextNs;
+    // One division, whose result is exact where a number says it exactly: a sum of intervals would not be.
+    return this.#beganNs + (this.#number * NS_PER_S) / this.#perS;
   }
 
   /** It has been dealt with. */
   advance(): void {
-    this.#nextNs += this.#intervalNs * (this.#random?.() ?? 1);
+    this.#number += this.#connections * (this.#random?.() ?? 1);
   }
 }

@@ -10,7 +10,7 @@ import { clockNs } from "./clock.js";
 import { type Begin, CONTRACT, type Open, type Run } from "./contract.js";
 import { Opened } from "./counts.js";
 import { Crowd, runFanOut } from "./fan_out.js";
-import { say, serve } from "./link.js";
+import { say, serve, wish } from "./link.js";
 import { Opener, type Session } from "./session.js";
 import { beginBeats, cpuNs, meter, stoppedNs } from "./usage.js";
 
@@ -47,11 +47,14 @@ function stop(): void {
   activity?.stop();
 }
 
-/** Waits for work until it is done or abandoned; whether it was done. */
+/** Waits for the work of an order until it is done or abandoned; whether it was done. */
 async function finished(work: Promise<unknown>): Promise<boolean> {
   const abandoned = new Promise<boolean>((resolve) => {
     abandon = () => resolve(false);
   });
+  // What was said about the order before it began.
+  if (wish() !== undefined) stop();
+  if (wish() === "abandon") abandon();
   return Promise.race([work.then(() => true), abandoned]);
 }
 
@@ -92,6 +95,8 @@ function fileOf(text: string): string {
 /** The numbers of connections and their tokens. */
 function numbersOf(order: Open): [number: number, token: string | undefined][] {
   const count = Math.max(0, Math.ceil((order.end - order.first) / order.step));
+  const tokens = order.tokens?.length ?? 0;
+  if (tokens > 0 && tokens !== count) throw new Error(`${tokens} tokens came for ${count} connections`);
   return Array.from({ length: count }, (_, index) => [
     order.first + index * order.step,
     order.tokens?.[index],

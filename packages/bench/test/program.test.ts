@@ -51,6 +51,12 @@ async function liar(lie: Parameters<typeof startLiar>[0]): Promise<string> {
 /** Figures of a machine that does something else beside the tests may be the generator's, but are right. */
 const RIGHT = ["valid", "noisy", "generator_bound"];
 
+test("the worker keeps the contract", () => {
+  const worker = `${process.execPath} ${join(built, "worker.js")}`;
+  const said = spawnSync(program(), ["worker", "--check", worker], { encoding: "utf8" });
+  expect(said.status, said.stdout + said.stderr).toBe(0);
+});
+
 describe("all tests", () => {
   test("run against a server of their own, are right, and their report is one", async () => {
     const { code, report, output, reportFile } = await run("--quick");

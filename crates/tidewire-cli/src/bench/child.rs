@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// An address of this machine with any free port.
+pub(crate) const FREE_PORT: &str = "127.0.0.1:0";
+
 /// A server that ends with this value, or with this process, however the process ends.
 #[derive(Debug)]
 pub(crate) struct EmbeddedServer {

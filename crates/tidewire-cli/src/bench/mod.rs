@@ -7,6 +7,7 @@ mod server;
 mod tiers;
 mod workers;
 
+pub(crate) use child::{EmbeddedServer, FREE_PORT};
 pub(crate) use flags::BenchFlags;
 
 use crate::baseline::Baseline;

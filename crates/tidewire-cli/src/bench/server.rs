@@ -1,6 +1,6 @@
 //! The server under load: the server of a URL, or one that is started for the run.
 
-use super::child::EmbeddedServer;
+use super::child::{EmbeddedServer, FREE_PORT};
 use super::credential::Credential;
 use super::flags::{BenchFlags, ProfileFlag, TargetFlags};
 use crate::failure::Failure;
@@ -269,7 +269,6 @@ fn half_of_the_cores() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
-const FREE_PORT: &str = "127.0.0.1:0";
 const NO_SHARED_TOPICS: &str = "several processes of the server share no topics, which needs a broker: remove \
     fan-out or --server-processes";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! The fleet: all workers together, which open connections, run phases and close.
 
+pub mod check;
 mod crew;
 mod error;
 mod lost;

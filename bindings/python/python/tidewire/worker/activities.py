@@ -23,7 +23,6 @@ IDLE_S = 0.05
 async def run(activity: Activity, sessions: list[Session]) -> None:
     """Runs an activity from its beginning to its end."""
     counts = activity.counts
-    counts.members = len(sessions)
     counts.last_confirmed = counts.began
     await asyncio.sleep(max(0.0, counts.began - clock()))
     if activity.crowd is not None:

@@ -104,13 +104,14 @@ class Pace:
     def __init__(
         self, began: float, per_s: float, connections: int, index: int, poisson_seed: int | None = None
     ) -> None:
-        rate = per_s / max(1, connections)
+        self._began = began
+        self._per_s = per_s
+        self._connections = max(1, connections)
+        #: The number of the next message over all connections.
+        self._number = index
         self._random = None if poisson_seed is None else random.Random(poisson_seed * 1_000_003 + index)
-        self._interval = 1.0 / rate
-        self._next = began + self._interval * (index / max(1, connections))
-        if self._random:
-            # A random time has no first place.
-            self._next = began + self._interval * self._random.expovariate(1.0)
+        #: At random times, the part of the test that is over, in messages of all connections.
+        self._drawn = 0.0
 
     @classmethod
     def of(cls, activity: Activity, connections: int, index: int) -> Pace:
@@ -120,9 +121,12 @@ class Pace:
 
     def next(self) -> float:
         """The time of the next message."""
-        due = self._next
-        step = self._random.expovariate(1.0) if self._random else 1.0
-        self._next += self._interval * step
+        if self._random:
+            self._drawn += self._connections * self._random.expovariate(1.0)
+            return self._began + self._drawn / self._per_s
+        # One division, whose result is exact where a number says it exactly: a sum of intervals would not be.
+        due = self._began + self._number / self._per_s
+        self._number += self._connections
         return due
 
 

@@ -68,7 +68,7 @@ def kind_of(error: BaseException) -> tuple[str, int | None]:
     text = str(error).lower()
     if isinstance(error, TokenError):
         return "unexpected-status", 401
-    if status := re.search(r"\b(?:http|status) ([1-5][0-9]{2})\b", text):
+    if status := re.search(r"\b(?:http|status|connection:) ([1-5][0-9]{2})\b", text):
         return "unexpected-status", int(status[1])
     if code := re.search(r"\bcode ([1-4][0-9]{3})\b", text):
         return "closed", int(code[1])

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 
@@ -24,6 +24,8 @@ class Link:
     def __init__(self, at_once: dict[str, Callable[[Word], None]]) -> None:
         self._at_once = {"clock": self._tell_clock, **at_once}
         self._heard_s = time.monotonic()
+        #: What was said about the newest order: `stop` or `abandon`.
+        self.wish: str | None = None
         self._out = os.dup(1)
         # What a library prints must not look like a word.
         os.dup2(2, 1)
@@ -51,23 +53,33 @@ class Link:
                 order = await orders.get()
                 await obey(order.pop("do"), order)
         except Exception as error:
-            self.say("failed", reason=f"{type(error).__name__}: {error}")
-            os._exit(1)
+            self._fail(error)
         finally:
             hearing.cancel()
 
     async def _hear(self, reader: asyncio.StreamReader, orders: asyncio.Queue[Word]) -> None:
         while line := await reader.readline():
             self._heard_s = time.monotonic()
-            order = orjson.loads(line)
-            kind = order["do"]
+            try:
+                order = orjson.loads(line)
+                kind = order["do"]
+            except (ValueError, TypeError, KeyError) as error:
+                self._fail(error)
             if kind == "quit":
                 break
+            if kind in ("stop", "abandon"):
+                self.wish = kind
             if kind in self._at_once:
                 self._at_once[kind](order)
             else:
+                self.wish = None
                 orders.put_nowait(order)
         os._exit(0)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Tells the controller that this worker cannot go on."""
+        self.say("failed", reason=f"{type(error).__name__}: {error}")
+        os._exit(1)
 
     def _end_in_silence(self) -> None:
         left_s = self._heard_s + SILENCE_MAX_S - time.monotonic()

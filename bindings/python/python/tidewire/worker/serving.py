@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 import tidewire
@@ -75,6 +76,22 @@ class Worker:
         self._stop()
         if self._task is not None:
             self._task.cancel()
+
+    async def _finished(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Waits for the work of an order; whether it was not abandoned."""
+        self._task = asyncio.create_task(work)
+        # What was said about the order before it began.
+        if self._link.wish == "stop":
+            self._stop()
+        elif self._link.wish == "abandon":
+            self._abandon()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            return False
+        finally:
+            self._task = None
+        return True
 
     def _tell_crowd(self, what: str, number: int) -> None:
         if self._activity is not None and self._activity.crowd is not None:
@@ -166,9 +183,8 @@ class Worker:
     async def _opening(self, work: Any, at_once: int) -> None:
         meter = Meter(self._pulse)
         self._opened = opened = Opened()
-        task = self._task = asyncio.create_task(gathered(work(opened) for _ in range(at_once)))
-        await finished(task)
-        self._task = self._opened = None
+        await self._finished(gathered(work(opened) for _ in range(at_once)))
+        self._opened = None
         self._failed += opened.failures.total()
         self._link.say(
             "opened",
@@ -209,11 +225,11 @@ class Worker:
         self._sessions = [session for session in self._sessions if session.is_open]
         activity = Activity(order, self._agreed(), self._link, counts)
         activity.prepare()
+        counts.members = len(self._sessions)
         meter = Meter(self._pulse)
         self._activity = activity
-        self._task = asyncio.create_task(activities.run(activity, self._sessions))
-        interrupted = not await finished(self._task)
-        self._task = self._activity = None
+        interrupted = not await self._finished(activities.run(activity, self._sessions))
+        self._activity = None
         self._failed += counts.broken.total()
         stopped = min(counts.end, time.monotonic())
 
@@ -292,18 +308,11 @@ def numbers_of(order: Word) -> list[tuple[int, str | None]]:
     """The numbers of connections and their tokens."""
     numbers = range(order["first"], order["end"], max(1, order["step"]))
     tokens = order.get("tokens") or [None] * len(numbers)
+    if len(tokens) != len(numbers):
+        raise ValueError(f"{len(tokens)} tokens came for {len(numbers)} connections")
     return list(zip(numbers, tokens, strict=True))
 
 
 async def gathered(works: Any) -> None:
     """Waits for all, and lets none end unseen."""
     await asyncio.gather(*works)
-
-
-async def finished(task: asyncio.Task[None]) -> bool:
-    """Waits for the end of a task; whether it was not abandoned."""
-    try:
-        await task
-    except asyncio.CancelledError:
-        return False
-    return True

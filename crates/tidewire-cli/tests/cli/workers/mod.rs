@@ -40,6 +40,23 @@ fn every_test_runs_with_processes_and_loses_nothing() {
 }
 
 #[test]
+fn a_worker_is_checked_by_dialogues() {
+    let own = format!("{} worker", env!("CARGO_BIN_EXE_tidewire"));
+    let said = run(&["worker", "--check", &own]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stdout.ends_with(" dialogues kept, 0 broken\n"));
+    // It knows the first line and nothing else.
+    let hello = r#"{"say":"hello","contract":1,"language":"sh","version":"1","pid":1,"connections_max":9,"profiles":[],"encodings":[],"layers":[]}"#;
+    let said = run(&["worker", "--check", &format!("echo '{hello}'")]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout
+            .contains("BROKEN  an order that the contract does not know\n  ")
+    );
+    assert!(said.stdout.contains("\n0 dialogues kept, "));
+}
+
+#[test]
 fn the_processes_of_a_server_are_added_up_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let plan = "--quick --server-processes 3 --processes 2 --test connection-storm,throughput --connections 60";

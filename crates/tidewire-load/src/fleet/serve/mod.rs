@@ -306,6 +306,13 @@ impl Serving {
             end: open.end,
             step: open.step.max(1),
         };
+        if !open.tokens.is_empty() && open.tokens.len() != numbers.len() {
+            return Err(format!(
+                "{} tokens came for {} connections",
+                open.tokens.len(),
+                numbers.len()
+            ));
+        }
         {
             let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
             tokens.extend(numbers.zip(open.tokens));
