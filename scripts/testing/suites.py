@@ -56,7 +56,7 @@ class Suite:
     is_nice: bool = False
     # Runs while nothing else does.
     is_alone: bool = False
-    limit_s: int = 1200
+    limit_s: int = 1800
     groups: tuple[str, ...] = field(default=("test",))
 
     @property

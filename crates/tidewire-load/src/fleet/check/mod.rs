@@ -51,6 +51,9 @@ fn hold(command: &str, server: &str, steps: &[Map<String, Value>]) -> Result<(),
         if let Some(text) = step.get("line").and_then(Value::as_str) {
             orders.push_str(text);
             orders.push('\n');
+        } else if let Some(ms) = step.get("silent_ms").and_then(Value::as_u64) {
+            worker.write(&std::mem::take(&mut orders))?;
+            worker.keep_silent(Duration::from_millis(ms))?;
         } else if step.contains_key("say") {
             worker.write(&std::mem::take(&mut orders))?;
             worker.hear(step)?;
@@ -163,6 +166,21 @@ impl Subject {
                 return Err(format!("`{say}` was to come, and not {text}"));
             }
         }
+    }
+
+    /// Waits for so long, and no answer may come.
+    fn keep_silent(&mut self, time: Duration) -> Result<(), String> {
+        let end = Instant::now() + time;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let Ok(text) = self.lines.recv_timeout(left) else {
+                break;
+            };
+            let value: Value = serde_json::from_str(&text).unwrap_or_default();
+            if !ANY_TIME.iter().any(|kind| value["say"] == *kind) {
+                return Err(format!("nothing was to come yet, and not {text}"));
+            }
+        }
+        Ok(())
     }
 
     fn wait_for_end(&mut self) -> Result<(), String> {

@@ -46,8 +46,7 @@ impl FanOutLink {
             plan.set_received(others.slot, UNKNOWN);
         }
         if !publishes {
-            // Only the worker with the publisher knows which number is too high.
-            plan.set_published(UNKNOWN);
+            plan.publish_elsewhere();
         }
         let is_over = Arc::new(AtomicBool::new(false));
         let teller = std::thread::spawn({

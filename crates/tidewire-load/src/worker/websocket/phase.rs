@@ -331,7 +331,8 @@ impl Worker {
         phase.end_sending(now_ns);
         let late = phase.members.split_off(phase.begun);
         phase.remaining -= late.len();
-        if let Some(fan) = phase.fan.as_ref().filter(|_| self.core.index == 0) {
+        let fan = phase.fan.as_ref().filter(|_| self.core.index == 0);
+        if let Some(fan) = fan.filter(|fan| !fan.plan.is_published_elsewhere()) {
             // The publisher is, or was, one of this worker's.
             fan.plan.set_total(fan.counts.published);
         }

@@ -130,6 +130,15 @@ impl FanOut {
         self.published.load(Ordering::Acquire)
     }
 
+    /// The publisher is in another process: only that one knows how far it is, and what its last publication was.
+    pub(crate) fn publish_elsewhere(&self) {
+        self.set_published(UNKNOWN);
+    }
+
+    pub(crate) fn is_published_elsewhere(&self) -> bool {
+        self.published() == UNKNOWN
+    }
+
     /// Nothing will be published after this number.
     pub(crate) fn set_total(&self, number: u64) {
         self.total.store(number, Ordering::Relaxed);
