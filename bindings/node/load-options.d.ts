@@ -69,7 +69,7 @@ export interface LoadSettings {
   bodyFile?: string | null;
   /** A body that is sent as JSON. Default: none. */
   jsonBody?: unknown | null;
-  /** A JSON body as text, in which {{seq}} may stand for a number. Default: none. */
+  /** A JSON body, given as text, with values such as {{seq}}. Default: none. */
   jsonText?: string | null;
   /** Fields of a form, which is the body; on the command line as name=value. Default: none. */
   form?: Record<string, string> | null;
@@ -180,7 +180,10 @@ export interface LoadSettings {
   proxy?: string | null;
   /** Connect to this Unix socket instead of the URL's host. Default: none. */
   unixSocket?: string | null;
-  /** Connect from these addresses in turn. Default: on loopback as many as ports need. */
+  /**
+   * Connect from these addresses in turn. Default: the system's choice; on loopback as many
+   * addresses as the connections need.
+   */
   sourceAddress?: string | string[] | null;
   /** Use this address for a host and port, as host:port:address. Default: none. */
   resolve?: string | string[] | null;

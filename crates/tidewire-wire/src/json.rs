@@ -21,7 +21,7 @@ pub use cursor::{Cursor, Found};
 pub use number::Number;
 pub use tree::parse_tree;
 
-/// The number that decimal digits alone say as JSON, without zeros in front, if it is below 2^64.
+/// The value of a JSON number that has digits only, if it is below 2^64. JSON has no leading zeros.
 pub(crate) fn digits(text: &[u8]) -> Option<u64> {
     if matches!(text, [] | [b'0', _, ..]) {
         return None;

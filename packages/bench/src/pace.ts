@@ -27,7 +27,7 @@ export class Pace {
 
   /** The time of the next message. */
   get nextNs(): number {
-    // One division, whose result is exact where a number says it exactly: a sum of intervals would not be.
+    // A sum of intervals adds up rounding errors, and a message at the end could seem to be due before it.
     return this.#beganNs + (this.#number * NS_PER_S) / this.#perS;
   }
 

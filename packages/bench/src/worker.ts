@@ -52,7 +52,7 @@ async function finished(work: Promise<unknown>): Promise<boolean> {
   const abandoned = new Promise<boolean>((resolve) => {
     abandon = () => resolve(false);
   });
-  // What was said about the order before it began.
+  // A stop may arrive before the order has begun.
   if (wish() !== undefined) stop();
   if (wish() === "abandon") abandon();
   return Promise.race([work.then(() => true), abandoned]);

@@ -15,7 +15,8 @@ pub(crate) fn table(table: &Table) -> String {
     out.push_str(OPTIONS);
     for group in &table.groups {
         for option in &group.options {
-            line(&mut out, &format!("{},", spec(&group.name, option)));
+            let spec = spec(table, &group.name, option);
+            line(&mut out, &format!("{spec},"));
         }
     }
     out.push_str(WRITTEN);
@@ -27,13 +28,18 @@ pub(crate) fn table(table: &Table) -> String {
     out
 }
 
-fn spec(group: &str, row: &Row) -> String {
-    let (name, help, placeholder) = (&row.name, &row.help, row.placeholder());
+fn spec(table: &Table, group: &str, row: &Row) -> String {
+    let as_flags = |text: &str| {
+        table.spelled(text, "", |row| {
+            row.flag().unwrap_or_else(|| row.name.clone())
+        })
+    };
+    let (name, help, placeholder) = (&row.name, as_flags(&row.help), row.placeholder());
     let default = match &row.default {
         Some(Value::Boolean(_)) => String::new(),
         Some(value) => value.as_text(),
         None if row.unset == "none" => String::new(),
-        None => row.unset.clone(),
+        None => as_flags(&row.unset),
     };
     let flag = row.flag();
     let flag = flag.as_deref().map(|flag| flag.trim_start_matches('-'));
@@ -173,9 +179,10 @@ const PAGE: &str = "\
 # Options of a load
 
 `tidewire load` has the flags. `tidewire.load` in Python has the names as keyword arguments, `load` in Node has them in
-camelCase, and a JSON object has them for `LoadOptions::from_json` in Rust. All four check a value alike. On the command
-line a number may end in k, M or G and a time in ms, s, m or h, and a flag of a list comes once for each item; programs
-give numbers, and texts or lists of texts.
+camelCase, and a JSON object has them for `LoadOptions::from_json` in Rust. All four check a value alike.
+
+On the command line a number may end in k, M or G, and a time in ms, s, m or h. A flag of a list is written once for each
+item. Programs give numbers, and for a list a text or a list of texts.
 
 ";
 

@@ -39,7 +39,7 @@ fn field(out: &mut String, table: &Table, row: &Row) {
         },
     };
     let is_required = row.default.is_none() && row.unset == "required";
-    let help = in_camel_case(table, &row.help);
+    let help = table.spelled(&row.help, "`", |row| camel_case(&row.name));
     let comment = match is_required {
         true => format!("{help}."),
         false => format!("{help}. Default: {default}."),
@@ -98,20 +98,6 @@ fn literal(value: &Value) -> String {
             format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// A text with the names of options that stand in backticks in camelCase.
-fn in_camel_case(table: &Table, text: &str) -> String {
-    let is_name = |text: &str| {
-        let mut rows = table.options().chain(&table.rule_keys);
-        rows.any(|row| row.name == text)
-    };
-    let parts = text.split('`').enumerate();
-    let parts = parts.map(|(index, part)| match index % 2 == 1 && is_name(part) {
-        true => camel_case(part),
-        false => part.to_owned(),
-    });
-    parts.collect::<Vec<_>>().join("`")
 }
 
 fn camel_case(name: &str) -> String {

@@ -147,6 +147,21 @@ impl Table {
         Ok(())
     }
 
+    /// A text in which each name of an option in backticks is spelled anew. `quote` takes the place of every backtick.
+    pub(crate) fn spelled(
+        &self,
+        text: &str,
+        quote: &str,
+        spell: impl Fn(&Row) -> String,
+    ) -> String {
+        let parts = text.split('`').enumerate().map(|(index, part)| {
+            let mut rows = self.options().chain(&self.rule_keys);
+            let named = rows.find(|row| index % 2 == 1 && row.name == part);
+            named.map_or_else(|| part.to_owned(), &spell)
+        });
+        parts.collect::<Vec<_>>().join(quote)
+    }
+
     pub(crate) fn options(&self) -> impl Iterator<Item = &Row> {
         self.groups.iter().flat_map(|group| &group.options)
     }

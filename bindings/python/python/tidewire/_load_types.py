@@ -65,7 +65,7 @@ class LoadOptions(TypedDict, total=False):
     body_file: Path
     #: A body that is sent as JSON. Default: none.
     json_body: object
-    #: A JSON body as text, in which {{seq}} may stand for a number. Default: none.
+    #: A JSON body, given as text, with values such as {{seq}}. Default: none.
     json_text: str
     #: Fields of a form, which is the body; on the command line as name=value. Default: none.
     form: Mapping[str, str]
@@ -149,7 +149,8 @@ class LoadOptions(TypedDict, total=False):
     proxy: str
     #: Connect to this Unix socket instead of the URL's host. Default: none.
     unix_socket: Path
-    #: Connect from these addresses in turn. Default: on loopback as many as ports need.
+    #: Connect from these addresses in turn. Default: the system's choice; on loopback as many
+    #: addresses as the connections need.
     source_address: str | Sequence[str]
     #: Use this address for a host and port, as host:port:address. Default: none.
     resolve: str | Sequence[str]

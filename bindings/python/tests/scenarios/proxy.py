@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 MASK = (1 << 64) - 1
 
 PASSED_CORRUPT = 16_384
-"""Bytes that pass behind one that was corrupted: nobody need notice it."""
+"""Bytes between a change, which nobody may notice, and the cut."""
 
 
 class Plan(NamedTuple):

@@ -34,8 +34,8 @@ pub(crate) struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// Starts a server at an address with these further arguments and waits until it listens. Makes
-    /// a random secret if none is given. Sets `stop` when the server later ends by itself.
+    /// Starts a server at an address with these further arguments and waits until it listens. Without
+    /// a secret it makes a random one. Sets `stop` when the server ends by itself later.
     ///
     /// # Errors
     /// The child cannot be started or ends at once; its last output is in the message.

@@ -98,23 +98,9 @@ fn help(spec: &OptionSpec) -> String {
     };
     let default = match spec.default {
         "" => String::new(),
-        words => format!(" [default: {}]", as_flags(words)),
+        words => format!(" [default: {words}]"),
     };
-    format!("{}{several}{default}", as_flags(spec.help))
-}
-
-/// A text in which names of options that stand in backticks become their flags.
-fn as_flags(text: &str) -> String {
-    let parts = text.split('`').enumerate().map(|(index, part)| {
-        let named = OPTIONS
-            .iter()
-            .find(|spec| index % 2 == 1 && spec.name == part);
-        match named.and_then(|spec| spec.flag) {
-            Some(flag) => format!("--{flag}"),
-            None => part.to_owned(),
-        }
-    });
-    parts.collect()
+    format!("{}{several}{default}", spec.help)
 }
 
 /// Output: display, files, and the comparison with an earlier report.

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{self, Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -78,13 +78,16 @@ impl Remote {
             is_mute,
         };
         let name = format!("worker {}", index + 1);
-        let mut child = spawn(command).map_err(|error| {
-            failed(
-                &name,
-                format!("its command cannot be started: {error}"),
-                true,
-            )
-        })?;
+        let mut child = shell(command)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                failed(
+                    &name,
+                    format!("its command cannot be started: {error}"),
+                    true,
+                )
+            })?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -219,7 +222,7 @@ impl Hand<Command> for Remote {
         while Instant::now() < deadline && !has_ended(&self.child) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        kill(&self.child);
+        kill(&mut lock(&self.child));
         for thread in self.threads.drain(..) {
             // A thread that panicked has nothing left to do.
             let _ = thread.join();
@@ -236,32 +239,33 @@ impl Drop for Remote {
         // One that was not joined has failed at its start.
         if !self.threads.is_empty() {
             let _ = self.lines.send(Line::End);
-            kill(&self.child);
+            kill(&mut lock(&self.child));
         }
     }
 }
 
-/// Starts a command in a process group of its own, so that a Ctrl-C is for the controller alone.
-fn spawn(command: &str) -> std::io::Result<Child> {
+/// The shell command of a worker, in a process group of its own, so that a Ctrl-C is for the controller alone.
+pub(super) fn shell(command: &str) -> process::Command {
     let mut program = process::Command::new("sh");
     program
         .args(["-c", command])
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdout(Stdio::piped());
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut program, 0);
-    program.spawn()
+    program
+}
+
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn has_ended(child: &Mutex<Child>) -> bool {
-    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-    !matches!(child.try_wait(), Ok(None))
+    !matches!(lock(child).try_wait(), Ok(None))
 }
 
 /// Ends the command and all that it has started.
-fn kill(child: &Mutex<Child>) {
-    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn kill(child: &mut Child) {
     if matches!(child.try_wait(), Ok(None)) {
         #[cfg(target_os = "linux")]
         if let Some(group) = i32::try_from(child.id())
@@ -432,7 +436,7 @@ fn manage(
             clocks.ask();
         }
     };
-    kill(&ending.child);
+    kill(&mut lock(&ending.child));
     ears.relay.leave(ears.index);
     let report = WorkerReport::Ended { name, reason };
     // A fleet that has ended waits for no report.

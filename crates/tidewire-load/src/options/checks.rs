@@ -241,6 +241,7 @@ fn refuse<const N: usize>(reason: &str, given: [Option<&str>; N]) -> Result<(), 
 fn body_flag(body: &BodyOptions) -> &'static str {
     match body {
         BodyOptions::Bytes(_) => "--body",
+        BodyOptions::File(_) => "--body-file",
         BodyOptions::Json(_) => "--json-body",
         BodyOptions::Form(_) => "--form",
     }
@@ -297,6 +298,8 @@ mod tests {
             (WS, r#"{"expect_length":3}"#, "--expect-length is for"),
             (WS, r#"{"headers":{"X":"{{user}}"}}"#, "are for messages"),
             (WS, r#"{"message":"a","message_file":"b"}"#, "give one"),
+            (HTTP, r#"{"body_file":"/no/such"}"#, "cannot read /no/such"),
+            (WS, r#"{"body_file":"/no/such"}"#, "--body-file is for"),
             (
                 HTTP,
                 r#"{"in_flight":2,"redirects":1}"#,

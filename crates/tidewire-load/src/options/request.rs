@@ -1,6 +1,7 @@
 //! A request in the form of the user's options, translated into a step of a script.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire_http::request::{BodyLength, RequestHead};
@@ -42,6 +43,8 @@ pub struct RequestOptions {
 pub enum BodyOptions {
     /// Any bytes, `text/plain` unless a header says otherwise.
     Bytes(Vec<u8>),
+    /// The bytes of a file, which the plan reads.
+    File(PathBuf),
     /// `application/json`.
     Json(String),
     /// `application/x-www-form-urlencoded`.
@@ -51,7 +54,7 @@ pub enum BodyOptions {
 impl BodyOptions {
     fn content_type(&self) -> &'static str {
         match self {
-            Self::Bytes(_) => "text/plain",
+            Self::Bytes(_) | Self::File(_) => "text/plain",
             Self::Json(_) => "application/json",
             Self::Form(_) => "application/x-www-form-urlencoded",
         }
@@ -60,25 +63,39 @@ impl BodyOptions {
     /// The body with its values, each escaped for its place.
     ///
     /// # Errors
-    /// A wrong template.
-    pub(super) fn template(&self, names: &Names) -> Result<Template, TemplateError> {
+    /// A wrong template, or a file that cannot be read.
+    pub(super) fn template(&self, names: &Names) -> Result<Template, OptionError> {
         let mut template = Template::default();
-        match self {
-            Self::Bytes(bytes) => template.push(bytes, names, Escape::None)?,
-            Self::Json(json) => template.push_json(json.as_bytes(), names)?,
-            Self::Form(fields) => {
-                for (number, (name, value)) in fields.iter().enumerate() {
-                    if number > 0 {
-                        template.push_fixed(b"&");
-                    }
-                    template.push_form(name.as_bytes(), names)?;
-                    template.push_fixed(b"=");
-                    template.push_form(value.as_bytes(), names)?;
-                }
+        let pushed = match self {
+            Self::Bytes(bytes) => template.push(bytes, names, Escape::None),
+            Self::File(path) => {
+                let bytes = std::fs::read(path).map_err(|error| {
+                    OptionError::new(format_args!("cannot read {}: {error}", path.display()))
+                })?;
+                template.push(&bytes, names, Escape::None)
             }
-        }
+            Self::Json(json) => template.push_json(json.as_bytes(), names),
+            Self::Form(fields) => push_fields(&mut template, fields, names),
+        };
+        pushed.map_err(OptionError::new)?;
         Ok(template)
     }
+}
+
+fn push_fields(
+    template: &mut Template,
+    fields: &[(String, String)],
+    names: &Names,
+) -> Result<(), TemplateError> {
+    for (number, (name, value)) in fields.iter().enumerate() {
+        if number > 0 {
+            template.push_fixed(b"&");
+        }
+        template.push_form(name.as_bytes(), names)?;
+        template.push_fixed(b"=");
+        template.push_form(value.as_bytes(), names)?;
+    }
+    Ok(())
 }
 
 /// The properties that all requests of a load share.
@@ -105,7 +122,7 @@ impl RequestOptions {
     /// A part that is not valid in a request, or a wrong template.
     pub fn step(&self, frame: &RequestFrame<'_>, names: &Names) -> Result<Step, OptionError> {
         let body = self.body.as_ref().map(|body| body.template(names));
-        let body = body.transpose().map_err(OptionError::new)?;
+        let body = body.transpose()?;
         let method = self.method.clone().unwrap_or_else(|| {
             let method = if body.is_some() { "POST" } else { "GET" };
             method.to_owned()

@@ -228,15 +228,6 @@ impl ScenarioRequest {
     }
 
     fn body_options(&self) -> Result<Option<BodyOptions>, OptionError> {
-        let file = match &self.body_file {
-            None => None,
-            Some(path) => {
-                let bytes = std::fs::read(path).map_err(|error| {
-                    OptionError::new(format_args!("cannot read {}: {error}", path.display()))
-                })?;
-                Some(BodyOptions::Bytes(bytes))
-            }
-        };
         let form = self.form.as_ref().map(|fields| {
             let fields = fields.iter();
             BodyOptions::Form(fields.map(|(n, v)| (n.clone(), v.clone())).collect())
@@ -245,7 +236,7 @@ impl ScenarioRequest {
             self.body
                 .clone()
                 .map(|text| BodyOptions::Bytes(text.into_bytes())),
-            file,
+            self.body_file.clone().map(BodyOptions::File),
             self.json
                 .as_ref()
                 .map(|json| BodyOptions::Json(json.to_string())),

@@ -23,9 +23,9 @@ pub struct OptionSpec {
     pub kind: Kind,
     /// The placeholder for the value in a help text, such as `MS`.
     pub placeholder: &'static str,
-    /// The default in words; empty if nothing has to be said.
+    /// The default in words; empty for none, and for false.
     pub default: &'static str,
-    /// The effect of the option. Names of other options are in backticks.
+    /// The effect of the option, with the flags of other options.
     pub help: &'static str,
     /// Its flag, without the dashes, if `tidewire load` has one.
     pub flag: Option<&'static str>,
@@ -35,7 +35,7 @@ pub struct OptionSpec {
     pub needs: &'static [&'static str],
     /// The options that cannot be given beside it.
     pub excludes: &'static [&'static str],
-    /// Whether bindings have it.
+    /// Whether Python and Node have an option of this name.
     pub keyword: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an option of this kind holds several values.
+    /// Whether an option of this kind is a list, of which a flag gives one item.
     #[must_use]
     pub fn is_list(self) -> bool {
         matches!(

@@ -62,7 +62,7 @@ impl Case {
         }
     }
 
-    /// Whether connections end under their requests.
+    /// Whether the fault ends connections while requests are in flight.
     fn breaks(&self) -> bool {
         matches!(self.fault(), Some(Fault::Ends | Fault::Resets))
     }

@@ -4,7 +4,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 
 const MASK = (1n << 64n) - 1n;
 
-/** Bytes that pass behind one that was corrupted: nobody need notice it. */
+/** Bytes between a change, which nobody may notice, and the cut. */
 const PASSED_CORRUPT = 16_384;
 
 /** What happens to one connection, and where. */

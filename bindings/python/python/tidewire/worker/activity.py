@@ -124,7 +124,7 @@ class Pace:
         if self._random:
             self._drawn += self._connections * self._random.expovariate(1.0)
             return self._began + self._drawn / self._per_s
-        # One division, whose result is exact where a number says it exactly: a sum of intervals would not be.
+        # A sum of intervals adds up rounding errors, and a message at the end could seem to be due before it.
         due = self._began + self._number / self._per_s
         self._number += self._connections
         return due

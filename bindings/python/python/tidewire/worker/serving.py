@@ -80,7 +80,7 @@ class Worker:
     async def _finished(self, work: Coroutine[Any, Any, None]) -> bool:
         """Waits for the work of an order; whether it was not abandoned."""
         self._task = asyncio.create_task(work)
-        # What was said about the order before it began.
+        # A stop may arrive before the order has begun.
         if self._link.wish == "stop":
             self._stop()
         elif self._link.wish == "abandon":

@@ -218,5 +218,5 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: Option<Plan
     }
 }
 
-/// Bytes that pass behind one that was corrupted: nobody need notice it.
+/// Bytes between a change, which nobody may notice, and the cut.
 const PASSED_CORRUPT: usize = 16_384;

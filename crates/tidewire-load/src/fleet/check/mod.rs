@@ -1,15 +1,16 @@
-//! The check of a worker: dialogues about a real server, each with a new process of the worker.
+//! The check of a worker: dialogues with it while it loads a real server. Each one starts a new process of the worker.
 
 mod demand;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::remote::{kill, shell};
 use crate::worker::contract::CONTRACT;
 use crate::worker::contract::words::Word;
 use demand::unmet;
@@ -113,10 +114,7 @@ struct Subject {
 
 impl Subject {
     fn start(command: &str) -> Result<Self, String> {
-        let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", &format!("exec {command}")]);
-        let streams = shell.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let started = streams.spawn();
+        let started = shell(command).spawn();
         let mut child = started.map_err(|error| format!("it cannot be started: {error}"))?;
         let output = child.stdout.take().ok_or("it has no standard output")?;
         let (sender, lines) = channel();
@@ -197,13 +195,11 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // It has ended, or has shown that it does not.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill(&mut self.child);
     }
 }
 
-/// What a worker may say before an answer.
+/// Words that may come before an answer.
 const ANY_TIME: [&str; 4] = ["live", "clock", "progress", "published"];
 
 /// For each answer; a run of a dialogue takes at most a second, and a slow language some to start.
