@@ -6,6 +6,7 @@
 import base64
 import hashlib
 import json
+import re
 import struct
 
 MISSING = object()
@@ -33,7 +34,7 @@ def build(spec):
     if form == "nest":
         return nested(spec["levels"])
     if form == "bytes":
-        return bytes(index % 256 for index in range(spec["count"]))
+        return (bytes(range(256)) * (spec["count"] // 256 + 1))[: spec["count"]]
     if form == "json":
         return json.loads(spec["text"])
     if form == "python":
@@ -62,7 +63,7 @@ def json_text(spec):
             return f"{{{members}}}"
     value = build(spec)
     # Half a pair can only be written as an escape.
-    is_half = isinstance(value, str) and any("\ud800" <= unit <= "\udfff" for unit in value)
+    is_half = isinstance(value, str) and re.search("[\ud800-\udfff]", value) is not None
     return json.dumps(value, ensure_ascii=is_half)
 
 

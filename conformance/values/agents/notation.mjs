@@ -21,7 +21,8 @@ export function build(spec) {
     case "nest":
       return Array.from({ length: spec.levels - 1 }).reduce((value) => [value], []);
     case "bytes":
-      return Uint8Array.from({ length: spec.count }, (_, index) => index % 256);
+      // An element keeps the lowest 8 bits.
+      return new Uint8Array(spec.count).map((_, index) => index);
     case "json":
       return JSON.parse(spec.text);
     case "typescript":

@@ -242,7 +242,7 @@ function expand(prk: CryptoKey, info: string): Promise<Bytes> {
 }
 
 function bytesOf(value: unknown, length: number): Bytes | undefined {
-  const bytes = typeof value === "string" ? fromBase64(value) : undefined;
+  const bytes = fromBase64(value);
   return bytes?.length === length ? bytes : undefined;
 }
 

@@ -39,10 +39,15 @@ export function base64(bytes: Uint8Array): string {
   return btoa(text);
 }
 
-/** The bytes of base64, with or without padding; undefined if it is malformed. */
-export function fromBase64(text: string): Bytes | undefined {
+/** The bytes of base64, with or without padding; undefined if it is malformed or no text. */
+export function fromBase64(text: unknown): Bytes | undefined {
+  if (typeof text !== "string") return undefined;
   try {
-    return Uint8Array.from(atob(text), (digit) => digit.charCodeAt(0));
+    const digits = atob(text);
+    // `Uint8Array.from` takes twenty times as long, and payloads may have megabytes.
+    const bytes = new Uint8Array(digits.length);
+    for (let at = 0; at < bytes.length; at += 1) bytes[at] = digits.charCodeAt(at);
+    return bytes;
   } catch {
     return undefined;
   }

@@ -92,9 +92,9 @@ export function encode(format: Format, payload: unknown, fields: EnvelopeFields)
 export function readPayload(payload: unknown, mark: unknown): unknown {
   if (payload === undefined) return {};
   if (mark !== true || payload instanceof Uint8Array) return payload;
-  const bytes = typeof payload === "string" ? fromBase64(payload) : undefined;
+  const bytes = fromBase64(payload);
   // What is left of the last three bytes shows whether the end is written as it must be.
-  const last = bytes && base64(bytes.subarray(bytes.length - 1 - ((bytes.length - 1) % 3)));
+  const last = bytes && base64(bytes.subarray(-1 - ((bytes.length - 1) % 3)));
   if (!bytes || /\s/.test(payload as string) || last !== (payload as string).slice(-4))
     throw unreadable(DEVELOPMENT && "its payload is not base64");
   return bytes;
