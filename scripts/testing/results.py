@@ -7,6 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 LONGEST = 10
+# Characters of the line that says why a test failed.
+REASON = 600
 
 
 @dataclass
@@ -38,9 +40,20 @@ def read(file: Path) -> Counts | None:
             counts.skipped += 1
         elif fault is not None:
             counts.failed += 1
-            counts.failures.append(f"{name}: {fault.get('message') or (fault.text or '').strip()[:200]}".splitlines()[0])
+            counts.failures.append(f"{name}: {reason(fault)}")
         else:
             counts.passed += 1
         tests.append((float(case.get("time", 0)), name))
     counts.longest = sorted(tests, reverse=True)[:LONGEST]
     return counts
+
+
+def reason(fault: ElementTree.Element) -> str:
+    """Why a test failed, in one line. Rust's says where it panicked; the next line of its output says why."""
+    told = (fault.get("message") or "").splitlines() or (fault.text or "").strip().splitlines() or [""]
+    first = told[0]
+    if "panicked at" in first:
+        lines = (fault.text or "").splitlines()
+        place = next((index for index, line in enumerate(lines) if "panicked at" in line), len(lines))
+        first = " ".join([first, *lines[place + 1 : place + 2]])
+    return first[:REASON]

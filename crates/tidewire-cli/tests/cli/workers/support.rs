@@ -121,8 +121,24 @@ pub(super) fn bench(folder: &Path, plan: &[&str]) -> Value {
     let mut command = tidewire(&[&["bench"], plan].concat());
     command.args(["--quiet", "--out"]).arg(folder);
     let said = Said::from(command.output().unwrap());
-    assert!(matches!(said.code, 0 | 3 | 4), "{said:?}");
-    report(folder)
+    assert!(matches!(said.code, 0 | 1 | 3 | 4), "{said:?}");
+    let report = report(folder);
+    assert_ne!(said.code, 1, "{}", failed_of(&report));
+    report
+}
+
+/// The failed results with their doubts and notes, in one line.
+fn failed_of(report: &Value) -> String {
+    let failed = |result: &&Value| result["verdict"] == "failed";
+    let told = |result: &Value| {
+        format!(
+            "{}: {} {} ",
+            test_of(result),
+            result["doubts"],
+            result["notes"]
+        )
+    };
+    results(report).iter().filter(failed).map(told).collect()
 }
 
 pub(super) fn report(folder: &Path) -> Value {
