@@ -9,7 +9,7 @@ use BaselineFinding::{CannotTell, Faster, Slower};
 use tidewire_testkit::seeds::number_of_seeds;
 
 /// The seeds of a commit.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 5;
 
 /// A run of one-second windows with known parameters: a rate that varies by `spread` of itself, and
 /// exponential latencies around `mean_us`.
