@@ -91,10 +91,11 @@ valkey-test: ## The tests of the broker against the Valkey of the Python package
 	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
 	  --test real --test model --test cluster -- --skip tls_
 
-long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the search for worst messages, the Autobahn suite; takes hours
+long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the search for worst messages, every fault of a load at every time, the Autobahn suite; takes hours
 	$(MAKE) simulation kill-test fault-check conformance
 	TIDEWIRE_SEEDS=20 cargo test --release --package tidewire-engine --test worst_search
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib baseline
+	TIDEWIRE_SEEDS=2 cargo test --package tidewire-load --test suite generated
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation

@@ -89,7 +89,7 @@ impl Command {
             }
     }
 
-    /// Tells who waits for it that it is not carried out.
+    /// Fails the command: its caller gets the error.
     pub(crate) fn fail(self, error: &Error) {
         match self {
             Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {

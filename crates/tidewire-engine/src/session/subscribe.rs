@@ -33,7 +33,7 @@ impl Session<'_> {
         mut job: Box<SubscriptionJob>,
     ) -> Option<Box<SubscriptionJob>> {
         if !self.state.can_subscribe() {
-            // This side has said its last: there is nobody to answer.
+            // The session is closing: nobody waits for an answer.
             return None;
         }
         let Some(topic) = job.topics.next() else {

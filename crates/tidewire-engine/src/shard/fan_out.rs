@@ -100,7 +100,7 @@ impl<A: Application> EngineShard<A> {
                 1
             }
             Target::Member(id, tag) => {
-                // One that has left has given it back.
+                // A member that has left gave its publications back when it left.
                 if self.is_group_member(id, tag) {
                     self.send_to(io, id, &publication);
                 }

@@ -95,7 +95,7 @@ impl SharedProducers {
 }
 
 impl SeenIds {
-    /// Whether the id is new; it is not the next time.
+    /// Remembers the id; true if it was not known before.
     pub(crate) fn is_new(&self, owner: OwnerId, scope: &str, id: &str) -> bool {
         let key = self.keys.key(scope, id);
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::Now;
 
 impl Core {
-    /// Puts into the place of publications that are expired what tells so.
+    /// Replaces each expired publication by a notice of the gap; removes it if it had no position.
     pub(crate) fn replace_expired(&mut self, now: Now, batch: &mut Vec<Item>) {
         let unix_ms = now.unix_ms;
         batch.retain_mut(|item| {
@@ -34,7 +34,7 @@ impl Core {
         });
     }
 
-    /// Counts an expired publication; what tells of it, if it had a position.
+    /// Counts an expired publication; returns the notice of its gap if it had a position.
     pub(crate) fn gap_of_expired(
         &mut self,
         expired: &Publication,
@@ -45,8 +45,8 @@ impl Core {
         Publication::gap_of(expired, id, unix_ms)
     }
 
-    /// Publishes to a topic from this shard. What is answered later is the operation of the last
-    /// ticket: the caller opens it.
+    /// Publishes to a topic from this shard. If the broker answers later, the caller opens the operation of the
+    /// last ticket.
     pub(crate) fn publish(
         &mut self,
         now: Now,

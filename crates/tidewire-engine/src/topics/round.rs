@@ -48,7 +48,7 @@ impl Received {
         is_first
     }
 
-    /// Whether the connection has got none of these before; then it has got all now.
+    /// Marks all of these as given to the connection, if it has none of them yet; true if so.
     pub(crate) fn take_all(
         &mut self,
         round: u64,

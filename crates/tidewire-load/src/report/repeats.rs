@@ -4,10 +4,12 @@ use super::model::{Range, Repeats, Report, TestResult};
 use super::table;
 use std::collections::HashSet;
 
-/// The reports of several runs of one plan as one report. Each result is that of the run with the median rate (with the
-/// median largest number of connections where there is no rate; of an even number of runs, the smaller of the two in
-/// the middle), so that its figures belong together. Its verdict is the worst of all runs, with the doubts and notes of
-/// all; of notes that differ in numbers alone one is kept. Machine, plan and time are those of the first run. `None` without a run.
+/// Makes one report of several runs of one plan. `None` without a run.
+///
+/// All figures of a result come from one run: the run with the median rate, or with the median largest number of
+/// connections if there is no rate. An even number of runs has two in the middle; the smaller one counts. The verdict is
+/// the worst of all runs. Doubts and notes come from all runs; if two notes differ only in their numbers, the first one
+/// stays. Machine, plan and time come from the first run.
 #[must_use]
 pub fn merged(runs: Vec<Report>) -> Option<Report> {
     let count = runs.len() as u64;

@@ -15,6 +15,8 @@ use tidewire_load::plan::observe::{Progress, RunLive};
 use tidewire_load::report::{AssessmentWord, Report, TestResult, Verdict};
 use tidewire_load::worker::messages::Matching;
 
+use tidewire_testkit::seeds::number_of_seeds;
+
 use crate::account::{Account, AccountServer, Conduct, Fault, Protocol};
 
 const MS: Duration = Duration::from_millis(1);
@@ -68,8 +70,10 @@ impl Case {
     }
 }
 
-/// All combinations of protocol, loop, fault and time.
+/// All combinations of protocol, loop, fault and time. A commit runs half of them: every protocol with every fault at
+/// every time, with one loop in turn, so that every two values meet. `make long-test` runs all.
 fn cases() -> Vec<Case> {
+    let has_all = number_of_seeds(1) > 1;
     let faults = [
         // The server.
         AtFault::Service(Fault::Hangs),
@@ -95,9 +99,14 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for protocol in [Protocol::Http, Protocol::WebSocket] {
         for is_open in [false, true] {
-            for fault in faults {
-                for (from, until) in times {
+            for (row, fault) in faults.into_iter().enumerate() {
+                for (column, (from, until)) in times.into_iter().enumerate() {
                     if (from, until) == ALWAYS && !matches!(fault, AtFault::Service(_)) {
+                        continue;
+                    }
+                    let is_turn =
+                        (row + column + usize::from(protocol == Protocol::Http)).is_multiple_of(2);
+                    if !has_all && is_open != is_turn {
                         continue;
                     }
                     cases.push(Case {
@@ -510,7 +519,8 @@ fn the_account_of_the_server_decides_what_a_report_says() {
     let mut wrong = check_all(&others, THREADS);
     wrong.extend(check_all(&alone, 1));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(cases.len(), 2 * 2 * (6 * 5 + 2 * 4));
+    let all = 2 * 2 * (6 * 5 + 2 * 4);
+    assert!(cases.len() == all || cases.len() == all / 2);
 }
 
 #[test]
