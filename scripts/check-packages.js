@@ -10,7 +10,7 @@ import { DASHBOARD, dashboardFiles } from "./dashboard.js";
 const write = process.argv.includes("--write");
 const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
 /** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
-const BUDGET_KB = { core: 18.5, all: 40.6 };
+const BUDGET_KB = { core: 18.5, all: 40.5 };
 const TARGET_KB = { core: 13, all: 34 };
 /** Modules whose declarations stand in the report because others mention them; no program gets their objects. */
 const INTERNAL = /^core\/(layers|outbound|pipeline|producer|rate|session|size|subscriptions|topics?)\.d\.ts$/;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,6 +10,8 @@ from xml.etree import ElementTree
 LONGEST = 10
 # Characters of the line that says why a test failed.
 REASON = 600
+# How the lines behind the words of a panic begin.
+AFTER_PANIC = ("note:", "stack backtrace:")
 
 
 @dataclass
@@ -49,11 +52,12 @@ def read(file: Path) -> Counts | None:
 
 
 def reason(fault: ElementTree.Element) -> str:
-    """Why a test failed, in one line. Rust's says where it panicked; the next line of its output says why."""
-    told = (fault.get("message") or "").splitlines() or (fault.text or "").strip().splitlines() or [""]
-    first = told[0]
-    if "panicked at" in first:
-        lines = (fault.text or "").splitlines()
-        place = next((index for index, line in enumerate(lines) if "panicked at" in line), len(lines))
-        first = " ".join([first, *lines[place + 1 : place + 2]])
-    return first[:REASON]
+    """Why a test failed, in one line. That of Rust says where it panicked; the lines behind that in its output say why."""
+    text = (fault.text or "").strip().splitlines()
+    told = (fault.get("message") or "").splitlines() or text or [""]
+    words = told[:1]
+    if "panicked at" in told[0]:
+        place = next((index for index, line in enumerate(text) if "panicked at" in line), len(text))
+        behind = itertools.takewhile(lambda line: not line.startswith(AFTER_PANIC), text[place + 1 :])
+        words += [line.strip() for line in behind]
+    return " ".join(words)[:REASON]

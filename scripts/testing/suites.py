@@ -195,7 +195,8 @@ SUITES = [
     Suite(
         "lints of rust",
         "cargo fmt --check && cargo fmt --all --check --manifest-path bench/peers/Cargo.toml"
-        f" && cargo fmt --all --check --manifest-path fuzz/Cargo.toml && {BUILT}/xtask tidy && scripts/check-features && {BUILT}/xtask wasm"
+        " && cargo fmt --all --check --manifest-path fuzz/Cargo.toml"
+        f" && {BUILT}/xtask tidy && scripts/check-features && {BUILT}/xtask wasm"
         " && cargo clippy --workspace --all-targets -- -D warnings"
         " && cargo clippy --workspace --features tidewire-cli/otlp --bins --test traces -- -D warnings",
         is_nice=True,

@@ -54,13 +54,13 @@ class Runs(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("  FAILED tests\n    a fails: 1 is not 2\n", said.split("=== summary")[1])
 
-    def test_the_reason_of_a_panic_is_the_line_behind_its_place(self) -> None:
+    def test_the_reason_of_a_panic_is_behind_its_place(self) -> None:
         suite = Suite("panics", "exit 1", after=())
-        text = "&#10;thread 'a' panicked at a.rs:1:1:&#10;1 is not 2&#10;note: more"
+        text = "&#10;thread 'a' panicked at a.rs:1:1:&#10;1 is not 2&#10;  left: 1&#10;note: more"
         case = f'<testcase name="a"><failure message="thread &apos;a&apos; panicked at a.rs:1:1">{text}</failure></testcase>'
         write = f"cat > {suite.junit} <<'END'\n<testsuite>{case}</testsuite>\nEND\nexit 1"
         _, said = self.run_of(Suite("panics", write, after=()))
-        self.assertIn("a: thread 'a' panicked at a.rs:1:1 1 is not 2\n", said.split("=== summary")[1])
+        self.assertIn("a: thread 'a' panicked at a.rs:1:1 1 is not 2 left: 1\n", said.split("=== summary")[1])
 
     def test_a_missing_program_skips_what_needs_it_and_names_the_command(self) -> None:
         skipped = Suite("all of it", "exit 1", after=(), needs=("no-such-program",))

@@ -87,9 +87,9 @@ struct Link {
     last_ping_ms: u64,
     /// The connection is lost if nothing comes until then: a request has timed out.
     silent_until_ms: Option<u64>,
-    /// When requests are made again: the rate limit refused some of them and did not say which.
+    /// The time to repeat the open requests: the rate limit refused some of them and did not say which.
     repeat_at_ms: Option<u64>,
-    /// The server has accepted this client, and all that is negotiated without encryption is negotiated.
+    /// The server has accepted this client. The keys of an encryption may still have to be negotiated.
     is_accepted: bool,
     /// `server_hello` has been taken; a second one changes nothing.
     is_greeted: bool,

@@ -34,8 +34,8 @@ pub(crate) struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// Starts a server at an address with these further arguments and waits until it listens. Without
-    /// a secret it makes a random one. Sets `stop` when the server ends by itself later.
+    /// Starts a server at an address with these further arguments and waits until it listens. If no
+    /// secret is given, the server gets a random one. If the server ends by itself later, `stop` is set.
     ///
     /// # Errors
     /// The child cannot be started or ends at once; its last output is in the message.

@@ -33,7 +33,7 @@ impl Session<'_> {
         mut job: Box<SubscriptionJob>,
     ) -> Option<Box<SubscriptionJob>> {
         if !self.state.can_subscribe() {
-            // The session is closing: nobody waits for an answer.
+            // The session is not open any more: there is nobody to answer.
             return None;
         }
         let Some(topic) = job.topics.next() else {

@@ -24,7 +24,7 @@ pub(super) trait Hand<C>: std::fmt::Debug + Send {
     /// [`FleetError::Gone`].
     fn send(&self, command: C) -> Result<(), FleetError>;
 
-    /// Whether it has ended without a report.
+    /// True if it has ended and no report of that will come.
     fn is_finished(&self) -> bool;
 
     /// Waits for its end after the command to quit.

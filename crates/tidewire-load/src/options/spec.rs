@@ -35,7 +35,7 @@ pub struct OptionSpec {
     pub needs: &'static [&'static str],
     /// The options that cannot be given beside it.
     pub excludes: &'static [&'static str],
-    /// Whether Python and Node have an option of this name.
+    /// True if Python and Node have an option of this name.
     pub keyword: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an option of this kind is a list, of which a flag gives one item.
+    /// True if an option of this kind is a list. Its flag then gives one item.
     #[must_use]
     pub fn is_list(self) -> bool {
         matches!(

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 ///
 /// All figures of a result come from one run: the run with the median rate, or with the median largest number of
 /// connections if there is no rate. An even number of runs has two in the middle; the smaller one counts. The verdict is
-/// the worst of all runs. Doubts and notes come from all runs; if two notes differ only in their numbers, the first one
-/// stays. Machine, plan and time come from the first run.
+/// the worst of all runs. Doubts and notes come from all runs; of notes with the same words and other numbers one
+/// stays, that of the run with the figures if it has one. Machine, plan and time come from the first run.
 #[must_use]
 pub fn merged(runs: Vec<Report>) -> Option<Report> {
     let count = runs.len() as u64;
@@ -92,7 +92,7 @@ fn figure(result: &TestResult) -> f64 {
         .unwrap_or(f64::NEG_INFINITY)
 }
 
-/// The texts in their order, of those that differ in numbers alone the first.
+/// The texts in their order. If two differ only in their numbers, the first one stays.
 fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut known = HashSet::new();
     let new = texts.filter(|text| known.insert(without_numbers(text)));

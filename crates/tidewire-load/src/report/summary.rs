@@ -16,9 +16,8 @@ pub(super) struct Headline {
     pub(super) text: String,
 }
 
-/// The verdict in words: that of the results which the [`facts`] are from, so that a doubt about one of many rows does
-/// not stand over all figures. A failed result fails the whole. The text of an interrupted run begins with the
-/// interruption.
+/// The verdict in words: the worst verdict of the results with the [`facts`], so that a doubt about another row is not the
+/// headline. A failed result anywhere makes it `failed`. The text of an interrupted run begins with the interruption.
 pub(super) fn headline(report: &Report) -> Headline {
     if let [result] = report.results.as_slice()
         && service::is_load(result)

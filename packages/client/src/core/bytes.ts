@@ -1,6 +1,6 @@
 /** Bytes and texts of bytes. */
 
-import { type Bytes, type Utf8Encoder, utf8Encoder } from "./utf8.js";
+import { type Bytes, fromBinary, toBinary, type Utf8Encoder, utf8Encoder } from "./utf8.js";
 
 export type { Bytes };
 
@@ -31,23 +31,14 @@ export function hex(bytes: Uint8Array): string {
 
 /** Base64 with padding (RFC 4648 section 4). */
 export function base64(bytes: Uint8Array): string {
-  let text = "";
-  // In pieces, because a function takes a limited number of arguments.
-  for (let at = 0; at < bytes.length; at += 8192) {
-    text += String.fromCharCode(...bytes.subarray(at, at + 8192));
-  }
-  return btoa(text);
+  return btoa(toBinary(bytes));
 }
 
 /** The bytes of base64, with or without padding; undefined if it is malformed or no text. */
 export function fromBase64(text: unknown): Bytes | undefined {
   if (typeof text !== "string") return undefined;
   try {
-    const digits = atob(text);
-    // `Uint8Array.from` takes twenty times as long, and payloads may have megabytes.
-    const bytes = new Uint8Array(digits.length);
-    for (let at = 0; at < bytes.length; at += 1) bytes[at] = digits.charCodeAt(at);
-    return bytes;
+    return fromBinary(atob(text));
   } catch {
     return undefined;
   }
