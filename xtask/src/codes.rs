@@ -1,7 +1,8 @@
-//! The constants of error and close codes, generated from `protocol/codes.toml`.
+//! The constants of error and close codes and their page, generated from `protocol/codes.toml`.
 //!
 //! Another language is one more line in [`TARGETS`] and one more writer beside [`rust`] and [`typescript`].
 
+mod markdown;
 mod rust;
 mod table;
 mod typescript;
@@ -57,6 +58,7 @@ const TARGETS: &[(&str, Generate)] = &[
         rust::close_codes,
     ),
     ("packages/client/src/codes.ts", typescript::codes),
+    ("docs/codes.md", markdown::page),
 ];
 
 #[cfg(test)]
@@ -70,6 +72,7 @@ mod tests {
             (TARGETS[0].0, ""),
             (TARGETS[1].0, ""),
             (TARGETS[2].0, ""),
+            (TARGETS[3].0, ""),
         ]);
         (folder, tree)
     }
@@ -93,7 +96,10 @@ mod tests {
         let changed = table::samples::TABLE.replace("over and out", "over");
         std::fs::write(folder.path().join(SOURCE), changed).unwrap();
         let stale: Vec<_> = check(&tree).into_iter().map(|found| found.path).collect();
-        assert_eq!(stale, [TARGETS[1].0, TARGETS[2].0].map(PathBuf::from));
+        assert_eq!(
+            stale,
+            [TARGETS[1].0, TARGETS[2].0, TARGETS[3].0].map(PathBuf::from)
+        );
     }
 
     #[test]

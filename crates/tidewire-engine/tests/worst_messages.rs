@@ -25,7 +25,7 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 /// The tests of this file share what is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The work of one connection in a turn (docs/engine.md), and one step more: a filter is compiled in one, and a message of
+/// The work of one connection in a turn (docs/overload.md), and one step more: a filter is compiled in one, and a message of
 /// 1 MiB is read in one, at 2 ns for a byte that is inflated and 12 ns for one of MessagePack.
 const WORK_US_MAX: u64 = 2_000 + 14_700;
 /// The work of all connections of a user in a turn, and of all of a shard, each with one step more.
@@ -34,7 +34,7 @@ const SHARD_WORK_US_MAX: u64 = 4_000 + 6_000;
 /// The deliveries of a shard in a turn, and one publication more to one group of subscribers with a filter.
 const DELIVERY_US_MAX: u64 = 4_000 + 3_000;
 
-/// The memory of a connection at the server: its subscriptions (docs/engine.md), and its buffers.
+/// The memory of a connection at the server: its subscriptions (docs/overload.md), and its buffers.
 const KEPT_BYTES_MAX: usize = (16 + 2) << 20;
 /// Besides, while it is worked on: the message in its several forms, and the answers that wait to be written.
 const PEAK_BYTES_MAX: usize = KEPT_BYTES_MAX + (8 << 20);

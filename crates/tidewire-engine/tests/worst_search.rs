@@ -27,7 +27,7 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 /// The lines that a server's log has by default.
 static LOG_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// The work of one connection in a turn (docs/engine.md), and one step more. The largest step is a message of
+/// The work of one connection in a turn (docs/overload.md), and one step more. The largest step is a message of
 /// [`LONG_BYTES`] of MessagePack, at 2 ns each when they are inflated and 12 ns when they are read.
 const WORK_US_MAX: u64 = 2_000 + 14_700;
 /// What a message may take at once: 18 MiB of subscriptions and buffers, and its own forms and answers.

@@ -27,6 +27,7 @@ pub(crate) struct Table {
 pub(crate) struct ErrorRow {
     pub(crate) spelling: String,
     pub(crate) meaning: String,
+    pub(crate) advice: String,
     pub(crate) fault: Fault,
     pub(crate) recoverable: bool,
     retry: Word,
@@ -42,6 +43,7 @@ pub(crate) struct CloseRow {
     #[serde(default = "yes")]
     pub(crate) on_wire: bool,
     pub(crate) meaning: String,
+    pub(crate) advice: String,
     pub(crate) fault: Fault,
     reconnect: Word,
     after: Option<Condition>,
@@ -112,6 +114,7 @@ impl Table {
             ensure!(is_constant(&row.spelling), "{} is not in capitals", of());
             ensure!(row.fault != Fault::None, "{} is nobody's fault", of());
             check_meaning(&row.meaning).with_context(of)?;
+            check_advice(&row.advice).with_context(of)?;
             policy(row.retry, row.after).with_context(of)?;
         }
         Ok(())
@@ -127,6 +130,7 @@ impl Table {
             ensure!(names.insert(&row.name), "{} comes twice", row.name);
             ensure!(is_constant(&row.name), "{} is not in capitals", row.name);
             check_meaning(&row.meaning).with_context(of)?;
+            check_advice(&row.advice).with_context(of)?;
             policy(row.reconnect, row.after).with_context(of)?;
             ensure!(
                 may_be_on_wire(row.number) == row.on_wire,
@@ -196,6 +200,15 @@ fn check_meaning(meaning: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Advice is a cell of a table of Markdown.
+fn check_advice(text: &str) -> anyhow::Result<()> {
+    ensure!(
+        text.ends_with('.') && !text.contains(['\n', '|']),
+        "the advice is no sentences on one line, without |"
+    );
+    Ok(())
+}
+
 fn is_constant(name: &str) -> bool {
     let allowed = |byte: u8| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit();
     name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(allowed)
@@ -216,6 +229,7 @@ version = 1
 [[error]]
 spelling = "AUTH_FAILED"
 meaning = "no token"
+advice = "Log in."
 fault = "peer"
 recoverable = false
 retry = "after"
@@ -223,6 +237,7 @@ after = "new_token"
 [[error]]
 spelling = "SERVER_ERROR"
 meaning = "the server failed"
+advice = "Wait."
 fault = "server"
 recoverable = true
 retry = "no"
@@ -230,6 +245,7 @@ retry = "no"
 name = "NORMAL"
 number = 1000
 meaning = "over and out"
+advice = "Nothing."
 fault = "none"
 reconnect = "no"
 [[close]]
@@ -237,12 +253,14 @@ name = "ABNORMAL"
 number = 1006
 on_wire = false
 meaning = "lost"
+advice = "Connect again."
 fault = "none"
 reconnect = "yes"
 [[close]]
 name = "DRAINING"
 number = 4300
 meaning = "draining"
+advice = "Go elsewhere."
 fault = "server"
 reconnect = "yes"
 [[range]]
@@ -288,6 +306,8 @@ mod tests {
             ("on_wire = false\n", "", "on_wire of 1006"),
             ("number = 1000", "number = 1004", "on_wire of 1004"),
             ("\"over and out\"", "\"over.\"", "full stop"),
+            ("\"Log in.\"", "\"Log in\"", "advice"),
+            ("\"Log in.\"", "\"a | b.\"", "advice"),
             ("first = 4000", "first = 4001", "gap"),
             ("last = 4999", "last = 4998", "4999"),
             ("meaning = \"no token\"", "means = \"x\"", "means"),

@@ -280,7 +280,7 @@ fn every_doubt_has_a_flaw_that_raises_it() {
 
 #[test]
 fn every_doubt_is_documented() {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/report-format.md");
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/verdicts.md");
     let text = std::fs::read_to_string(file).unwrap();
     for (name, _, _) in flaws() {
         assert!(text.contains(&format!("| `{name}` |")), "{name}");
