@@ -57,8 +57,9 @@ impl ExporterConfig {
         ratio.filter(|ratio| (0.0..=1.0).contains(ratio))
     }
 
-    /// The configuration from the program's own base URL and the variables of OpenTelemetry: a base
-    /// URL comes first. `None` if nothing names a receiver, or the variables switch traces off.
+    /// The configuration from the program's own base URL and the variables of OpenTelemetry. A base URL overrides
+    /// the variables that name a receiver or switch traces off. Without one, the result is `None` if no variable
+    /// names a receiver, or if the variables switch traces off.
     ///
     /// # Errors
     /// [`ConfigError`], of the first variable that is wrong.
@@ -75,7 +76,6 @@ impl ExporterConfig {
             return Ok(None);
         };
         let mut config = Self::new(endpoint);
-        config.service_name = variable("OTEL_SERVICE_NAME").unwrap_or(config.service_name);
         for name in [
             "OTEL_EXPORTER_OTLP_HEADERS",
             "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
@@ -87,6 +87,12 @@ impl ExporterConfig {
         }
         let name = "OTEL_RESOURCE_ATTRIBUTES";
         config.attributes = pairs(name, variable(name))?;
+        let is_name = |(key, _): &&(String, String)| key == "service.name";
+        let in_attributes = config.attributes.iter().find(is_name);
+        let in_attributes = in_attributes.map(|(_, name)| name.clone());
+        config.service_name = variable("OTEL_SERVICE_NAME")
+            .or(in_attributes)
+            .unwrap_or(config.service_name);
         config.sampling = sampling(&variable)?;
         Ok(Some(config))
     }
@@ -188,6 +194,16 @@ mod tests {
         assert_eq!(config.headers, [pair("key", "a b"), pair("other", "2")]);
         assert_eq!(config.attributes[0], pair("host.name", "h"));
         assert!((config.sampling - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_name_of_the_service_is_its_variable_else_its_attribute() {
+        let url = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a.example");
+        let attribute = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=prices");
+        let name = |variables: &[(&str, &str)]| read(None, variables).unwrap().unwrap().service_name;
+        assert_eq!(name(&[url]), "tidewire");
+        assert_eq!(name(&[url, attribute]), "prices");
+        assert_eq!(name(&[url, attribute, ("OTEL_SERVICE_NAME", "live")]), "live");
     }
 
     #[test]
