@@ -17,7 +17,7 @@ THREADS = 2 * (os.cpu_count() or 1)
 
 NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --workspace --no-fail-fast"
 FIGURES = (
-    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
+    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged)::/))"
 )
 PYTHON_FIGURES = [f"tests/test_{name}.py" for name in ("bench_figures", "bench_runs", "load")]
@@ -207,7 +207,7 @@ SUITES = [
         is_nice=True,
         groups=("check",),
     ),
-    Suite("wheel", f"{NATIVE} bindings/python/run wheel", after=("native modules",), is_nice=True, groups=("check",)),
+    Suite("wheel", f"env -u RUSTC_WORKSPACE_WRAPPER {NATIVE} bindings/python/run wheel", after=("native modules",), is_nice=True, groups=("check",)),
     Suite("types of python", "bindings/python/run check", after=("native modules",), groups=("check",)),
     Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), groups=("check",)),
     Suite("lints of packages", "packages/run check", after=("npm packages",), groups=("check",)),
