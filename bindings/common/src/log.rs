@@ -224,7 +224,7 @@ impl Visit for Words {
         if field.name() == "message" {
             self.message = value.to_owned();
         } else {
-            // A String takes every write.
+            // A write to a String never fails.
             let _ = write!(self.fields, " {}={value:?}", field.name());
         }
     }

@@ -1,7 +1,7 @@
 //! Payloads on their way between JavaScript and the engine: JSON text, or the mark of bytes and their base64 in quotes.
 //!
-//! The mark is a NUL. No JSON text begins with it, so that no text of an application is taken for bytes; `lib/json.js`
-//! writes and reads it.
+//! The mark is a NUL. No JSON text begins with it, so that no text of an application is mistaken for bytes;
+//! `lib/json.js` writes and reads it.
 
 use crate::errors::{Failure, argument};
 use std::borrow::Cow;

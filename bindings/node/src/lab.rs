@@ -30,7 +30,7 @@ type Progress = ThreadsafeFunction<Figures, (), Figures, napi::Status, false, tr
 
 #[napi]
 impl NativeLoad {
-    /// Takes the options as a JSON object with the names of the command line's flags.
+    /// Accepts the options as a JSON object with the names of the command line's flags.
     #[napi(constructor)]
     pub fn new(url: String, options: String) -> napi::Result<Self> {
         LoadOptions::from_json(&url, &options).map_err(argument)?;
@@ -64,7 +64,7 @@ impl NativeLoad {
         let (deferred, promise) = env.create_deferred::<(String, u32), _>()?;
         let stop = Arc::clone(&self.stop);
         let work = move || {
-            // The plan resolves the name of the service, which may take long.
+            // The plan resolves the name of the service, which may be slow.
             let plan = match options.plan() {
                 Ok(plan) => plan,
                 Err(error) => return deferred.reject(argument(error).into()),

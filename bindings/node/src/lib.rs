@@ -5,7 +5,7 @@
 //! - `log`: what the engine logs
 //! - `options`: the options of a server, in the spelling of JavaScript
 //! - `server`: the engine
-//! - `utilities`: what is useful without a server
+//! - `utilities`: functions that are useful without a server
 
 #![cfg_attr(
     test,

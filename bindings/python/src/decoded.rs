@@ -23,8 +23,8 @@ impl Decoded {
         once(&self.whole, py, decode)
     }
 
-    /// Its payload: `decode_part` gives it alone, or `None` where it cannot be told apart, and then it is that of the
-    /// whole message.
+    /// Its payload. `decode_part` returns the payload alone, or `None` where it cannot be separated; then the
+    /// payload is read from the whole message.
     pub(crate) fn payload<'py>(
         &self,
         py: Python<'py>,

@@ -22,7 +22,7 @@ pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
         .call1(py, (value, default, option))
         .map_err(|error| unwritable(py, &error))?;
     let bytes = text.bind(py).cast::<PyBytes>()?.as_bytes();
-    // It is UTF-8 by what JSON is; an encoder that says otherwise is not ours to trust.
+    // JSON is UTF-8 by definition; an encoder that returns anything else is not ours to trust.
     String::from_utf8(bytes.to_vec()).map_err(|error| wrong_type(error).into())
 }
 

@@ -1,5 +1,5 @@
 //! A client's side of a WebSocket connection without its socket: bytes and messages in, bytes and events out.
-//! `tidewire.asgi` puts it between the connection that an ASGI server took and the engine.
+//! `tidewire.asgi` puts it between the connection that an ASGI server accepted and the engine.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -59,7 +59,7 @@ enum Phase {
 
 #[pymethods]
 impl Relay {
-    /// Headers are names and values as they came. The request is empty if one of its parts cannot stand in a
+    /// Headers are names and values as received. The request is empty if one of its parts cannot stand in a
     /// request.
     #[new]
     fn new(

@@ -80,8 +80,8 @@ impl ClientSignal {
         self.0.reader.as_raw_fd()
     }
 
-    /// Takes the signal back, and gives the numbers of the tickets that were done since. Then everything that happened
-    /// has to be looked at.
+    /// Resets the signal, and returns the numbers of the tickets that were done since. Then the caller has to
+    /// look at everything that happened.
     fn clear(&self) -> Vec<u64> {
         let mut bytes = [0; 16];
         // What happens from here on gives a signal again; who called this looks at all that happened before.

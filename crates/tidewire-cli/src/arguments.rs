@@ -30,9 +30,9 @@ pub(crate) enum Parsed {
     Serve(Box<ServeFlags>),
     /// `top`
     Top(TopFlags),
-    /// `token`, and which source each option came from.
+    /// `token`, and the source of each option.
     Token(Box<TokenFlags>, Box<Ranks>),
-    /// `bench`, and which source each option came from.
+    /// `bench`, and the source of each option.
     Bench(Box<BenchFlags>, Box<Ranks>),
     /// `load`
     Load(Box<LoadFlags>),

@@ -1,8 +1,8 @@
 //! The configuration file: TOML that names the same settings as the options.
 //!
-//! A key is the name of an option with underscores. It may stand at the top or in one of the tables
-//! `[auth]`, `[tls]`, `[security]`, `[compression]`, `[topics]` and `[limits]`, which only group; a key is never
-//! given twice. The tables `[[topics.rule]]` say what is kept of which topics.
+//! A key is the name of an option with underscores. It may stand at the top or in one of the tables `[auth]`,
+//! `[tls]`, `[security]`, `[compression]`, `[topics]` and `[limits]`, which only group; a key is never given
+//! twice. The tables `[[topics.rule]]` define what the server keeps of which topics.
 
 use crate::failure::Failure;
 use serde_json::Value;
@@ -95,7 +95,7 @@ fn is_option(key: &Key<'_>) -> bool {
     settings::option(key.get_ref(), Way::File).is_some()
 }
 
-/// A file and what it holds, to say where something stands.
+/// A file and its text, which give the line of a mistake.
 struct File<'a> {
     name: &'a str,
     text: &'a str,

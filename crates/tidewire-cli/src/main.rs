@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            // Nothing can be said any more when standard error is closed.
+            // An error here is ignored: standard error is closed, and no other place is left for the message.
             let _ = writeln!(std::io::stderr(), "tidewire: {failure}");
             ExitCode::from(failure.exit_code)
         }

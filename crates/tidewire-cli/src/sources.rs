@@ -18,7 +18,7 @@ impl Ranks {
     /// strongest source; `None` if none is given.
     ///
     /// # Errors
-    /// Two come from the same source.
+    /// Two have the same source.
     pub(crate) fn strongest<T>(&self, given: Vec<(&str, Option<T>)>) -> Result<Option<T>, Failure> {
         let mut best: Option<(Option<ValueSource>, &str, T)> = None;
         for (id, value) in given {

@@ -39,11 +39,12 @@ impl Moment {
     }
 }
 
-/// Milliseconds since 1970 by a clock that nobody can set while the process runs: what the clock of the wall said when
-/// it was first asked, and the time that has passed since, with that in which the machine slept.
+/// Milliseconds since 1970 by a clock that nobody can set while the process runs: the time of the wall clock at
+/// the first call, plus the time passed since then, including the machine's sleep where the system counts it.
 ///
-/// Ages are counted by it. A machine that starts in 1970 and learns the date a minute later would otherwise find all
-/// that it has stored too old, and one whose date is set back would send what is of no use any more.
+/// Ages are counted by it. With the wall clock, a machine that starts in 1970 and learns the date a minute
+/// later would find all its stored messages too old, and a machine whose date is set back would send messages
+/// that are of no use any more.
 pub(crate) fn steady_unix_ms() -> u64 {
     static START: OnceLock<(u64, Duration)> = OnceLock::new();
     let (wall_ms, start) = START.get_or_init(|| (wall_ms(), since_boot()));
@@ -51,7 +52,7 @@ pub(crate) fn steady_unix_ms() -> u64 {
     wall_ms.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The moment after so long, or one that never comes where there is no such moment.
+/// The moment after `time`, or a moment 30 years away if the clock has no such moment.
 pub(crate) fn after(time: Duration) -> tokio::time::Instant {
     let now = tokio::time::Instant::now();
     now.checked_add(time).unwrap_or(now + FAR)
@@ -65,7 +66,7 @@ fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time since some start, and that in which the machine slept where the system tells it.
+/// The time since some start. On Linux and Android it includes the time in which the machine slept.
 fn since_boot() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {

@@ -25,7 +25,7 @@ pub(crate) enum Command {
     },
     Publish {
         publication: Publication,
-        /// `None` to be told of errors alone.
+        /// `None` if only errors are to be reported.
         reply: Option<Reply<Published>>,
     },
     Presence {

@@ -77,9 +77,9 @@ pub enum Token {
     None,
     /// One token for all connections.
     Fixed(String),
-    /// A function that the client calls before each connection, and when the token of the session is about to expire, so
-    /// that the session continues with a new one. The client never calls it twice at the same time. If a call takes
-    /// longer than the timeout of the connection, its token is used for the next connection.
+    /// A function that the client calls before each connection, and when the token of the session is about to
+    /// expire, so that the session continues with a new one. The client never calls it twice at the same time.
+    /// If a call is not complete within the timeout of the connection, its token is used for the next connection.
     Provider(TokenProvider),
 }
 

@@ -149,8 +149,7 @@ impl Driver {
         Ok(chosen)
     }
 
-    /// How long to wait before the next attempt: as long as the back-off says, and until a circuit breaker lets one
-    /// through.
+    /// The wait before the next attempt: the back-off, or longer until a circuit breaker allows an attempt.
     fn wait_ms(&self, backoff_ms: u64) -> u64 {
         // The first session is waited for: another endpoint is tried at once.
         if self.first_round.is_some() {
@@ -224,7 +223,7 @@ impl Driver {
         }
     }
 
-    /// Takes note of how an endpoint did.
+    /// Records the result of an attempt at an endpoint.
     fn judge(
         &mut self,
         endpoint: usize,
@@ -235,10 +234,10 @@ impl Driver {
     ) {
         let shared = &self.shared;
         if shared.life.is_connected() {
-            // Who waited for the first session has been told.
+            // The callers that waited for the first session have their answer.
             self.first_round = None;
         }
-        // A server that takes clients only to lose them at once is no success for the back-off.
+        // A server that accepts clients and loses them at once is no success for the back-off.
         if hints.was_established && lasted_ms >= STEADY_MS {
             backoff.handle_success();
         }

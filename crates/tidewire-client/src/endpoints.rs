@@ -100,7 +100,7 @@ impl Endpoints {
         let mut order = self.order(random, connections);
         order.retain(|index| !left_out.contains(index));
         let mut soonest_ms = u64::MAX;
-        // Those in trouble come after the others, however they were chosen.
+        // Endpoints in trouble are tried after the others, whatever the order.
         order.sort_by_key(|index| self.entries[*index].health < HEALTH_POOR);
         for index in order {
             match self.entries[index].breaker.try_acquire(now_ms) {

@@ -49,7 +49,7 @@ pub enum Event {
     Uncertain(Box<Uncertain>),
     /// The number of queued messages that expired before they could be sent.
     Expired(usize),
-    /// The queue of unacknowledged messages cannot be read or written; the text says why.
+    /// The queue of unacknowledged messages cannot be read or written; the text states why.
     QueueFailed(String),
 }
 
@@ -220,8 +220,8 @@ impl Uncertain {
         }
     }
 
-    /// Sets whether the application receives this event now. For bindings, which take events out of a [`Batch`] before
-    /// the application reads them.
+    /// Sets whether the application receives this event now. For bindings, which remove events from a [`Batch`]
+    /// before the application reads them.
     pub fn set_taken(&self, is_taken: bool) {
         self.is_taken.store(is_taken, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Messages that wait to be sent: appended under a short lock, taken as a whole by the driver, one wake for a burst.
+//! The messages that wait to be sent: appended under a short lock, removed as a whole by the driver, one wake
+//! for a burst.
 
 use crate::command::Command;
 use crate::error::Error;
@@ -144,7 +145,7 @@ impl Outbox {
         }
     }
 
-    /// Takes everything; `spent` is given for it, so that its memory is used again.
+    /// Moves everything into `spent`, whose old content is dropped and whose memory is used again.
     pub(crate) fn take(&self, spent: &mut Burst) {
         spent.clear();
         let mut state = self.lock();
@@ -156,7 +157,7 @@ impl Outbox {
         }
     }
 
-    /// Returns when there is something to take.
+    /// Returns when something waits to be sent.
     pub(crate) async fn filled(&self) {
         loop {
             let waiting = self.filled.notified();
@@ -185,7 +186,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing is taken any more. What waited is gone, and its commands tell it to who waits for them.
+    /// Closes the outbox, which accepts nothing more. Messages in it are dropped, and commands fail with `reason`.
     pub(crate) fn close(&self, reason: &Error) {
         let mut state = self.lock();
         state.closed.get_or_insert_with(|| reason.clone());
@@ -233,7 +234,7 @@ impl Burst {
         self.records.is_empty()
     }
 
-    /// The next thing to send. `may_request` says whether a request may be; without it nothing overtakes one.
+    /// The next thing to send. Without `may_request`, a request at the front stays there, and nothing overtakes it.
     pub(crate) fn next(&mut self, may_request: bool) -> Option<Outgoing<'_>> {
         if let Record::Command(command) = self.records.front()?
             && command.is_request()
@@ -270,7 +271,7 @@ impl Burst {
         })
     }
 
-    /// Takes out the commands that nobody waits for.
+    /// Removes and returns the commands that nobody waits for.
     fn take_abandoned(&mut self) -> Vec<Record> {
         let is_abandoned =
             |record: &Record| matches!(record, Record::Command(command) if command.is_abandoned());
@@ -291,7 +292,7 @@ impl Burst {
         abandoned
     }
 
-    /// Tells all commands that they are not carried out.
+    /// Fails all commands with `error`.
     pub(crate) fn fail(&mut self, error: &Error) {
         for record in self.records.drain(..) {
             if let Record::Command(command) = record {

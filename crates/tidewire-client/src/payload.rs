@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tidewire_wire::envelope::check_payload;
 use tidewire_wire::format::{binary_bytes, binary_text};
 
-/// A payload: one JSON value as text, or bytes. Every method that takes a payload takes a JSON text as it is.
+/// A payload: one JSON value as text, or bytes. Every method with a payload accepts a JSON text as it is.
 ///
 /// Bytes are kept as their base64, which is how they travel in JSON. A client sends them only to a server that offers
 /// binary payloads; otherwise the call fails with [`Error::Unsupported`].

@@ -50,10 +50,11 @@ pub(crate) struct Numbered {
 /// The facts that a new connection makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Resumed {
-    /// The server had taken them already.
+    /// The server had accepted them already.
     pub(crate) acknowledged: Vec<u64>,
-    /// Whether the server took them is not known. With [`Uncertain::Drop`] they are not sent any more, and stay until
-    /// [`Store::forget`]; [`Store::uncertain`] gives them. With [`Uncertain::Resend`] they wait to be sent again.
+    /// Whether the server accepted them is not known. With [`Uncertain::Drop`] they are not sent any more, and
+    /// stay until [`Store::forget`]; [`Store::uncertain`] returns them. With [`Uncertain::Resend`] they wait to
+    /// be sent again.
     pub(crate) uncertain: Vec<u64>,
     /// With [`Uncertain::Resend`], the same messages.
     pub(crate) resent: Vec<QueuedMessage>,
@@ -65,13 +66,13 @@ pub(crate) struct Taken {
     pub(crate) messages: Vec<Numbered>,
     /// They were too old to be sent, and are gone.
     pub(crate) expired: Vec<u64>,
-    /// The server does not take them, and they are gone.
+    /// The server does not accept messages of their size, and they are gone.
     pub(crate) too_large: Vec<u64>,
     /// They are binary, which the server does not know, and are gone.
     pub(crate) unsupported: Vec<u64>,
 }
 
-/// The messages that the server of a connection takes.
+/// The messages that the server of a connection accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageLimits {
     /// The largest size in bytes; 0 for any.
@@ -122,8 +123,8 @@ pub(crate) trait Store: Send + fmt::Debug {
     /// Stores messages, all or none; their rows.
     fn push(&mut self, messages: &[Durable], now_unix_ms: u64) -> Result<Vec<u64>, StoreError>;
 
-    /// A connection knows the producer in `epoch` and has taken all numbers up to `last`. What was numbered and not
-    /// taken is given out again by [`Self::take`]. All of it is done, or nothing.
+    /// The server of a connection knows the producer in `epoch` and has accepted all numbers up to `last`.
+    /// [`Self::take`] gives out the other numbered messages again. All of it is done, or nothing.
     fn resume(
         &mut self,
         epoch: u32,
@@ -140,14 +141,14 @@ pub(crate) trait Store: Send + fmt::Debug {
         now_unix_ms: u64,
     ) -> Result<Taken, StoreError>;
 
-    /// All numbers up to `last` were taken; the rows that are gone.
+    /// Deletes all numbers up to `last`, which the server has accepted; the rows that are gone.
     fn acknowledge(&mut self, last: u64) -> Result<Vec<u64>, StoreError>;
 
     /// Numbers after `last` have to be given out again.
     fn rewind(&mut self, last: u64);
 
-    /// Messages of which it is not known whether the server took them, with their rows and in their order: at least one
-    /// if there is any, and not all if they are many.
+    /// Messages of which it is not known whether the server accepted them, with their rows and in their order:
+    /// at least one if there is any, and not all if they are many.
     fn uncertain(&mut self, bytes_max: usize) -> Result<Vec<(u64, Durable)>, StoreError>;
 
     /// The application knows of these uncertain messages, and they are gone.
@@ -394,7 +395,7 @@ mod tests {
             assert_eq!((taken.messages.len(), taken.expired), (1, short_row));
             let taken = store.take(10, 1_000, 101).unwrap();
             assert_eq!((taken.messages.len(), taken.expired.len()), (0, 1));
-            // What was sent does not expire: it may have arrived.
+            // A sent message does not expire: it may have arrived.
             assert_eq!(store.depth().messages, 1);
             store.rewind(0);
             assert_eq!(store.take(10, 1_000, 101).unwrap().messages.len(), 1);

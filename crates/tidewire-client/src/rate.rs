@@ -42,7 +42,7 @@ impl RateLimit {
         Self::new(0, 0, 0)
     }
 
-    /// Takes tokens for at most `wanted` messages, and returns how many messages may be sent now.
+    /// Spends tokens for at most `wanted` messages, and returns how many messages may be sent now.
     pub fn take(&mut self, wanted: u64, now_ms: u64) -> u64 {
         if now_ms < self.stopped_until_ms {
             return 0;

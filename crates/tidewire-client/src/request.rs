@@ -44,10 +44,10 @@ pub struct SubscribeOptions {
     pub tokens: Option<TopicTokens>,
 }
 
-/// A function that gives the subscription token of a topic or pattern, if there is one. The client calls it for each
-/// request to subscribe: the first one, after each lost connection, and when the server has ended the subscription
-/// because its token has expired. It must return at once, because the connection waits for it: a token that takes a
-/// request to a server has to be fetched before.
+/// A function that gives the subscription token of a topic or pattern, if there is one. The client calls it for
+/// each request to subscribe: the first one, after each lost connection, and when the server has ended the
+/// subscription because its token has expired. It must return at once, because the connection waits for it: a
+/// token that has to be requested from a server must be fetched before.
 #[derive(Clone)]
 pub struct TopicTokens(Arc<TokenFunction>);
 

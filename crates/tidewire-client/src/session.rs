@@ -1,5 +1,5 @@
-//! A client's state machine: what it sends on a connection, and its events for what it receives. Bytes, commands, the
-//! time and randomness go in; bytes and events come out.
+//! A client's state machine: what it sends on a connection, and its events for what it receives. The input is
+//! bytes, commands, the time and randomness; the output is bytes and events.
 
 #[cfg(test)]
 mod clock_tests;
@@ -76,7 +76,7 @@ struct Link {
     url: String,
     user: Option<String>,
     server_message_bytes_max: usize,
-    /// The bytes of the last message, if it was not written because the server takes fewer.
+    /// The bytes of the last message, if it was not written because it exceeds the server's limit.
     too_large: Option<usize>,
     /// The delay that the server requested in `reconnect`.
     reconnect_after_ms: Option<u64>,
@@ -85,13 +85,13 @@ struct Link {
     /// Pings on their way and who waits for them; when each was sent.
     pings: VecDeque<(u64, Option<Reply<Duration>>)>,
     last_ping_ms: u64,
-    /// The connection is lost if nothing comes until then: a request has timed out.
+    /// The connection is lost if nothing arrives until then: a request has timed out.
     silent_until_ms: Option<u64>,
-    /// The time to repeat the open requests: the rate limit refused some of them and did not say which.
+    /// The time to repeat the open requests: the rate limit refused some of them, and which ones is not known.
     repeat_at_ms: Option<u64>,
     /// The server has accepted this client. The keys of an encryption may still have to be negotiated.
     is_accepted: bool,
-    /// `server_hello` has been taken; a second one changes nothing.
+    /// `server_hello` has been received; a second one changes nothing.
     is_greeted: bool,
     /// The server knows subscriptions of its own that a client asks for again.
     can_renew: bool,
@@ -105,9 +105,9 @@ struct NumberedMessages {
     store: Arc<StoreHandle>,
     /// This client and its connections so far.
     attempt: ProducerAttempt,
-    /// The store knows what the server has taken.
+    /// The store knows which messages the server has accepted.
     is_ready: bool,
-    /// Times that the store has been told so and has not answered.
+    /// The number of `resume` and `rewind` jobs that the store has not answered yet.
     resumes: u32,
     /// The store did not work; when it is asked again.
     paused_until_ms: u64,
@@ -172,7 +172,7 @@ impl Session {
         });
     }
 
-    /// The connection has been upgraded. What the server says next is `server_ready`.
+    /// Starts the session of an upgraded connection. The server's next message is `server_ready`.
     pub(crate) fn handle_connected(
         &mut self,
         url: String,
@@ -206,7 +206,7 @@ impl Session {
         Ok(())
     }
 
-    /// The connection is gone. What the session says about the next one.
+    /// Ends the session of a lost connection; the hints of the session for the next one.
     pub(crate) fn handle_disconnected(&mut self) -> Hints {
         let Some(link) = self.link.take() else {
             return Hints::default();
@@ -247,8 +247,8 @@ impl Session {
         self.pending.fail_all(reason);
     }
 
-    /// Whether the server has let this client in. What it then sends waits for the session to be established, which
-    /// takes one more round trip.
+    /// Whether the server has accepted this client. Its next messages to the server wait until the session is
+    /// established, one more round trip later.
     pub(crate) fn is_accepted(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_accepted)
     }
@@ -285,7 +285,7 @@ impl Session {
         self.quality.quality(moment.us)
     }
 
-    /// Takes note that something has come, or that nothing was read though it may have.
+    /// Records that something has arrived, or that nothing was read, though something may have arrived.
     pub(crate) fn handle_heard(&mut self, moment: Moment) {
         if let Some(link) = &mut self.link {
             link.wire.handle_heard(moment.ms());

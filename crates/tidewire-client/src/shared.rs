@@ -93,7 +93,7 @@ impl Shared {
         *lock(&self.current) = Some((endpoint, self.moment().ms()));
     }
 
-    /// Checks that the server of the session takes this payload. Without a session that is not known yet.
+    /// Checks that the server of the session accepts this payload. Without a session that is not known yet.
     pub(crate) fn check_binary(&self, payload: &Payload<'_>) -> Result<(), Error> {
         let is_refused = payload.is_binary()
             && self.refuses_binary.load(Ordering::Acquire)

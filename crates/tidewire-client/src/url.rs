@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// A server's address, taken apart.
+/// The parts of a server's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) is_secure: bool,

@@ -75,7 +75,7 @@ pub enum SettingError {
         /// The other.
         other: String,
     },
-    /// Nothing says how tokens are checked.
+    /// No option defines how tokens are checked.
     #[error("{option}: a key is needed to check tokens with: {advice}")]
     NoKey {
         /// The option that most likely should have been given.

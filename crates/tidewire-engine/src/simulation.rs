@@ -16,9 +16,9 @@ use std::sync::Arc;
 use tidewire_net::{Handler, Shard};
 use tidewire_redis::{Link, Now};
 
-/// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All that they
-/// draw comes from `seed`. Of the handle only what reads counters, histories and presence keeps a
-/// run the same: publishing from outside reads the real clock.
+/// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All their
+/// random numbers derive from `seed`. A run stays reproducible only with the methods of the handle
+/// that read counters, histories and presence: publishing from outside reads the real clock.
 ///
 /// # Errors
 /// As [`Server::start`](crate::Server::start). Addresses and TLS are not looked at.
@@ -30,7 +30,7 @@ pub fn shards<A: Application>(
     assemble(config, application, seeded(seed), None)
 }
 
-/// [`shards`], with topics that are shared over a broker that answers late. Its answers come when
+/// [`shards`], with topics that are shared over a broker that answers late. It answers when
 /// [`LateAnswers::step`] is called.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub struct SimulatedLink {
 }
 
 impl SimulatedLink {
-    /// The link, to be told what happens to its connections and asked what it sends.
+    /// The link: the caller reports the events of its connections and asks it for the bytes to send.
     pub fn link(&mut self) -> &mut Link {
         &mut self.exchange.link
     }

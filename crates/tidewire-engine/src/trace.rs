@@ -25,7 +25,7 @@ pub trait TraceSink: fmt::Debug + Send + Sync + 'static {
     /// Whether a trace that begins here is recorded.
     fn samples(&self, trace_id: [u8; 16]) -> bool;
 
-    /// Takes a finished span, or counts it as dropped.
+    /// Accepts a finished span, or counts it as dropped.
     fn record(&self, span: Span);
 
     /// The counts of spans, for `/metrics`.
@@ -275,7 +275,7 @@ impl Drop for OpenSpan {
     }
 }
 
-/// The longest text of an attribute, in bytes. What is longer is cut off.
+/// The longest text of an attribute, in bytes. A longer one is cut off.
 pub const TEXT_BYTES_MAX: usize = 256;
 
 /// The failure of a span whose connection has ended, or whose server stops.

@@ -35,7 +35,7 @@ pub(crate) enum Piece<'a> {
 /// A rule that a chunked body breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkError {
-    /// A chunk does not begin with a size in hexadecimal digits, or does not end where its size says.
+    /// A chunk does not begin with a size in hexadecimal digits, or does not end where its size requires.
     Malformed,
     SizeOverflow,
     /// The line of a size, with its extensions, is too long.
@@ -44,7 +44,7 @@ pub(crate) enum ChunkError {
     TrailersTooLong,
 }
 
-/// In the order in which they come.
+/// In the order in which they occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     SizeStart,

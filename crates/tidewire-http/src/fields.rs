@@ -48,7 +48,7 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let colon = memchr::memchr2(b':', b'\n', self.rest)?;
         if self.rest[colon] == b'\n' {
-            // The empty line, or what is no field: the head ends.
+            // The empty line, or a line that is no field: the head ends.
             return None;
         }
         let mut end = colon;
@@ -109,14 +109,14 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 pub(crate) enum TransferCoding {
     #[default]
     Absent,
-    /// Chunked is the last coding and comes once.
+    /// Chunked is the last coding and occurs once.
     Chunked {
         /// Whether other codings were applied before.
         alone: bool,
     },
     /// The last coding is another one.
     Other,
-    /// Chunked comes twice in a row, or the value is not a list of codings.
+    /// Chunked occurs twice in a row, or the value is not a list of codings.
     Invalid,
 }
 

@@ -2,8 +2,8 @@
 
 use memchr::{memchr, memchr_iter};
 
-/// A search for the empty line that ends a head. It goes on where it stopped when more bytes arrive, so that a head
-/// that comes byte by byte is not searched from its start each time.
+/// A search for the empty line that ends a head. It goes on where it stopped when more bytes arrive, so that
+/// a head that arrives byte by byte is not searched from its start each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndSearch {
     searched: usize,
@@ -33,8 +33,8 @@ impl EndSearch {
     }
 }
 
-/// The last head, and what was found in it. A server's heads often differ from each other in nothing but the second of
-/// their date: an equal one is not parsed again.
+/// The last head and its parsed facts. A server's heads often differ from each other in nothing but the
+/// second of their date: an equal one is not parsed again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory<T> {
     bytes: Vec<u8>,
@@ -60,8 +60,8 @@ impl<T: Copy> Memory<T> {
     }
 }
 
-/// RFC 9112, section 2.2, lets a receiver take a bare LF for a line end; two programs in a row that differ in
-/// this can be played against each other.
+/// RFC 9112, section 2.2, lets a receiver accept a bare LF as a line end; an attacker can use the difference
+/// between two programs in a row of which only one does.
 pub(crate) fn has_bare_line_feed(head: &[u8]) -> bool {
     memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }

@@ -20,7 +20,7 @@ pub struct RequestHead<'a> {
 /// The framing of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is no body. POST, PUT and PATCH say so with `Content-Length: 0`.
+    /// There is no body. POST, PUT and PATCH then send `Content-Length: 0`.
     #[default]
     None,
     /// A body of this number of bytes.
@@ -50,7 +50,7 @@ pub enum RequestError {
     /// `Content-Length` or `Transfer-Encoding` among the headers.
     #[error("the header {0} follows from the body and cannot be given")]
     Framing(String),
-    /// `Host` comes twice.
+    /// `Host` is given twice.
     #[error("the header Host is given twice")]
     HostTwice,
 }

@@ -16,7 +16,7 @@ pub enum Expected {
     /// Any method but those below.
     #[default]
     Ordinary,
-    /// HEAD: no body follows, whatever the head says.
+    /// HEAD: no body follows, whatever the head states.
     Head,
     /// CONNECT: a 2xx makes the connection a tunnel.
     Connect,
@@ -84,11 +84,11 @@ pub struct Step<'a> {
     pub event: Event<'a>,
 }
 
-/// An event of a [`ResponseReader`]. A response is `Head`, any number of `Body`, `Done`; an interim response comes
-/// before its head.
+/// An event of a [`ResponseReader`]. A response is `Head`, any number of `Body`, `Done`; an interim response
+/// precedes its head.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Call again when more bytes have arrived, with what was not consumed at their front.
+    /// Call again when more bytes have arrived, with the unconsumed bytes at their front.
     More,
     /// A whole 1xx response that is not the end of an exchange. The request stays open.
     Interim {
@@ -116,7 +116,7 @@ pub struct Response {
     pub wire_bytes: u64,
     /// Whether another request may follow on the connection (RFC 9112, section 9.3).
     pub keeps_alive: bool,
-    /// The connection is a tunnel or another protocol now: what follows is no HTTP.
+    /// The connection is a tunnel or another protocol now: the bytes that follow are not HTTP.
     pub is_tunnel: bool,
     /// The head had both `Transfer-Encoding` and `Content-Length`, or a transfer coding in HTTP/1.0: programs could
     /// disagree about its end (RFC 9112, sections 6.1 and 11.2). The connection must be closed.
@@ -141,9 +141,9 @@ impl ResponseReader {
         Self::default()
     }
 
-    /// Reads from the front of `data`, which begins where the bytes consumed so far end. `expected` belongs to the
-    /// oldest request without a whole response. The caller must not read while no response is due:
-    /// [`stray_line_end_bytes`] says whether what arrives then is harmless.
+    /// Reads from the front of `data`, which begins where the bytes consumed so far end. `expected` belongs
+    /// to the oldest request without a whole response. The caller must not read while no response is due:
+    /// [`stray_line_end_bytes`] shows whether bytes that arrive then are harmless.
     ///
     /// # Errors
     /// The response breaks a rule or a limit. Where the next one begins is not known: the connection must be closed.
@@ -274,7 +274,7 @@ impl ResponseReader {
         Ok(stray)
     }
 
-    /// The length of the head and what is in it; `None` if it is not whole.
+    /// The length of the head and its facts; `None` if it is not whole.
     fn parse_head(
         &mut self,
         heads: &mut ResponseHeads,
@@ -321,7 +321,7 @@ impl ResponseReader {
 /// not whole. Interim responses are skipped: at most `interim_max`, and `head_bytes_max` for all of them.
 ///
 /// # Errors
-/// The response breaks a rule or a limit. What its head says of a body is not looked at.
+/// The response breaks a rule or a limit. The fields of its head about a body are not checked.
 pub fn read_final_head<'a>(
     data: &'a [u8],
     limits: &Limits,

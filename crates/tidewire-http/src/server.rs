@@ -1,7 +1,7 @@
 //! The server side: requests as a server reads them, responses as it writes them.
 //!
-//! Where HTTP leaves room, the strict reading is taken: a request that a proxy in front could understand differently is
-//! refused.
+//! Where HTTP leaves room, the strict reading is used: a request that a proxy in front could understand
+//! differently is refused.
 
 mod error;
 mod head;
@@ -80,7 +80,7 @@ impl RequestHeads {
 /// the name and the value of each header of a whole head to `visit`, which saves the caller a search for those it needs.
 ///
 /// # Errors
-/// The head breaks a rule or a limit; of the body, only what the head says is looked at.
+/// The head breaks a rule or a limit. Of the body, only the fields of the head are checked.
 #[inline]
 pub fn read_head<'a>(
     data: &'a [u8],
@@ -128,7 +128,7 @@ pub struct Step<'a> {
 /// An event of a [`RequestReader`]. A request is `Head`, any number of `Body`, `Done`.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Call again when more bytes have arrived, with what was not consumed at their front.
+    /// Call again when more bytes have arrived, with the unconsumed bytes at their front.
     More,
     /// The head of a request.
     Head(Request<'a>),
@@ -271,7 +271,7 @@ impl RequestReader {
         Ok(stray)
     }
 
-    /// The length of the head and what is in it; `None` if it is not whole.
+    /// The length of the head and its facts; `None` if it is not whole.
     fn parse_head(
         &mut self,
         heads: &mut RequestHeads,

@@ -42,8 +42,8 @@ impl Alarm {
     }
 }
 
-/// The time before a deadline in which a shard does not sleep but looks again and again, because waking up
-/// takes about so long. Where the system has no fine timer, the last millisecond.
+/// The time before a deadline in which a shard does not sleep but looks again and again, because a wake-up
+/// needs about that long. Where the system has no fine timer, the last millisecond.
 pub const SPIN: Duration = platform::SPIN;
 
 #[cfg(target_os = "linux")]

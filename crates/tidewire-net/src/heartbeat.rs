@@ -70,8 +70,8 @@ impl Heartbeat {
 
     /// Wakes the shard, whose answer is the end of a turn.
     ///
-    /// The note comes before the wake. If the shard has been woken already, its turn has not accepted that wake yet, so
-    /// the end of that turn removes the note; otherwise this wake leads to a turn.
+    /// The note is set before the wake. If the shard has been woken already, its turn has not accepted that
+    /// wake yet, so the end of that turn removes the note; otherwise this wake leads to a turn.
     fn ask(&self) {
         let beats = &*self.0;
         let now = beats.started.elapsed().as_millis() as u64 + 1;

@@ -37,8 +37,8 @@ pub struct Now {
     pub steady_unix_ms: u64,
 }
 
-/// Milliseconds since 1970 as the clock of this machine said when it was read first, and the monotonic time since then.
-/// So a step of the clock changes no difference of two such times.
+/// Milliseconds since 1970 by the clock of this machine at its first reading, plus the monotonic time since
+/// then. So a step of the clock changes no difference of two such times.
 #[must_use]
 pub fn steady_unix_ms() -> u64 {
     static START: OnceLock<(Instant, u64)> = OnceLock::new();
@@ -72,8 +72,8 @@ pub enum Usage {
     /// This side writes as soon as the connection is ready. The last packet of TCP's handshake then leaves
     /// with its first bytes; if it does not write, after 200 ms.
     WritesFirst,
-    /// The same, and all that it ever writes is one slice that fits into a segment. TCP delays only what is
-    /// written while other bytes are in flight, so nothing has to be set against that.
+    /// The same, and all that it ever writes is one slice that fits into a segment. TCP delays only bytes
+    /// that are written while others are in flight, so `TCP_NODELAY` is not needed.
     WritesOnce,
 }
 
@@ -299,7 +299,7 @@ impl Io {
         let is_readable = socket.flags.readable;
         self.linger(id, Closed::ByUs);
         if is_readable {
-            // The report of what was left unread, and of an end behind it, does not come again.
+            // The kernel does not report unread bytes, or an end behind them, a second time.
             self.read_later(id);
         }
     }
@@ -545,7 +545,7 @@ fn tcp_socket(
     if usage != Usage::WritesOnce {
         socket.set_tcp_nodelay(true)?;
     }
-    // The kernel sends no acknowledgement of its own for what is answered at once (tcp(7), TCP_QUICKACK).
+    // The kernel sends no separate acknowledgement for data that is answered at once (tcp(7), TCP_QUICKACK).
     #[cfg(target_os = "linux")]
     if usage != Usage::Any {
         socket.set_tcp_quickack(false)?;

@@ -15,7 +15,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// For outboxes that may take `bytes_max` bytes together.
+    /// For outboxes that may hold `bytes_max` bytes together.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -23,7 +23,7 @@ impl Ledger {
         }
     }
 
-    /// A chunk is queued. The same one comes for one connection after another, and counts once.
+    /// A chunk is queued. The same one may be queued for one connection after another, and counts once.
     #[inline]
     pub(crate) fn note_chunk(&mut self, chunk: &Arc<Vec<u8>>) {
         let last = self.chunks.last();
@@ -43,7 +43,7 @@ impl Ledger {
         self.own_bytes = (self.own_bytes + after).saturating_sub(before);
     }
 
-    /// Whether the outboxes take more than they may.
+    /// Whether the outboxes hold more than they may.
     pub(crate) fn is_over(&mut self) -> bool {
         if self.own_bytes + self.chunk_bytes <= self.bytes_max {
             return false;

@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 
 /// Opens `shards` non-blocking listeners at one `address` (IPv4 or IPv6; port 0 for a free one).
 ///
-/// `SO_REUSEPORT` lets every shard have its own and the kernel spread the connections over them.
-/// `backlog` is the length of the queue of connections not yet accepted; the system caps it
-/// (`net.core.somaxconn`). An IPv6 address takes no IPv4 connections.
+/// `SO_REUSEPORT` lets every shard have its own and the kernel spread the connections over them. `backlog` is
+/// the length of the queue of connections not yet accepted; the system caps it (`net.core.somaxconn`). An
+/// IPv6 address accepts no IPv4 connections.
 ///
 /// # Errors
 /// The error of the operating system, such as an address that is not of this machine, or one in use,

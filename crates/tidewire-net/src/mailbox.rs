@@ -19,7 +19,7 @@ pub struct Waker(Arc<Wake>);
 #[derive(Debug)]
 struct Wake {
     poll: mio::Waker,
-    /// The shard has been woken and has not taken its turn yet.
+    /// The shard has been woken and has not accepted the wake yet.
     is_requested: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Makes the shard take a turn without mail, for a sender whose work
+    /// Makes the shard run a turn without mail, for a sender whose work
     /// [`handle_turn`](crate::Handler::handle_turn) finds elsewhere.
     pub fn wake(&self) {
         self.waker.wake();
@@ -85,7 +85,7 @@ impl<M> Clone for Mailbox<M> {
 }
 
 impl Waker {
-    /// Makes the shard take a turn.
+    /// Makes the shard run a turn.
     pub fn wake(&self) {
         if !self.0.is_requested.swap(true, Ordering::AcqRel)
             && let Err(error) = self.0.poll.wake()

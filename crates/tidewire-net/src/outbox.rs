@@ -343,7 +343,7 @@ mod tests {
         proptest::collection::vec(prop_oneof![3 => queue, 2 => send], 1..120)
     }
 
-    /// The rule in its plainest form: a list from which the first of the highest lane is taken.
+    /// The rule in its plainest form: a list from which the first of the highest lane is removed.
     #[derive(Default)]
     struct Model {
         segments: Vec<(usize, bool, Vec<u8>)>,

@@ -127,7 +127,7 @@ fn allowance_bytes(wanted: usize) -> usize {
         socket.set_recv_buffer_size(wanted)?;
         socket.recv_buffer_size()
     };
-    // Linux doubles what it is given, for its own overhead (socket(7)), and caps it silently.
+    // Linux doubles the given size, for its own overhead (socket(7)), and caps it silently.
     size_of_socket().map_or(0, |bytes| (bytes / 2).min(wanted))
 }
 

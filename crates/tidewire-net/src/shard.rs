@@ -110,7 +110,8 @@ impl<H: Handler> Shard<H> {
         Ok(self.handler)
     }
 
-    /// Reads the sockets that had more than one read took, or may be read again, in the turn before.
+    /// Reads the sockets that, in the turn before, had more than one read returned or were allowed to be read
+    /// again.
     fn read_ready(&mut self) {
         for _ in 0..self.io.ready.len() {
             let Some(id) = self.io.ready.pop_front() else {
@@ -231,8 +232,8 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// A started connection moves: TCP first, then TLS. The kernel that says it can be written, and no more, says
-    /// that it is there; else it is asked.
+    /// A started connection progresses: TCP first, then TLS. `is_there` means that the kernel reported the
+    /// socket as writable, and nothing else: the connection exists. Else the kernel is asked.
     fn establish(&mut self, id: ConnectionId, is_there: bool) {
         let Some(socket) = self.io.live_mut(id) else {
             return;
@@ -334,7 +335,7 @@ impl<H: Handler> Shard<H> {
             && let Some(socket) = self.io.live_mut(id)
             && (socket.flags.paused || !self.handler.may_read(id))
         {
-            // It came with the end of the TLS handshake, which had to be read.
+            // The bytes arrived with the end of the TLS handshake, which had to be read.
             socket.flags.paused = true;
             socket.tail.extend_from_slice(&self.read_buffer[..received]);
             return;
@@ -342,7 +343,7 @@ impl<H: Handler> Shard<H> {
         self.hand_over(id, kept, received);
     }
 
-    /// Gives the handler what is kept of the connection and, behind it, what is in the read buffer.
+    /// Gives the handler the kept bytes of the connection and, behind them, those in the read buffer.
     fn hand_over(&mut self, id: ConnectionId, kept: usize, received: usize) {
         let Some(socket) = self.io.socket_mut(id) else {
             return;
@@ -411,9 +412,9 @@ impl<H: Handler> Shard<H> {
         self.due = due;
     }
 
-    /// Writes what was queued for others than the connection at hand, or waited for its socket, and reports what
-    /// came of it, until nothing new is queued or about `room` bytes are written. The rest waits for the next turn,
-    /// so that the sockets are read in between.
+    /// Writes the bytes that were queued for connections other than the current one, or that waited for their
+    /// socket, and reports the results, until nothing new is queued or about `room` bytes are written. The
+    /// rest waits for the next turn, so that the sockets are read in between.
     fn settle(&mut self, room: &mut usize) {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);
@@ -500,14 +501,14 @@ const ALARM: Token = Token(usize::MAX - 1);
 /// Tokens of listeners start here: the generation that no connection gets.
 const LISTENER_BASE: u64 = (u32::MAX as u64) << 32;
 
-/// With less, half of it could not hold a TLS record and what else comes with it.
+/// With less, half of it could not hold a TLS record and the bytes that arrive with it.
 const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 
-/// Reports taken from the kernel at a time.
+/// Reports read from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
 
-/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel took some
-/// 10 ms to copy four times as many into memory that is not in a cache.
+/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel needed some 10 ms
+/// to copy four times as many into memory that is not in a cache.
 const WRITTEN_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.

@@ -18,8 +18,8 @@ pub struct Faults {
     pub delay_ms: RangeInclusive<u64>,
     /// The size of a piece, in bytes; at least 1. Default 1 to 16 KiB.
     pub piece_bytes: RangeInclusive<usize>,
-    /// The probability that a write of a shard is taken only in part although there is room, after
-    /// which the socket takes nothing for a delay. Default 0.
+    /// The probability that the socket of a shard accepts only a part of a write although there is room.
+    /// After that it accepts nothing for a delay. Default 0.
     pub partial_write_chance: f64,
     /// The probability, for each piece, that the connection is reset instead of its arrival. Default 0.
     pub reset_chance: f64,

@@ -29,10 +29,11 @@ pub(crate) enum Phase {
     Connecting,
     /// Bytes go both ways.
     Open,
-    /// Closed by the handler: what is queued still leaves, then the peer's end is awaited for a while,
-    /// because closing a socket with unread bytes would reset it and could destroy what was sent last.
+    /// Closed by the handler: the queued bytes still leave, then the peer's end is awaited for a while,
+    /// because closing a socket with unread bytes would reset it and could destroy the bytes that were sent
+    /// last.
     Lingering,
-    /// Gone; the handler has not been told yet.
+    /// Gone; the handler has not been notified yet.
     Dead,
 }
 
@@ -50,13 +51,14 @@ pub(crate) struct Flags {
     pub(crate) paused: bool,
     /// The kernel has reported data that was not read.
     pub(crate) readable: bool,
-    /// The handler goes on after a pause: what it left unused comes again before anything is read.
+    /// The handler goes on after a pause: the bytes that it left unused are handed over again before anything
+    /// is read.
     pub(crate) retry: bool,
-    /// The kernel has reported the end of the stream, which comes after what is unread.
+    /// The kernel has reported the end of the stream, which follows the unread bytes.
     pub(crate) ending: bool,
-    /// The socket did not take all; the rest waits for its report.
+    /// The socket did not accept all; the rest waits for its report.
     pub(crate) blocked: bool,
-    /// The kernel has reported that a blocked socket takes more, and nothing has been written since.
+    /// The kernel has reported that a blocked socket has room, and nothing has been written since.
     pub(crate) writable: bool,
     /// The handler wants to know when the queue is empty, whether the socket was blocked or not.
     pub(crate) is_awaited: bool,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
-    /// TLS has yet to begin; until then bytes are read as they come.
+    /// TLS has yet to begin; until then bytes are read as they arrive.
     Held(Box<HeldStream>),
     Tls(Box<TlsStream>),
     #[cfg(feature = "simulation")]
@@ -25,7 +25,7 @@ pub(crate) enum Stream {
 /// A connection whose handler decides when TLS begins.
 #[derive(Debug)]
 pub(crate) struct HeldStream {
-    /// Always there: it is taken out only where TLS takes the place of this.
+    /// Always there: it is moved out only when TLS replaces this stream.
     tcp: Option<TcpStream>,
     side: HeldSide,
 }
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there into `buffer`, at most once from the socket. `scratch` holds ciphertext.
+    /// Reads the available bytes into `buffer`, at most once from the socket. `scratch` holds ciphertext.
     pub(crate) fn read(
         &mut self,
         buffer: &mut [u8],
@@ -144,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Takes bytes from the front of `bytes`; `WouldBlock` when it can take none. When it takes fewer
+    /// Accepts bytes from the front of `bytes`; `WouldBlock` when it can accept none. When it accepts fewer
     /// than all, or [`wants_write`](Self::wants_write) then, the socket is full and will report room.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -177,7 +177,7 @@ impl Stream {
         }
     }
 
-    /// TLS holds bytes that the socket has not taken.
+    /// TLS holds bytes that the socket has not accepted.
     #[inline]
     pub(crate) fn wants_write(&self) -> bool {
         match self {
@@ -213,7 +213,7 @@ impl Stream {
         matches!(self, Self::Held(held) if matches!(held.side, HeldSide::Client(..)))
     }
 
-    /// Begins TLS with what was read before it. Without effect if it was not held back.
+    /// Begins TLS with the bytes that were read before it. Without effect if TLS was not held back.
     pub(crate) fn start_tls(&mut self, received: &[u8]) -> io::Result<()> {
         let Self::Held(held) = self else {
             return Ok(());
@@ -230,7 +230,7 @@ impl Stream {
     pub(crate) fn shutdown_write(&mut self) {
         if let Self::Tls(stream) = self {
             stream.tls.send_close_notify();
-            // A peer that does not take it learns of the end from TCP.
+            // A peer that does not receive it learns of the end from TCP.
             let _ = stream.flush();
         }
         #[cfg(feature = "simulation")]
@@ -274,8 +274,8 @@ impl HeldSide {
 }
 
 impl TlsStream {
-    /// Gives TLS what came before it was there: of a client that keeps to the protocol, a part of its ClientHello,
-    /// which no plaintext can follow before our answer; of a server, nothing.
+    /// Gives TLS the bytes that arrived before it began: from a client that follows the protocol, a part of
+    /// its ClientHello, which no plaintext can follow before our answer; from a server, nothing.
     fn begin(&mut self, mut received: &[u8]) -> io::Result<()> {
         while !received.is_empty() {
             self.tls.read_tls(&mut received)?;
@@ -325,7 +325,7 @@ impl TlsStream {
             let state = match self.tls.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
-                    // Tells the peer why, in an alert, if it still listens.
+                    // Sends the reason to the peer, in an alert, if it still listens.
                     let _ = self.flush();
                     return Err(io::Error::other(error));
                 }
@@ -428,5 +428,5 @@ const CIPHERTEXT_BYTES: usize = 64 * 1024 + 1024;
 /// The longest TLS record with its header (RFC 5246 6.2.3).
 const RECORD_BYTES_MAX: usize = 16 * 1024 + 2048 + 5;
 
-/// Plaintext encrypted before the socket is asked to take it; rustls buffers so much.
+/// Plaintext that is encrypted before it is written to the socket; rustls buffers so much.
 const PLAINTEXT_BYTES: usize = 64 * 1024;

@@ -3,8 +3,8 @@
 /// Deadlines hashed into slots of [`TICK_MS`]. An entry whose time is more than a turn of the wheel
 /// away stays in its slot and is looked at once a turn.
 ///
-/// Moving a deadline to a later time does not touch the wheel: the entry is put where it belongs when
-/// its old time comes. That keeps a connection whose idle timeout moves with every message free.
+/// Moving a deadline to a later time does not touch the wheel: when the old time is reached, the entry moves
+/// to its new slot. So an idle timeout that moves with every message costs nothing.
 #[derive(Debug)]
 pub(crate) struct TimerWheel {
     slots: Vec<Vec<Entry>>,
@@ -41,7 +41,7 @@ impl TimerWheel {
         (self.earliest_ms != u64::MAX).then_some(self.earliest_ms)
     }
 
-    /// Moves the entries whose time has come to `due`.
+    /// Moves the entries that are due to `due`.
     pub(crate) fn take_due(&mut self, now_ms: u64, due: &mut Vec<Entry>) {
         if now_ms < self.earliest_ms {
             return;

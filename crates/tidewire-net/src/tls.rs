@@ -248,7 +248,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::ServerName(host.to_owned()))
 }
 
-/// Takes any certificate, but checks that the peer holds its key.
+/// Accepts any certificate, but checks that the peer holds its key.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<rustls::crypto::CryptoProvider>,

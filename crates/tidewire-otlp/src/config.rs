@@ -200,10 +200,14 @@ mod tests {
     fn the_name_of_the_service_is_its_variable_else_its_attribute() {
         let url = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a.example");
         let attribute = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=prices");
-        let name = |variables: &[(&str, &str)]| read(None, variables).unwrap().unwrap().service_name;
+        let name =
+            |variables: &[(&str, &str)]| read(None, variables).unwrap().unwrap().service_name;
         assert_eq!(name(&[url]), "tidewire");
         assert_eq!(name(&[url, attribute]), "prices");
-        assert_eq!(name(&[url, attribute, ("OTEL_SERVICE_NAME", "live")]), "live");
+        assert_eq!(
+            name(&[url, attribute, ("OTEL_SERVICE_NAME", "live")]),
+            "live"
+        );
     }
 
     #[test]

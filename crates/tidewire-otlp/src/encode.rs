@@ -41,7 +41,7 @@ pub(crate) fn resource(config: &ExporterConfig) -> Resource {
     ];
     let is_given = |key: &str| config.attributes.iter().any(|(given, _)| given == key);
     let own = own.into_iter();
-    // The variable of the name comes before an attribute of that name.
+    // The configured service name replaces a `service.name` among the given attributes.
     let own = own.filter(|(key, _)| *key == "service.name" || !is_given(key));
     let own = own.map(|(key, value)| (key.to_owned(), value));
     let given = config.attributes.iter();

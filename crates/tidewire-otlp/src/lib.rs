@@ -1,9 +1,9 @@
 //! Sends the spans of a Tidewire server to an OpenTelemetry collector, by OTLP over HTTP with Protocol Buffers
 //! (<https://opentelemetry.io/docs/specs/otlp/>).
 //!
-//! Shards put finished spans into a bounded queue and never wait; what does not fit is dropped and counted. One thread
-//! takes them out a few times a second and posts them in batches. A receiver that is slow or away costs spans, and nothing
-//! else.
+//! Shards put finished spans into a bounded queue and never wait. If the queue is full, a span is dropped and counted.
+//! One thread empties the queue a few times a second and posts the spans in batches. A slow or unreachable receiver
+//! causes the loss of spans, and has no other effect.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -76,7 +76,8 @@ impl Exporter {
         Arc::clone(&self.queue) as _
     }
 
-    /// Sends what waits, for at most this time. What is left then is lost.
+    /// Sends the queued spans, and waits for at most this time. If the process ends before all of them are sent, the
+    /// rest is lost.
     pub fn stop(self, patience: Duration) {
         self.control.stop();
         self.thread.thread().unpark();

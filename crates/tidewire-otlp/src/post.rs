@@ -82,7 +82,7 @@ impl Client {
     }
 }
 
-/// How long one request takes at most, with its connection.
+/// The time limit of one request, including its connection.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest answer that is read, in bytes.

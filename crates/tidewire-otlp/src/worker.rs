@@ -1,4 +1,4 @@
-//! The exporter's thread: takes spans out of the queue, posts them in batches, and logs what is lost.
+//! The exporter's thread: reads spans from the queue, posts them in batches, and logs losses.
 
 use crate::config::ExporterConfig;
 use crate::encode;
@@ -46,7 +46,7 @@ impl Worker {
     /// Exports until the exporter is stopped and the queue is empty.
     pub(crate) fn run(mut self) {
         loop {
-            // Asked first, so that what was put there before the stop is sent.
+            // Checked before the queue is read, so that spans recorded before the stop are sent.
             let is_last = self.control.is_stopped();
             loop {
                 let batch: Vec<Span> = self.spans.try_iter().take(BATCH_SPANS).collect();
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Logs what was lost since the last time, at most once a minute.
+    /// Logs the spans lost since the last report, at most once a minute and at the end.
     fn report(&mut self, is_last: bool) {
         let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let lost = (load(&self.control.dropped), load(&self.control.failed));

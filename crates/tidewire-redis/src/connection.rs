@@ -11,7 +11,8 @@ use crate::connection::setup::Setup;
 use crate::resp::{RespError, Value};
 use std::collections::VecDeque;
 
-/// The commands of a connection that have no reply yet. `T` is what the owner needs to know when it comes.
+/// The commands of a connection that have no reply yet. `T` is the data that the owner needs when the reply
+/// arrives.
 #[derive(Debug)]
 pub struct Connection<T> {
     setup: Setup,
@@ -111,8 +112,8 @@ impl<T> Connection<T> {
         write(&mut self.output);
     }
 
-    /// Sends a command that has no reply but pushes, unless the ACL refuses it: then the tag comes back with the error.
-    /// A command with a reply, such as `PING`, must follow it.
+    /// Sends a command that has no reply but pushes, unless the ACL refuses it: then the tag is returned with
+    /// the error. A command with a reply, such as `PING`, must follow it.
     pub fn send_silent(&mut self, tag: T, deadline_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.output);
         self.pending.push_back(Pending {
@@ -147,7 +148,7 @@ impl<T> Connection<T> {
         self.pending.len()
     }
 
-    /// Takes the next value of the server.
+    /// Handles the next value of the server.
     pub fn handle_value<'a>(
         &mut self,
         value: Value<'a>,
@@ -160,7 +161,7 @@ impl<T> Connection<T> {
             Value::Error(text) => Err(ServerError::new(text)),
             value => Ok(value),
         };
-        // A silent command that was done has no reply, so what comes is that of the command behind it.
+        // A silent command that was done has no reply, so this reply belongs to the command behind it.
         let is_refused = result.as_ref().is_err_and(ServerError::is_of_subscription);
         while !is_refused && self.pending.front().is_some_and(|it| it.is_silent) {
             self.pending.pop_front();

@@ -79,8 +79,8 @@ impl FromStr for NodeId {
     }
 }
 
-/// The slot of a key, by the specification of Redis Cluster: what is between the first brace and the next closing one
-/// decides, if there is anything; else the whole key.
+/// The slot of a key, by the specification of Redis Cluster: the slot of the text between the first brace and
+/// the next closing one, if there is any text; else of the whole key.
 fn slot_of(key: &[u8]) -> u16 {
     let tag = memchr::memchr(b'{', key).and_then(|open| {
         let rest = &key[open + 1..];
@@ -155,12 +155,12 @@ impl Layout {
         }
     }
 
-    /// Says which names of channels are used from now on. Without effect in database 0.
+    /// Sets which names of channels are used from now on. Without effect in database 0.
     pub fn share(&mut self, sharing: Sharing) {
         self.sharing = sharing;
     }
 
-    /// What was said last.
+    /// The names of channels that are used now.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
         self.sharing
@@ -210,8 +210,8 @@ impl Layout {
         name.strip_prefix(self.lane.as_bytes())
     }
 
-    /// What is behind the lane in the name of a channel; `None` if it belongs to something else, such as another
-    /// database.
+    /// The name of a channel without the lane or the database's own beginning; `None` if the channel belongs
+    /// to something else, such as another database.
     fn rest_of_channel<'a>(&self, channel: &'a [u8]) -> Option<&'a [u8]> {
         let Some(own) = &self.own else {
             return self.rest(channel);

@@ -1,14 +1,15 @@
-//! The link of a node to its broker: one order for each topic, and no loss that is not told.
+//! The link of a node to its broker: one order for each topic, and no unreported loss.
 //!
 //! A link has three connections to one master (see [`Slot`]). Its owner opens and closes them as
-//! [`Link::poll_action`] says, hands in what arrives, and sends [`Link::output`]. Everything that happens comes out of
-//! [`Link::poll_event`]. The link reads no clock and draws no random number: each call has the time.
+//! [`Link::poll_action`] requests, hands in the bytes that arrive, and sends [`Link::output`]. All results
+//! and changes are events of [`Link::poll_event`]. The link reads no clock and draws no random number: each
+//! call has the time.
 //!
 //! One turn of the owner's loop:
 //!
 //! 1. [`connected`](Link::connected), [`received`](Link::received), [`closed`](Link::closed) for what the sockets did;
 //!    operations and interest of the shards;
-//! 2. [`tick`](Link::tick), which sends what waits and does what is due;
+//! 2. [`tick`](Link::tick), which sends waiting commands and does the work that is due;
 //! 3. [`poll_event`](Link::poll_event) and [`poll_action`](Link::poll_action) until both are empty;
 //! 4. the bytes of [`output`](Link::output) to each connection that is open;
 //! 5. a wait until [`deadline_ms`](Link::deadline_ms) at the latest.
@@ -172,12 +173,13 @@ impl Link {
         self.handle_closed(slot, reason, now);
     }
 
-    /// The bytes to be sent on a connection. Take the bytes that were sent from its front, or all.
+    /// The bytes to be sent on a connection. Remove the bytes that were sent from its front, or all.
     pub fn output(&mut self, slot: Slot) -> &mut Vec<u8> {
         self.slots.output(slot)
     }
 
-    /// Sends what waits and does what is due. Call it once in each turn, after everything else.
+    /// Sends waiting commands and does the work that is due. Call it once in each turn, after everything
+    /// else.
     pub fn tick(&mut self, now: Now) {
         self.tick_slots(now);
         self.tick_channels(now);
@@ -265,8 +267,8 @@ impl Link {
         self.add_interest(topic, history, now);
     }
 
-    /// No subscriber is left. The topic stays live for `linger_ms`, in case one comes back; publications of that time
-    /// are delivered still.
+    /// No subscriber is left. The topic stays live for `linger_ms`, in case a subscriber returns;
+    /// publications of that time are delivered still.
     pub fn unwant(&mut self, topic: &str, now: Now) {
         self.remove_interest(topic, now);
     }
@@ -303,14 +305,15 @@ impl Link {
         info.clone_into(&mut self.lease.info);
     }
 
-    /// Says which topics of this node keep history, and which limits its clients are told. All nodes should say the
-    /// same; until they do, each publishes with history what any of them keeps.
+    /// Sets which topics of this node keep history, and which limits its clients receive. All nodes should
+    /// set the same; until they do, each publishes with history on every topic of which any of them keeps it.
     pub fn agree(&mut self, rules: HistoryRules, limits: &str) {
         self.agree_on(rules, limits);
     }
 
-    /// Says what this node has of a user on a topic, `None` if nothing more. It is told to all nodes, also again when
-    /// Redis has lost it. Changes of nothing but the number of connections are told once in a second.
+    /// Sets the presence of a user on a topic at this node, `None` if nothing is left of it. The link reports
+    /// it to all nodes, and again when Redis has lost it. Changes of only the number of connections are
+    /// reported once in a second.
     pub fn set_presence(
         &mut self,
         topic: &Arc<str>,
@@ -343,8 +346,8 @@ impl Link {
         self.unwant_group(topic, group);
     }
 
-    /// How many publications the members of a queue group can take: N come with [`Event::Work`] at most, until
-    /// this is said again.
+    /// Sets how many publications the members of a queue group have room for: at most N arrive with
+    /// [`Event::Work`] until the next call.
     pub fn set_group_room(&mut self, topic: &Arc<str>, group: &Arc<str>, room: usize) {
         self.set_room(topic, group, room);
     }
@@ -380,8 +383,8 @@ impl Link {
         self.enqueue_keeping(number, name, opened);
     }
 
-    /// Ends the lease and takes out what this node has in Redis, as far as Redis can be reached. Nothing else is to be
-    /// asked after that.
+    /// Ends the lease and removes the data of this node from Redis, as far as Redis can be reached. Request
+    /// nothing else after that.
     pub fn leave(&mut self, now: Now) {
         self.begin_leaving(now);
     }

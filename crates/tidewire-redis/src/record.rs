@@ -8,10 +8,10 @@
 //! The mark and the time of publication are at a fixed place, so that a script can read the one and the writer can fill
 //! in both last.
 //!
-//! The highest bit of the excluded shard says that the payload is binary. A server that does not know binary payloads
-//! reads such a record and compares the excluded connection with those of its own process, of which none is this one:
-//! it delivers the base64 as a text. A record of a binary payload that excludes nobody has an excluded connection that
-//! does not exist.
+//! The highest bit of the excluded shard means that the payload is binary. A server that does not know binary
+//! payloads reads such a record and compares the excluded connection with those of its own process, of which
+//! none is this one: it delivers the base64 as a text. A record of a binary payload that excludes nobody has
+//! an excluded connection that does not exist.
 
 use crate::layout::NodeId;
 
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// An older server knows six flags, and takes the excluded connection for one of another process.
+    /// An older server knows six flags, and treats the excluded connection as one of another process.
     #[test]
     fn an_older_server_reads_a_binary_payload_as_a_text() {
         let excluded = sample().excluded;

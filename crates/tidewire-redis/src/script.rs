@@ -33,7 +33,7 @@ macro_rules! source {
     };
 }
 
-/// All scripts; `$form` is the file that says how they tell subscribers.
+/// All scripts; `$form` is the file that defines how they notify subscribers.
 macro_rules! sources {
     ($form:literal) => {
         &[
@@ -76,15 +76,15 @@ pub enum Script {
     Presence,
     /// Reads who is on a topic.
     Roster,
-    /// Takes a node out whose lease has ended.
+    /// Removes a node whose lease has ended.
     Sweep,
     /// Lists the nodes.
     Nodes,
-    /// Takes a node into a queue group.
+    /// Adds a node to a queue group.
     Join,
-    /// Ends, hands back and takes work of a queue group.
+    /// Ends work of a queue group, hands some back and requests more.
     Work,
-    /// Takes a node out of a queue group.
+    /// Removes a node from a queue group.
     Leave,
     /// Opens a producer.
     Open,
@@ -188,7 +188,7 @@ pub struct UnknownReply;
 /// The result of a script that may find another fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fenced<T> {
-    /// The fence is as told.
+    /// The fence is as expected.
     Done(T),
     /// Another process, or another least epoch: nothing was done.
     Fenced,

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// A free address of this machine, with a port below those that the system gives to outgoing connections: one of these
-/// could take it while the server is away.
+/// A free address of this machine. Its port is below those that the system gives to outgoing connections, because an
+/// outgoing connection could occupy such a port while the server is away.
 #[must_use]
 pub fn free_address() -> SocketAddr {
     let chosen = RandomState::new();

@@ -84,7 +84,7 @@ impl RedisServer {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Stops it (SIGSTOP): it takes connections and bytes, and answers nothing.
+    /// Pauses it (SIGSTOP): the system still accepts connections and bytes, but the server does not answer.
     ///
     /// # Panics
     /// It does not run.

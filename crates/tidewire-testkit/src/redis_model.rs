@@ -33,7 +33,7 @@ pub struct Redis {
     is_cluster: bool,
     /// Loaded scripts by their hash.
     scripts: BTreeMap<Vec<u8>, (Script, PubSub)>,
-    /// How the script at hand tells subscribers.
+    /// How the current script notifies subscribers.
     pub_sub: PubSub,
     clients: BTreeMap<ClientId, Client>,
     last_client: u64,
@@ -205,7 +205,7 @@ impl Redis {
         format!("{:020x}{:020x}", self.seed, self.runs)
     }
 
-    /// Tells the subscribers of a channel as the scripts do.
+    /// Notifies the subscribers of a channel as the scripts do.
     fn tell(&mut self, channel: &[u8], message: &[u8]) {
         if self.pub_sub == PubSub::Sharded {
             self.publish_in_shard(channel, message);

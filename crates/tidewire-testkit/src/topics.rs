@@ -1,7 +1,8 @@
-//! A checker of topics: what subscribers may see, whatever the network did to them.
+//! A checker of topics: the publications that subscribers may see, whatever the network did to them.
 //!
-//! One [`Log`] knows what was published where, as soon as anybody sees it. Each connection's subscription to a
-//! topic with history is a [`Reading`]; it takes what the connection receives and says what is wrong with it.
+//! One [`Log`] stores the content at each place of a topic, as soon as a participant sees it. Each connection's
+//! subscription to a topic with history is a [`Reading`]: it checks the publications that the connection receives,
+//! and reports violations.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,11 +26,11 @@ pub struct Log {
 #[derive(Debug, Clone)]
 pub struct Reading {
     topic: String,
-    /// The newest publication that was received, or told to be missing.
+    /// The newest publication that was received, or reported as missing.
     at: Place,
-    /// Where the topic stood when the subscription was answered.
+    /// The topic's offset when the subscription was answered.
     stood_at: u64,
-    /// Publications that come again before newer ones.
+    /// Publications of the answer that have not arrived yet. They precede newer ones.
     missed: u64,
 }
 
@@ -55,10 +56,10 @@ impl fmt::Display for Violation {
 }
 
 impl Log {
-    /// Somebody was told, or saw, that this content is at this place.
+    /// Records that a participant learned or saw that this content is at this place.
     ///
     /// # Errors
-    /// Somebody else was told otherwise.
+    /// Another content is recorded for this place.
     pub fn note(&mut self, topic: &str, place: &Place, content: &str) -> Result<(), Violation> {
         let key = (topic.to_owned(), place.clone());
         let known = self
@@ -127,7 +128,7 @@ impl Reading {
     /// A publication was received.
     ///
     /// # Errors
-    /// It comes twice, out of order, after a gap that nobody told of, or is not what others see there.
+    /// It arrives twice, out of order or after an unreported gap, or others see another content at its place.
     pub fn receive(
         &mut self,
         log: &mut Log,
@@ -148,7 +149,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The subscriber was told that it does not get some publications.
+    /// The server reported a gap: publications that the subscriber does not receive.
     ///
     /// # Errors
     /// The gap does not follow what was received.
@@ -163,13 +164,13 @@ impl Reading {
         Ok(())
     }
 
-    /// The newest publication that was received, or told to be missing.
+    /// The newest publication that was received, or reported as missing.
     #[must_use]
     pub fn at(&self) -> &Place {
         &self.at
     }
 
-    /// Whether everything came that the answer had promised.
+    /// Whether all publications that the answer announced have arrived.
     #[must_use]
     pub fn has_caught_up(&self) -> bool {
         self.missed == 0 && self.at.offset >= self.stood_at

@@ -1,4 +1,4 @@
-//! The protocol's test vectors: which there are, what they say, and whether they keep to their schemas.
+//! The protocol's test vectors: their names, their content, and the check against their schemas.
 
 pub mod deflate;
 pub mod dialogue;

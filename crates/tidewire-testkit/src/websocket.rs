@@ -50,18 +50,18 @@ impl Said {
 
 /// The messages of the other side after the upgrade, read without I/O.
 ///
-/// Bytes go in through [`Self::push`], and what they mean comes out of [`Self::next`]. It panics if the other side
+/// [`Self::push`] adds received bytes, and [`Self::next`] returns their messages. The latter panics if the other side
 /// breaks a rule of RFC 6455.
 pub struct Incoming {
     connection: Connection,
     bytes: Vec<u8>,
     decompressor: Decompressor,
-    /// Messages that came compressed.
+    /// Number of messages that arrived compressed.
     compressed: usize,
 }
 
 impl Incoming {
-    /// The connection after an upgrade that agreed on `deflate`; `bytes` came behind the response.
+    /// The connection after an upgrade that agreed on `deflate`; `bytes` followed the response.
     fn of_server(deflate: Option<DeflateParameters>, bytes: Vec<u8>) -> Self {
         let mut connection = Connection::new(Role::Client, usize::MAX);
         if deflate.is_some() {

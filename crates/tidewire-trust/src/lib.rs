@@ -1,8 +1,8 @@
 //! Certificates of servers that a client accepts if it names the trusted ones in a PEM file.
 //!
-//! A named certificate is an authority. It is also accepted as the certificate of the server itself: `openssl req -x509`
-//! makes one that says it is an authority, which rustls then refuses as that of a server. Programs on OpenSSL accept it, and
-//! nobody else has its key.
+//! A named certificate is an authority. It is also accepted as the certificate of the server itself. The reason:
+//! `openssl req -x509` makes a certificate that is marked as an authority, and rustls rejects it as that of a server.
+//! Programs on OpenSSL accept it, and nobody else has its key.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -108,7 +108,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Whether a certificate was refused because it says that it is an authority.
+/// Whether a certificate was rejected because it is marked as an authority.
 fn is_authority(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(source))) = error else {
         return false;

@@ -1,9 +1,9 @@
 //! A WebSocket connection after its opening handshake: one state machine for both sides (RFC 6455,
 //! sections 5.5 and 7).
 //!
-//! Bytes go in through an [`Input`], events come out, and the frames that RFC 6455 demands in return are
-//! appended to an [`Output`]: a pong for each ping, a close for a close. A connection owns no buffer for
-//! output and copies no message.
+//! The caller passes received bytes in an [`Input`] and receives events. The frames that RFC 6455 demands in
+//! return are appended to an [`Output`]: a pong for each ping, a close for a close. A connection owns no buffer
+//! for output and copies no message.
 
 use crate::close::CloseCode;
 use crate::frame::{self, OpCode, ProtocolError, Role};

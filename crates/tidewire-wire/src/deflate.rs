@@ -53,7 +53,7 @@ impl Compressor {
     /// ([`write_compressed_frame`](crate::frame::write_compressed_frame)).
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         if payload.is_empty() {
-            // The block that RFC 7692, section 7.2.3.6, names: a flush with nothing to flush says nothing.
+            // The empty block of RFC 7692, section 7.2.3.6: a flush without data writes nothing.
             out.push(0);
             return;
         }
@@ -151,7 +151,7 @@ impl Decompressor {
         let mut unread = part;
         loop {
             let produced = out.len() - start;
-            // One byte more than allowed is asked for, to tell a full result from one that goes on.
+            // The room is one byte more than allowed: a result of exactly the limit differs from one that goes on.
             let room = (unread.len() * 3)
                 .max(produced)
                 .clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX)

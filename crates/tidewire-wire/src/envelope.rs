@@ -86,7 +86,7 @@ pub enum EnvelopeError {
     /// Nested deeper than [`NESTING_MAX`](crate::format::NESTING_MAX).
     #[error("the message is nested too deep")]
     TooDeep,
-    /// The payload would take more than [`PAYLOAD_TREE_BYTES_MAX`] of memory as a tree of values.
+    /// As a tree of values the payload would need more than [`PAYLOAD_TREE_BYTES_MAX`] of memory.
     #[error("the payload has too many values")]
     TooLarge,
 }

@@ -151,8 +151,7 @@ pub enum Extensions {
     Deflate,
 }
 
-/// Parses the header at the front of `bytes`, which come from the peer of `role`, on a connection
-/// without extensions.
+/// Parses the header at the front of `bytes`, which the peer of `role` sent, on a connection without extensions.
 ///
 /// `None` when more bytes are needed.
 ///

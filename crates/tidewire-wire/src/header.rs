@@ -25,7 +25,7 @@ pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// Text without white space, controls and what is not ASCII.
+/// True for text of one or more characters, without white space, controls and non-ASCII characters.
 pub(crate) fn is_visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -44,7 +44,7 @@ pub enum JsonError {
     /// Nested deeper than [`NESTING_MAX`], or a payload deeper than [`PAYLOAD_NESTING_MAX`].
     #[error("nested too deep")]
     TooDeep,
-    /// As a tree of values it would take more memory than the limit.
+    /// As a tree of values it would need more memory than the limit.
     #[error("a tree of too many values")]
     TooLarge,
 }

@@ -1,8 +1,8 @@
 //! The Tidewire protocol without I/O.
 //!
-//! Bytes, events and the time go in; bytes, events and the next deadline come out. Nothing here reads a
-//! clock, draws a random number, opens a socket or writes a log line, so that every rule of the protocol
-//! can be tested as bytes in, bytes out, and the crate builds for `wasm32-unknown-unknown`.
+//! The input is bytes, events and the time; the output is bytes, events and the next deadline. Nothing here
+//! reads a clock, draws a random number, opens a socket or writes a log line, so that every rule of the
+//! protocol can be tested with bytes alone, and the crate builds for `wasm32-unknown-unknown`.
 //!
 //! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
 //! - [`proxy`], [`forwarded`]: the address of a client behind proxies.

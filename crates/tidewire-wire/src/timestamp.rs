@@ -37,7 +37,7 @@ pub fn parse_rfc3339_ms(text: &str) -> Option<u64> {
         digits(&head[17..19])?,
     );
     let days = days_from_civil(year, month, day)?;
-    // RFC 3339 allows a leap second; it is taken as the second after.
+    // RFC 3339 allows a leap second; it counts as the second after.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -117,7 +117,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     let days =
         365 * shifted_year + shifted_year / 4 - shifted_year / 100 + shifted_year / 400 + of_year
             - DAYS_0000_03_01_TO_1970;
-    // A day that the month does not have comes back as one of the next month.
+    // A day that the month does not have is converted back to a day of the next month.
     (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 

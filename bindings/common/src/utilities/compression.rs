@@ -6,8 +6,8 @@ use tidewire_wire::format::{
     Deflater, Inflater, MESSAGEPACK_PREFIX, ZLIB_PREFIX, json_to_msgpack, msgpack_to_json,
 };
 
-/// The state of the compression and the last output, which a thread keeps between calls: making it takes longer than most
-/// messages. Some 420 KiB, and an output of at most 256 KiB.
+/// The state of the compression and the last output, which a thread keeps between calls: its creation costs
+/// more time than the compression of most messages. Some 420 KiB, and an output of at most 256 KiB.
 #[derive(Default)]
 pub struct Scratch {
     deflater: Option<(u32, Deflater)>,
@@ -21,7 +21,7 @@ thread_local! {
 
 /// Calls `work` with the state of this thread.
 pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    // Taken out and put back, so that `work` may call this function, too.
+    // Removed and put back, so that `work` may call this function, too.
     let mut scratch = KEPT.take().unwrap_or_default();
     scratch.out.clear();
     let result = work(&mut scratch);

@@ -151,7 +151,7 @@ impl SessionCipher {
         self.cipher().version().number()
     }
 
-    /// The proof of this side's identity, which [`KeyPair::finish`] takes; `None` without an identity.
+    /// The proof of this side's identity, for [`KeyPair::finish`]; `None` without an identity.
     #[must_use]
     pub fn proof(&self) -> Option<&[u8]> {
         self.proof.as_deref()
@@ -163,7 +163,7 @@ impl SessionCipher {
         self.cipher().wants_key_update()
     }
 
-    /// Changes the key of this side, after the other side was told.
+    /// Changes the key of this side, after the other side was notified.
     ///
     /// # Errors
     /// Version 1 has one key.
@@ -171,7 +171,7 @@ impl SessionCipher {
         updated(self.cipher().update_sealing_key())
     }
 
-    /// Changes the key of the other side, after it has told.
+    /// Changes the key of the other side, after its notice has arrived.
     ///
     /// # Errors
     /// Version 1 has one key.

@@ -126,7 +126,7 @@ impl Verifier {
 /// The signed parts of a whole message: JSON, or MessagePack behind its prefix.
 ///
 /// # Errors
-/// The message is no envelope, or a signed part comes twice.
+/// The message is no envelope, or a signed part occurs twice.
 pub fn find_parts(message: &[u8]) -> Result<SignedMessage<'_>, Failure> {
     Ok(match identify(message) {
         framing @ Framing::MessagePack => {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tidewire_engine::rate::{RateLimit, RateVerdict as EngineVerdict, TokenBucket as Bucket};
 
-/// A limit and what is left of it. It begins full.
+/// A limit and the tokens that are left. It begins full.
 pub struct TokenBucket {
     limit: RateLimit,
     capacity: u32,
@@ -93,7 +93,7 @@ impl TokenBucket {
         self.capacity
     }
 
-    /// Tokens that come in a second.
+    /// Tokens that are added per second.
     #[must_use]
     pub fn refill_per_s(&self) -> f64 {
         self.refill_per_s

@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for Names {
         let mut names = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if name == SUBJECT {
-                // Of claims that come twice the last counts, as for every reader of JSON.
+                // Of duplicate claims the last one counts, as for every reader of JSON.
                 names.retain(|present| present != SUBJECT);
                 if is_empty(&map.next_value::<Value>()?) {
                     continue;
@@ -229,7 +229,8 @@ fn material(key: &[u8], algorithm: &str) -> Result<KeyMaterial, Failure> {
     }
 }
 
-/// The only algorithm that a key can be for: HS256 for what is no PEM text, else the one that accepts the key.
+/// The only algorithm that a key can be for: HS256 for a key that is no PEM text, else the one that accepts
+/// the key.
 fn guessed(key: &[u8]) -> Result<KeyMaterial, Failure> {
     if !key.trim_ascii_start().starts_with(PEM_BEGIN) {
         return material(key, "HS256");

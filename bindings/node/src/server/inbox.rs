@@ -1,7 +1,8 @@
 //! Receiving: batches of the engine's queue, copied into a buffer of JavaScript.
 //!
-//! A batch takes one crossing. It is four numbers of 32 bits (rows, where the bytes begin in the buffer, where they end, how
-//! many of them are of messages), then the rows, then the bytes of all messages, texts and descriptions. A row has [`ROW_NUMBERS`] numbers:
+//! Each batch needs one crossing. It is four numbers of 32 bits (rows, where the bytes begin in the buffer,
+//! where they end, how many of them are of messages), then the rows, then the bytes of all messages, texts
+//! and descriptions. A row has [`ROW_NUMBERS`] numbers:
 //!
 //! | kind | 1 | 2, 3 | 4 | 5 | 6 | 7 |
 //! |---|---|---|---|---|---|---|

@@ -1,6 +1,6 @@
 //! The server: `Server` of `lib/server.js` is a class on top of [`NativeServer`].
 //!
-//! - `inbox`: what is received, as rows of numbers and bytes in a buffer of JavaScript
+//! - `inbox`: received events, as rows of numbers and bytes in a buffer of JavaScript
 //! - `inquiries`: what the application asks of the running server
 //! - `later`: what a broker answers later, as promises
 //! - `outbox`: what JavaScript sends in batches
@@ -42,7 +42,7 @@ pub struct NativeServer {
 
 #[napi]
 impl NativeServer {
-    /// Takes the options as a JSON object with names in camelCase.
+    /// Accepts the options as a JSON object with names in camelCase.
     #[napi(constructor)]
     pub fn new(options: String) -> napi::Result<Self> {
         let options = options::read(&options)?;

@@ -1,9 +1,9 @@
 //! Batched sending: JavaScript writes records into a buffer, and one call executes them all.
 //!
-//! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, what it is, the place
-//! and the generation of a connection or request, the lengths of two texts, and a priority (0 for none). The texts
-//! follow. A record whose bytes are in a batch has the place of their begin in the memory of the batch, and their number,
-//! instead of the two lengths. `lib/outbox.js` writes all this.
+//! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, its kind, the
+//! place and the generation of a connection or request, the lengths of two texts, and a priority (0 for
+//! none). The texts follow. A record whose bytes are in a batch has the place of their begin in the memory of
+//! the batch, and their number, instead of the two lengths. `lib/outbox.js` writes all this.
 
 use super::NativeServer;
 use super::publishing::{priority, text_of};

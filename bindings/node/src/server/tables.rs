@@ -68,7 +68,7 @@ impl Requests {
     pub(super) fn insert(&mut self, responder: Responder, timeout_ms: u64) -> (u32, u32) {
         let now = Instant::now();
         if self.entries.len() >= self.sweep_at {
-            // JavaScript may have forgotten them. Their clients have been told by the engine.
+            // JavaScript may have forgotten them. The engine has notified their clients.
             self.entries.retain(|_, entry| entry.deadline > now);
             self.sweep_at = (self.entries.len() * 2).max(SWEEP_MIN);
         }
@@ -83,7 +83,7 @@ impl Requests {
         (place as u32, generation)
     }
 
-    /// Takes the request out; `None` if it was answered before or its time is over.
+    /// Removes the request; `None` if it was answered before or its time is over.
     pub(super) fn remove(&mut self, place: u32, generation: u32) -> Option<Responder> {
         let entry = self.entries.get(place as usize)?;
         if entry.generation != generation {

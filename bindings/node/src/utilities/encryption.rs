@@ -80,7 +80,7 @@ pub struct NativeIdentityKey {
 
 #[napi]
 impl NativeIdentityKey {
-    /// Takes PEM text.
+    /// Accepts PEM text.
     #[napi(constructor)]
     pub fn new(private_key: String) -> napi::Result<Self> {
         let key = IdentityKey::from_pkcs8_pem(&private_key).map_err(Failure::from)?;

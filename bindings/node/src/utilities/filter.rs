@@ -11,7 +11,7 @@ pub struct NativeFilter {
 
 #[napi]
 impl NativeFilter {
-    /// Takes the filter's document as JSON text.
+    /// Accepts the filter's document as JSON text.
     #[napi(constructor)]
     pub fn new(document: String) -> napi::Result<Self> {
         let document = serde_json::from_str(&document).map_err(argument)?;
@@ -19,7 +19,7 @@ impl NativeFilter {
         Ok(Self { filter })
     }
 
-    /// Whether the filter takes a payload, given as JSON text.
+    /// Whether a payload, given as JSON text, passes the filter.
     #[napi]
     pub fn matches(&self, payload: String) -> bool {
         self.filter.matches(payload.as_bytes())

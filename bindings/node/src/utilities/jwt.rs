@@ -14,7 +14,7 @@ pub struct NativeTokenKey {
 
 #[napi]
 impl NativeTokenKey {
-    /// Takes a secret or PEM text; without an algorithm the only one that the key can be for.
+    /// Accepts a secret or PEM text; without an algorithm the only one that the key can be for.
     #[napi(constructor)]
     pub fn new(
         key: BufferSlice<'_>,

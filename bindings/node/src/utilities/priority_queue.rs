@@ -49,7 +49,7 @@ impl NativePriorityQueue {
             .map(|items| items.into_iter().map(joined).collect()))
     }
 
-    /// Takes the next item.
+    /// Removes and returns the next item.
     #[napi]
     pub fn pop(&self) -> f64 {
         self.queue.borrow_mut().pop().map_or(NONE, joined)

@@ -10,7 +10,7 @@ use tidewire_client::sequencer::{
 };
 use tidewire_wire::envelope::{epoch_text, parse_epoch};
 
-/// Messages of a topic that have not come: those from `first` to `last`, both included.
+/// Messages of a topic that have not arrived: those from `first` to `last`, both included.
 #[napi(object)]
 pub struct NativeGap {
     pub topic: String,

@@ -4,7 +4,7 @@ use crate::errors::Failure;
 use napi_derive::napi;
 use tidewire_bindings::utilities::token_bucket::TokenBucket;
 
-/// A limit and what is left of it.
+/// A limit and the tokens that are left.
 #[napi]
 pub struct NativeTokenBucket {
     bucket: TokenBucket,

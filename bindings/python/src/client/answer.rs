@@ -34,8 +34,8 @@ struct Slot {
     filled: Condvar,
 }
 
-/// Puts the answer in. There is one for each ticket, wherever its work has gone: dropped without an answer, by a panic
-/// or because the thread of the clients ends, it says that there will be none.
+/// Puts the answer in. There is one for each ticket, wherever its work has gone: dropped without an answer,
+/// by a panic or because the thread of the clients ends, it reports that no answer will follow.
 pub(super) struct TicketWriter {
     slot: Arc<Slot>,
     signal: Arc<Signal>,

@@ -17,7 +17,7 @@ use tidewire_client::{Batch, Event, Format, Message, QueuedMessage, Responder};
 use tidewire_wire::envelope::{Outline, message_topic, message_type};
 use tidewire_wire::format::binary_bytes;
 
-/// Messages in the order in which they came: `for message in batch`.
+/// Messages in the order of their arrival: `for message in batch`.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct ClientBatch(Arc<[MessageContent]>);
 
@@ -28,7 +28,7 @@ pub(crate) struct ClientBatchIterator {
     next: usize,
 }
 
-/// Something that a client received: `kind` says what.
+/// An event that a client received; `kind` names its type.
 #[pyclass(frozen, freelist = 256, module = "tidewire")]
 pub(crate) struct ClientMessage {
     content: MessageContent,
@@ -71,7 +71,7 @@ impl ClientBatch {
         )
     }
 
-    /// These messages, which did not come by themselves.
+    /// A batch of these messages, which were part of an answer.
     pub(super) fn of(messages: Vec<Message>) -> Self {
         Self(messages.into_iter().map(MessageContent::Message).collect())
     }
@@ -186,7 +186,7 @@ impl ClientMessage {
         }
     }
 
-    /// Takes the responder; `None` if the request was answered before.
+    /// Removes the responder; `None` if the request was answered before.
     fn responder(&self) -> Result<Option<Responder>, Failure> {
         let responder = &self.question()?.responder;
         Ok(responder
@@ -461,5 +461,5 @@ fn queued<'py>(py: Python<'py>, message: &QueuedMessage) -> PyResult<Bound<'py, 
     Ok(fields)
 }
 
-/// The priority of a message that does not say one.
+/// The priority of a message without one.
 const NORMAL: u64 = 5;

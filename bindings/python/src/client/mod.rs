@@ -46,8 +46,8 @@ impl ClientCore {
             .ok_or_else(|| stopped("the client was not started"))
     }
 
-    /// Runs `work` on the clients' thread; the ticket has the result. Its first step is done here, so that calls are
-    /// queued in the order in which they were made, and a close comes after all of them.
+    /// Runs `work` on the clients' thread; the ticket has the result. Its first step is done here, so that
+    /// calls are queued in the order in which they were made, and a close follows all of them.
     fn spawn<T>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -206,8 +206,8 @@ impl ClientCore {
     }
 }
 
-/// Calls Python for a token, on a thread of its own: it may take its time, and the threads that all clients share are
-/// few. The client asks for one token at a time.
+/// Calls Python for a token, on a thread of its own: the call may be slow, and the threads that all clients
+/// share are few. The client asks for one token at a time.
 async fn ask_for_token(provider: Arc<Py<PyAny>>) -> Result<String, String> {
     let (answer, answered) = oneshot::channel();
     let call = move || {

@@ -74,7 +74,7 @@ impl ClientCore {
     fn close(&self, code: Whole, reason: Str) -> PyResult<Ticket> {
         let code = u16::try_from(code.0).map_err(|_| argument("a close code has 16 bits"))?;
         let client = self.client()?;
-        // Who gives up waiting does not take it back.
+        // A caller that stops waiting does not cancel the close.
         client.request_close(code, &reason);
         let closed = async move {
             client.closed().await;
@@ -83,7 +83,7 @@ impl ClientCore {
         Ok(self.spawn(closed, |()| TicketAnswer::Nothing)?)
     }
 
-    /// Done when the message is in the queue or, with `acknowledged`, when the server has taken it.
+    /// Done when the message is in the queue or, with `acknowledged`, when the server has accepted it.
     #[pyo3(signature = (topic, r#type, payload, *, priority, ttl_ms, key, acknowledged))]
     #[expect(
         clippy::too_many_arguments,
@@ -180,7 +180,7 @@ impl ClientCore {
         Ok(self.spawn(work, TicketAnswer::Presence)?)
     }
 
-    /// Done when the server has said what it keeps of a topic.
+    /// Done when the server has answered with the publications that it keeps of a topic.
     #[pyo3(signature = (topic, *, since, limit, newest_first))]
     fn history(
         &self,
@@ -245,7 +245,7 @@ impl ClientCore {
         ))
     }
 
-    /// Of each address: its score, the milliseconds that connecting took, and whether attempts are let through.
+    /// For each address: its score, the milliseconds to connect, and the state of its circuit breaker.
     fn endpoint_figures(&self) -> PyResult<Vec<EndpointFigures>> {
         let endpoints = self.client()?.endpoints().into_iter();
         let figures = endpoints.map(|endpoint| {
@@ -399,5 +399,5 @@ fn publication_of(fields: &Bound<'_, PyDict>) -> PyResult<Publication> {
     Ok(publication)
 }
 
-/// An address, its score, the milliseconds that connecting took, and whether attempts are let through.
+/// An address, its score, the milliseconds to connect, and the state of its circuit breaker.
 type EndpointFigures = (String, u8, Option<f64>, String);

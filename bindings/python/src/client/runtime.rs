@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle};
 
-/// Counts forks: what was made before the last one belongs to another process.
+/// Counts forks: an object that is older than the last fork belongs to another process.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 static RUNTIME: Mutex<Option<(u64, Handle)>> = Mutex::new(None);
@@ -40,7 +40,7 @@ pub(super) fn runtime() -> Result<Handle, Failure> {
         .name("tidewire-client".to_owned())
         .spawn(move || made.block_on(std::future::pending::<()>()))
         .map_err(failed)?;
-    // The handle of a parent's runtime must not be dropped here: its thread is not there to be told.
+    // The handle of a parent's runtime must not be dropped here: its thread does not exist in this process.
     std::mem::forget(runtime.replace((generation, handle.clone())));
     Ok(handle)
 }

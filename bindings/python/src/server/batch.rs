@@ -20,7 +20,7 @@ pub(super) struct Segment {
     range: Range<usize>,
 }
 
-/// Messages in the order in which they came: `for message in batch`.
+/// Messages in the order of their arrival: `for message in batch`.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct Batch {
     segments: Arc<[Segment]>,

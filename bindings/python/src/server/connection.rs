@@ -72,7 +72,7 @@ impl Connection {
         })
     }
 
-    /// Sends `str` as a text message, bytes as a binary one, as they are, and a received message as it came.
+    /// Sends `str` as a text message, bytes as a binary one, and a received message, all of them unchanged.
     #[pyo3(signature = (data, *, wait_ms = Whole(1000)), text_signature = "($self, data, *, wait_ms=1000)")]
     fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: Whole) -> PyResult<()> {
         let message = outgoing(data)?;
@@ -90,7 +90,7 @@ impl Connection {
         closed.map_err(|error| Failure::from(error).into())
     }
 
-    /// Subscribes it to a topic or pattern, whatever its access rules say.
+    /// Subscribes it to a topic or pattern, regardless of its access rules.
     fn subscribe(&self, topic: Str) -> PyResult<()> {
         let changed = self.core.handle()?.subscribe(self.peer.connection, &topic);
         changed.map_err(|error| Failure::from(error).into())
@@ -105,9 +105,9 @@ impl Connection {
         changed.map_err(|error| Failure::from(error).into())
     }
 
-    /// Gives it access rules of its own, in place of those of the server and of its token. What is not allowed is
-    /// forbidden, and subscriptions of its client that are no longer allowed end; presence goes by the rules of
-    /// subscriptions if it has none.
+    /// Gives it access rules of its own, in place of those of the server and of its token. Everything that
+    /// the rules do not allow is forbidden, and subscriptions of its client that are no longer allowed end;
+    /// presence follows the rules of subscriptions if it has none.
     #[pyo3(signature = (
         *, subscribe_allow = None, subscribe_deny = None, publish_allow = None, publish_deny = None,
         presence_allow = None, presence_deny = None, queue_group_allow = None, queue_group_deny = None,

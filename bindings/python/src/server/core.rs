@@ -32,7 +32,7 @@ struct Receiving {
 struct Inbox {
     /// `None` in a process that was forked from that of the server.
     receiver: Option<Receiver>,
-    /// The rest of a batch that was longer than what was asked for.
+    /// The rest of a batch that was longer than requested.
     rest: Option<Segment>,
 }
 
@@ -97,7 +97,7 @@ impl Core {
         receiving.ok_or_else(|| stopped("the server was not started: call start() first"))
     }
 
-    /// Waits for events, and takes at most N.
+    /// Waits for events, and returns at most `max`.
     pub(super) fn receive(
         self: &Arc<Self>,
         max: usize,
@@ -146,7 +146,7 @@ impl Core {
         if let Some(receiver) = &inbox.receiver {
             receiver.arm();
         }
-        // What came before the wake-up was armed did not cause one.
+        // Events that arrived before the wake-up was armed did not cause one.
         match inbox.next(self, Duration::ZERO) {
             Ok(None) => Ok(true),
             Ok(Some(segment)) => {
@@ -176,7 +176,7 @@ impl Inbox {
     }
 }
 
-/// A pair of descriptors: what is written to the second can be read from the first.
+/// A pair of descriptors: the first reads the bytes that the second writes.
 fn wake_pair() -> std::io::Result<(UnixStream, UnixStream)> {
     let (wake_reader, wake_writer) = UnixStream::pair()?;
     wake_reader.set_nonblocking(true)?;

@@ -19,7 +19,7 @@ use tidewire_wire::envelope::{message_topic, message_type};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX};
 use tidewire_wire::session::TYPE_BYTES_MAX;
 
-/// Something that happened on a connection: `kind` says what.
+/// An event on a connection; `kind` names its type.
 #[pyclass(frozen, freelist = 256, module = "tidewire")]
 pub(crate) struct Message {
     stored: Arc<Stored>,
@@ -55,7 +55,7 @@ impl Message {
         self.peer().connection
     }
 
-    /// To be sent as it came.
+    /// The same message, to be sent on unchanged.
     pub(super) fn outgoing(&self) -> PyResult<Outgoing> {
         let Event::Message(_, message) = self.event() else {
             return Err(argument("only a message of the kind message can be sent on").into());
@@ -79,7 +79,7 @@ impl Message {
         }
     }
 
-    /// The JSON text of what was said; `None` for an event without words.
+    /// The JSON text of the message; `None` for an event that is no message.
     fn text(&self) -> ServerResult<Option<Cow<'_, [u8]>>> {
         let Event::Message(_, message) = self.event() else {
             return Ok(None);

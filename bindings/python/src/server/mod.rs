@@ -58,8 +58,8 @@ impl ServerCore {
         Ok(read_options(&text)?.describe())
     }
 
-    /// Takes the place of a server that has stopped, with the same options, and is new. Whoever still has something of the old
-    /// one, such as a connection, keeps that.
+    /// Replaces a server that has stopped by a new one with the same options. An object of the old server,
+    /// such as a connection, still belongs to the old one.
     #[pyo3(name = "_renew")]
     fn renew(&self) {
         let old = self.core();
@@ -155,7 +155,7 @@ impl ServerCore {
         Ok(self.core().arm()?)
     }
 
-    /// Takes back that the descriptor is readable.
+    /// Makes the descriptor unreadable again.
     fn disarm(&self) -> PyResult<()> {
         Ok(self.core().disarm()?)
     }

@@ -107,7 +107,7 @@ impl ServerCore {
         let handle = core.handle()?;
         let mut published = 0;
         let mut left = new.as_slice();
-        // What was published is not published again when there is no room for the rest.
+        // When there is no room for the rest, only the rest is tried again.
         retry(py, wait_ms, || {
             publish_in_turn(py, handle, &topic, &mut left, &mut published)
         })?;
@@ -161,8 +161,8 @@ impl ServerCore {
         retry(py, wait_ms, || Ok(handle.broadcast(message.clone())))
     }
 
-    /// Sends pairs of a connection, or a message for the connection it came from, and data, as they are, in their
-    /// order.
+    /// Sends pairs of a connection and data, unchanged and in their order. A received message in place of the
+    /// connection stands for the connection that sent it.
     #[pyo3(signature = (pairs, *, wait_ms = Whole(1000)), text_signature = "($self, pairs, *, wait_ms=1000)")]
     fn send_raw_many(
         &self,

@@ -22,7 +22,7 @@ pub(crate) struct Published {
     duplicate: bool,
 }
 
-/// A publication whose result comes later.
+/// A publication whose result is pending.
 #[pyclass(frozen, module = "tidewire._native")]
 pub(crate) struct PendingPublish {
     number: u64,

@@ -133,13 +133,13 @@ impl SessionCipher {
         self.cipher.wants_key_update()
     }
 
-    /// Changes the key of this side, when the other side has been told.
+    /// Changes the key of this side, after the other side was notified.
     fn update_sealing_key(&self) -> PyResult<()> {
         let updated = self.cipher.update_sealing_key();
         Ok(updated.map_err(Failure::from)?)
     }
 
-    /// Changes the key of the other side, when it has said so.
+    /// Changes the key of the other side, after its notice has arrived.
     fn update_opening_key(&self) -> PyResult<()> {
         let updated = self.cipher.update_opening_key();
         Ok(updated.map_err(Failure::from)?)
@@ -150,7 +150,7 @@ impl SessionCipher {
     }
 }
 
-/// The text of a `uuid.UUID`, or of what is one already.
+/// The text of a `uuid.UUID`, or the given text.
 fn uuid(session: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(session.str()?.extract::<Str>()?.into_string())
 }

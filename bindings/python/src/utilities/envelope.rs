@@ -28,7 +28,7 @@ pub(crate) fn parse_envelope(message: Text) -> PyResult<Envelope> {
 
 #[pymethods]
 impl Envelope {
-    /// `update`, `snapshot` or `system`; `None` if the message does not say.
+    /// `update`, `snapshot` or `system`; `None` if the message names none.
     #[getter]
     fn category(&self) -> Option<&'static str> {
         self.envelope.category()
@@ -197,7 +197,7 @@ fn datetime(py: Python<'_>, unix_ms: u64) -> PyResult<Bound<'_, PyAny>> {
     let (days, ms) = (unix_ms / DAY_MS, unix_ms % DAY_MS);
     let utc = PyTzInfo::utc(py)?;
     let epoch = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, Some(&utc))?;
-    // What was parsed has a year of four digits, and so few days.
+    // A parsed time has a year of four digits, so its days fit in 32 bits.
     let elapsed = PyDelta::new(
         py,
         days as i32,

@@ -35,7 +35,7 @@ impl PriorityQueue {
         pushed.map_err(|_| full().into())
     }
 
-    /// `push` for which less urgent items give way; those come back.
+    /// `push` that removes less urgent items to make room; returns the removed items.
     #[pyo3(signature = (item, priority = Whole(5), *, size = None), text_signature = "($self, item, priority=5, *, size=None)")]
     fn push_displacing<'py>(
         &self,
@@ -50,12 +50,12 @@ impl PriorityQueue {
         PyList::new(py, displaced.into_iter().map(numbered))
     }
 
-    /// Takes the next item, with its priority; `None` if there is none.
+    /// Removes and returns the next item, with its priority; `None` if there is none.
     fn pop(&self) -> Option<(u8, Py<PyAny>)> {
         self.core().pop().map(numbered)
     }
 
-    /// Takes up to `n` items, with their priorities.
+    /// Removes and returns up to `n` items, with their priorities.
     fn pop_many<'py>(&self, py: Python<'py>, n: Whole) -> PyResult<Bound<'py, PyList>> {
         let mut core = self.core();
         let n = usize::try_from(n.0).unwrap_or(usize::MAX).min(core.len());
@@ -118,7 +118,7 @@ fn level(Whole(number): Whole) -> Result<Priority, Failure> {
         .ok_or_else(|| argument(format!("priority has to be 1, 3, 5, 8 or 10, not {number}")))
 }
 
-/// The bytes that an item counts for: as the caller says, or the length of text and bytes.
+/// The bytes that an item counts for: the given size, or the length of text and bytes.
 fn weight(item: &Bound<'_, PyAny>, size: Option<Whole>) -> PyResult<usize> {
     match size {
         Some(Whole(size)) => Ok(usize::try_from(size).unwrap_or(usize::MAX)),

@@ -1,4 +1,4 @@
-//! Each message of a topic once and in order, and what is missing told.
+//! Sequencer: each message of a topic once and in order, with a report of missing ones.
 
 use crate::arguments::{Epoch, Number, Place, Str, Whole, generic, now_ms};
 use crate::errors::argument;
@@ -21,7 +21,7 @@ pub(crate) struct Sequencer {
     started: Instant,
 }
 
-/// Messages that have not come.
+/// Messages that have not arrived.
 #[pyclass(frozen, module = "tidewire", eq)]
 #[derive(PartialEq)]
 pub(crate) struct Gap {
@@ -55,7 +55,7 @@ impl Sequencer {
         })
     }
 
-    /// Takes a message: what became of it, and what can be let through now.
+    /// Adds a message. Returns its outcome, and the items that can be let through now.
     #[pyo3(signature = (topic, position, message, *, now = None))]
     fn add<'py>(
         &self,

@@ -5,7 +5,7 @@ use crate::errors::Failure;
 use pyo3::prelude::*;
 use tidewire_bindings::utilities::token_bucket::TokenBucket as Bucket;
 
-/// A limit and what is left of it. Safe to use from several threads.
+/// A limit and the tokens that are left. Safe to use from several threads.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct TokenBucket {
     bucket: Bucket,
@@ -53,7 +53,7 @@ impl TokenBucket {
         self.bucket.capacity()
     }
 
-    /// Tokens that come in a second.
+    /// Tokens that are added per second.
     #[getter]
     fn refill_per_s(&self) -> f64 {
         self.bucket.refill_per_s()

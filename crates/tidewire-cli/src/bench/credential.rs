@@ -22,12 +22,12 @@ pub(crate) enum Credential {
 impl Credential {
     /// The credential for the server of a URL; `is_loopback` is true for a server on this machine.
     ///
-    /// A secret that was exported for one server must not be sent to another. Therefore a credential
-    /// that comes only from the environment is for servers on this machine, for other servers only
-    /// with the protocol that has tokens, and never for plain WebSocket.
+    /// A secret that was exported for one server must not be sent to another. Therefore a credential that
+    /// only the environment contains is for servers on this machine, for other servers only with the protocol
+    /// that has tokens, and never for plain WebSocket.
     ///
     /// # Errors
-    /// A token and a secret come from the same source.
+    /// A token and a secret have the same source.
     pub(crate) fn choose(
         flags: &TargetFlags,
         ranks: &Ranks,

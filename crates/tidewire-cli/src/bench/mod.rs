@@ -73,8 +73,8 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the plan with the workers of one client. With the report comes the reason if the server that was started for the
-/// run has ended.
+/// Runs the plan with the workers of one client. Returns the report, and a reason if the server that was
+/// started for the run has ended.
 fn run_with(
     flags: &BenchFlags,
     client: ClientFlag,

@@ -17,7 +17,7 @@ pub(crate) struct InitFlags {
     file: PathBuf,
 }
 
-/// Writes the files and says what comes next.
+/// Writes the files and prints the next steps.
 pub(crate) fn run(flags: &InitFlags) -> Result<u8, Failure> {
     let file = &flags.file;
     let secret = secret_path(file)?;

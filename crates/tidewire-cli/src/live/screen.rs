@@ -28,7 +28,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Draws the widget over what was drawn before.
+    /// Draws the widget over the previous one.
     pub(crate) fn draw(&mut self, widget: impl Widget, width: u16, height: u16) {
         let area = Rect::new(0, 0, width, height);
         let mut buffer = Buffer::empty(area);
@@ -42,7 +42,7 @@ impl<W: Write> Screen<W> {
         self.height = height;
     }
 
-    /// Removes what was drawn.
+    /// Erases the widget.
     pub(crate) fn clear(&mut self) {
         if self.height > 0 {
             let text = self.to_the_top();

@@ -5,7 +5,7 @@ use tidewire_engine::auth::{AuthConfig, KeySetSource};
 use tidewire_engine::settings::Settings;
 use tidewire_engine::{AccessRules, BackendAway, BackendEvent, Config, OriginPolicy, Protocol};
 
-/// Where a server listens: what is configured, or what was taken.
+/// The addresses on which a server listens: those in the configuration, or those of its open sockets.
 pub(super) struct Addresses {
     pub(super) clients: SocketAddr,
     pub(super) operations: Option<SocketAddr>,
@@ -33,7 +33,7 @@ pub(super) fn text(settings: &Settings, config: &Config, addresses: &Addresses) 
     out
 }
 
-/// The commands that come next.
+/// The suggested next commands.
 pub(super) fn next_steps(
     settings: &Settings,
     config: &Config,

@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 pub(super) use writer::LogThread;
 
-/// Changes what is logged.
+/// Changes which events are logged.
 pub(super) struct LogLevel(Box<dyn Fn(EnvFilter) -> bool + Send + Sync>);
 
 impl LogLevel {
@@ -103,7 +103,7 @@ where
     }
 }
 
-/// The fields of an event. Those that say when and from where keep their meaning.
+/// The fields of an event. The fields for time and origin keep their meaning.
 struct Fields(Map<String, Value>);
 
 impl Fields {

@@ -116,9 +116,9 @@ enum End {
 }
 
 impl Running {
-    /// Serves until a signal stops it, the server has failed, or another one has taken its place. Meanwhile SIGHUP
-    /// reloads the configuration; if it came because the terminal is gone, it stops the program. SIGUSR2 starts the
-    /// next server.
+    /// Serves until a signal stops it, the server has failed, or another one has replaced it. Meanwhile
+    /// SIGHUP reloads the configuration; if it was sent because the terminal is gone, it stops the program.
+    /// SIGUSR2 starts the next server.
     fn wait(&mut self, signals: &Signals) -> End {
         let had_terminal = io::stderr().is_terminal();
         let handle = self.server.handle();
@@ -214,8 +214,8 @@ fn tell(line: String) {
     }
 }
 
-/// Says what the configuration means: what a server would do, which options were given and where, and what was most
-/// likely not meant. A configuration with which no server would start is an error.
+/// Prints the meaning of the configuration: what a server would do, which options were given and where, and
+/// which are probably mistakes. A configuration with which no server would start is an error.
 fn check(settings: &Settings) -> Result<(), Failure> {
     log::filter(settings)?;
     let config = settings.config().map_err(options::failure)?;

@@ -21,7 +21,7 @@ pub(crate) struct ServeFlags {
     pub(crate) stop_with_stdin: bool,
     /// Print the configuration and end.
     pub(crate) print_config: bool,
-    /// Say what the configuration means and end.
+    /// Print the meaning of the configuration and end.
     pub(crate) check: bool,
 }
 
@@ -86,7 +86,7 @@ fn unknown_variables(names: impl Iterator<Item = OsString>) -> Vec<String> {
         .collect();
     unknown.sort();
     let warning = |name: String| {
-        // All names begin alike, which says nothing about their likeness.
+        // All names have the same prefix, which is no sign of likeness.
         let ends = known().filter_map(|known| known.strip_prefix(PREFIX));
         let nearest = nearest(&name[PREFIX.len()..], ends);
         let hint = nearest.map_or_else(String::new, |end| format!("; did you mean {PREFIX}{end}?"));

@@ -56,7 +56,7 @@ impl Configuration {
         settings.integer("drain_timeout_ms").unwrap_or_default()
     }
 
-    /// Reads all sources of options again. An error says why everything is as it was before.
+    /// Reads all sources of options again. An error states why nothing has changed.
     pub(super) fn reload(&self) -> Result<Reloaded, String> {
         let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.replace(&mut settings);
@@ -117,7 +117,8 @@ impl Configuration {
         // Rules of topics are reported together, of which presence waits.
         let waits = |name: &&str| reloaded.needs_restart.contains(name);
         reloaded.changed.retain(|name| !waits(name));
-        // What waits for a restart is named again at the next reload, because it differs from what is in force.
+        // An option that waits for a restart is named again at the next reload, because it differs from the
+        // value in force.
         let mut in_force = new.clone();
         for name in needs_restart {
             in_force.keep(settings, name);

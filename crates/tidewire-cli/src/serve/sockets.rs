@@ -19,7 +19,8 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// Takes what the environment names (`LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`); nothing, if it names nothing.
+    /// Acquires the sockets that the environment names (`LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`); none,
+    /// if it names none.
     pub(super) fn take() -> Result<Self, Failure> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
@@ -62,7 +63,7 @@ impl Inheritance {
         Ok(())
     }
 
-    /// Tells the server before this one, if there is one, that this one serves.
+    /// Reports to the server before this one, if there is one, that this one serves.
     pub(super) fn take_over(&mut self) {
         if let Some(mut predecessor) = self.predecessor.take() {
             // One that has ended already needs no word.

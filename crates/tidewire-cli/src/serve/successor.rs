@@ -11,15 +11,15 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tidewire_engine::ListeningSockets;
 
-/// How to start the next server: the program at the path at which this one was found, with the same arguments, so
-/// that a new version of the program and of its configuration takes over.
+/// How to start the next server: the program at the path at which this one was found, with the same
+/// arguments, so that a new version of the program and of its configuration takes over.
 #[derive(Debug)]
 pub(super) struct Succession {
     program: PathBuf,
     are_kept: bool,
 }
 
-/// A server that starts, to take the place of this one.
+/// A starting server, which is to replace this one.
 #[derive(Debug)]
 pub(super) struct Successor {
     child: Child,
@@ -40,7 +40,7 @@ impl Succession {
     /// To be called before the program's file is replaced.
     ///
     /// # Errors
-    /// The operating system does not say where the program is.
+    /// The operating system does not report the path of the program.
     pub(super) fn new(are_kept: bool) -> io::Result<Self> {
         let program = std::env::current_exe()?;
         Ok(Self { program, are_kept })
@@ -119,7 +119,7 @@ impl Successor {
         }
     }
 
-    /// Ends it, and says how it ended.
+    /// Ends it, and returns how it ended.
     pub(super) fn end(&mut self) -> String {
         let ended = self.child.try_wait();
         if !matches!(ended, Ok(Some(_))) {
@@ -136,5 +136,5 @@ impl Successor {
 /// The first descriptor of sd_listen_fds(3).
 const FIRST_DESCRIPTOR: i32 = 3;
 
-/// How long the next server may take until it serves.
+/// The time that the next server has until it serves.
 const SUCCESSOR_START_TIMEOUT: Duration = Duration::from_secs(60);

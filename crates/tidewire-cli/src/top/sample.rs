@@ -11,9 +11,9 @@ pub(crate) struct Sample {
     pub(crate) uptime_s: f64,
     pub(crate) ready: bool,
     pub(crate) shards: usize,
-    /// The memory of the process, in bytes; `None` where the system does not tell it.
+    /// The memory of the process, in bytes; `None` where the system does not report it.
     pub(crate) resident_bytes: Option<u64>,
-    /// The time of processors that it has used; `None` where the system does not tell it.
+    /// The time of processors that it has used; `None` where the system does not report it.
     pub(crate) cpu_s: Option<f64>,
     /// The bounds of all histograms, in seconds.
     bounds_s: Vec<f64>,

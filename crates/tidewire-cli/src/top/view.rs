@@ -121,7 +121,7 @@ fn draw_board(frame: &mut Frame<'_>, area: Rect, board: &Board) {
     frame.render_widget(table(&board.nodes, widths), nodes);
 }
 
-/// The figures with their names. What is too long for a line goes on below its beginning.
+/// The figures with their names. Words that do not fit in a line continue below its beginning.
 fn figure_lines(board: &Board, width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for (name, words) in &board.figures {

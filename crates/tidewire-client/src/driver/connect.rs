@@ -202,8 +202,8 @@ fn refused(error: ResponseError) -> Error {
     }
 }
 
-/// The time until an HTTP date (RFC 9110, section 5.6.7), none if it is over; `None` if it is no date. It counts from what
-/// the server says it is now, because the clock of this machine may be wrong.
+/// The time until an HTTP date (RFC 9110, section 5.6.7), none if it is over; `None` if it is no date. The time
+/// counts from the date in the server's answer, because the clock of this machine may be wrong.
 fn time_until(date: &str, server_date: Option<&str>) -> Option<Duration> {
     let date = httpdate::parse_http_date(date).ok()?;
     let now = server_date.and_then(|now| httpdate::parse_http_date(now).ok());

@@ -35,7 +35,7 @@ struct Connection<'a> {
     written_at: Instant,
     /// How much of `out` answers the server at most.
     reply_bytes: usize,
-    /// The socket may keep back what was written, until it is flushed: TLS does.
+    /// True if the socket may hold back written bytes until a flush: TLS does.
     is_buffered: bool,
     has_to_flush: bool,
     batch: BatchBuilder,
@@ -131,7 +131,7 @@ impl Connection<'_> {
             self.flush_batch();
             self.arm(timer.as_mut());
             let is_full = self.is_full();
-            // Who asks without end and takes no answer would fill the memory.
+            // A server that sends pings without end and reads no answer would fill the memory.
             let can_read = !is_full && self.reply_bytes < REPLY_BYTES_MAX;
             let can_send = self.session.is_established() && self.closing == Closing::No;
             let wants_more =
@@ -214,8 +214,9 @@ impl Connection<'_> {
         !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
     }
 
-    /// True while our close has to wait: for messages that have not been sent, or for answers of a server that is not silent.
-    /// Answers are not waited for while the application takes no events, because they cannot be read then.
+    /// True while our close has to wait: for messages that have not been sent, or for answers of a server that
+    /// is not silent. The close does not wait for answers while the application receives no events, because the
+    /// answers cannot be read then.
     fn has_to_wait(&self) -> bool {
         let is_answering = self.heard_at.elapsed() < ANSWERING;
         self.has_to_send() || (is_answering && self.session.awaits_answers() && !self.is_full())
@@ -289,7 +290,7 @@ impl Connection<'_> {
         }
         self.unread.start += input.consumed();
         if !self.has_more {
-            // What is left is shorter than a control frame.
+            // The rest is shorter than a control frame.
             self.input.copy_within(self.unread.clone(), 0);
             self.unread = 0..self.unread.len();
         }
@@ -355,7 +356,7 @@ impl Connection<'_> {
         }
         self.limit = Some(after(CLOSE_TIMEOUT));
         if has_to_wait {
-            // A server that has not even let the client in will not take anything.
+            // A server that has not accepted the client accepts no messages either.
             self.send_close();
         } else {
             self.closing = Closing::Draining;
@@ -370,7 +371,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Sends our close or the answer to the server's, as far as the socket takes it.
+    /// Sends our close or the answer to the server's, as far as the socket accepts it.
     async fn end(&mut self, ending: &Ending, sender: &mut WriteHalf<Stream>) {
         if let Some(code) = ending.code {
             let mut frames = ControlFrames {
@@ -383,7 +384,7 @@ impl Connection<'_> {
             sender.write_all(&self.out[self.written..]).await?;
             sender.shutdown().await
         };
-        // A peer that takes nothing is left alone.
+        // A peer that does not read is abandoned after this time.
         let _ = timeout(LAST_WORDS_TIMEOUT, last_words).await;
     }
 
@@ -411,18 +412,19 @@ impl Connection<'_> {
         self.limit.map_or(deadline, |limit| limit.min(deadline))
     }
 
-    /// Whether nothing is read, because the application has not taken what was.
+    /// Whether reading stops, because the application has not received the events already read.
     fn is_full(&self) -> bool {
         self.closing != Closing::Sent && (self.has_more || !self.shared.inbox.has_room())
     }
 
-    /// Whether what was received may be read. Behind our close it always is, because the server's close is there too.
+    /// Whether received bytes may be read. Behind our close it is always true, because the server's close is
+    /// among them.
     fn may_read(&self) -> bool {
         self.closing == Closing::Sent || self.shared.inbox.has_room()
     }
 
-    /// Whether the application gets what was read. Behind our close there may be no room for it, and nobody who makes
-    /// some: who closes may well have stopped to take.
+    /// Whether the application gets the events that were read. Behind our close the queue may have no room, and
+    /// an application that closes may have stopped receiving, so that nobody makes room.
     fn may_keep(&self) -> bool {
         self.closing != Closing::Sent || self.shared.inbox.has_room()
     }
@@ -432,7 +434,7 @@ impl Connection<'_> {
     }
 }
 
-/// Writes some of `bytes`, and says how many; flushes if there are none. Who gives up waiting has lost nothing.
+/// Writes some of `bytes` and returns how many; flushes if there are none. A caller that stops waiting loses nothing.
 async fn write_or_flush(sender: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Option<usize>> {
     if bytes.is_empty() {
         sender.flush().await?;
@@ -441,7 +443,7 @@ async fn write_or_flush(sender: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Res
     sender.write(bytes).await.map(Some)
 }
 
-/// Where control frames go: behind what is already encoded, masked with the session's random numbers.
+/// The output of control frames: behind the bytes already encoded, masked with the session's random numbers.
 struct ControlFrames<'a> {
     session: &'a mut Session,
     out: &'a mut Vec<u8>,
@@ -471,14 +473,14 @@ const OUT_BYTES_MAX: usize = 256 * 1024;
 /// Answers to the server's pings that wait for the socket, past which nothing more is read.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Something to send that comes so soon after the last write is part of a stream; an answer to what the server says to
-/// that takes longer.
+/// A message that follows the last write so soon is part of a stream; an answer to the server's reaction to
+/// that write needs longer.
 const STREAMING: Duration = Duration::from_micros(20);
 
 /// How long a close waits for the server's hello, which is one round trip after the client was accepted.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// For how long the server's close is waited for, and what waits is sent before ours.
+/// The time limit for sending the waiting messages before our close, and then for the server's close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 

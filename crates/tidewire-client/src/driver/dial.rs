@@ -40,8 +40,9 @@ impl Dialer {
             .await
     }
 
-    /// A token for a connection or for its session. An answer of the application's that took longer than an attempt is
-    /// waited for by the next one, so that it is asked once at a time. Who gives up waiting may call it again.
+    /// A token for a connection or for its session. If the application's answer is slower than an attempt, the
+    /// next attempt waits for the same answer, so that the application is asked once at a time. A caller that
+    /// stops waiting may call again.
     pub(crate) async fn token(&mut self) -> Result<Option<String>, Error> {
         let provider = match &self.config.token {
             Token::None => return Ok(None),

@@ -125,7 +125,8 @@ impl StoreHandle {
         self.send(Job::Close(closed));
     }
 
-    /// The thread is there as long as this is, unless it panicked; then receipts are closed, which tells it.
+    /// The thread lives as long as this handle, unless it panics. A panic closes the receipts, and their
+    /// holders see that.
     fn send(&self, job: Job) {
         let _ = self.jobs.send(job);
     }

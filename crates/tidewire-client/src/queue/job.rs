@@ -20,11 +20,11 @@ pub(crate) enum StoreEvent {
     Resumed,
     /// The server was asked again for its last number before the store knew it.
     NotResumed,
-    /// This many messages were larger than the server takes.
+    /// This many messages were larger than the server accepts.
     TooLarge(usize),
     /// This many messages were binary, which the server does not know.
     Unsupported(usize),
-    /// It is not known whether the server took these messages.
+    /// It is not known whether the server accepted these messages.
     Uncertain(Box<event::Uncertain>),
     /// This many messages were too old to be sent.
     Expired(usize),
@@ -55,13 +55,13 @@ pub(super) enum Job {
     Rewind {
         last: u64,
     },
-    /// The application has been told of these uncertain messages.
+    /// The application has received the event about these uncertain messages.
     Forget {
         rows: Vec<u64>,
     },
     /// Closes the store and reports that.
     Close(oneshot::Sender<()>),
-    /// The server has taken the message with this row and refused it.
+    /// The server has received the message with this row and rejected it.
     Refused {
         row: u64,
         error: Error,

@@ -16,7 +16,7 @@ pub(super) struct MemoryStore {
     /// In the order of their numbers.
     numbered: VecDeque<Numbered>,
     numbered_bytes: u64,
-    /// By row: whether the server took them is not known, and the application has not been told.
+    /// By row: messages that the server may or may not have accepted, not yet reported to the application.
     uncertain: BTreeMap<u64, Durable>,
     uncertain_bytes: u64,
     limits: MessageLimits,
@@ -63,7 +63,7 @@ impl MemoryStore {
         let _ = self.waiting.push(priority, bytes, waiting);
     }
 
-    /// Puts numbered messages before what was never sent, in their order; the same messages.
+    /// Puts numbered messages, in their order, before messages that were never sent; returns the numbered ones.
     fn send_again(&mut self, numbered: VecDeque<Numbered>) -> Vec<QueuedMessage> {
         let later = self.waiting.remove_unless(|_| false);
         let mut resent = Vec::with_capacity(numbered.len());

@@ -13,14 +13,14 @@ pub(super) fn options() -> OpenOptions {
 
 /// Makes the file if it is not there. SQLite gives the files beside it the same permissions.
 ///
-/// A file that is there is never opened: to close it would take the locks by `fcntl` that another part of the
-/// process has on it.
+/// It never opens an existing file: closing it would release the locks by `fcntl` that another part of the
+/// process holds on it.
 pub(super) fn create(path: &Path) {
     // Another error is one that SQLite reports.
     let _ = options().write(true).create_new(true).open(path);
 }
 
-/// Takes the file, and those beside it, from everybody but their owner: an older version made them for all to read.
+/// Removes all access but the owner's from the file and those beside it: an older version made them readable for all.
 pub(super) fn restrict(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
@@ -59,7 +59,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    /// The names and modes of what is in a folder.
+    /// The names and modes of the files in a folder.
     fn modes(folder: &Path) -> Vec<(String, u32)> {
         let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
         let mut modes: Vec<_> = entries

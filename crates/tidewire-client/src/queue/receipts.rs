@@ -1,10 +1,10 @@
-//! Those who wait until the server has taken their messages.
+//! The callers that wait until the server has accepted their messages.
 
 use crate::error::Error;
 use std::collections::{BTreeMap, HashMap};
 use tokio::sync::oneshot;
 
-/// Says what became of a message: it was acknowledged, or why not.
+/// Reports the result of a message: it was acknowledged, or why not.
 pub(crate) type Receipt = oneshot::Sender<Result<(), Error>>;
 
 /// Waits for a [`Receipt`].
@@ -32,7 +32,7 @@ impl Receipts {
         }
     }
 
-    /// The server has taken all numbers up to `last`.
+    /// Settles all numbers up to `last`, which the server has accepted.
     pub(super) fn acknowledge(&mut self, last: u64) {
         let later = match last.checked_add(1) {
             Some(next) => self.on_way.split_off(&next),

@@ -1,9 +1,9 @@
 //! A store in an SQLite file, which survives a crash of the process or of the machine at any point.
 //!
-//! A number is on the disk before its message leaves, so that after a crash the message is sent again with the same
-//! number, and the server drops it if it has taken it. Write-ahead logging with `synchronous = FULL`: what was
-//! stored is there even after a power cut. That costs a sync of the disk for each commit, not for each message,
-//! because whatever waits is committed together.
+//! A number is on the disk before its message leaves, so that after a crash the message is sent again with the
+//! same number, and the server drops it if it has accepted it before. Write-ahead logging with
+//! `synchronous = FULL`: a stored message survives even a power cut. That costs a sync of the disk for each
+//! commit, not for each message, because all waiting messages are committed together.
 
 #[cfg(test)]
 mod kill_tests;
@@ -82,8 +82,8 @@ impl SqliteStore {
         })
     }
 
-    /// Opens the file again if the connection writes where nobody will look. Before a call it keeps what is written from
-    /// going there, and behind it what was written meanwhile.
+    /// Opens the file again if the connection writes to a log that was removed. A call before a write keeps the
+    /// write out of such a log; a call after it rescues the writes that went there meanwhile.
     fn keep_place(&mut self) -> Result<(), StoreError> {
         let place = self.place.as_ref();
         if !self.is_closed && !place.is_some_and(|place| place.has_lost_its_log(&self.path)) {
@@ -104,7 +104,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Takes note that these rows are gone; their numbers.
+    /// Subtracts deleted rows from the depth; returns the rows in order.
     fn release(&mut self, deleted: Vec<(u64, u64)>) -> Vec<u64> {
         for (_, bytes) in &deleted {
             self.depth.messages -= 1;
@@ -487,7 +487,7 @@ mod tests {
                 bytes: 3
             }
         );
-        // The server took 41 and knows the epoch: 42 comes again, and the third gets the next number.
+        // The server accepted 41 and knows the epoch: 42 is given out again, and the third gets the next number.
         let resumed = store.resume(7, 41, Uncertain::Drop).unwrap();
         assert_eq!(resumed.acknowledged, [taken.messages[0].row]);
         let again = store.take(10, 1_000, 0).unwrap().messages;

@@ -1,7 +1,7 @@
 //! The thread of a store.
 //!
-//! What the server and the application have said about messages is a fact, whatever the disk says: it is owed to the
-//! store, in its order, and tried again until the store has it.
+//! A report of the server or the application about messages stays valid if the disk fails: the worker owes it to
+//! the store, keeps the order of the reports, and retries until the store has it.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     /// For the application's answers to events.
     jobs: mpsc::Sender<Job>,
     uncertain: Uncertain,
-    /// The application is being told of uncertain messages, and gets no further ones meanwhile.
+    /// An event about uncertain messages is on its way to the application; no further one is sent meanwhile.
     is_reporting: bool,
     receipts: Receipts,
     /// The jobs that the store does not know yet, in order.
@@ -123,7 +123,7 @@ impl Worker {
             }
         };
         self.pushing.fetch_sub(pushes.len(), Ordering::Relaxed);
-        // Who has given up waiting was not told that it is stored.
+        // A caller that stopped waiting got no promise, so its messages are not stored.
         pushes.retain(|(_, stored, _)| !stored.is_closed());
         if !pushes.is_empty() {
             self.push(pushes);
@@ -175,7 +175,7 @@ impl Worker {
         }
     }
 
-    /// Does what is owed, as far as the store works.
+    /// Does the owed jobs, as far as the store works.
     fn pay(&mut self) {
         if Instant::now() < self.retry_at {
             return;
@@ -309,7 +309,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Tells the application of uncertain messages, some at a time; they are kept until it has taken that.
+    /// Reports uncertain messages to the application, some at a time; they are kept until it has received the event.
     fn report_uncertain(&mut self) {
         if self.is_reporting {
             return;
@@ -336,7 +336,7 @@ impl Worker {
         self.send_event(StoreEvent::Uncertain(Box::new(uncertain)));
     }
 
-    /// Tells the application which messages are sent again.
+    /// Reports to the application which messages are sent again.
     fn report_resent(&self, resent: Vec<event::QueuedMessage>) {
         let mut messages = Vec::new();
         let mut bytes = 0;

@@ -48,7 +48,7 @@ fn a_gap_is_told_when_its_time_is_over_and_not_before() {
         (sequencer.held(), sequencer.position("t")),
         (1, Some(at(5)))
     );
-    // What comes late counts as told.
+    // A late message of a reported gap counts as a duplicate.
     assert_eq!(
         sequencer.handle("t", at(3), 3, 111, &mut out),
         SequencerOutcome::Duplicate

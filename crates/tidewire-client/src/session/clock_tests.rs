@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 mod granted;
 
-/// A session and what is around it.
+/// A session and its surroundings.
 struct Bench {
     session: Session,
     outbox: Arc<Outbox>,
@@ -80,7 +80,7 @@ impl Bench {
         };
     }
 
-    /// The server says something; what the client says to it.
+    /// The server sends a message; the client's answers to it.
     fn receive(&mut self, message: Value) -> Vec<Value> {
         let mut frame = Vec::new();
         write_frame(

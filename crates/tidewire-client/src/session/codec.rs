@@ -21,7 +21,7 @@ use tidewire_wire::session::EncryptionVersion;
 pub(crate) struct Codec {
     format: Format,
     message_bytes_max: usize,
-    /// The size of a message that the server takes; 0 if it is not known.
+    /// The largest message that the server accepts; 0 if it is not known.
     pub(super) server_bytes_max: usize,
     deflate: Option<(Compressor, Decompressor)>,
     zlib: Option<Deflater>,
@@ -71,7 +71,7 @@ pub(crate) enum Unreadable {
 pub(crate) enum WriteError {
     /// The cipher cannot be used any more.
     Seal(SealError),
-    /// The message would have this number of bytes, more than the server takes. Nothing of it was written.
+    /// The message would have this number of bytes, more than the server accepts. Nothing of it was written.
     TooLarge(usize),
 }
 
@@ -249,7 +249,7 @@ impl Codec {
         Ok(inflated)
     }
 
-    /// Takes the layers off a message: how it is encoded, and its bytes.
+    /// Removes the layers of a message; returns its encoding and its bytes.
     pub(crate) fn open<'a>(
         &mut self,
         is_text: bool,
@@ -317,8 +317,8 @@ impl Codec {
         }
     }
 
-    /// Puts a signature behind the message in `plain`. One that cannot be signed goes without, and the server that
-    /// wants one says so.
+    /// Puts a signature behind the message in `plain`. A message that cannot be signed is sent without one, and
+    /// a server that requires one reports an error.
     fn sign(&mut self, unix_ms: u64) {
         let Some(signer) = &self.signer else { return };
         let mut nonce = [0; NONCE_BYTES];

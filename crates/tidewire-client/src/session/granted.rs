@@ -134,7 +134,7 @@ impl Session {
         self.renew(topics, moment, out)
     }
 
-    /// Asks again for publications of one of these topics that have not come; whether it is one.
+    /// Requests missing publications of a topic again, if the server has made its subscription.
     pub(super) fn recover_granted(
         &mut self,
         topic: &str,
@@ -178,7 +178,7 @@ impl Session {
         names.filter_map(position).collect()
     }
 
-    /// Takes the answer to a renewal.
+    /// Handles the answer to a renewal.
     pub(super) fn handle_renewed(
         &mut self,
         answer: &Subscribed,
@@ -212,7 +212,7 @@ impl Session {
         self.renew(again, moment, out)
     }
 
-    /// Tells the application of the subscriptions that the server has not made again in time.
+    /// Reports to the application the subscriptions that the server has not made again in time.
     pub(super) fn end_granted(&mut self, moment: Moment, batch: &mut BatchBuilder) {
         if self.granted.poll_deadline_ms() > moment.ms() {
             return;

@@ -15,7 +15,7 @@ pub(crate) struct Pending {
     waiting: BTreeMap<u64, Waiting>,
 }
 
-/// A request with what is needed to make it again on another connection.
+/// A request with the data to make it again on another connection.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Subscribe {
@@ -63,7 +63,7 @@ pub(crate) enum RequestKind {
 }
 
 impl Pending {
-    /// Takes in a request; its number.
+    /// Adds a request; its number.
     pub(crate) fn insert(&mut self, waiting: Waiting) -> u64 {
         self.next += 1;
         self.waiting.insert(self.next, waiting);
@@ -94,15 +94,15 @@ impl Pending {
         })
     }
 
-    /// Takes out the request that an answer of this kind belongs to. A request of another kind goes on waiting: what
-    /// answers it is still to come.
+    /// Removes and returns the request that an answer of this kind belongs to. A request of another kind keeps
+    /// waiting: its answer has not arrived yet.
     pub(crate) fn answer(&mut self, correlation_id: &str, kind: RequestKind) -> Option<Waiting> {
         let number = number(correlation_id)?;
         let waiting = self.waiting.get(&number)?;
         (waiting.kind() == kind).then(|| self.waiting.remove(&number))?
     }
 
-    /// Takes out the request that is refused and is never made again.
+    /// Removes and returns the refused request if it is a call, which is never made again.
     pub(crate) fn refuse_call(&mut self, correlation_id: &str) -> Option<Waiting> {
         let number = number(correlation_id)?;
         match self.waiting.get(&number) {
@@ -111,12 +111,12 @@ impl Pending {
         }
     }
 
-    /// Takes out the request that is refused, whatever it was.
+    /// Removes and returns the refused request, whatever its kind.
     pub(crate) fn refuse(&mut self, correlation_id: &str) -> Option<Waiting> {
         self.waiting.remove(&number(correlation_id)?)
     }
 
-    /// Takes out a request that cannot be sent.
+    /// Removes and returns a request that cannot be sent.
     pub(crate) fn remove(&mut self, number: u64) -> Option<Waiting> {
         self.waiting.remove(&number)
     }
@@ -211,7 +211,7 @@ impl Waiting {
 
     fn is_abandoned(&self) -> bool {
         match self {
-            // What came of them still has to be known.
+            // Their result still has to be known.
             Self::Subscribe { .. } | Self::Unsubscribe { .. } | Self::Renew { .. } => false,
             Self::Publish { reply, .. } => reply.as_ref().is_some_and(Reply::is_closed),
             Self::Presence { reply, .. } => reply.is_closed(),

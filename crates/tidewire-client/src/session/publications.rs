@@ -1,4 +1,4 @@
-//! Publications, in the order of their topics, and what is missing of them.
+//! The publications in the order of their topics, and the gaps in them.
 
 use super::Session;
 use super::pending::Waiting;
@@ -65,7 +65,7 @@ impl Session {
         self.handle_early(&topic, position, (encoding, bytes), moment, out, batch)
     }
 
-    /// A publication that comes before its turn waits for those before it, which are asked for.
+    /// A publication that arrives before its turn waits for those before it, which are requested.
     fn handle_early(
         &mut self,
         topic: &str,

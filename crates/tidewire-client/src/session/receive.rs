@@ -24,7 +24,7 @@ use tidewire_wire::session::{
 };
 
 impl Session {
-    /// Takes one thing that the server said.
+    /// Handles one event of the server's.
     pub(crate) fn handle_event(
         &mut self,
         event: message::Event<'_>,
@@ -361,7 +361,7 @@ impl Session {
         }
     }
 
-    /// Says hello; whether that was all that there is to agree on. With encryption the server has yet to show its key.
+    /// Sends the hello; true if nothing else must be agreed on. With encryption the server's key has not arrived yet.
     fn handle_ready(
         &mut self,
         user: Option<String>,
@@ -480,7 +480,7 @@ impl Session {
         })));
     }
 
-    /// Tells the store where the server stands.
+    /// Reports the server's position to the store.
     fn resume_queue(&mut self, producer: Option<ProducerState>, batch: &mut BatchBuilder) {
         let Some(queue) = &mut self.queue else { return };
         match producer {

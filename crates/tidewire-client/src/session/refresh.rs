@@ -28,8 +28,8 @@ impl Session {
         }
     }
 
-    /// The server has taken a token. One that ends as soon as that before it, such as the same, is no help: the
-    /// application is asked again.
+    /// The server has accepted a token. If that token prolongs the session by less than `PROLONGED_MS`, such as
+    /// the same token again, the application is asked again.
     pub(super) fn handle_refreshed(&mut self, ends_in_ms: Option<u64>, moment: Moment) {
         let Some(link) = &mut self.link else { return };
         link.refresh = link.refresh.filter(|refresh| {
@@ -183,7 +183,7 @@ mod tests {
                 let is_sent = give(&mut session, next, token);
                 assert_eq!(is_sent, token == Ok("h.c.s"));
                 if is_sent {
-                    // The server takes the same token, which prolongs nothing.
+                    // The server accepts the same token, which prolongs nothing.
                     refreshed(&mut session, next, (80 - next) * 1_000 + 500);
                 }
                 seconds = next;

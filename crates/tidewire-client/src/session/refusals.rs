@@ -118,7 +118,7 @@ impl Session {
         self.rewind();
     }
 
-    /// Numbered messages have to be sent again from the last that was taken.
+    /// Sends numbered messages again from the last acknowledged one.
     fn rewind(&mut self) {
         if let Some(queue) = &mut self.queue
             && queue.is_ready

@@ -71,7 +71,7 @@ impl Session {
         self.transmit(number, moment, out)
     }
 
-    /// Fails a command with a payload of bytes, which the server would take for a text.
+    /// Fails a command with a payload of bytes, which the server would read as a text.
     fn refuse_binary(
         &mut self,
         command: Command,
@@ -167,7 +167,7 @@ impl Session {
             Command::Sync { topics } => self.send_sync(&topics, moment, out),
             Command::Ping { reply } => self.ping(Some(reply), moment, out),
             Command::Probe => self.probe(moment, out),
-            // The others are made again, and do not come here.
+            // The others are made again, and do not reach this place.
             other => {
                 other.fail(&Error::ConnectionLost);
                 Ok(())
@@ -218,7 +218,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for publications of a topic that have not come: the subscription is made anew from the last position.
+    /// Requests missing publications of a topic: the subscription is made anew from the last position.
     pub(super) fn recover(
         &mut self,
         topic: &str,
@@ -251,8 +251,8 @@ impl Session {
         self.transmit(number, moment, out)
     }
 
-    /// Ends the request with this number if it was larger than the server takes. One that nobody waits for is reported
-    /// by the caller.
+    /// Ends the request with this number if it was larger than the server accepts. A request that nobody waits
+    /// for is reported by the caller.
     fn fail_too_large(&mut self, number: u64) {
         let Some(link) = self.link.as_mut().filter(|link| link.too_large.is_some()) else {
             return;
@@ -303,7 +303,8 @@ impl Session {
                     seen.or_else(|| options.position_from(topic))
                 };
                 let positions = positions(topics, options, known);
-                // Once subscribed, only for topics of which it is not known what was missed.
+                // The first subscription requests a replay; a later one only with positions, for topics that
+                // are not recovered.
                 let replays = reply.is_some() || !positions.is_empty();
                 let request = subscription_request(options, &positions, replays);
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
@@ -384,7 +385,7 @@ impl Session {
         })
     }
 
-    /// Takes the answer to a subscription.
+    /// Handles the answer to a subscription.
     pub(super) fn handle_subscribed(
         &mut self,
         waiting: Waiting,
@@ -424,7 +425,7 @@ impl Session {
         }
     }
 
-    /// Takes where a topic stands, which may not be where the client left it.
+    /// Adopts the server's position of a topic, which may differ from the client's.
     pub(super) fn handle_position(
         &mut self,
         answer: &TopicRecovery,
@@ -453,7 +454,7 @@ impl Session {
             }
         }
         if known.is_none() || !answer.recovered {
-            // What is sent again still comes.
+            // The publications that the server sends again have not arrived yet.
             let offset = answer.offset.saturating_sub(answer.count);
             let mut sequenced = Vec::new();
             let start = Position { epoch, offset };
@@ -468,8 +469,8 @@ impl Session {
         })
     }
 
-    /// The server has taken these topics away: those whose tokens have expired are subscribed again with other tokens,
-    /// if the application gives some. What was missed meanwhile is recovered.
+    /// Handles topics that the server has ended: topics with expired tokens are subscribed again with other
+    /// tokens, if the application provides some. Missed publications are recovered.
     pub(super) fn handle_taken(
         &mut self,
         topics: Vec<String>,

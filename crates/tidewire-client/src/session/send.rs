@@ -149,7 +149,7 @@ impl Session {
         link.is_some_and(|link| link.wire.server_takes_binary())
     }
 
-    /// Reports a message that was not written because the server takes fewer bytes. It alone is gone.
+    /// Reports a message that was not written because it exceeds the server's limit. It alone is gone.
     fn report_too_large(&mut self, batch: &mut BatchBuilder) {
         let too_large = self.link.as_mut().and_then(|link| link.too_large.take());
         if let Some(bytes) = too_large {
@@ -250,7 +250,7 @@ impl Session {
         })
     }
 
-    /// Sends a ping after a request has timed out. The connection ends if nothing comes for another such time.
+    /// Sends a ping after a request has timed out. The connection ends if nothing arrives for another such time.
     pub(super) fn probe(&mut self, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
         let timeout_ms = u64::try_from(self.config.request_timeout.as_millis());
         match &mut self.link {
@@ -338,7 +338,7 @@ impl Link {
     }
 }
 
-/// Reports messages of bytes that are not sent, because the server would take them for texts.
+/// Reports messages of bytes that are not sent, because the server would read them as texts.
 pub(super) fn report_binary(messages: u64, batch: &mut BatchBuilder) {
     let error = Error::Unsupported(BINARY);
     batch.push(Event::Error(Box::new(ServerError {
@@ -365,5 +365,5 @@ pub(super) fn publish_request(publication: &Publication) -> PublishRequest<'_> {
     request
 }
 
-/// Tokens that are taken of the rate limit at once.
+/// Tokens that are spent from the rate limit at once.
 const TOKENS: u64 = 64;

@@ -165,7 +165,7 @@ fn numbered_messages_wait_for_the_hello_of_their_own_connection() {
     let store = StoreHandle::start(&Queue::default(), "p", events).unwrap();
     let mut session = session();
     session.set_store(Arc::new(store));
-    // The connection was lost while the store worked, and the next one has not said anything yet.
+    // The connection was lost while the store worked, and the next one has not received anything yet.
     session.handle_disconnected();
     connect(&mut session);
     let message = Durable {

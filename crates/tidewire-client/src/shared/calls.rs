@@ -46,7 +46,7 @@ impl Calls {
 }
 
 impl OpenCall<'_> {
-    /// The call has come to an end of its own, so that nothing of it is left to be sent.
+    /// The call has ended by itself, so that nothing of it is left to be sent.
     pub(crate) fn handle_answer(mut self) {
         self.is_answered = true;
     }

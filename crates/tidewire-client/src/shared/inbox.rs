@@ -39,7 +39,7 @@ impl Inbox {
         }
     }
 
-    /// Puts a batch behind the others; there may be little room or none, which [`Self::has_room`] tells.
+    /// Puts a batch behind the others, even if there is little room or none; see [`Self::has_room`].
     pub(crate) fn push(&self, batch: BatchBuilder) {
         if batch.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl Inbox {
         }
     }
 
-    /// Nothing will come any more; what is there can still be taken.
+    /// No further events arrive; the stored ones can still be received.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -89,7 +89,7 @@ impl Inbox {
         self.take(self.lock())
     }
 
-    /// The next events; `None` if nothing will come any more.
+    /// The next events; `None` if there are no more and none will arrive.
     pub(crate) async fn next(&self) -> Option<Batch> {
         loop {
             let waiting = self.filled.notified();

@@ -25,7 +25,7 @@ pub enum ClientState {
 #[derive(Debug)]
 pub(crate) struct Life {
     state: watch::Sender<ClientState>,
-    /// Whether there was a session. It is true before the state says [`ClientState::Connected`].
+    /// Whether there was a session. It becomes true before the state is [`ClientState::Connected`].
     has_connected: AtomicBool,
     /// Whether the application has requested the end.
     is_closing: watch::Sender<bool>,
@@ -117,7 +117,7 @@ impl Life {
         }
     }
 
-    /// Waits for `work`, but no longer than the client lives. The result of `work` itself comes first.
+    /// Waits for `work`, but no longer than the client lives. The result of `work` itself has precedence.
     pub(crate) async fn run<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
@@ -178,7 +178,7 @@ mod tests {
         for ended in calls {
             assert_eq!(ended.await.unwrap(), Err(Error::closed_by_application()));
         }
-        // One that comes later ends at once.
+        // A later call ends at once.
         assert!(call(life.clone()).await.is_err());
         assert_eq!(life.ended().await, Error::closed_by_application());
     }

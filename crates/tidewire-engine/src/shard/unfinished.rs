@@ -69,7 +69,7 @@ impl<A: Application> EngineShard<A> {
 }
 
 impl Session<'_> {
-    /// Takes back what was charged for the message of a connection that is gone.
+    /// Releases the charge for the unfinished message of a connection that is gone.
     pub(crate) fn release_unfinished(&mut self) {
         let charge = self.state.unfinished.take();
         self.core.shared.unfinished.release(charge);

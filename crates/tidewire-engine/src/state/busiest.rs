@@ -1,4 +1,4 @@
-//! The busiest topics, as they were asked for last: whoever looks at the server asks for them once a second.
+//! The busiest topics of the last request: every viewer of the server requests them once a second.
 
 use crate::model::SendError;
 use crate::model::queries::TopicInfo;
@@ -17,8 +17,8 @@ struct Known {
 }
 
 impl Busiest {
-    /// Returns the last answer or, if it is old, asks again: once a second at most, however many want to know, and less
-    /// often where the answer takes long.
+    /// Returns the last answer or, if it is old, asks again: at most once a second for all callers
+    /// together, and less often where the answer is slow.
     pub(crate) fn get(
         &self,
         ask: impl FnOnce() -> Result<Vec<TopicInfo>, SendError>,
@@ -49,5 +49,5 @@ impl Busiest {
 /// How often the shards are asked for their busiest topics.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause before the next such question, as a multiple of the time that the answer took.
+/// The pause before the next such question, as a multiple of the answer's duration.
 const ASK_PAUSE: u32 = 20;

@@ -80,7 +80,7 @@ impl ShardCalls {
         &self.inbox
     }
 
-    /// When the shard has to take a turn for its calls.
+    /// When the shard needs a turn for its calls.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         self.wake_at
     }

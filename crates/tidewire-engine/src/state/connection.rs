@@ -54,7 +54,7 @@ pub(crate) struct ConnectionState {
     pub(crate) expiry: Option<Box<Expiry>>,
     /// The client that a trusted proxy forwards, if there is one.
     pub(crate) forwarded: Option<Box<SocketAddr>>,
-    /// It comes from a trusted proxy, whose header may come before everything else.
+    /// Its source is a trusted proxy, whose header may precede all other data.
     pub(crate) awaits_proxy_header: bool,
     /// When it was accepted, in microseconds of the shard's time, modulo 2^32: some 71 minutes.
     pub(crate) accepted_us: u32,
@@ -133,17 +133,17 @@ impl Pauses {
     }
 }
 
-/// Messages refused by the rate limit, told to the peer once in a while and not one by one.
+/// Messages refused by the rate limit, reported to the peer once in a while and not one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     pub(crate) since_told: Refused,
     pub(crate) told_ms: Option<u64>,
-    /// When the next message is taken, as of the last refusal.
+    /// The time until the next message is accepted, as of the last refusal.
     pub(crate) retry_after_ms: u64,
 }
 
 impl Refusals {
-    /// When those that have not been told are, if there are some.
+    /// When the refusals that the peer does not know yet are reported; `None` without any.
     pub(crate) fn due_ms(&self) -> Option<u64> {
         let told_ms = self
             .told_ms
@@ -239,8 +239,8 @@ impl Connection {
     }
 }
 
-/// What each open connection takes in its shard's table, in bytes. A new field makes all of them larger: what few
-/// connections have goes behind a pointer.
+/// The size of each open connection in its shard's table, in bytes. A new field makes all of them
+/// larger: state that only few connections have goes behind a pointer.
 const _: () = assert!(size_of::<Option<Connection>>() <= CONNECTION_BYTES_MAX);
 const CONNECTION_BYTES_MAX: usize = 408;
 

@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) rights_checks: VecDeque<ConnectionId>,
     /// A job has to wait for the clock.
     pub(crate) work_waits: bool,
-    /// Sessions that have ended, whose leaves are to be told.
+    /// Sessions that have ended, whose leaves are not reported yet.
     pub(crate) departures: VecDeque<Departure>,
     /// Sessions that have ended and are still in some of their topics.
     pub(crate) ended_sessions: EndedSessions,
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Takes the configuration of now, before anything is done with an event.
+    /// Switches to the current configuration, before anything is done with an event.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         self.setup.refresh(&self.shared.setup);
@@ -116,7 +116,7 @@ impl Core {
     }
 }
 
-/// A buffer to be used again, without what it holds and without the room that a long message took.
+/// An empty buffer for further use: without its content, and without the room that a long message needed.
 pub(crate) fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES_KEPT);

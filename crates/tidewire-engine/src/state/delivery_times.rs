@@ -1,9 +1,9 @@
-//! Delivery times: when the publications that a shard has taken from its outlet were published.
+//! Delivery times: when the publications that a shard has received from its outlet were published.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Publications that a shard has taken and not delivered yet, by the turn in which it took them.
+/// Publications that a shard has received and not delivered yet, by the turn of their receipt.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryTimes {
     turns: VecDeque<TakenPublications>,
@@ -19,7 +19,7 @@ struct TakenPublications {
 }
 
 impl DeliveryTimes {
-    /// The shard has taken publications, at least one.
+    /// The shard has received publications, at least one.
     pub(crate) fn add(&mut self, since: Instant, publications: usize) {
         self.publications += publications;
         self.turns.push_back(TakenPublications {

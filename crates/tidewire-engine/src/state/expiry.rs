@@ -65,7 +65,7 @@ impl Core {
     pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
         let config = &self.setup.config;
         let backend = config.backend.as_ref();
-        // Without tokens it is the backend that says when a session ends.
+        // Without tokens the backend decides when a session ends.
         let by_backend = backend.map(|_| AuthConfig::new(KeyMaterial::Hs256(Vec::new())));
         let auth = config.auth.as_ref().or(by_backend.as_ref())?;
         auth.ends_sessions
@@ -103,7 +103,7 @@ mod tests {
             warns_ms: expires_ms - 60_000,
         };
         assert_eq!(of_day(1_000_000), expected(1_500_000));
-        // The clock was set, an hour forward and a quarter of one back, before another token came.
+        // The clock was set, an hour forward and a quarter of one back, before another token arrived.
         assert_eq!(of_day(1_600_000), expected(900_000));
         assert_eq!(of_day(100_000), expected(2_400_000));
         // It is set while a session runs: nothing of the session's times refers to it.

@@ -152,7 +152,7 @@ impl Jobs {
         self.0.get_or_insert_default().insert(place, rest);
     }
 
-    /// Whether a message that was held back comes next.
+    /// Whether the next job is a message that was held back.
     pub(crate) fn is_message_next(&self) -> bool {
         let jobs = self.0.as_ref();
         jobs.is_some_and(|jobs| matches!(jobs.last(), Some(Job::Message(_))))
@@ -226,7 +226,7 @@ impl Refresh {
 }
 
 /// A request that is not answered yet: its topics are checked one by one, and then entered all at
-/// once, so that no publication of them comes before the answer.
+/// once, so that the answer precedes all their publications.
 #[derive(Debug)]
 pub(crate) struct SubscriptionJob {
     pub(crate) action: Action,
@@ -383,7 +383,7 @@ pub(crate) struct CatchUp {
     pub(crate) wanted: Wanted,
     /// Everything up to here has been sent, or is not wanted.
     pub(crate) at: Position,
-    /// The newest publication, for a subscriber that does not get all that came before.
+    /// The newest publication, for a subscriber that does not get all the earlier ones.
     pub(crate) first: Option<Arc<Publication>>,
     /// For the histogram of recoveries.
     pub(crate) started: Instant,
@@ -410,14 +410,14 @@ impl CatchUp {
     }
 }
 
-/// The topics that a session is present on from now on, to be told to their subscribers.
+/// The topics that a session is present on from now on, still to be announced to their subscribers.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     pub(crate) topics: std::vec::IntoIter<Arc<str>>,
     pub(crate) data: Option<Arc<str>>,
     /// The topics on which its data was refused, because of what it would make the server send.
     pub(crate) refused: u64,
-    /// When it may be said again, in seconds.
+    /// The time until the data may be sent again, in seconds.
     pub(crate) retry_after_s: u64,
     /// That of the request.
     pub(crate) correlation_id: Option<String>,
@@ -468,8 +468,8 @@ impl HistoryJob {
         }
     }
 
-    /// Begins the answer at a page; false if it ends there, because what was asked from is not
-    /// known any more.
+    /// Begins the answer at a page; false if the answer ends there, because the position in the
+    /// request is not known any more.
     pub(crate) fn begin(&mut self, page: &Page<Arc<Publication>>, position: Position) -> bool {
         let since = self.since.take();
         let is_known = |since: &HistoryPosition| {

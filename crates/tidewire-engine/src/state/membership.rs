@@ -41,7 +41,7 @@ impl Core {
         self.meter.settle(OwnerId::SERVER);
     }
 
-    /// Takes a session out of one topic; whether it was in any.
+    /// Removes a session from one of its topics; false if it has none left.
     pub(crate) fn leave_next(&mut self, ended: &mut EndedSession) -> bool {
         let Some(slot) = ended.topics.slots.last().copied() else {
             return false;
@@ -52,7 +52,7 @@ impl Core {
         true
     }
 
-    /// Takes a session out of a topic; its name if the session is present there.
+    /// Removes a session from a topic. Returns the topic's name if the topic shows presence.
     pub(crate) fn leave_slot(
         &mut self,
         holder: Holder,
@@ -77,7 +77,7 @@ impl Core {
         keeps_presence.then_some(name)
     }
 
-    /// Takes back what a session was charged.
+    /// Releases a part of a session's charge.
     pub(crate) fn release(&mut self, owner: OwnerId, topics: &mut SessionTopics, bytes: usize) {
         topics.charged_bytes -= bytes;
         self.shared.accounts.release(owner, bytes);
@@ -115,7 +115,7 @@ impl Core {
         self.counters.topics.set(self.topics.len() as u64);
     }
 
-    /// Takes a session out of a topic that others may still want; `None` if they do.
+    /// Removes a session from a topic. Returns the topic's name if nobody else here subscribes to it.
     pub(crate) fn move_out(
         &mut self,
         holder: Holder,

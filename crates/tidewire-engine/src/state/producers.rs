@@ -38,7 +38,7 @@ pub(crate) struct OpenProducer {
     pub(crate) handle: ProducerHandle,
     /// What the broker knows of it, if several servers share it.
     pub(crate) shared: Option<SharedProducer>,
-    /// Something was taken, or was taken before, since it was acknowledged last.
+    /// A message was accepted, or repeated, since the last acknowledgement.
     pub(crate) owes_ack: bool,
     /// The gap to be reported: the number that is missing, and the messages that were refused
     /// for it.
@@ -48,13 +48,13 @@ pub(crate) struct OpenProducer {
 /// What the broker knows of a producer of a connection.
 #[derive(Debug)]
 pub(crate) struct SharedProducer {
-    /// The opening; the broker refuses what earlier ones say.
+    /// The opening; the broker refuses requests of earlier ones.
     pub(crate) opening: u64,
     /// The number that it has; larger ones are not acknowledged.
     pub(crate) kept: u64,
-    /// When it was told of the producer last.
+    /// When the broker last confirmed the producer.
     pub(crate) kept_unix_ms: u64,
-    /// It was told a larger one and has not answered.
+    /// The broker was sent a larger number and has not answered.
     pub(crate) is_keeping: bool,
 }
 

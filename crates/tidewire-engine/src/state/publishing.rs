@@ -62,7 +62,7 @@ impl Core {
         self.backlog_is_full |= hub.is_busy(origin);
         match published {
             BrokerAnswer::Now(_) => self.charge_fanout(topic, draft.payload.len()),
-            // The subscribers get it when the broker has taken it.
+            // The subscribers get it when the broker has accepted it.
             BrokerAnswer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
         }
         Ok(published)
@@ -85,8 +85,8 @@ impl Core {
             .charge(payload_bytes + MESSAGE_BYTES, receivers);
     }
 
-    /// A session that has ended is no longer present on a topic; its leave is told when there is
-    /// time for it.
+    /// A session that has ended is no longer present on a topic; its leave is reported when there
+    /// is time for it.
     pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
         self.departures.push_back(Departure {
             topic,
@@ -95,7 +95,7 @@ impl Core {
         });
     }
 
-    /// Tells of sessions that have ended, as far as a turn has time for it.
+    /// Reports the leaves of sessions that have ended, as far as a turn has time for it.
     pub(crate) fn tell_departures(&mut self, now: Now) {
         self.meter.start();
         let origin = Origin::Shard(self.index);
@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    /// Tells the subscribers of a topic about one of them.
+    /// Sends the subscribers of a topic a presence event about one of them.
     pub(crate) fn tell_presence(
         &mut self,
         now: Now,

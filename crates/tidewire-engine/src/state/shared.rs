@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
     pub(crate) busiest: Busiest,
-    /// What unfinished messages take.
+    /// The charges for unfinished messages.
     pub(crate) unfinished: Unfinished,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,

@@ -92,7 +92,7 @@ impl TokenTopics {
         self.due_ms
     }
 
-    /// Takes out the topics whose time is over.
+    /// Removes and returns the topics whose time is over.
     pub(crate) fn take_ended(&mut self, now_ms: u64) -> Vec<Arc<str>> {
         let ended = self.ends_ms.extract_if(|_, ends_ms| *ends_ms <= now_ms);
         let ended = ended.map(|(topic, _)| topic).collect();
@@ -103,8 +103,8 @@ impl TokenTopics {
 }
 
 impl SessionTopics {
-    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes,
-    /// and those of many are dropped together.
+    /// A lossy subscription has ended. Its place in `lagging` stays until its turn and is then
+    /// passed over; many such places are dropped together.
     pub(crate) fn forget_lossy(&mut self, lossy: &Lossy) {
         self.lagging_bytes -= lossy.bytes();
         if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
@@ -132,7 +132,7 @@ pub(crate) struct Wanted {
     pub(crate) replay: u64,
 }
 
-/// About what a subscription takes on its shard and in the hub, in bytes.
+/// The approximate size of a subscription on its shard and in the hub, in bytes.
 pub(crate) fn subscription_bytes(name: &str, filter: Option<&Filter>) -> usize {
     let text = if is_pattern(name) {
         PATTERN_BYTES + 4 * name.len()

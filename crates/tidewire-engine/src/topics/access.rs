@@ -41,8 +41,8 @@ pub struct AccessRules {
     /// For presence queries. Default: the rules of `subscribe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence: Option<Rules>,
-    /// For membership in queue groups, besides the rules of `subscribe`: a member takes
-    /// publications away from the others. Default: nothing is allowed.
+    /// For membership in queue groups, besides the rules of `subscribe`: a member receives
+    /// publications in place of the others. Default: nothing is allowed.
     pub queue_group: Rules,
 }
 
@@ -101,8 +101,8 @@ impl AccessRules {
     /// [`InvalidRules`] if it has another shape or unknown names, more than 256 globs, or a glob
     /// that is not a topic name or pattern.
     pub fn from_claim(claim: &Value) -> Result<Self, InvalidRules> {
-        // Derived readers take an array for a structure, which is more lenient than the
-        // documentation.
+        // Derived deserializers also accept an array for a structure, which is more lenient than
+        // the documentation.
         let sections = claim.as_object();
         if !sections.is_some_and(|sections| sections.values().all(|rules| !rules.is_array())) {
             return Err(InvalidRules::Shape(
@@ -173,8 +173,8 @@ impl Access {
     ///
     /// A name can never widen a rule: if it is not fit to be one segment of a topic (it is empty,
     /// or has a `.`, `*`, `>`, white space or a control character), or if there is none, a rule
-    /// that allows with `{sub}` allows nothing. A rule that denies with `{sub}` takes a name with
-    /// dots as it is, since there are topics of that name, and denies nothing if no topic can have
+    /// that allows with `{sub}` allows nothing. A rule that denies with `{sub}` uses a name with
+    /// dots unchanged, since there are topics of that name, and denies nothing if no topic can have
     /// the name.
     pub fn bind(rules: &Arc<AccessRules>, user: Option<&str>) -> Self {
         if !rules.names_the_user() {

@@ -1,14 +1,14 @@
 //! The broker: gives publications their places and keeps histories and presence, in the memory of
 //! this process or elsewhere.
 //!
-//! A server asks its broker for everything that several servers would have to agree on: the place
-//! of a publication in its topic, what was published before, and who is there. What the broker
-//! accepts it hands to the server's [`Sink`], in the order of positions.
+//! A server asks its broker for everything on which several servers would have to agree: the place
+//! of a publication in its topic, the earlier publications, and the users who are present. The
+//! broker hands accepted publications to the server's [`Sink`], in the order of positions.
 //!
-//! No call blocks. A broker that has to ask another process says [`BrokerAnswer::Later`], and settles the
-//! caller's [`Ticket`] when it knows. Reading takes two steps, so that a new subscriber misses
-//! nothing: [`Broker::prepare`] makes a topic ready, perhaps later; what is ready then answers at
-//! once, under the topic's lock.
+//! No call blocks. A broker that has to ask another process returns [`BrokerAnswer::Later`], and
+//! settles the caller's [`Ticket`] when it has the answer. Reading has two steps, so that a new
+//! subscriber misses nothing: [`Broker::prepare`] makes a topic ready, perhaps later; a topic that
+//! is ready then answers at once, under its lock.
 
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) mod late;
@@ -29,14 +29,14 @@ use crate::model::{ConnectionKey, Outgoing, Position};
 use std::sync::Arc;
 use tidewire_wire::session::ProducerAttempt;
 
-/// Takes what a broker has accepted to the subscribers.
+/// Delivers publications that a broker has accepted to the subscribers.
 pub(crate) trait Sink {
-    /// `publication` comes after everything of its topic that was delivered before.
+    /// `publication` follows everything of its topic that was delivered before.
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>);
 }
 
-/// Keeps what several servers have to agree on. Calls come from every shard at once, and none of
-/// them blocks.
+/// Keeps the state on which several servers have to agree. Every shard calls it, also at the same
+/// time, and no call blocks.
 pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Gives a publication its place, keeps it and hands it to `sink`, or to its own sink later.
     fn publish(
@@ -68,7 +68,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         locked: &mut dyn FnMut(),
     ) -> Option<Recovery<Arc<Publication>>>;
 
-    /// Some of what is kept: after `since`, or from the end if `newest_first`. `None` if the topic
+    /// A part of the history: after `since`, or from the end if `newest_first`. `None` if the topic
     /// is not ready.
     fn page(
         &self,
@@ -78,7 +78,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         query: PageQuery,
     ) -> Option<Page<Arc<Publication>>>;
 
-    /// Forgets what is kept of a topic; its epoch changes. Whether there was anything.
+    /// Forgets the history of a topic; its epoch changes. Returns whether there was anything to forget.
     fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>)
     -> BrokerAnswer<Result<bool, Refusal>>;
 
@@ -88,10 +88,10 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// This server has lost its last subscriber of a topic. Called under the topic's lock.
     fn remove_interest(&self, topic: &str);
 
-    /// Removes what is too old, some topics at a time.
+    /// Removes publications that are too old, for some topics at a time.
     fn sweep(&self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits);
 
-    /// A connection of a user came to a topic, or says something else about itself.
+    /// A connection of a user joins a topic, or gives other presence data.
     fn join(
         &self,
         topic: &Arc<str>,
@@ -100,7 +100,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         data: Option<Arc<str>>,
     ) -> PresenceChange;
 
-    /// A connection of a user left a topic; what the user said about itself.
+    /// A connection of a user leaves a topic.
     fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange;
 
     /// The presence on a topic: users, connections, and up to `limit` of them.
@@ -116,7 +116,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         let _ = pattern;
     }
 
-    /// Takes this server into a queue group, for some seconds if no member joins.
+    /// Adds this server to a queue group, for some seconds if no member joins.
     fn prepare_group(
         &self,
         topic: &Arc<str>,
@@ -180,7 +180,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         let (_, _) = (audience, sending);
     }
 
-    /// Tells the other servers what to do. It survives an outage of the broker.
+    /// Sends a command to the other servers. The command survives an outage of the broker.
     fn tell(&self, control: &Control, tickets: Tickets<'_>) -> BrokerAnswer<Result<(), Refusal>> {
         let (_, _) = (control, tickets);
         BrokerAnswer::Now(Ok(()))
@@ -189,7 +189,7 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Whether it has more to do than it should: publishers wait.
     fn is_busy(&self) -> bool;
 
-    /// Returns its health. Its thread counts as stalled if a turn takes longer than `stall_ms`.
+    /// Returns its health. Its thread counts as stalled if a turn lasts longer than `stall_ms`.
     fn health(&self, stall_ms: u64) -> BrokerHealth {
         let _ = stall_ms;
         BrokerHealth::default()
@@ -213,7 +213,7 @@ pub(crate) struct ProducerName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProducerOpening {
     pub(crate) name: ProducerName,
-    /// Which of the client's connections it is, if the client says so.
+    /// Which of the client's connections it is, if the client states it.
     pub(crate) attempt: Option<ProducerAttempt>,
     /// The epoch of its numbers if the broker does not know the producer.
     pub(crate) random_epoch: u32,
@@ -266,13 +266,14 @@ pub(crate) enum Control {
         user: String,
         topic: String,
     },
-    /// All sessions of this server. It comes from nowhere else.
+    /// Closes all sessions of this server. Only this server creates it; it is never received.
     #[serde(skip)]
     CloseAll {
         code: u16,
         reason: String,
     },
-    /// Tells the clients of this server that the broker has gone away or is back. It comes from nowhere else.
+    /// Notifies the clients of this server that the broker has gone away or is back. Only this
+    /// server creates it; it is never received.
     #[serde(skip)]
     TellBroker {
         is_away: bool,
@@ -383,20 +384,20 @@ pub(crate) struct BrokerUsage {
     pub(crate) presence_topics: usize,
 }
 
-/// How the broker is that servers share.
+/// The health of the broker that servers share.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BrokerHealth {
-    /// It answers: the last probe, one each second, came back.
+    /// It answers: the reply to the last probe, one each second, has arrived.
     pub is_connected: bool,
     /// Its version, once it is known.
     pub version: Option<String>,
-    /// Why it does not answer: what is wrong, and what to do.
+    /// Why it does not answer: the problem and the remedy.
     pub reason: Option<String>,
     /// The advice to an operator although the broker works.
     pub warning: Option<String>,
     /// How long it has not answered, in milliseconds; 0 if it does, or never has.
     pub away_ms: u64,
-    /// What is wrong although the broker answers. Each lasts until it is ended.
+    /// The problems of a broker that answers. Each lasts until it is ended.
     pub problems: Vec<BrokerProblem>,
     /// The servers that share it, this one among them, as of some seconds ago.
     pub nodes: Vec<ClusterNode>,
@@ -405,18 +406,18 @@ pub struct BrokerHealth {
     pub counts: Vec<(&'static str, u64)>,
 }
 
-/// What is wrong with a broker that answers.
+/// A problem of a broker that answers.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BrokerProblem {
     /// The kind, such as `channels_refused`: one of those in docs/scale-out.md.
     pub kind: &'static str,
     /// It should receive no clients until that has ended: `/ready` fails.
     pub is_fatal: bool,
-    /// What is wrong, and what to do.
+    /// The problem and the remedy.
     pub text: String,
 }
 
-/// A server of a cluster, as it says itself.
+/// A server of a cluster, as it reports itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct ClusterNode {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidewire_wire::envelope::Priority;
 use tidewire_wire::session::Overload;
 
-/// Topics: who may have them, and what is kept of each.
+/// Topics: the rights of clients, the rules for history and delivery, and the limits.
 #[derive(Debug, Clone)]
 pub struct Topics {
     /// The rights of clients. Default: none. An application may do everything.
@@ -33,7 +33,7 @@ pub struct TopicRule {
     pub history: Option<HistoryLimits>,
     /// Subscribers get the newest publication at once; needs `history`. Default `false`.
     pub last_value: bool,
-    /// Subscribers are told who else is there. Default `false`.
+    /// Subscribers are notified of who else is present. Default `false`.
     pub presence: bool,
     /// The overload policy of a subscription that names none. Default: its connection
     /// ends.
@@ -56,13 +56,13 @@ pub enum Scope {
     Node,
 }
 
-/// The limits of topics; of a whole server unless the name says otherwise.
+/// The limits of topics. Each applies to the whole server unless its name states another scope.
 #[derive(Debug, Clone)]
 pub struct TopicLimits {
     /// Topics and patterns that one connection may have. Default 10,000.
     pub subscriptions_per_connection_max: usize,
     /// The memory of the subscriptions of one connection, in bytes as estimated: names, patterns,
-    /// filters, queue groups and what it says about itself. Default 16 MiB.
+    /// filters, queue groups and presence data. Default 16 MiB.
     pub subscription_bytes_per_connection_max: usize,
     /// The same for all connections of one user or, without authentication, of one address. Default
     /// 256 MiB.
@@ -113,8 +113,8 @@ pub struct TopicLimits {
     pub group_overload: GroupOverload,
 }
 
-/// The treatment of a publication that a queue group has no room for. A drop is counted, logged
-/// and told to the member that is served next as a gap.
+/// The treatment of a publication that a queue group has no room for. A drop is counted, logged and
+/// reported as a gap to the member that is served next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupOverload {
     /// It drops what has waited longest.
@@ -161,9 +161,10 @@ impl TopicRule {
         }
     }
 
-    /// The rules that keep N publications of the topics of each pattern in `history`, and say
-    /// who is there of those of each in `presence`. A narrow pattern comes before a wide one and
-    /// has what the wide one says besides, so that each means what it says.
+    /// The rules that keep N publications of the topics of each pattern in `history`, and show
+    /// presence on the topics of each pattern in `presence`. A narrow pattern precedes a wide one
+    /// and inherits the settings that it does not have itself, so that every entry keeps its full
+    /// effect.
     #[must_use]
     pub fn keeping(history: &[(String, usize)], presence: &[String]) -> Vec<Self> {
         let histories_over = |narrow: &str| {
@@ -302,7 +303,7 @@ impl RuleSet {
         })
     }
 
-    /// The rules that say which topics know who is present, until the server ends.
+    /// The rules that decide which topics show presence; they stay the same until the server ends.
     pub(crate) fn of_presence(&self) -> &[TopicRule] {
         &self.presence
     }
@@ -327,7 +328,8 @@ impl RuleSet {
         rule.is_some_and(|rule| rule.presence)
     }
 
-    /// The patterns in their order, and what is kept of their topics. Topics of a single server are not of the cluster.
+    /// The patterns in their order, with the history limits of their topics. `None` for a pattern
+    /// whose topics have no history or belong to a single server.
     pub(crate) fn histories(&self) -> impl Iterator<Item = (&str, Option<HistoryLimits>)> {
         self.rules.iter().map(|Rule { rule, .. }| {
             let is_shared = rule.scope == Scope::Cluster;

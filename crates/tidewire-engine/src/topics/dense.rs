@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash, V> DenseMap<K, V> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// Adds an entry unless the key has one, and says whether it did.
+    /// Adds an entry unless the key has one. Returns whether it was added.
     pub(crate) fn insert(&mut self, key: K, value: V) -> bool {
         if self.contains(&key) {
             return false;
@@ -76,7 +76,7 @@ impl<K: Clone + Eq + Hash, V> DenseMap<K, V> {
         true
     }
 
-    /// Takes the key's entry away and gives its value.
+    /// Removes the key's entry and returns its value.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.place(key)?;
         let (_, value) = self.entries.swap_remove(place);

@@ -23,7 +23,7 @@ pub enum PublishError {
         /// [`TopicLimits::payload_bytes_max`](crate::TopicLimits::payload_bytes_max).
         bytes_max: usize,
     },
-    /// A shard has not caught up with what was published before; try again.
+    /// A shard has not caught up with the earlier publications; try again.
     #[error("the server has not caught up with what was published before")]
     Busy,
     /// The broker behind the servers does not answer; try again later.
@@ -55,7 +55,7 @@ pub enum ManageError {
     /// The connection or the topic has as many subscriptions as it may.
     #[error("{0}")]
     Limit(&'static str),
-    /// The server cannot take it now, or not any more.
+    /// The server cannot do it now, or has stopped.
     #[error(transparent)]
     Send(#[from] SendError),
 }

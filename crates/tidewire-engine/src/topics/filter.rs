@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fmt;
 use tidewire_wire::json::{Found, JsonError, parse_tree};
 
-/// Which publications a subscription wants, by what is in their payload.
+/// A filter on payloads: it selects the publications that a subscription wants.
 ///
 /// ```
 /// use tidewire_engine::Filter;
@@ -30,7 +30,7 @@ use tidewire_wire::json::{Found, JsonError, parse_tree};
 ///
 /// # Documents
 ///
-/// A document is an object, and all its members must hold; an empty one takes everything. A member
+/// A document is an object, and all its members must hold; an empty one matches everything. A member
 /// is
 /// - `"$and": [documents]` or `"$or": [documents]`, of at least one, or `"$not": document`;
 /// - `"path": {operators}`, all of which must hold, or `"path": value`, which is `{"$eq": value}`.
@@ -68,7 +68,7 @@ use tidewire_wire::json::{Found, JsonError, parse_tree};
 ///
 /// They have the syntax of the crate `regex`, without look-around and references back, and are not
 /// anchored. `\d`, `\w`, `\s` and `\b` are about ASCII, as in JavaScript. Each is compiled to an
-/// automaton of at most 32 KiB, so that a search takes a few nanoseconds for each byte; an
+/// automaton of at most 32 KiB, so that a search needs a few nanoseconds for each byte; an
 /// expression that needs a larger one is refused. `$regex` does not hold in strings of more than 4
 /// KiB.
 ///
@@ -87,15 +87,15 @@ impl Filter {
     /// Checks and compiles a document.
     ///
     /// # Errors
-    /// [`InvalidFilter`], which names the place in the document and what is wrong there.
+    /// [`InvalidFilter`], which names the place in the document and the problem there.
     pub fn compile(document: &Value) -> Result<Self, InvalidFilter> {
         let source = compile::canonical(document)?;
         let program = Program::compile(document)?;
         Ok(Self { source, program })
     }
 
-    /// Checks and compiles a document that is JSON text, in memory that is bounded by the largest document: a text that
-    /// says more values is refused before they are made.
+    /// Checks and compiles a document that is JSON text, in memory that is bounded by the largest
+    /// document: a text with more values is refused before they are made.
     ///
     /// # Errors
     /// As [`Self::compile`]; a text that is no JSON is not an object.
@@ -111,7 +111,7 @@ impl Filter {
     }
 
     /// The document as JSON text, the same for equal documents, whatever the order of their
-    /// members. Two filters with the same text take the same publications.
+    /// members. Two filters with the same text match the same publications.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -127,12 +127,12 @@ impl Filter {
         self.program.compile_cost(self.source.len())
     }
 
-    /// About what it takes in memory, in bytes.
+    /// Its approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         2 * self.source.len() + self.program.bytes() + size_of::<Self>()
     }
 
-    /// Whether the filter takes this payload, which is JSON text.
+    /// Whether the filter matches this payload, which is JSON text.
     ///
     /// Only as much of it is read as the filter needs. Of text that is not valid JSON the answer
     /// may be either, but it never panics.
@@ -154,7 +154,7 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// The memory of a document while it is compiled: 64 KiB of the smallest objects take 6 MiB.
+/// The memory of a document while it is compiled: 64 KiB of the smallest objects need 6 MiB.
 const TREE_BYTES_MAX: usize = 8 << 20;
 
 /// The fields of a filter that has no more of them need no allocation.

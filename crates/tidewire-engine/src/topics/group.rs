@@ -11,8 +11,8 @@ use self::queue::{Held, Waiting};
 ///
 /// `M` names a member, `P` is a message, cheap to clone. A message is waiting, or unacknowledged at
 /// one member, or done: with the acknowledgement, or with the delivery itself to a member that does
-/// not acknowledge. Messages are assigned in the order in which they came in; the unacknowledged
-/// ones of a member that leaves go back to the front, in that same order.
+/// not acknowledge. Messages are assigned in the order of their arrival; the unacknowledged ones of
+/// a member that leaves go back to the front, in that same order.
 ///
 /// Steps are O(log n) in the number of members and of messages. Waiting messages are bounded in
 /// number, unacknowledged ones by the windows of their members, and both together in bytes.
@@ -38,8 +38,8 @@ pub(crate) struct QueueGroup<M, P> {
 /// A message for one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Delivery<P> {
-    /// Names the message in this group, to acknowledge it: from 1 in the order in which messages
-    /// came in, and the same one when it is delivered again.
+    /// Names the message in this group, to acknowledge it: from 1 in the order of arrival, and the
+    /// same one when the message is delivered again.
     pub(crate) id: u64,
     /// Whether a member that has left had it before, and perhaps worked on it.
     pub(crate) redelivered: bool,
@@ -97,8 +97,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         }
     }
 
-    /// Adds a member, and says whether it was none before; a member that joins again stays as it
-    /// is.
+    /// Adds a member. Returns false if it is a member already; it then stays unchanged.
     ///
     /// One that acknowledges (`acks`) has at most `window` unacknowledged messages, at least one.
     /// One that does not counts as never busy.
@@ -137,7 +136,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         count
     }
 
-    /// Takes a message in, behind those that are waiting. `bytes` is the memory that it holds.
+    /// Adds a message behind those that are waiting. `bytes` is the memory that it holds.
     pub(crate) fn push(&mut self, message: P, bytes: usize) -> Result<(), Full> {
         let within = self.bytes.saturating_add(bytes) <= self.bytes_max;
         if self.waiting.len() >= self.waiting_max || !within {
@@ -150,8 +149,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         Ok(())
     }
 
-    /// Takes a message in whatever the limits are. If a member elsewhere may have had it, it goes
-    /// before those that are waiting.
+    /// Adds a message whatever the limits are. If a member elsewhere may have had it, it goes
+    /// before the waiting messages that no member has had.
     pub(crate) fn push_taken(&mut self, message: P, bytes: usize, was_delivered: bool) {
         self.bytes += bytes;
         let id = self.id_next;
@@ -176,7 +175,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         }
     }
 
-    /// Takes out what is waiting.
+    /// Removes and returns the waiting messages.
     pub(crate) fn take_waiting(&mut self) -> Vec<P> {
         let mut taken = Vec::new();
         while let Some((_, held)) = self.waiting.take_first() {
@@ -187,7 +186,7 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
     }
 
     /// Drops the messages that have waited longest until there is room for one of `bytes` bytes, as
-    /// far as that helps; gives how many it dropped. What members have is theirs.
+    /// far as that helps; returns how many it dropped. Messages at members stay.
     pub(crate) fn make_room(&mut self, bytes: usize) -> u64 {
         let mut dropped = 0;
         while self.waiting.len() >= self.waiting_max

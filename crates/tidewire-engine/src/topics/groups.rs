@@ -32,11 +32,11 @@ pub(crate) struct NamedGroup {
     pub(crate) queue: QueueGroup<Seat, Unit>,
     /// Since when it has no member, in milliseconds since 1970.
     pub(crate) idle_since_ms: Option<u64>,
-    /// Publications dropped since a member was told of it.
+    /// Publications dropped since a member was last notified of drops.
     untold_drops: u64,
-    /// Publications were lost since then, and nobody knows how many.
+    /// An unknown number of publications was lost since then.
     has_untold_loss: bool,
-    /// Shared work that the broker is to be told of.
+    /// Ended shared work, not yet reported to the broker.
     pub(crate) ended: EndedWork,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Unit {
     shared: Option<Position>,
 }
 
-/// A publication that this server has taken for its members.
+/// A publication of the shared work that this server has received for its members.
 #[derive(Debug)]
 pub(crate) struct SharedWork {
     pub(crate) id: Position,
@@ -86,8 +86,7 @@ pub(crate) struct SessionGroup {
 /// The counts of the messages of all groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCounters {
-    /// Publications that a group had no room for, or that waited for a group that nobody came back
-    /// to.
+    /// Publications that a group had no room for, or that waited too long in a group without members.
     pub(crate) dropped: AtomicU64,
     pub(crate) redelivered: AtomicU64,
     pub(crate) acknowledged: AtomicU64,
@@ -104,7 +103,7 @@ pub(crate) struct GroupServer<'a> {
 }
 
 impl GroupServer<'_> {
-    /// The message that tells a member of lost publications.
+    /// The message that notifies a member of lost publications.
     fn gap_event(&self, gap: &PublicationGap) -> Publication {
         let random = [(); 3].map(|()| self.random.next().to_le_bytes());
         let mut bytes = [0; 10];
@@ -117,7 +116,7 @@ impl GroupServer<'_> {
 }
 
 impl SessionGroup {
-    /// About what a member takes, and its group if it is the first, in bytes.
+    /// The approximate size of a member, and of its group if it is the first member, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         GROUP_BYTES + self.topic.len() + 2 * self.group.len()
     }
@@ -229,8 +228,8 @@ impl NamedGroup {
         &self.name
     }
 
-    /// Takes in what this server has taken of the shared work, behind `lost` others that nobody
-    /// gets; `None` if nobody knows how many.
+    /// Adds shared work that this server has received, behind `lost` others that nobody gets;
+    /// `None` if their number is unknown.
     pub(crate) fn take_shared(
         &mut self,
         server: &GroupServer<'_>,
@@ -263,7 +262,7 @@ impl NamedGroup {
     }
 
     /// Counts publications that the group had no room for. The first of them is logged, and a
-    /// member is told.
+    /// member is notified later.
     fn note_drops(&mut self, server: &GroupServer<'_>, dropped: u64) {
         if dropped == 0 {
             return;
@@ -285,7 +284,7 @@ impl NamedGroup {
             .fetch_add(dropped, Ordering::Relaxed);
     }
 
-    /// Tells the member that is served next how many publications the group has lost.
+    /// Notifies the member that is served next of how many publications the group has lost.
     fn tell_drops(
         &mut self,
         server: &GroupServer<'_>,
@@ -356,11 +355,11 @@ impl NamedGroup {
 pub(crate) const TAG_SHIFT: u32 = 40;
 pub(crate) const TAGS_MAX: u32 = 1 << 13;
 
-/// Unacknowledged deliveries that a member has at most unless it says otherwise, and if it does.
+/// The largest number of unacknowledged deliveries of a member: the default, and the limit of its own choice.
 pub(crate) const WINDOW: usize = 100;
 pub(crate) const WINDOW_MAX: usize = 10_000;
 
-/// How long what waits in a group is kept while nobody is in it, in milliseconds.
+/// How long the waiting messages of a group without members are kept, in milliseconds.
 const IDLE_MS_MAX: u64 = 60_000;
 
 /// The size of a queue group and of a member besides their names, in bytes.

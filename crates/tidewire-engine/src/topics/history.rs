@@ -4,7 +4,7 @@
 //! Every publication has a [`Position`]: the topic's epoch and an offset that counts from 1. As
 //! long as the epoch is the same, offsets are consecutive and mean the same publications; whenever
 //! the store forgets a topic's counter, the topic's next life has another epoch. So a recovery
-//! either gives every publication after the position that it was asked for, or says that it cannot.
+//! either returns every publication after the requested position, or reports that it cannot.
 //!
 //! Memory: the rings of publications share a budget in bytes. When it is used up, the owner with
 //! the most gives way: its topic that was used least recently loses its ring as a whole, but not
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// The recent publications of many topics. `T` is a stored publication, cheap to clone.
 ///
-/// Every operation is O(1), but for what it copies out and for dropping what was kept before.
+/// Every operation is O(1), except for copying publications out and dropping older ones.
 #[derive(Debug)]
 pub(crate) struct HistoryStore<T> {
     topics: Slots<Topic<T>>,
@@ -70,15 +70,14 @@ pub(crate) struct HistoryCounters {
     pub(crate) publications_expired: u64,
     /// Publications that were too large to be kept at all.
     pub(crate) publications_oversized: u64,
-    /// Topics that were forgotten because there were too many; each has another epoch when it comes
-    /// back.
+    /// Topics that were forgotten because there were too many; each has another epoch when it is used again.
     pub(crate) topics_forgotten: u64,
 }
 
 /// The answer to a subscriber that asks for the publications it missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recovery<T> {
-    /// Where the topic stands: what is published later has a greater offset, or another epoch.
+    /// The position of the topic: later publications have a greater offset, or another epoch.
     pub(crate) position: Position,
     /// How many publications are kept: the newest ones, without a hole.
     pub(crate) kept: u64,
@@ -134,10 +133,10 @@ impl<T: Clone> HistoryStore<T> {
         }
     }
 
-    /// Appends a publication, which `make` builds for the position that it takes.
+    /// Appends a publication, which `make` builds for its position.
     ///
     /// `bytes` is the memory that the publication holds. One that is larger than the limits gets
-    /// its position, but is not kept, and with it goes what was kept before: nothing could be
+    /// its position, but is not kept, and all older publications are dropped: nothing could be
     /// recovered across it. `random_epoch` is the epoch if the topic is not known.
     pub(crate) fn append(
         &mut self,
@@ -165,8 +164,8 @@ impl<T: Clone> HistoryStore<T> {
         (position, publication)
     }
 
-    /// The topic stands here, as whoever counts its publications says. What is kept of it goes
-    /// unless it stood here before.
+    /// Sets the position of a topic whose publications are counted elsewhere. If the position
+    /// changes, the kept publications are dropped.
     pub(crate) fn stand(&mut self, topic: &Arc<str>, head: Position, owner: OwnerId) {
         let at = self.used(topic, head.epoch, owner);
         if self.topics[at].position() != head {
@@ -201,8 +200,8 @@ impl<T: Clone> HistoryStore<T> {
         ring.map_or_else(Vec::new, |ring| ring.all())
     }
 
-    /// Keeps these publications of a topic that stands here, in place of what was kept of it: the
-    /// newest ones without a hole, each with the memory that it holds and its time.
+    /// Replaces the kept publications of a topic that stands here: the newest ones without a hole,
+    /// each with the memory that it holds and its time.
     pub(crate) fn restore(
         &mut self,
         topic: &Arc<str>,
@@ -317,8 +316,8 @@ impl<T: Clone> HistoryStore<T> {
         }
     }
 
-    /// Forgets a topic with all that is kept of it, and says whether it was known. It has another
-    /// epoch when it comes back.
+    /// Forgets a topic and its publications. Returns whether it was known. It has another epoch
+    /// when it is used again.
     pub(crate) fn remove(&mut self, topic: &str) -> bool {
         let Some(&at) = self.index.get(topic) else {
             return false;

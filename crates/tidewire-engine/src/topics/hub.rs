@@ -101,8 +101,8 @@ impl Hub {
         self.cluster.is_some()
     }
 
-    /// Whether what is asked about a topic or pattern may be answered later. A pattern may match
-    /// shared topics whatever its own text is.
+    /// Whether questions about a topic or pattern may be answered later. A pattern may match shared
+    /// topics whatever its own text is.
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
         self.cluster.is_some()
@@ -435,7 +435,8 @@ impl Hub {
         }
     }
 
-    /// Removes what is too old. Called now and then.
+    /// Removes publications that are too old and queue groups that have been idle too long. Called
+    /// now and then.
     pub(crate) fn sweep(&self, now_ms: u64) {
         if self.has_groups.load(Ordering::Acquire) {
             self.sweep_groups(now_ms);
@@ -560,7 +561,7 @@ pub(crate) type Recovered = (Recovery<Arc<Publication>>, u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotReady;
 
-/// The sink of a publication that comes from somewhere.
+/// The sink of publications from one origin.
 struct FromOrigin<'a> {
     hub: &'a Hub,
     origin: Origin,

@@ -12,7 +12,7 @@ pub(crate) struct Lossy {
     topic: Arc<str>,
     conflates: bool,
     waiting: VecDeque<Option<Arc<Publication>>>,
-    /// How many places of `waiting` are taken.
+    /// The number of publications in `waiting`: its other places are vacant.
     len: usize,
     /// The number of the first place.
     first: u64,
@@ -59,7 +59,7 @@ impl Lossy {
         })
     }
 
-    /// Takes over what waited for the subscription that this one replaces.
+    /// Adopts the waiting publications and the gap of the subscription that this one replaces.
     pub(crate) fn adopt(&mut self, before: Self) {
         *self = Self {
             topic: Arc::clone(&self.topic),
@@ -79,7 +79,7 @@ impl Lossy {
         self.waiting_bytes
     }
 
-    /// Lets a publication wait; how many others it takes the place of.
+    /// Adds a waiting publication. Returns how many others are dropped for it.
     pub(crate) fn push(&mut self, publication: Arc<Publication>, limits: LagLimits) -> u64 {
         let mut dropped = 0;
         let place = self.first + self.waiting.len() as u64;
@@ -107,7 +107,7 @@ impl Lossy {
         dropped
     }
 
-    /// Takes the next item for the subscriber. A gap comes before the publication that follows it.
+    /// Removes and returns the next item for the subscriber. A gap precedes the publication that follows it.
     pub(crate) fn pop(&mut self) -> Option<Next> {
         if let Some(gap) = self.gap.take() {
             return Some(Next::Gap(gap));

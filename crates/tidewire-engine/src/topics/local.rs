@@ -26,7 +26,7 @@ pub(crate) struct LocalTopics {
     /// Where a connection stands in a topic.
     places: HashMap<PlaceKey, Place, BuildHasherDefault<PlaceHasher>>,
     filters: Filters,
-    /// Taken from the shard's outlet and not delivered yet.
+    /// Received from the shard's outlet and not delivered yet.
     pub(crate) queue: VecDeque<Delivery>,
     /// Topics with something in their batch.
     pub(crate) touched: Vec<Slot>,
@@ -39,9 +39,9 @@ pub(crate) struct LocalTopics {
     pub(crate) skipped: Skipped,
     /// The last turn had more to deliver than it had time for.
     pub(crate) is_behind: bool,
-    /// Of publications that were taken from the outlet and have not reached everyone.
+    /// Of publications that were received from the outlet and have not reached everyone.
     pub(crate) unsettled_bytes: usize,
-    /// Connections that have taken what they had been sent, and have more waiting.
+    /// Connections that have drained and have more waiting, for which the turn had no time.
     pub(crate) drained: Vec<ConnectionId>,
     /// The work of this turn for such connections.
     pub(crate) drained_work: u64,
@@ -62,7 +62,7 @@ pub(crate) struct LocalTopic {
     /// Those of them that have a filter.
     filtered: u32,
     pub(crate) groups: Groups,
-    /// Subscribers that came while deliveries were on their way which are not for them.
+    /// Subscribers that joined while deliveries that are not for them were on their way.
     #[expect(
         clippy::box_collection,
         reason = "eight bytes instead of 24 for the many topics that nobody joins now"
@@ -160,7 +160,7 @@ impl LocalTopics {
         (slot, true)
     }
 
-    /// Takes back [`enter`](Self::enter) of a new topic that nobody joined.
+    /// Undoes [`enter`](Self::enter) of a new topic that nobody joined.
     pub(crate) fn forget(&mut self, slot: Slot) {
         let Some(topic) = self.topics.try_remove(slot as usize) else {
             return;
@@ -205,7 +205,7 @@ impl LocalTopics {
         self.places.insert(place_key(id, slot), place);
     }
 
-    /// Takes a connection out of a topic; the topic's name if it was the last one.
+    /// Removes a connection from a topic. Returns the topic's name if the connection was the last one.
     pub(crate) fn leave(
         &mut self,
         slot: Slot,
@@ -395,9 +395,9 @@ impl LocalTopics {
         self.topics.get(slot as usize).map_or(0, |topic| topic.seen)
     }
 
-    /// Puts a publication that [`is_due`](Self::is_due) into the batch of a topic. If subscribers
-    /// wait who get this delivery but not those before it, nothing is done but to say so: deliver
-    /// the batch, [`admit`](Self::admit) them, and ask again.
+    /// Puts a publication that [`is_due`](Self::is_due) into the batch of a topic. If waiting
+    /// subscribers get this delivery but not those before it, the batch stays as it is and
+    /// `AdmitFirst` is returned: deliver the batch, [`admit`](Self::admit) them, and call again.
     pub(crate) fn gather(&mut self, slot: Slot, seq: u64, item: &Item) -> Gathered {
         let topic = &mut self.topics[slot as usize];
         // Patterns have the deliveries of many topics, whose numbers do not compare.
@@ -472,7 +472,7 @@ impl LocalTopic {
             .is_some_and(|joining| joining.iter().any(|joiner| joiner.after < seq))
     }
 
-    /// Takes a subscriber out; who took its place, and its filter.
+    /// Removes a subscriber. Returns the subscriber that moved into its place, and the removed one's filter.
     fn take(&mut self, place: Place) -> (Option<ConnectionId>, u32) {
         if place.group != JOINING {
             return self.groups.take(place.group, place.member);
@@ -512,7 +512,7 @@ impl Groups {
         }
     }
 
-    /// Takes a member out; who took its place, and its filter.
+    /// Removes a member. Returns the member that moved into its place, and the removed one's filter.
     fn take(&mut self, group: u32, member: u32) -> (Option<ConnectionId>, u32) {
         match self {
             Self::Empty => (None, 0),

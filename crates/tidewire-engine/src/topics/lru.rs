@@ -104,7 +104,7 @@ impl<E> Slots<E> {
         }
     }
 
-    /// Takes an entry out of the list that it is in.
+    /// Removes an entry from the list that it is in.
     pub(crate) fn unlink(&mut self, list: &mut List, index: u32) {
         let Slot { older, newer, .. } = self.slots[index as usize];
         if older == NONE {

@@ -3,9 +3,9 @@
 //! A publication goes through the [`hub`], which all threads share: it gets its place in the
 //! history from the [`broker`] and, under the topic's lock, a number and a place in the [`outlet`]
 //! of every shard that has subscribers. Each shard delivers its outlet once per turn
-//! (`shard/fan_out.rs`); [`local`] tells which of its connections subscribe to which topic. What a
-//! lagging subscription cannot accept waits in [`lag`]. What clients and applications ask for is in
-//! `session/`.
+//! (`shard/fan_out.rs`); [`local`] records which of its connections subscribe to which topic.
+//! Publications that a lagging subscription cannot accept wait in [`lag`]. The requests of clients
+//! and applications are handled in `session/`.
 //!
 //! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`],
 //! [`filter`], [`history`], [`presence`], [`group`], [`remembered`], [`producer`].

@@ -6,7 +6,7 @@
 //! last one may be `>`, which stands for one segment or more. A new name has no characters that change the direction of
 //! writing either, unless the operator allows them: [`check_direction`].
 //!
-//! [`matches`], [`covers`] and [`overlaps`] take checked text, allocate nothing and are linear.
+//! [`matches`], [`covers`] and [`overlaps`] expect checked text, allocate nothing and are linear.
 //! With text that was not checked they give some answer, but never panic.
 
 use std::str::Split;
@@ -79,7 +79,7 @@ pub(crate) fn check_topic(name: &str) -> Result<(), InvalidTopic> {
     check(name, false).map(|_| ())
 }
 
-/// Checks a text that may be the name of one topic or a pattern, and says which it is.
+/// Checks a text that may be the name of one topic or a pattern, and returns its kind.
 pub(crate) fn check_topic_or_pattern(name: &str) -> Result<Kind, InvalidTopic> {
     check(name, true)
 }
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    /// Every topic of up to four segments out of three words, which tells any two of the patterns
-    /// below apart: `z` stands in no pattern, so that a wildcard is never mistaken for a list of
+    /// Every topic of up to four segments out of three words. They distinguish any two of the
+    /// patterns below: `z` stands in no pattern, so that a wildcard is never mistaken for a list of
     /// words.
     fn topics() -> Vec<String> {
         let mut all = vec![String::new()];

@@ -36,7 +36,7 @@ pub(crate) enum Target {
     Member(ConnectionId, u32),
 }
 
-/// The deliveries that a shard has not taken yet.
+/// The deliveries that wait for their shard.
 #[derive(Debug, Default)]
 struct Waiting {
     deliveries: VecDeque<Delivery>,
@@ -44,12 +44,12 @@ struct Waiting {
     since: Option<Instant>,
 }
 
-/// The queue of one shard. Whoever publishes puts in; the shard takes all at once. It is bounded by
-/// those who put in: they look at [`bytes`](Self::bytes) first.
+/// The queue of one shard. Publishers add deliveries; the shard removes all at once. The publishers
+/// bound its size: they look at [`bytes`](Self::bytes) first.
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
     queue: Mutex<Waiting>,
-    /// Of what the shard has not delivered, also when it has taken it.
+    /// Of all deliveries that the shard has not made, including those that it has removed from the queue.
     bytes: AtomicUsize,
     /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed
     /// under the queue's lock.
@@ -72,8 +72,8 @@ impl Outlet {
         })
     }
 
-    /// Whether nobody has to wait for the shard, because it is stuck. What it has not taken is
-    /// dropped then, and so is what would be put in until it goes on.
+    /// True if the shard is stuck, so that nobody has to wait for it. The queue is dropped then,
+    /// and so are all further deliveries until the shard goes on.
     pub(crate) fn detach_if_stuck(&self, shard: usize, stall_ms: u64) -> bool {
         if self.is_detached.load(Ordering::Acquire) {
             return true;
@@ -101,7 +101,7 @@ impl Outlet {
         true
     }
 
-    /// The shard takes part again. Whether it has missed something.
+    /// The shard goes on. Returns whether it was detached, and so may have missed deliveries.
     pub(crate) fn reattach(&self) -> bool {
         if !self.is_detached.load(Ordering::Acquire) {
             return false;
@@ -134,8 +134,8 @@ impl Outlet {
         }
     }
 
-    /// Moves all that is there behind what is in `queue`; when the oldest of it was put in, if
-    /// there was any.
+    /// Moves all waiting deliveries to the end of `queue`. Returns when the oldest of them was put
+    /// in, if there were any.
     pub(crate) fn take(&self, queue: &mut VecDeque<Delivery>) -> Option<Instant> {
         let mut waiting = self.lock();
         if waiting.deliveries.is_empty() {
@@ -154,7 +154,7 @@ impl Outlet {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// A delivery that was taken has been made.
+    /// A delivery that the shard has removed from the queue has been made.
     pub(crate) fn settle(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// The members of one topic. A member is a user, with however many connections.
 ///
-/// `C` names a connection. A step is O(1) for any number of members and connections, but for the
-/// memory that is given back after many have left. One member with one connection takes about 100
+/// `C` names a connection. A step is O(1) for any number of members and connections, except for the
+/// memory that is given back after many have left. One member with one connection uses about 100
 /// bytes. The number of members is bounded by the connections that join, the size of their data by
 /// the caller.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ struct Member<C> {
 }
 
 impl<C: Copy + Eq + Hash> Presence<C> {
-    /// Nobody, which takes no memory of its own.
+    /// No members; it uses no memory of its own.
     pub(crate) fn new() -> Self {
         Self {
             members: DenseMap::new(),

@@ -2,20 +2,19 @@
 //! connections.
 //!
 //! A producer is a user and a name that the user chose. It numbers its messages 1, 2, 3 and so on,
-//! and sends again what was not acknowledged when its connection broke. The engine takes each
-//! number once and only in turn, and acknowledges all up to the last one taken.
+//! and sends unacknowledged ones again after its connection broke. The engine accepts each number
+//! once and only in turn, and acknowledges all up to the last accepted one.
 //!
-//! What is known of a producer is forgotten in the end: a while after its last connection has
-//! closed, when too many others came after it, and when the process ends. Then nobody can say
-//! whether what it sent last was taken. So that a message is neither taken twice nor lost in
-//! silence, two rules hold:
+//! The engine forgets a producer in the end: a while after its last connection has closed, when too
+//! many others followed it, and when the process ends. Then nobody knows whether its last messages
+//! were accepted. So that a message is neither accepted twice nor lost in silence, two rules hold:
 //!
-//! - A producer has an **epoch**, drawn when the engine first sees it, which every opening is
-//!   told. If it is another one than at the opening before, the producer was forgotten: what it has
-//!   sent without an acknowledgement may or may not have been taken, and the producer's side must
-//!   tell its application so instead of sending it again by itself.
+//! - A producer has an **epoch**, drawn when the engine first sees it. Every opening returns the
+//!   epoch. If it differs from that of the opening before, the producer was forgotten: its
+//!   unacknowledged messages may or may not have been accepted, and the producer's side must report
+//!   this to its application instead of sending them again by itself.
 //! - The first number of an epoch is 1. Any other one is a [`ProducerVerdict::Gap`] and is not
-//!   taken, so a producer that goes on counting without having looked at the epoch is stopped by
+//!   accepted, so a producer that goes on counting without having looked at the epoch is stopped by
 //!   its first message.
 //!
 //! A producer that kept no state of its own goes on after the last number that the opening gives.
@@ -31,9 +30,9 @@ use tidewire_wire::session::ProducerAttempt;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///
-/// A producer with an open connection is never forgotten. The others are, the one closed first
-/// before the others, when their time is over or when there are too many. One takes 80 to 150
-/// bytes, besides its names.
+/// A producer with an open connection is never forgotten. The others are, in the order of their
+/// closing, when their time is over or when there are too many. One needs 80 to 150 bytes, besides
+/// its names.
 #[derive(Debug)]
 pub(crate) struct Producers {
     producers: Slots<Producer>,
@@ -60,23 +59,22 @@ pub(crate) struct ProducerHandle {
 pub(crate) struct Opened {
     /// For the later calls.
     pub(crate) handle: ProducerHandle,
-    /// Whether this is the producer that opened before: another epoch than last time means that it
-    /// was forgotten.
+    /// The epoch of the producer's numbers: if it differs from last time, the producer was forgotten.
     pub(crate) epoch: u32,
-    /// The last number that was taken; 0 for none.
+    /// The last number that was accepted; 0 for none.
     pub(crate) last: u64,
 }
 
 /// The decision about a numbered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProducerVerdict {
-    /// The application takes it.
+    /// The application receives it.
     Take,
-    /// It was taken before: drop it, and acknowledge.
+    /// It was accepted before: drop it, and acknowledge.
     Repeat,
     /// A message before it is missing: refuse it.
     Gap {
-        /// The only number that would be taken.
+        /// The only number that would be accepted.
         expected: u64,
     },
     /// A newer connection has opened the producer: refuse it, whatever its number.
@@ -101,9 +99,9 @@ struct Producer {
     owner: OwnerId,
     epoch: u32,
     last: u64,
-    /// The opening whose messages are taken.
+    /// The opening whose messages are accepted.
     serial: u64,
-    /// Which of a client's connections that was, if the client has said so.
+    /// Which of a client's connections that was, if the client has stated it.
     attempt: Option<ProducerAttempt>,
     /// When its last connection closed; `None` while it is open, and then it is not in the list.
     closed_at_ms: Option<u64>,
@@ -172,8 +170,8 @@ impl Producers {
         })
     }
 
-    /// Where the broker says that a producer stands that was just opened. The same epoch may have gone
-    /// further here than the broker knows.
+    /// Sets a producer that was just opened to the broker's epoch and last number. The same epoch
+    /// may have gone further here than the broker knows.
     pub(crate) fn adopt(&mut self, opened: Opened, place: ProducerPlace) -> Opened {
         let producer = &mut self.producers[opened.handle.at];
         producer.last = match producer.epoch == place.epoch {
@@ -188,8 +186,8 @@ impl Producers {
         }
     }
 
-    /// The decision of [`Producers::accept`], without taking the number: for a message that may yet
-    /// be refused for another reason.
+    /// The decision of [`Producers::accept`], without counting the number as accepted: for a
+    /// message that may yet be refused for another reason.
     pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let Some(producer) = self.opened(handle) else {
             return ProducerVerdict::Superseded;
@@ -204,8 +202,7 @@ impl Producers {
         }
     }
 
-    /// Judges a message by its number, and counts it as taken if the verdict is
-    /// [`ProducerVerdict::Take`].
+    /// Judges a message by its number, and counts it as accepted if the verdict is [`ProducerVerdict::Take`].
     pub(crate) fn accept(&mut self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let verdict = self.verdict(handle, number);
         if verdict == ProducerVerdict::Take {
@@ -214,8 +211,7 @@ impl Producers {
         verdict
     }
 
-    /// The last number taken, which acknowledges all before it; `None` if the opening was
-    /// superseded.
+    /// The last accepted number, which acknowledges all before it; `None` if the opening was superseded.
     pub(crate) fn last(&self, handle: ProducerHandle) -> Option<u64> {
         self.opened(handle).map(|producer| producer.last)
     }
@@ -451,7 +447,7 @@ mod tests {
         assert_eq!(producers.sweep(1_000_000, 10), 0);
         assert_eq!(producers.accept(kept, 1), ProducerVerdict::Take);
         assert_eq!(producers.len(), 2);
-        // One whose time is over is forgotten even if no sweep came by.
+        // One whose time is over is forgotten even without a sweep.
         producers.close(kept, 2_000);
         let again = open(&mut producers, "open", 3_000, 4);
         assert_eq!((again.epoch, again.last), (4, 0));
@@ -477,9 +473,9 @@ mod tests {
     }
 
     proptest! {
-        /// A client that follows the rules has every message taken once, in order, however often
-        /// its connection breaks before or after the acknowledgement; unless it is told of another
-        /// epoch.
+        /// Every message of a client that follows the rules is accepted once, in order, however
+        /// often its connection breaks before or after the acknowledgement; unless it learns of
+        /// another epoch.
         #[test]
         fn taken_once_across_reconnections(
             steps in prop::collection::vec((0u8..6, any::<bool>(), 0u64..300), 1..200),

@@ -99,8 +99,8 @@ impl NewPublication {
     }
 }
 
-/// A message that goes to many connections. What it is in another format or compressed is made
-/// once, by the first that needs it, on whatever shard.
+/// A message that goes to many connections. Its form in another format or compressed is made once,
+/// by the first connection that needs it, on whatever shard.
 #[derive(Debug)]
 pub(crate) struct Publication {
     body: Body,
@@ -121,7 +121,7 @@ pub(crate) struct Publication {
 #[derive(Debug)]
 pub(crate) struct MemberEvent {
     pub(crate) user: Arc<str>,
-    /// It is an update: a later one takes its place.
+    /// It is an update: a later one replaces it.
     pub(crate) is_update: bool,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) exclude: Option<ConnectionKey>,
     pub(crate) ttl_ms: Option<u64>,
-    /// Tells a repetition from a new publication where there is no `id`; nobody gets it.
+    /// Distinguishes a repetition from a new publication where there is no `id`; nobody gets it.
     pub(crate) unique: Option<&'a str>,
 }
 
@@ -281,8 +281,8 @@ impl Publication {
         }
     }
 
-    /// Tells the subscribers of a topic with history that they do not get a publication that was
-    /// expired.
+    /// The event that notifies the subscribers of a topic with history of an expired publication
+    /// that they do not get.
     pub(crate) fn gap_of(expired: &Self, id: Uuid, unix_ms: u64) -> Option<Self> {
         let (topic, position) = (expired.topic.clone()?, expired.position?);
         let gap = PublicationGap {
@@ -318,8 +318,8 @@ impl Publication {
         }
     }
 
-    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` for what is
-    /// no envelope.
+    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` if the
+    /// message is no envelope.
     pub(crate) fn envelope(&self, format: Format) -> Option<&[u8]> {
         match &self.body {
             Body::Verbatim(_) => None,
@@ -419,7 +419,7 @@ impl Publication {
         }
     }
 
-    /// About what it takes in memory and on each connection, in bytes.
+    /// Its approximate size in memory and on each connection, in bytes.
     pub(crate) fn cost(&self) -> usize {
         let bytes = match &self.body {
             Body::Verbatim(Outgoing::Text(text)) => text.len(),

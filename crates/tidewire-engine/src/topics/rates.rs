@@ -2,7 +2,7 @@
 
 use crate::topics::item::Slot;
 
-/// The counts at the last request for rates. They take memory from the first request on.
+/// The counts at the last request for rates. They use memory from the first request on.
 #[derive(Debug, Default)]
 pub(crate) struct TopicRates(Vec<TopicRate>);
 
@@ -41,7 +41,7 @@ impl TopicRates {
     }
 }
 
-/// A rate is taken over at least so long.
+/// The shortest time over which a rate is measured, in milliseconds.
 const RATE_MS_MIN: u64 = 1_000;
 
 #[cfg(test)]

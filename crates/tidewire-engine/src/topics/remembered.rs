@@ -8,9 +8,9 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 /// The newest ids and their values, at most a fixed number.
 ///
 /// For a new one the oldest of the owner with the most is forgotten, so that no owner can drive out
-/// what others with less have; a repetition does not make an id newer. An id takes 16 bytes in a
+/// the ids of others with fewer; a repetition does not make an id newer. An id needs 16 bytes in a
 /// ring, and 17 with its value in a table; both have up to twice as many places as ids. So 50,000
-/// ids with values of 16 bytes take between 3 and 6 MB. Nothing is allocated in advance.
+/// ids with values of 16 bytes need between 3 and 6 MB. Nothing is allocated in advance.
 #[derive(Debug)]
 pub(crate) struct Remembered<V> {
     values: HashMap<IdKey, V, BuildHasherDefault<AlreadyHashed>>,

@@ -1,5 +1,5 @@
 //! Rounds of delivery: publications that are gathered and delivered together, and which of them a
-//! connection has got that come to it by several subscriptions.
+//! connection with several matching subscriptions has got.
 
 /// The publications that are gathered and delivered together.
 #[derive(Debug, Default)]

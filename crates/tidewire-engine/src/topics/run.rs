@@ -118,5 +118,5 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Bytes that a batch adds to its messages, about.
 const BATCH_ENVELOPE_BYTES: usize = 160;
 
-/// Bytes that a publication in a chunk is expected to take.
+/// The expected size of a publication in a chunk, in bytes.
 const CHUNK_BYTES_EACH: usize = 128;

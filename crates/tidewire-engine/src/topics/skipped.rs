@@ -70,7 +70,7 @@ impl Skipped {
         }
     }
 
-    /// Takes one of the gaps of an earlier second out.
+    /// Removes and returns one of the gaps of an earlier second.
     pub(crate) fn pop(&mut self) -> Option<SkippedReport> {
         if self.reporting.is_empty() {
             self.reporting = std::mem::take(&mut self.gaps).into_iter().collect();

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 /// A value per pattern (or exact name).
 ///
 /// Segments that no other pattern parts from share one edge, so that a tree has fewer than twice as
-/// many nodes as patterns, whatever the number of their segments: a pattern takes its text and some
+/// many nodes as patterns, whatever the number of their segments: a pattern needs its text and some
 /// 200 bytes.
 ///
 /// Finding the patterns that match a topic visits, for each segment of the topic, the child of that
-/// name and the `*` child. What is visited is thus bounded by the patterns that agree with the
+/// name and the `*` child. The visited nodes are thus bounded by the patterns that agree with the
 /// topic's first segments, whatever the number of the others; and each node is visited once at
 /// most.
 #[derive(Debug)]
@@ -147,8 +147,8 @@ impl<V> Node<V> {
         known.node.make(left)
     }
 
-    /// `path` is what is left of the topic below this node. The recursion is as deep as the tree,
-    /// which is as deep as the segments of a pattern may be many.
+    /// `path` is the rest of the topic below this node. The recursion is as deep as the tree, whose
+    /// depth is at most the number of segments of a pattern.
     fn visit<'a>(&'a self, path: Option<&str>, visit: &mut impl FnMut(&'a V), steps: &mut usize) {
         let Some(path) = path else {
             if let Some(value) = &self.here {
@@ -205,7 +205,7 @@ impl<V> Edge<V> {
         self.node.below.insert(lower);
     }
 
-    /// Takes a node away at which nothing ends and nothing parts.
+    /// Merges the node below into its only child, unless a pattern ends there or several go on from it.
     fn merge(&mut self) {
         let node = &mut self.node;
         if node.here.is_some() || node.rest.is_some() || node.below.len() != 1 {
@@ -441,7 +441,7 @@ mod tests {
         1 + below
     }
 
-    /// A pattern of 32 segments takes as few nodes as one of 1, and a walk looks at no more edges
+    /// A pattern of 32 segments needs as few nodes as one of 1, and a walk looks at no more edges
     /// than there are.
     #[test]
     fn deep_patterns_take_two_nodes_each_and_a_walk_is_bounded() {

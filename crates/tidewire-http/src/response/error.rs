@@ -35,13 +35,13 @@ pub enum ResponseError {
     /// `Transfer-Encoding` is not a list of codings, or has chunked twice.
     #[error("Transfer-Encoding is not a list of codings with chunked once")]
     BadTransferEncoding,
-    /// A chunk without a size in hexadecimal digits, or one that does not end where its size says.
+    /// A chunk without a size in hexadecimal digits, or one that does not end where its size requires.
     #[error("a chunk has no size in hexadecimal digits, or does not end where its size says")]
     BadChunk,
     /// The size of a chunk does not fit into 64 bits.
     #[error("the size of a chunk does not fit into 64 bits")]
     ChunkSizeOverflow,
-    /// The size and the extensions of a chunk take more than 4,096 bytes.
+    /// The size and the extensions of a chunk have more than 4,096 bytes.
     #[error("the size line of a chunk is longer than 4,096 bytes")]
     ChunkLineTooLong,
     /// A trailer line is not a name, a colon and a value.

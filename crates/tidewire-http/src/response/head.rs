@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 pub struct Head<'a> {
     /// The status of the final response.
     pub status: u16,
-    /// The version that the server says it speaks.
+    /// The version that the server states.
     pub version: Version,
     /// The framing of the body.
     pub framing: Framing,
@@ -51,7 +51,7 @@ impl<'a> Head<'a> {
         reason.unwrap_or_default().trim_ascii()
     }
 
-    /// Whether a line ends with LF alone, which a client of HTTP takes for a line end and which other programs do not.
+    /// Whether a line ends with LF alone. A client of HTTP accepts that as a line end; other programs do not.
     #[must_use]
     pub fn has_bare_line_feed(&self) -> bool {
         has_bare_line_feed(self.raw)
@@ -140,7 +140,7 @@ impl Facts {
     }
 }
 
-/// Noise and other protocols are seen by their first bytes, before a line end that may never come.
+/// Rejects noise and other protocols by their first bytes, before a line end that may never arrive.
 pub(super) fn check_start(data: &[u8]) -> Result<(), ResponseError> {
     let differs = START
         .iter()

@@ -55,13 +55,13 @@ pub enum RequestError {
     /// 413: more bytes than [`Limits::body_bytes_max`](super::Limits::body_bytes_max).
     #[error("the body is larger than the limit")]
     BodyTooLarge,
-    /// 400: a chunk without a size in hexadecimal digits, or one that does not end where its size says.
+    /// 400: a chunk without a size in hexadecimal digits, or one that does not end where its size requires.
     #[error("a chunk has no size in hexadecimal digits, or does not end where its size says")]
     BadChunk,
     /// 400: the size of a chunk does not fit into 64 bits.
     #[error("the size of a chunk does not fit into 64 bits")]
     ChunkSizeOverflow,
-    /// 400: the size and the extensions of a chunk take more than 4,096 bytes.
+    /// 400: the size and the extensions of a chunk have more than 4,096 bytes.
     #[error("the size line of a chunk is longer than 4,096 bytes")]
     ChunkLineTooLong,
     /// 400: a trailer line is not a name, a colon and a value.

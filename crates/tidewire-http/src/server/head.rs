@@ -113,8 +113,8 @@ impl Default for Facts {
     }
 }
 
-/// A method is a token and a space follows. Anything else in its place (TLS, a port scan, noise) is seen by its first
-/// bytes, before a line end that may never come.
+/// A method is a token and a space follows. Anything else in its place (TLS, a port scan, noise) is rejected
+/// by its first bytes, before a line end that may never arrive.
 pub(super) fn check_method(data: &[u8]) -> Result<(), RequestError> {
     let start = &data[..data.len().min(METHOD_BYTES_MAX + 1)];
     match start.iter().position(|byte| !is_token_byte(*byte)) {

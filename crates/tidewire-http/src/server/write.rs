@@ -10,8 +10,8 @@ pub struct ResponseHead<'a> {
     pub status: u16,
     /// Further headers, in their order. None may be a header of the body's framing: see `body`.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The body that follows. `None` says `Content-Length: 0`, except for 1xx, 204 and 304, which have no body. To
-    /// HEAD, give the length that GET would have.
+    /// The body that follows. `None` sends `Content-Length: 0`, except for 1xx, 204 and 304, which have no
+    /// body. To HEAD, give the length that GET would have.
     pub body: BodyLength,
     /// The value of `Date`, as [RFC 9110, section 5.6.7](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7) has it.
     pub date: Option<&'a str>,

@@ -22,8 +22,8 @@ pub struct Ended {
 pub struct EndedCounts(BTreeMap<Ended, u64>);
 
 impl EndedCounts {
-    /// Counts one. The server chooses codes and reasons, so that their number is bounded: what is
-    /// beyond [`KINDS_MAX`] counts with its name alone.
+    /// Counts one. The server chooses codes and reasons, so their number is limited: a new end beyond
+    /// [`KINDS_MAX`] counts without its reason, and beyond twice that number without its code.
     pub fn add(&mut self, ended: Ended) {
         self.add_many(ended, 1);
     }
@@ -71,7 +71,7 @@ impl EndedCounts {
     }
 }
 
-/// Different ends that are told apart by their reasons; twice as many by their codes.
+/// The number of different ends with a reason of their own; codes are kept up to twice this number.
 const KINDS_MAX: usize = 32;
 
 #[cfg(test)]

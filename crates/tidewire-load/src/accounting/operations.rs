@@ -24,8 +24,8 @@ pub enum OperationsError {
     TooLong,
 }
 
-/// The body of the answer to `GET path` at `host:port`. Neither the connection nor a silence may take longer than
-/// `patience`.
+/// The body of the answer to `GET path` at `host:port`. `patience` limits the time to connect, and the wait
+/// of each read and write.
 ///
 /// # Errors
 /// [`OperationsError`].

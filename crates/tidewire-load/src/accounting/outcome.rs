@@ -73,11 +73,11 @@ pub struct Ran {
     pub answered: bool,
     /// At full speed: the most unconfirmed bytes that a connection could have in flight.
     pub unconfirmed_bytes_max: u64,
-    /// Connections that took part.
+    /// Connections that were members of the phase.
     pub members: u64,
     /// Those of them that broke.
     pub broken: Failures,
-    /// Connections that had broken since the previous phase and took no part.
+    /// Connections that had broken since the previous phase and were not members of this one.
     pub broken_before: Failures,
     /// Whole messages written.
     pub offered: u64,
@@ -142,10 +142,9 @@ impl Ran {
         seconds(self.span_ns).max(sending_s)
     }
 
-    /// The seconds of a rate. In a closed loop they are [`Ran::duration_s`]. At a given rate they
-    /// are the planned time, or one interval per message if that is more. If the messages or their
-    /// confirmations took longer, it is their time, without the time before the first one, which is
-    /// latency.
+    /// The seconds of a rate. In a closed loop they are [`Ran::duration_s`]. At a given rate they are the
+    /// planned time, or one interval per message if that is more. If the messages or their confirmations
+    /// needed longer, their time counts instead, without the time before the first one, which is latency.
     #[must_use]
     pub fn rate_s(&self) -> f64 {
         let Some(pace) = self.pace else {

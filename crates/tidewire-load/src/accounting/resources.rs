@@ -44,7 +44,7 @@ pub(crate) fn own_rss_bytes() -> Option<u64> {
     process_usage(std::process::id()).map(|usage| usage.rss_bytes)
 }
 
-/// The name of this machine; `None` where the system does not tell it.
+/// The name of this machine; `None` where the system does not report it.
 #[must_use]
 pub fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;

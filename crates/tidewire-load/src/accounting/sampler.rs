@@ -46,8 +46,8 @@ impl<'a> ResourceSampler<'a> {
         self.samples
     }
 
-    /// Takes a sample if the last one is a second old. `elapsed` counts from the start of the phase.
-    /// `workers` are those that are processes of their own.
+    /// Records a sample if the last one is at least a second old. `elapsed` counts from the start of the
+    /// phase. `workers` are those that are processes of their own.
     pub(crate) fn look(&mut self, elapsed: Duration, connected: u64, workers: &ProcessesLive) {
         let now = Instant::now();
         if let Some(last) = &self.last

@@ -136,7 +136,7 @@ impl ServerWatch {
             self.pids.extend(self.front());
             return;
         };
-        // With many connections an examination takes long, and the same processes hold them.
+        // An examination of many connections is slow, and the same processes hold them.
         let is_known = self.looked_at >= connected.min(LOOKED_AT_MAX);
         let mut front = self.front();
         if front.is_empty() || connected == 0 || is_known {

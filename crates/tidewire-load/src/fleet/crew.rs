@@ -24,7 +24,7 @@ pub(super) trait Hand<C>: std::fmt::Debug + Send {
     /// [`FleetError::Gone`].
     fn send(&self, command: C) -> Result<(), FleetError>;
 
-    /// True if it has ended and no report of that will come.
+    /// True if it has ended and no report of its end will follow.
     fn is_finished(&self) -> bool;
 
     /// Waits for its end after the command to quit.
@@ -37,11 +37,11 @@ pub(super) trait Hand<C>: std::fmt::Debug + Send {
 #[derive(Debug)]
 struct Member<C> {
     hand: Box<dyn Hand<C>>,
-    /// It has said that it has ended.
+    /// It has reported its end.
     is_gone: bool,
 }
 
-/// What a report of a worker says about the order at hand.
+/// The meaning of a worker's report for the current order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reported {
     /// It is carried out.

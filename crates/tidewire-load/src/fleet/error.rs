@@ -15,7 +15,7 @@ pub enum FleetError {
     /// A worker ended without an answer.
     #[error("a thread of the generator ended unexpectedly")]
     Gone,
-    /// A worker's process could not take part.
+    /// A worker's process could not participate.
     #[error("{name}: {reason}")]
     Worker {
         /// Its name.

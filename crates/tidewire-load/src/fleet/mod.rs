@@ -54,7 +54,7 @@ pub struct Fleet {
     cells: Vec<Arc<LiveCell>>,
     /// The introduction of each worker that is a process.
     processes: Vec<Process>,
-    /// What such workers say to each other.
+    /// The messages that these workers exchange.
     relay: Arc<Relay>,
     next_number: usize,
     /// The worker with the connection that was opened last by itself.
@@ -69,7 +69,7 @@ pub struct Fleet {
 pub struct Process {
     /// Its name in reports.
     pub name: String,
-    /// What it says about itself.
+    /// Its introduction, as received.
     pub hello: Hello,
     /// Whether it runs on this machine.
     pub is_here: bool,
@@ -151,7 +151,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Tells the workers that are processes the terms of the next test.
+    /// Sends the terms of the next test to the workers that are processes.
     fn tell_terms(&self) {
         for process in &self.processes {
             let begin = Begin::of(&self.setup, process.clock.zero_ns());

@@ -46,9 +46,9 @@ pub const OPEN_FILES: &str = "open files";
 /// The loopback source addresses that `connections` to one loopback address and port need, because
 /// each address has only the ports of `port_range`: 127.0.0.1, 127.0.0.2 and so on.
 ///
-/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for two fifths of its ports: Linux looks for a
-/// free port among the even or the odd ones first, and when these are taken, each new connection costs a search through
-/// all of them.
+/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for two fifths of its ports: Linux
+/// looks for a free port among the even or the odd ones first. When these are in use, each new connection
+/// costs a search through all of them.
 pub fn source_addresses(connections: u64, port_range: &RangeInclusive<u16>) -> Vec<Ipv4Addr> {
     let wanted = connections
         .div_ceil(quickly_found_ports(port_range))

@@ -28,7 +28,7 @@ struct State {
     publisher: usize,
     /// The newest publication that all subscribers of each worker have; [`NOBODY`] for a worker without any.
     received: Vec<u64>,
-    /// What the publisher's worker was told last, and what it is to be told.
+    /// The last progress for the publisher's worker, and the progress that its writer has not fetched yet.
     told: u64,
     progress: Option<u64>,
 }
@@ -87,7 +87,7 @@ impl Relay {
         }
     }
 
-    /// The progress that the worker with the publisher has not been told.
+    /// The progress that the publisher's worker has not received yet.
     pub(super) fn take_progress(&self, index: usize) -> Option<u64> {
         let mut state = self.lock();
         if index == state.publisher {
@@ -97,7 +97,7 @@ impl Relay {
         }
     }
 
-    /// Tells the other workers how many publications there were.
+    /// Sends the number of publications to the other workers.
     pub(super) fn published(&self, from: usize, publications: u64) {
         let state = self.lock();
         for (index, lines) in state.lines.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! A worker that is a process of its own: it is started by a command and speaks the worker contract.
 //!
-//! Four threads serve it, so that a worker that stands still stops nothing else: one reads its lines,
-//! one writes, one keeps the end of its standard error, and one acts on what it says.
+//! Four threads serve it, so that a worker that stands still stops nothing else: one reads its lines, one
+//! writes, one keeps the end of its standard error, and one acts on the lines.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -66,7 +66,7 @@ pub(super) struct Ears {
 }
 
 impl Remote {
-    /// Starts a worker and tells it the terms.
+    /// Starts a worker and sends it the terms.
     ///
     /// # Errors
     /// [`FleetError::Worker`]: it does not start, speaks another contract or cannot keep the terms.
@@ -500,7 +500,7 @@ struct Clocks {
     lines: Sender<Line>,
     /// The last question, and when it was asked.
     asked: (u64, Instant),
-    /// The newest answers: how long each took, and the worker's clock at the zero of the run.
+    /// The newest answers: the round-trip time of each, and the worker's clock at the zero of the run.
     answers: VecDeque<(Duration, i64)>,
 }
 
@@ -521,7 +521,7 @@ impl Clocks {
         let _ = self.lines.send(Line::Order(Box::new(Order::Clock { id })));
     }
 
-    /// Takes an answer. The shortest of the last round trips says most.
+    /// Records an answer. The shortest of the last round trips is the most accurate.
     fn hear(&mut self, id: u64, clock_ns: i64) {
         let (asked_id, asked) = self.asked;
         if id != asked_id {
@@ -551,7 +551,7 @@ const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time until the end of a worker shows in its exit status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A worker that says nothing for this long is considered gone.
+/// A worker that sends nothing for this long is considered gone.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 const CLOCK_EVERY: Duration = Duration::from_secs(1);

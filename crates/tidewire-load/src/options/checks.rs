@@ -1,5 +1,5 @@
-//! Checks of the options of a load: bounds, options that exclude each other, and options that would
-//! have no effect. Each mistake is an error that says what to do.
+//! Checks of the options of a load: bounds, options that exclude each other, and options that would have no
+//! effect. Each mistake is an error that names the correction.
 
 use std::time::Duration;
 

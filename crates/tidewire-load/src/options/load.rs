@@ -453,7 +453,7 @@ impl LoadOptions {
         })
     }
 
-    /// The address of a host, and how long the resolver took for it.
+    /// The address of a host, and the time that the resolver needed for it.
     fn address_of(
         &self,
         host: &str,

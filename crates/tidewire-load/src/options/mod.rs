@@ -13,7 +13,7 @@ pub mod scenario;
 pub mod spec;
 pub mod table;
 
-/// A mistake in the options, in one line that says what to do.
+/// A mistake in the options, in one line that names the correction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionError(pub String);

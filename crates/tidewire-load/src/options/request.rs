@@ -41,7 +41,7 @@ pub struct RequestOptions {
 /// The body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyOptions {
-    /// Any bytes, `text/plain` unless a header says otherwise.
+    /// Any bytes, `text/plain` unless a header states another type.
     Bytes(Vec<u8>),
     /// The bytes of a file, which the plan reads.
     File(PathBuf),

@@ -70,7 +70,7 @@ impl Scenario {
     /// `.ndjson`.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a scenario: the message says where and why.
+    /// The file cannot be read, or is not a scenario: the message names the place and the reason.
     pub fn read(path: &Path) -> Result<Self, OptionError> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
@@ -122,7 +122,7 @@ impl Scenario {
     /// The script that users follow.
     ///
     /// # Errors
-    /// A request, a template or a data file is wrong: the message says which and why.
+    /// A request, a template or a data file is wrong: the message names it and the reason.
     pub fn script(&self, frame: &RequestFrame<'_>) -> Result<Script, OptionError> {
         self.script_of(|options, names| options.step(frame, names))
     }
@@ -130,7 +130,7 @@ impl Scenario {
     /// The same for a WebSocket load: the bodies of the requests are the messages.
     ///
     /// # Errors
-    /// A message, a template or a data file is wrong: the message says which and why.
+    /// A message, a template or a data file is wrong: the message names it and the reason.
     pub fn message_script(&self) -> Result<Script, OptionError> {
         self.script_of(RequestOptions::message_step)
     }

@@ -143,7 +143,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, OptionError> {
         .map_err(|_| OptionError::new(format_args!("`{text}` is not an address of IP")))
 }
 
-/// Names with texts: a map, or a list of pairs, where a name may come twice.
+/// Names with texts: a map, or a list of pairs, where a name may occur twice.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 

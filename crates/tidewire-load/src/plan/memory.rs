@@ -61,8 +61,8 @@ impl EmptyMemory {
     }
 }
 
-/// The growth per connection; `None` without a growth, which says only that the connections fit into
-/// memory that the process had before.
+/// The growth per connection; `None` without a growth, which only means that the connections fit into memory
+/// that the process had before.
 pub(super) fn each(now: Option<u64>, empty: Option<u64>, connections: u64) -> Option<f64> {
     let growth = now?.checked_sub(empty?)?;
     (connections > 0 && growth > 0).then(|| growth as f64 / connections as f64)

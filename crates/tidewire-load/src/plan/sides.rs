@@ -67,8 +67,7 @@ fn error_of(health: &GeneratorHealth, waits: &Waits, late: &Recorder) -> Option<
     Some(Waits::with_lateness(waits.bounds(part), late))
 }
 
-/// Adds the verdict over the evidence, and the evidence itself. `remarks` say to whom these figures
-/// belong.
+/// Adds the verdict over the evidence, and the evidence itself. `remarks` state to whom these figures belong.
 pub(super) fn add_verdict(
     result: &mut TestResult,
     evidence: &Evidence,

@@ -59,7 +59,7 @@ pub struct Cell {
     /// `value` divided by the first report's; `None` when that has no such figure, it is zero, or
     /// its clock starts at another moment.
     pub ratio: Option<f64>,
-    /// The worst verdict of the results it comes from.
+    /// The worst verdict of the results behind the figure.
     pub verdict: Verdict,
     /// The verdict of the first report's figure, if there is a ratio.
     pub base_verdict: Verdict,
@@ -258,7 +258,7 @@ impl Cell {
     }
 }
 
-/// Test, set-up and figure come before the reports.
+/// The columns before the reports: test, set-up and figure.
 const TEXT_COLUMNS: usize = 3;
 
 /// The properties that two comparable results share.

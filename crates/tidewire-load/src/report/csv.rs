@@ -47,7 +47,8 @@ fn line(report: &Report, result: &TestResult, mut cells: Cells) -> Vec<String> {
     COLUMNS.iter().map(|name| cell(name)).collect()
 }
 
-/// Spreadsheets take a text that begins so for a formula: a name of a request must not become one.
+/// Spreadsheets read a text with such a first character as a formula; the name of a request must not become
+/// one.
 fn plain(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     match text.chars().next() {
@@ -186,7 +187,7 @@ fn neat(text: String) -> String {
     }
 }
 
-/// The columns. New ones come last, so that scripts that count columns go on working.
+/// The columns. New ones go to the end, so that scripts that count columns continue to work.
 const COLUMNS: [&str; 43] = [
     "row",
     "test",

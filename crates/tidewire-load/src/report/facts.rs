@@ -64,7 +64,7 @@ impl Bound {
     }
 }
 
-/// Sentences that say which figures are exact and which are bounds; `None` without figures.
+/// Sentences that state which figures are exact and which are bounds; `None` without figures.
 pub(super) fn trusted(facts: &[Fact]) -> Option<String> {
     let sentence = |bounds: &[Bound], one: &str, many: &str| {
         let facts = facts.iter().filter(|fact| bounds.contains(&fact.bound));

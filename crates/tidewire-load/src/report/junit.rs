@@ -1,5 +1,5 @@
-//! A report as JUnit XML, which build servers show as tests: each result is a suite, and what is asked of
-//! it are its cases.
+//! A report as JUnit XML, which build servers show as tests: each result is a suite, and each requirement of
+//! the result is a case.
 //!
 //! A case has failed if the service or a figure is not as it must be, and has an error if the measurement
 //! cannot be relied on. A report has neither exactly when its exit code is 0.
@@ -204,7 +204,7 @@ fn judgement(result: &TestResult) -> Vec<Case> {
     ]
 }
 
-/// Why the verdict is what it is.
+/// The reason for the verdict.
 fn reason(result: &TestResult) -> String {
     let sentences = match result.verdict {
         Verdict::Failed if !result.load.service.is_empty() => &result.load.service,

@@ -39,7 +39,7 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
     blocks
 }
 
-/// The judgement comes first: the comparison, then the measured figures.
+/// The order of the blocks: first the comparison with the baseline, then the measured figures.
 fn all_of(result: &TestResult) -> Vec<Block> {
     let load = &result.load;
     let blocks = [

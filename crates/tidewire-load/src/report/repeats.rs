@@ -6,10 +6,11 @@ use std::collections::HashSet;
 
 /// Makes one report of several runs of one plan. `None` without a run.
 ///
-/// All figures of a result come from one run: the run with the median rate, or with the median largest number of
-/// connections if there is no rate. An even number of runs has two in the middle; the smaller one counts. The verdict is
-/// the worst of all runs. Doubts and notes come from all runs; of notes with the same words and other numbers one
-/// stays, that of the run with the figures if it has one. Machine, plan and time come from the first run.
+/// All figures of a result belong to one run: the run with the median rate, or with the median largest number
+/// of connections if there is no rate. An even number of runs has two in the middle; the smaller one counts.
+/// The verdict is the worst of all runs. Doubts and notes are those of all runs; of notes with the same words
+/// and other numbers one stays, that of the run with the figures if it has one. Machine, plan and time are
+/// those of the first run.
 #[must_use]
 pub fn merged(runs: Vec<Report>) -> Option<Report> {
     let count = runs.len() as u64;

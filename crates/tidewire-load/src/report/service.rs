@@ -149,7 +149,7 @@ fn errors_in_words(result: &TestResult) -> String {
     parts.join(", ")
 }
 
-/// The statuses of responses that were not expected, if they can be told from the others.
+/// The statuses of unexpected responses, if they can be separated from the others.
 fn with_status(result: &TestResult, count: u64) -> String {
     let high = result.load.statuses.range(400..);
     let high: Vec<(u16, u64)> = high.map(|(status, count)| (*status, *count)).collect();

@@ -200,7 +200,7 @@ fn overview(reports: &[(String, Report)]) -> Block {
     }
 }
 
-/// The sentence that says if the later report is faster or slower, with its figures.
+/// The sentence that states whether the later report is faster or slower, with its figures.
 fn answer((first, name): (&str, &str), found: &[BaselineFigure]) -> String {
     let of = |finding: BaselineFinding| found.iter().filter(move |one| one.finding == finding);
     let named = |finding| {

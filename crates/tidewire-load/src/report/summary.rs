@@ -86,8 +86,9 @@ pub(super) fn headline(report: &Report) -> Headline {
     }
 }
 
-/// The answer of a load: what was asked first, then what the service did, then whether the measurement is
-/// reliable. A broken expectation or a slower figure that fails the run is the banner.
+/// The headline of a load: first the expectations, the baseline and the found rate, then the failures of the
+/// service, then whether the measurement is reliable. A broken expectation or a slower figure that fails the
+/// run is the banner.
 fn load_headline(report: &Report, result: &TestResult) -> Headline {
     let broken = broken_with_figures(result);
     let is_slower = report.is_slower();

@@ -1,5 +1,5 @@
-//! Inline SVG charts. Their colours come from the page's style sheet, so that one drawing works for
-//! light and dark screens and for paper.
+//! Inline SVG charts. The page's style sheet defines their colours, so that one drawing works for light and
+//! dark screens and for paper.
 //!
 //! Coordinates are in the units of a fixed view box that the page scales to its width. Numbers that
 //! are not finite are left out, whatever a report contains.

@@ -180,8 +180,8 @@ pub(super) fn speed(result: &TestResult) -> Option<String> {
     }
 }
 
-/// The things that `rate_per_s` of a test counts: of a load in the words of its protocol, of a bench what was
-/// confirmed.
+/// The unit that `rate_per_s` of a test counts. A load uses the words of its protocol; a bench test counts
+/// handshakes, round trips, deliveries or confirmed messages.
 pub(super) fn rate_name(test: &str) -> &'static str {
     match test {
         model::CONNECTION_STORM | model::CONNECT_LATENCY | model::RAPID_RECONNECT => "Handshakes/s",

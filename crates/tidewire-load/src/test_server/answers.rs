@@ -29,9 +29,9 @@ impl Answer {
 pub(super) enum Ending {
     /// HTTP/1.1: it stays open, which is the default.
     Open,
-    /// The client wants it closed, and the response says so.
+    /// The client asks to close it, and the response announces the close.
     Close,
-    /// HTTP/1.0: it stays open, and the response must say so.
+    /// HTTP/1.0: it stays open, and the response must announce that.
     OpenHttp10,
     /// HTTP/1.0: it is closed, which is the default.
     CloseHttp10,
@@ -109,7 +109,7 @@ fn encode(status: u16, media_type: &str, body: &[u8], is_chunked: bool, ending: 
         closes: ending == Ending::Close,
     };
     let mut bytes = Vec::new();
-    // Status and headers come from this module, and cannot break it.
+    // This module defines status and headers, so they are always valid.
     if head.write(&mut bytes).is_err() {
         return Answer::default();
     }

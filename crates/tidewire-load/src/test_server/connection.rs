@@ -209,7 +209,8 @@ impl Connection {
         self.continue_responses(shared, io, id);
     }
 
-    /// Sends what is due and sets the timer for what is not. Called again when the timer is due.
+    /// Sends the responses that are due and sets the timer for the others. Called again when the timer is
+    /// due.
     pub(super) fn continue_responses(
         &mut self,
         shared: &mut Shared,

@@ -19,7 +19,8 @@ impl Echo {
         }
     }
 
-    /// Sends back what is in `data`, and returns how many bytes were used. Stops while too much waits for the client.
+    /// Sends the content of `data` back, and returns how many bytes were used. Stops while too much waits for
+    /// the client.
     pub(super) fn read(
         &mut self,
         io: &mut Io,

@@ -103,7 +103,7 @@ pub struct TestServer {
     shards: Vec<(Mailbox<Stop>, Option<JoinHandle<()>>)>,
 }
 
-/// Tells a shard to stop.
+/// The command to a shard to stop.
 #[derive(Debug)]
 struct Stop;
 

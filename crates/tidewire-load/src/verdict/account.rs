@@ -116,7 +116,7 @@ impl Accounting {
     }
 }
 
-/// One way in which an account does not balance. Its text says what happened and what to do.
+/// One way in which an account does not balance. Its text states what happened and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Discrepancy {
     /// The test attempted nothing of its purpose.

@@ -7,7 +7,7 @@ use crate::report::number::{grouped, seconds, si, us};
 use crate::verdict::account::Discrepancy;
 use crate::verdict::evidence::{Aim, PaceCause};
 
-/// One reason for which a figure is not valid. Its text says what happened and what to do.
+/// One reason for which a figure is not valid. Its text states what happened and what to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
     /// The counts of both sides do not balance.

@@ -37,7 +37,7 @@ pub struct Evidence {
     pub unanswered: u64,
     /// What failed of the requests of a load, in a sentence, if anything did.
     pub requests_failed: Option<String>,
-    /// Why a service took less than the planned rate.
+    /// Why a service handled less than the planned rate.
     pub pace_cause: PaceCause,
     /// The test ended before its plan was complete.
     pub interrupted: bool,

@@ -272,7 +272,7 @@ fn limit_remark(evidence: &Evidence) -> Option<String> {
 fn late_remark(evidence: &Evidence) -> Option<String> {
     let late = evidence.generator.late_us?;
     let latency_us = evidence.latency_p99_us?;
-    // If the doubt is raised, it says more than this remark.
+    // If the doubt is raised, it contains more than this remark.
     let is_late_above = late.p99 < late_us_max(Some(latency_us)) && late.p99_9 >= latency_us;
     is_late_above.then(|| {
         format!(

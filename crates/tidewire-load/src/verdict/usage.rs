@@ -1,4 +1,4 @@
-//! Processor time of the generator and of the server, as shares of what was available to each.
+//! Processor time of the generator and of the server, as shares of the time available to each.
 
 use serde::Deserialize;
 

@@ -13,7 +13,7 @@ pub(crate) struct Meter {
     waited: Option<Duration>,
     spun: Duration,
     clock: WaitClock,
-    /// The end of the last piece, and all waits until then; `None` where the system does not say.
+    /// The end of the last piece, and all waits until then; `None` where the system does not report waits.
     piece: Option<(u64, Duration)>,
     waits: Waits,
 }

@@ -192,8 +192,8 @@ pub(crate) struct ConnectOrder {
     pub(crate) again: Option<Again>,
 }
 
-/// Numbers of connections at equal distances. It is not a list, which would take memory for each
-/// connection of a plan that no machine can carry out.
+/// Numbers of connections at equal distances. It is not a list, which would need memory for each connection
+/// of a plan that no machine can carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
     /// The next one.
@@ -217,7 +217,7 @@ impl Numbers {
         self.len() == 0
     }
 
-    /// The part of one of `parts`, which take them in turn.
+    /// The numbers of part `index`, if `parts` parts receive the numbers in turn.
     #[must_use]
     pub fn part(&self, index: usize, parts: usize) -> Self {
         let first = self.first.saturating_add(index.saturating_mul(self.step));

@@ -215,8 +215,8 @@ impl Script {
         }
     }
 
-    /// Each user takes the rows of its own share, so that no two users use one row at the same time
-    /// while there are enough.
+    /// Each user reads the rows of its own share, so that no two users use one row at the same time while
+    /// there are enough.
     fn next_rows(&self, state: &mut ScriptState, users: usize) {
         for (row, feed) in state.rows.iter_mut().zip(&self.feeds) {
             let rows = feed.rows.len().max(1);

@@ -1,4 +1,4 @@
-//! Sending: the cork, the outboxes and what is written when.
+//! Sending: the cork, the outboxes, and the order and time of writes.
 
 use super::{Io, LINGER_MS};
 use crate::closed::Closed;
@@ -29,8 +29,8 @@ impl Io {
         self.buffer_in(id, Priority::Normal)
     }
 
-    /// The same for another priority, which decides when more is queued than the socket takes: the
-    /// highest leaves first, and frames of one priority in their order.
+    /// The same for another priority, which counts when more is queued than the socket accepts: the highest
+    /// leaves first, and frames of one priority in their order.
     #[inline]
     pub fn buffer_in(&mut self, id: ConnectionId, priority: Priority) -> Option<&mut Vec<u8>> {
         if self.current == Some(id) && self.cork.len() >= CORK_BYTES {
@@ -46,7 +46,7 @@ impl Io {
         self.buffer_queued(id, priority)
     }
 
-    /// Sends bytes; whether the connection was there to take them.
+    /// Sends bytes; `false` if the connection is gone.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
         match self.buffer(id) {
@@ -58,8 +58,8 @@ impl Io {
         }
     }
 
-    /// Sends a chunk of whole frames that many connections get, without ever copying it; `false` if
-    /// the connection is gone. What the handler has said to the connection before goes before it.
+    /// Sends a chunk of whole frames that many connections get, without ever copying it; `false` if the
+    /// connection is gone. Bytes that the handler sent to the connection before leave before it.
     #[inline]
     pub fn send_shared(
         &mut self,
@@ -100,8 +100,8 @@ impl Io {
         }
     }
 
-    /// Lets what is queued for a connection now leave before whatever is queued later with a priority less than
-    /// critical.
+    /// Lets the bytes that are queued for a connection now leave before all bytes queued later with a
+    /// priority less than critical.
     pub fn fence(&mut self, id: ConnectionId) {
         if let Some(socket) = self.live_mut(id) {
             socket.outbox.fence();
@@ -109,8 +109,8 @@ impl Io {
     }
 
     /// Writes from the front of `bytes` straight to the socket, without a copy, and returns how many it
-    /// took: none while something is queued or the connection is gone. After fewer than all,
-    /// [`handle_drained`](crate::Handler::handle_drained) tells when to go on.
+    /// accepted: none while something is queued or the connection is gone. After fewer than all,
+    /// [`handle_drained`](crate::Handler::handle_drained) is called when there is room again.
     pub fn write_now(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
         self.write_now_with(id, bytes.len(), |stream| stream.write(bytes))
     }
@@ -160,28 +160,28 @@ impl Io {
         }
     }
 
-    /// Has [`handle_drained`](crate::Handler::handle_drained) called once when the socket has taken all that is queued,
-    /// also if it takes it at once.
+    /// Has [`handle_drained`](crate::Handler::handle_drained) called once when the socket has accepted all
+    /// queued bytes, also if it accepts them at once.
     pub fn await_drained(&mut self, id: ConnectionId) {
         if let Some(socket) = self.live_mut(id) {
             socket.flags.is_awaited = !socket.outbox.is_empty();
         }
     }
 
-    /// Bytes that wait for the socket to take them, of every priority, without what this call to the
+    /// Bytes that wait until the socket accepts them, of every priority, without those that this call to the
     /// handler has added for the connection it is called for.
     #[must_use]
     pub fn queued_bytes(&self, id: ConnectionId) -> usize {
         self.live(id).map_or(0, |socket| socket.outbox.len())
     }
 
-    /// Whether the socket did not take all that it was offered, and has not said that it takes more.
+    /// Whether the socket accepted fewer bytes than it was offered, and has not reported room since.
     #[must_use]
     pub fn is_blocked(&self, id: ConnectionId) -> bool {
         self.live(id).is_some_and(|socket| socket.flags.blocked)
     }
 
-    /// Writes what the handler has said to the connection it was called for.
+    /// Writes the bytes that the handler sent to the connection it was called for.
     #[inline]
     pub(crate) fn write_cork(&mut self, id: ConnectionId) {
         if self.cork.is_empty() {
@@ -206,7 +206,7 @@ impl Io {
         self.cork.clear();
     }
 
-    /// Writes what is queued for a connection and, when all is out, ends a closed one.
+    /// Writes the queued bytes of a connection and, when all are out, ends a closed one.
     pub(crate) fn write_socket(&mut self, id: ConnectionId) {
         let linger_ms = self.now.monotonic_ms + LINGER_MS;
         let Some(socket) = socket_of(&mut self.sockets, id) else {
@@ -248,8 +248,8 @@ impl Io {
         }
     }
 
-    /// Writes what was queued in this turn, unless the socket has yet to say that it takes more.
-    /// Returns the work: about the bytes that it wrote, more where they are encrypted.
+    /// Writes the bytes that were queued in this turn, unless the socket has not reported room yet. Returns
+    /// the work: about the bytes that it wrote, more where they are encrypted.
     pub(crate) fn write_dirty(&mut self, id: ConnectionId) -> usize {
         let outbox_bytes_max = self.outbox_bytes_max;
         let Some(socket) = self.socket_mut(id) else {
@@ -274,7 +274,8 @@ impl Io {
         }
     }
 
-    /// Puts a blocked socket that takes more into the list of those that are written at the end of the turn.
+    /// Puts a blocked socket that has room again into the list of those that are written at the end of the
+    /// turn.
     pub(crate) fn write_later(&mut self, id: ConnectionId) {
         let Some(socket) = socket_of(&mut self.sockets, id) else {
             return;
@@ -342,13 +343,13 @@ impl Io {
         true
     }
 
-    /// The socket took only the first `sent` bytes of the cork.
+    /// The socket accepted only the first `sent` bytes of the cork.
     #[cold]
     fn keep_rest(&mut self, id: ConnectionId, sent: usize) {
         let mut rest = self.spares.take_buffer();
         rest.extend_from_slice(&self.cork[sent..]);
         if sent > 0 {
-            // It may begin in the middle of a frame, before which no other lane may come.
+            // The rest may begin in the middle of a frame: no other lane may leave before it.
             self.keep_begun(id, Segment::Own(rest), 0, Priority::Normal);
         } else if let Some(socket) = socket_of(&mut self.sockets, id) {
             let segment = Segment::Own(rest);
@@ -359,8 +360,8 @@ impl Io {
         }
     }
 
-    /// The socket took only the first `sent` bytes of a segment, and nothing else is queued. Whether
-    /// the connection goes on.
+    /// The socket accepted only the first `sent` bytes of a segment, and nothing else is queued. Returns
+    /// whether the connection goes on.
     #[cold]
     fn keep_begun(
         &mut self,

@@ -1,4 +1,4 @@
-//! Listeners and the connections that come in at them.
+//! Listeners and the connections that they accept.
 
 use super::{LISTENER_BASE, Shard};
 use crate::closed::io_words;

@@ -67,7 +67,7 @@ pub(crate) struct Direction {
     pub(crate) last_due_ms: u64,
 }
 
-/// How far the end of a direction has come.
+/// The progress of the end of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum End {
     #[default]
@@ -78,7 +78,7 @@ pub(crate) enum End {
     Arrived,
 }
 
-/// Why a shard's socket took less than it was offered.
+/// The reason why a shard's socket accepted less than it was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
     No,
@@ -171,7 +171,7 @@ impl Wire {
         self.shard_gone && self.client.gone && is_still(&self.up) && is_still(&self.down)
     }
 
-    /// How many of `bytes` the socket takes now.
+    /// How many of `bytes` the socket accepts now.
     fn take(&mut self, bytes: usize) -> io::Result<usize> {
         if self.shard_reset {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -5,8 +5,8 @@ use crate::simulated::{End, Wire, lock};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// A client of a simulated shard. What it does happens at the driver's current time. Dropped, it ends
-/// the connection, and answers what still comes with a reset.
+/// A client of a simulated shard. Its actions happen at the driver's current time. When it is dropped, it
+/// ends the connection, and answers later bytes with a reset.
 #[derive(Debug)]
 pub struct ClientEnd {
     number: usize,
@@ -18,7 +18,7 @@ pub struct ClientEnd {
 pub enum Ended {
     /// The shard has closed it, and everything that it had sent has arrived.
     Closed,
-    /// By a reset; what was under way is lost.
+    /// By a reset; the bytes under way are lost.
     Reset,
 }
 
@@ -99,7 +99,7 @@ impl ClientEnd {
         wire.touch();
     }
 
-    /// How the shard's side has ended, if it has and everything before has been taken in.
+    /// How the shard's side has ended, if it has and the client has read everything before.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
         let wire = lock(&self.wire);
@@ -113,7 +113,7 @@ impl ClientEnd {
 }
 
 impl Wire {
-    /// The client takes in what has arrived.
+    /// The client reads the bytes that have arrived.
     pub(super) fn read_by_client(&mut self) {
         if !self.client.gone {
             self.client.received.extend(self.down.arrived.drain(..));

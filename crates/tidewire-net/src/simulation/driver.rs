@@ -34,8 +34,8 @@ impl<H: Handler> Driver<H> {
         }
     }
 
-    /// Takes over a shard without listeners, whose clock is the driver's from now on. Its number, from
-    /// 0 in the order of adding.
+    /// Adds a shard without listeners, whose clock is the driver's from now on. Returns its number, from 0 in
+    /// the order of adding.
     pub fn add(&mut self, mut shard: Shard<H>) -> usize {
         shard.parts().1.set_now(self.now());
         self.seats.push(Seat {

@@ -26,7 +26,7 @@ pub struct Network {
     news: Vec<usize>,
     /// Events of sockets that the shards have not received yet.
     pub(super) reports: Vec<Report>,
-    /// Connections that have come to a shard.
+    /// Connections that have arrived at a shard.
     pub(super) opened: Vec<(usize, SimulatedSocket)>,
 }
 
@@ -53,7 +53,7 @@ enum NetworkEvent {
     Bytes(Way, Vec<u8>),
     End(Way),
     Reset(Way),
-    /// The shard's socket takes bytes again.
+    /// The shard's socket accepts bytes again.
     Room,
 }
 
@@ -122,8 +122,8 @@ impl Network {
         &self.faults
     }
 
-    /// The numbers of the clients for which something has arrived, or that were told of an end, since
-    /// the last call, in ascending order.
+    /// The numbers of the clients for which bytes, an end or a reset have arrived since the last call, in
+    /// ascending order.
     pub fn take_news(&mut self) -> Vec<usize> {
         self.news.sort_unstable();
         self.news.dedup();
@@ -203,7 +203,7 @@ impl Network {
         }
     }
 
-    /// Sends what the pipe holds of what was written, in pieces, and the end behind it.
+    /// Sends the written bytes that the pipe has room for, in pieces, and the end behind them.
     fn send_written(&mut self, wire: &mut Wire, way: Way) {
         let number = wire.number;
         let direction = way.of(wire);
@@ -239,7 +239,7 @@ impl Network {
         self.send_after(way.of(wire), number, NetworkEvent::Reset(way));
     }
 
-    /// Sends behind what was sent before in this direction.
+    /// Sends an event behind the earlier ones of this direction.
     fn send_after(&mut self, direction: &mut Direction, number: usize, event: NetworkEvent) {
         let due_ms = self.now_ms + self.random.within(&self.faults.delay_ms);
         direction.last_due_ms = direction.last_due_ms.max(due_ms);
@@ -256,7 +256,7 @@ impl Network {
         }));
     }
 
-    /// Lets everything arrive whose time has come.
+    /// Delivers everything that is due.
     pub(super) fn deliver(&mut self) {
         while let Some(first) = self.under_way.peek()
             && first.0.due_ms <= self.now_ms

@@ -9,7 +9,7 @@ pub struct ServerError {
     pub kind: ErrorKind,
     /// The server's words, shortened to 300 characters.
     pub text: String,
-    /// A script says itself that nothing was done.
+    /// The script itself reported that nothing was done.
     is_undone: bool,
 }
 
@@ -94,11 +94,11 @@ impl ServerError {
         }
     }
 
-    /// Whether the server certainly has done nothing of the command. True for all errors that come before a script
-    /// runs or from its first write.
+    /// Whether the server has certainly done no part of the command. True for all errors that occur before a
+    /// script runs or at its first write.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        // Of a permission that was missing in the middle of a script nobody knows.
+        // If a permission is missing in the middle of a script, nobody knows how much of it was done.
         let is_whole = self.text.starts_with("NOPERM");
         match self.kind {
             ErrorKind::Other => self.is_undone,

@@ -139,7 +139,7 @@ impl Setup {
         1
     }
 
-    /// Takes the reply of the oldest step; how many commands were written for it.
+    /// Handles the reply of the oldest step. Returns how many commands were written for it.
     pub(super) fn handle_reply(
         &mut self,
         reply: Result<Value<'_>, ServerError>,

@@ -26,7 +26,7 @@ impl HistoryRules {
         Self(rules)
     }
 
-    /// A line for each rule: the pattern, and behind a space what is kept, if anything is.
+    /// A line for each rule: the pattern and, if history is kept, its two limits, separated by spaces.
     fn text(&self) -> String {
         let lines = self.0.iter().map(|(pattern, history)| match history {
             Some(keep) => format!("{pattern} {} {}\n", keep.publications_max, keep.idle_ms),
@@ -75,7 +75,7 @@ fn matches(pattern: &str, topic: &str) -> bool {
     topic.next().is_none()
 }
 
-/// What this node says, and what it knows of the others.
+/// The rules and limits of this node, and its knowledge of the other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
     rules: HistoryRules,
@@ -106,7 +106,7 @@ impl Agreement {
         self.others.iter().find_map(|rules| rules.of(topic))
     }
 
-    /// Redis says what the latest stamp is.
+    /// Redis has reported the latest stamp.
     pub(super) fn note_stamp(&mut self, stamp: &[u8]) {
         self.is_stale |= stamp != self.stamp;
     }
@@ -227,7 +227,7 @@ impl Link {
         let read = others.iter().map(|other| HistoryRules::read(&other.rules));
         let mut rules: Vec<_> = read.collect();
         if agreement.joined_ms.is_some() && rules.is_empty() && !agreement.others.is_empty() {
-            // Redis may have forgotten the others, who come back within the time of a lease.
+            // Redis may have forgotten the others, which register again within the time of a lease.
             if agreement.others_until_ms == 0 {
                 agreement.others_until_ms = now.ms + LEASE_MS;
             }
@@ -257,7 +257,7 @@ impl Link {
         }
     }
 
-    /// Says what differs, if anything does.
+    /// Ends the earlier problems, and begins a new one if terms, rules or limits differ.
     fn note_terms(&mut self, reply: &AgreeReply) {
         let own = self.terms();
         let differing = reply.differing.iter().map(|(name, theirs)| {

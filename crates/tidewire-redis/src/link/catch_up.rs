@@ -87,7 +87,7 @@ impl Link {
         let (true, Some(head)) = (topic.round == round.round, topic.head) else {
             return;
         };
-        // What was dropped until now is in the stream by now.
+        // Every publication that was dropped until now is already in the stream.
         topic.ahead.has_overflowed = false;
         let call = PageCall {
             fence_key: &self.names.fence,
@@ -183,7 +183,7 @@ impl Link {
         }
     }
 
-    /// Redis says where a topic stands.
+    /// Redis has reported the position of the last publication of a topic.
     fn handle_tail(&mut self, round: Round, tail: Position, mark: Option<Mark>) {
         self.saw_epoch(tail.epoch);
         let Some(topic) = self.of_round(round) else {

@@ -19,14 +19,14 @@ impl Link {
         }
     }
 
-    /// What is known may be outdated when Redis is reached again.
+    /// The known names of channels may be outdated when Redis is reached again.
     pub(super) fn doubt_channels(&mut self) {
         let channels = &mut self.channels;
         channels.is_unknown |= self.names.layout.own_channels().is_some();
         channels.leaves_ms = None;
     }
 
-    /// Redis says which names are used.
+    /// Redis has reported which names of channels are used.
     pub(super) fn take_channels(&mut self, agreed: Agreed, now: Now) {
         let sharing = match agreed {
             Agreed::Shared => Sharing::Shared,

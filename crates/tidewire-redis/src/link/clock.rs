@@ -108,7 +108,8 @@ impl Link {
         self.note_lease(reply.held, reply.ended, now);
     }
 
-    /// Redis was `before_ms` ahead, as far as was known; the answer that says more took twice `half_ms`.
+    /// Reports a step of the clock of Redis, which was `before_ms` ahead until now. The answer with its new
+    /// time had a round trip of twice `half_ms`.
     pub(super) fn note_step(&mut self, before_ms: i64, half_ms: u64) {
         let step_ms = self.clock.ahead_ms.wrapping_sub(before_ms);
         if step_ms.unsigned_abs() > STEP_MS_MIN.max(2 * half_ms) {
@@ -159,7 +160,7 @@ const STEP_MS_MIN: u64 = 1_000;
 
 const PROBE_EVERY_MS: u64 = 1_000;
 
-/// How long a probe may take.
+/// The time limit of a probe.
 const PROBE_MS: u64 = 3_000;
 
 /// How long the lease of a node holds without a probe.

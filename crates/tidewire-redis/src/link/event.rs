@@ -106,8 +106,8 @@ pub enum Event {
         /// The pattern.
         pattern: Arc<str>,
     },
-    /// A publication on a topic that is not live, or from before it was, but may match a pattern. It comes once however
-    /// many patterns it matches.
+    /// A publication on a topic that is not live, or from before it was, but may match a pattern. It is
+    /// reported once however many patterns it matches.
     Matched {
         /// The topic.
         topic: Arc<str>,
@@ -158,8 +158,8 @@ pub enum Event {
         /// The presence of the user at the node; nothing without connections.
         member: Member,
     },
-    /// A change on a topic that may match a pattern and was not read yet. It comes once however many patterns it
-    /// matches.
+    /// A change on a topic that may match a pattern and was not read yet. It is reported once however many
+    /// patterns it matches.
     PresenceMatched {
         /// The topic.
         topic: Arc<str>,
@@ -178,7 +178,7 @@ pub enum Event {
         /// This node is in.
         can_join: bool,
     },
-    /// Work for the members of a queue group, which is this node's until it says that it is
+    /// Work for the members of a queue group. It belongs to this node until the node reports that it is
     /// [done](super::Link::finish_work).
     Work {
         /// The topic.
@@ -204,11 +204,11 @@ pub enum Event {
         /// Redis has the number; if not, the producer was opened again.
         is_held: bool,
     },
-    /// The lease of this node had ended, or Redis has lost its memory: what the node has there of its own is told again.
-    /// The link does that for presence itself.
+    /// The lease of this node had ended, or Redis has lost its memory: the node must send its data to Redis
+    /// again. The link does that itself for presence and queue groups.
     Registering,
-    /// The lease of another node has ended, and this node has removed its presence. Only one node is notified. If
-    /// its connection breaks before the answer comes, no node is.
+    /// The lease of another node has ended, and this node has removed its presence. Only one node is
+    /// notified. If its connection breaks before the answer arrives, no node is notified.
     NodeLost(NodeId),
     /// The nodes whose lease holds, and what each [says about itself](super::Link::describe); every two seconds.
     Nodes(Vec<(NodeId, Box<[u8]>)>),
@@ -299,7 +299,7 @@ pub enum Action {
 /// Whether the link works.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Health {
-    /// All three connections are up, the process behind them is fenced, and the last probe came back.
+    /// All three connections are up, the process behind them is fenced, and the last probe has returned.
     pub is_connected: bool,
     /// The version of the server, once it is known.
     pub version: Option<String>,
@@ -330,11 +330,11 @@ pub struct Counters {
     pub repeated_batches: u64,
     /// Publications delivered.
     pub delivered: u64,
-    /// Publications told because they may match a pattern.
+    /// Publications reported because they may match a pattern.
     pub matched: u64,
-    /// Publications that came again or late and were dropped.
+    /// Publications that arrived again or late and were dropped.
     pub stale: u64,
-    /// Gaps told.
+    /// Gaps reported.
     pub gaps: u64,
     /// Reads of a stream to fill a hole.
     pub catch_ups: u64,
@@ -346,24 +346,24 @@ pub struct Counters {
     pub disconnects: u64,
     /// Epochs begun because another process answered.
     pub lineages: u64,
-    /// Probes that came back.
+    /// Probes that returned.
     pub probes: u64,
-    /// Calls that told Redis changes of presence.
+    /// Calls that sent changes of presence to Redis.
     pub presence_calls: u64,
     /// Reads of who is on a topic.
     pub presence_reads: u64,
     /// Calls about queue groups.
     pub group_calls: u64,
-    /// Publications taken for members of queue groups.
+    /// Publications received for members of queue groups.
     pub works: u64,
     /// How often the lease of this node had ended.
     pub leases_lost: u64,
-    /// Nodes whose lease has ended and that this node has taken out.
+    /// Nodes whose lease has ended and whose data this node has removed.
     pub nodes_lost: u64,
     /// Subscriptions that the ACL refused.
     pub channels_refused: u64,
-    /// Publications that came in the form of other rules: with a position where this node keeps none, or without one
-    /// where it does.
+    /// Publications that arrived in the form of other rules: with a position where this node keeps none, or
+    /// without one where it does.
     pub other_forms: u64,
     /// Publications that were not understood.
     pub unreadable: u64,

@@ -1,9 +1,10 @@
-//! Queue groups: the work that this node takes for its members, in one call at a time for each group.
+//! Queue groups: the work that this node requests for its members, in one call at a time for each group.
 //!
-//! Redis has the work of a topic's groups in a stream, and knows which node has what. A node takes as much as its members
-//! have room for, when a publication rings in the channel of the topic or a member has room again. What the node has it
-//! keeps in mind until Redis has heard that it is done or handed back. After a connection was lost the node compares
-//! that with what Redis says, and hands back what it never got.
+//! Redis has the work of a topic's groups in a stream, and knows which node has which work. A node requests
+//! as much as its members have room for, when a publication rings in the channel of the topic or a member has
+//! room again. The node remembers its work until Redis has confirmed that it is done or handed back. After a
+//! lost connection the node compares its work with the list in Redis, and hands back the work that it never
+//! received.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::{NodeId, Position};
@@ -38,9 +39,9 @@ struct Group {
     is_wanted: bool,
     /// Redis has this node in the group.
     is_in: bool,
-    /// Redis may have it there: it was asked to, and not to take it out.
+    /// Redis may have this node in the group: a join was sent, and no leave was confirmed.
     may_be_in: bool,
-    /// It had before.
+    /// This node had joined, and has not left since.
     was_in: bool,
     /// The next reply confirms that this node is in.
     owes_joined: bool,
@@ -55,7 +56,7 @@ struct Group {
     handed_back: Vec<Position>,
     /// The work of the node as far as Redis knows.
     held: BTreeSet<Position>,
-    /// Where to go on comparing what Redis says that this node has.
+    /// Where to continue the comparison with the work that Redis lists for this node.
     compare: Option<Position>,
 }
 
@@ -213,7 +214,7 @@ impl Link {
         self.make_all_due();
     }
 
-    /// The connection for commands is gone: what was asked on it may be done or not.
+    /// The connection for commands is gone: the calls sent on it may be done or not.
     pub(super) fn lose_groups(&mut self) {
         self.groups.flights = 0;
         self.groups.hold_until_ms = 0;
@@ -459,7 +460,8 @@ impl Link {
         reply != LeaveReply::Stale
     }
 
-    /// Some of what Redis says that this node has: what it never got goes to others.
+    /// Compares some of the work that Redis lists for this node: work that the node never received goes to
+    /// others.
     fn handle_compared(&mut self, key: &GroupKey, value: Value<'_>) -> Result<bool, UnknownReply> {
         let Some(group) = self.groups.all.get_mut(key) else {
             return Ok(true);
@@ -512,7 +514,7 @@ impl Link {
             group.held.remove(id);
         }
         group.is_rung |= has_more && *count > 0;
-        // What comes back before this node has heard that it was given to others is with a member still.
+        // Work may return before this node knows that it was given to others: a member here still has it.
         works.retain(|work| group.held.insert(work.id));
         // Redis may have lost which node had the work that is older than the last fence: it calls such work new.
         let fence = self.fencing.fence.as_ref();
@@ -555,7 +557,7 @@ fn write_compare(stream: &[u8], group: &str, node: NodeId, from: Position, out: 
 /// Ids of one call.
 const IDS_AT_A_TIME: usize = 500;
 
-/// Publications that are taken at a time.
+/// Publications that one call requests.
 const WORK_AT_A_TIME: usize = 256;
 
 /// Calls that are not answered.

@@ -123,7 +123,7 @@ impl Link {
         self.send_subscriptions(now);
     }
 
-    /// Compares topics with their streams from which nothing came for a while.
+    /// Compares topics with their streams if nothing arrived for a while.
     fn check_silent(&mut self, now: Now) {
         while let Some((due_ms, id)) = self.topics.checks.front().copied()
             && due_ms <= now.ms
@@ -189,7 +189,7 @@ impl Link {
                 argument(out, form.subscribe());
                 streams.iter().for_each(|stream| argument(out, stream));
             });
-            // Confirmations are pushes; the answer to `PING` shows that they have all come.
+            // Confirmations are pushes; the answer to `PING` shows that all of them have arrived.
             connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
     }
@@ -265,7 +265,7 @@ impl Link {
         let Some(topic) = self.topics.all.get_mut(&id) else {
             return;
         };
-        // Whoever was told before that it is live may have missed something.
+        // If the topic was reported as live before, its subscribers may have missed something.
         let is_again = topic.is_told_live;
         if is_again {
             self.tell_gap(id, None);
@@ -292,7 +292,7 @@ impl Link {
         if let Some(topic) = self.topics.all.get_mut(&id) {
             topic.head = head;
             topic.mark = None;
-            // Nobody has been told of a head yet: there is nothing to be missed.
+            // Before the topic is reported as live, nothing can be missed.
             if topic.is_told_live {
                 self.counters.gaps += 1;
                 let event = Event::Gap {

@@ -1,8 +1,9 @@
 //! The lease of a node, and the ends of others.
 //!
-//! A node lives as long as it renews its lease, which the probe does each second. What a node has in Redis of its own
-//! belongs to its lease: the first node that sees that a lease has ended takes it out, some at a time. A node whose
-//! lease has ended although it lives, because it was paused or Redis has lost its memory, registers again.
+//! A node lives as long as it renews its lease, which the probe does each second. The data of a node in Redis
+//! belongs to its lease: the first node that sees that a lease has ended removes this data, some at a time. A
+//! node whose lease has ended although it lives, because it was paused or Redis has lost its memory,
+//! registers again.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::NodeId;
@@ -16,7 +17,7 @@ use crate::resp::Value;
 use crate::script::{NodesCall, NodesReply, SweepCall, SweepReply};
 use std::collections::BTreeMap;
 
-/// The lease of this node, and the nodes that it takes out.
+/// The lease of this node, and the nodes whose data it removes.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     /// The data of this node that others see.
@@ -27,10 +28,10 @@ pub(super) struct Lease {
     was_held: bool,
     /// This node must write its entries in Redis again, because Redis may have lost them.
     must_register: bool,
-    /// Nodes that are taken out, one at a time; whether Redis has been asked.
+    /// Nodes whose data is removed, one at a time; whether Redis has been asked.
     sweeps: BTreeMap<NodeId, bool>,
-    /// Leases that have ended do not count before. Who could not renew its own was cut off, or Redis was away: then the
-    /// other nodes may live as well, and need time to come back.
+    /// Leases that have ended do not count before this time. A node that could not renew its own lease was
+    /// cut off, or Redis was away: then the other nodes may live as well, and need time to register again.
     sweeps_from_ms: u64,
     /// This node leaves.
     pub(super) is_leaving: bool,
@@ -176,7 +177,7 @@ impl Link {
             }
             Err(error) => self.health.reason = Some(error.to_string()),
         }
-        // What was not done is found again by the next probe.
+        // If the data was not removed, the next probe finds the node again.
         self.lease.sweeps.remove(&node);
         self.lease.has_left |= node == self.node;
         self.sweep_next(now);
@@ -204,7 +205,7 @@ impl Link {
     }
 }
 
-/// Users of a node that are taken out at a time.
+/// Users of a node that one call removes.
 const SWEPT_AT_A_TIME: u64 = 100;
 
 /// How often the list of nodes is read.

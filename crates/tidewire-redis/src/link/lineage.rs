@@ -3,8 +3,9 @@
 //! The first script of each connection that publishes is the fence. Until it is answered nothing is published and
 //! nothing is read, so that a process with other data is noticed before it is used.
 //!
-//! A new least epoch is the next quarter of a second, and is used when that has come. So no epoch is ever greater than
-//! the time of its use, and a process that has lost everything, which epochs there were included, begins another one.
+//! A new least epoch is the next quarter of a second, and is used when that time is reached. So no epoch is
+//! ever greater than the time of its use, and a process that has lost everything, even the list of its
+//! epochs, begins another one.
 
 use crate::connection::{ErrorKind, ServerError, ServerInfo};
 use crate::link::Link;
@@ -27,7 +28,7 @@ impl Link {
             }
             return;
         }
-        // Before the fence, which takes the durability of the least confident node.
+        // Before the fence, which uses the durability of the least confident node.
         let is_joined = self.slots.is_ready(Slot::Command) && self.ask_agreement(now);
         if self.fencing.is_fenced || self.fencing.is_asking || !is_joined {
             return;

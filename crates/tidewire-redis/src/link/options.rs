@@ -15,7 +15,7 @@ pub struct LinkOptions {
     pub lineage: Lineage,
     /// How long an operation waits for a broker that is away, in milliseconds. Default 5,000.
     pub broker_wait_ms: u64,
-    /// How long Redis may take for one command, in milliseconds. Default 4,000.
+    /// The time limit of one command in Redis, in milliseconds. Default 4,000.
     pub command_ms: u64,
     /// Publications that wait or are not answered, in bytes of their records and names. Default 32 MiB.
     pub waiting_bytes_max: usize,
@@ -29,8 +29,8 @@ pub struct LinkOptions {
     pub linger_ms: u64,
     /// How long an `id` is remembered, in milliseconds. Default 300,000.
     pub id_memory_ms: u64,
-    /// The bytes that one topic may keep of publications that arrive while earlier ones are read. What comes on top
-    /// is read from the stream. Default 1 MiB.
+    /// The bytes that one topic may keep of publications that arrive while earlier ones are read. Further
+    /// ones are read from the stream. Default 1 MiB.
     pub ahead_bytes_max: usize,
     /// Publications that the slowest queue group of a topic may have to do. Default 100,000.
     pub group_waiting_max: u64,
@@ -73,8 +73,8 @@ impl Default for LinkOptions {
 /// The operator's statement about the Redis behind the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lineage {
-    /// Another process with fewer writes may take its place: a replica after a failover, a restored copy, or the same
-    /// one after a restart. Every topic then begins a new epoch.
+    /// Another process with fewer writes may replace it: a replica after a failover, a restored copy, or the
+    /// same one after a restart. Every topic then begins a new epoch.
     #[default]
     Replaced,
     /// Always the same data folder. With `appendonly yes` and `appendfsync always`, which the link reads back, epochs

@@ -1,10 +1,12 @@
-//! Patterns: what matches comes from `PSUBSCRIBE`, unless its topic is subscribed to anyway.
+//! Patterns: matching publications arrive through `PSUBSCRIBE`, unless their topic is subscribed to anyway.
 //!
-//! The patterns of a node share few globs, of which at most one matches a topic (see [`Cover`]). So Redis sends a
-//! publication once, however many patterns it matches. A glob matches more than its patterns; the owner matches again.
-//! When the globs change, the new ones are subscribed to before the old ones are left, so that nothing is missed; what
-//! comes by both is dropped by its mark. An ACL may allow no glob but that of the whole prefix: then everything comes. A topic that is subscribed to by its name is delivered as such, so each
-//! publication comes once. A pattern has no position: after a lost connection its owner receives a gap of unknown size.
+//! The patterns of a node share few globs, of which at most one matches a topic (see [`Cover`]). So Redis
+//! sends a publication once, however many patterns it matches. A glob matches more than its patterns; the
+//! owner matches again. When the globs change, the new ones are subscribed to before the old ones are left,
+//! so that nothing is missed; a second copy of a publication is dropped by its mark. An ACL may allow no glob
+//! but that of the whole prefix: then all publications arrive. A topic that is subscribed to by its name is
+//! delivered as such, so each publication arrives once. A pattern has no position: after a lost connection
+//! its owner receives a gap of unknown size.
 
 use crate::layout::{Layout, Position};
 use crate::link::Link;
@@ -57,7 +59,7 @@ impl Link {
             patterns.has_changed |= cover != patterns.cover;
             patterns.cover = cover;
         }
-        // One change after the other, so that clients that come and go do not make ever more of them.
+        // One change after the other, so that arriving and leaving clients do not cause ever more changes.
         let is_changing = patterns.globs.values().any(|glob| !glob.is_confirmed);
         if !patterns.has_changed || is_changing || patterns.refused_until_ms.is_some() {
             return;
@@ -128,7 +130,7 @@ impl Link {
         }
     }
 
-    /// Tells the patterns that begin with this text of the cover, if Redis has confirmed its glob.
+    /// Reports the patterns that begin with this text of the cover, if Redis has confirmed its globs.
     fn tell_confirmed(&mut self, text: &str) {
         let patterns = &mut self.patterns;
         let (text, globs) = match patterns.reach {
@@ -197,7 +199,7 @@ impl Link {
         }
     }
 
-    /// Tells a publication that matches, once however many patterns it matches.
+    /// Reports a publication that matches, once however many patterns it matches.
     pub(super) fn tell_matched(
         &mut self,
         topic: Arc<str>,
@@ -205,7 +207,7 @@ impl Link {
         record: Box<[u8]>,
     ) {
         let mark = Mark::of(&record);
-        // While the globs change two of them may match; what they bring comes one behind the other.
+        // While the globs change, two of them may match; the two copies arrive one behind the other.
         if mark.is_some() && self.patterns.last == mark {
             return;
         }

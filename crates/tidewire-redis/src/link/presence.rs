@@ -1,9 +1,10 @@
-//! Presence: what this node has of users in Redis, and who is on the topics that it follows.
+//! Presence: the users of this node as Redis has them, and the users on the topics that this node follows.
 //!
-//! Redis knows for each topic what every node has of each user. A node tells it what has changed, as it is now, so that
-//! what is sent again does no harm; nothing is refreshed, because what a node has lives as long as its lease. A change
-//! comes to all nodes through the channel of its topic, with the version before it. A node that follows a topic reads
-//! once who is there, and reads again where a version is missing or the connection was new.
+//! Redis stores for each topic the presence of each user at every node. A node sends a change as the state
+//! that is true now, so that a repeated change does no harm. Nothing is refreshed, because the data of a node
+//! lives as long as its lease. A change reaches all nodes through the channel of its topic, with the version
+//! before it. A node that follows a topic reads once who is there, and reads again where a version is missing
+//! or the connection was new.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::NodeId;
@@ -22,26 +23,26 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     own: BTreeMap<OwnKey, Own>,
-    /// To be told to Redis.
+    /// To be sent to Redis.
     changed: BTreeSet<OwnKey>,
     /// Those of which only the number of connections is another. They are sent together.
     counted: BTreeSet<OwnKey>,
     counted_due_ms: Option<u64>,
-    /// Told and not answered.
+    /// Sent and not answered.
     flight: BTreeMap<u64, Vec<OwnKey>>,
     calls: u64,
     hold_until_ms: u64,
     followed: BTreeMap<Arc<str>, Followed>,
     /// Topics to be read, and in which round.
     to_read: VecDeque<(Arc<str>, u64)>,
-    /// The same for topics that were read before. They wait when Redis may have lost its memory, until the other nodes
-    /// have told theirs again.
+    /// The same for topics that were read before. They wait when Redis may have lost its memory, until the
+    /// other nodes have sent their data again.
     to_read_again: VecDeque<(Arc<str>, u64)>,
     read_again_ms: u64,
     /// Where to go on reading what Redis has of this node.
     scan: Option<Vec<u8>>,
     rounds: u64,
-    /// The change that was told last because it may match a pattern.
+    /// The change that was reported last because it may match a pattern.
     last_matched: Option<(Arc<str>, u64)>,
 }
 
@@ -50,7 +51,7 @@ type OwnKey = (Arc<str>, Arc<str>);
 
 #[derive(Debug, Default)]
 struct Own {
-    /// `None`: Redis has to be told that the user is gone.
+    /// `None`: the user is gone, and Redis does not know it yet.
     present: Option<Present>,
     /// Calls that are not answered.
     calls: u64,
@@ -58,16 +59,16 @@ struct Own {
 
 #[derive(Debug, Default)]
 struct Followed {
-    /// Changes whenever what was asked before has no meaning any more.
+    /// Changes whenever the answers to earlier requests have no meaning any more.
     round: u64,
-    /// The last change that was told; `None` while it is read.
+    /// The last change that was reported; `None` while the members are read.
     version: Option<u64>,
     /// It was read once.
     was_live: bool,
     /// The members that were read so far, and the version at the beginning.
     cursor: u64,
     read: Option<(u64, BTreeMap<MemberKey, Member>)>,
-    /// Changes that came meanwhile.
+    /// Changes that arrived meanwhile.
     ahead: Vec<Change>,
     ahead_bytes: usize,
     has_overflowed: bool,
@@ -115,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Tells Redis everything again, and looks what it has that this node has not.
+    /// Sends everything to Redis again, and looks for entries there that this node does not have.
     pub(super) fn register_presence(&mut self, now: Now) {
         self.presence.read_again_ms = now.ms + OTHERS_MS;
         let presence = &mut self.presence;
@@ -240,7 +241,7 @@ impl Link {
         }
     }
 
-    /// The connection for commands is gone: what was told on it may be done or not.
+    /// The connection for commands is gone: the changes sent on it may be done or not.
     pub(super) fn lose_presence_calls(&mut self) {
         for keys in std::mem::take(&mut self.presence.flight).into_values() {
             self.end_call(keys, false);
@@ -423,7 +424,7 @@ impl Link {
         }
     }
 
-    /// All is read; what has come meanwhile follows. False if a change is missing.
+    /// All members are read; the changes that arrived meanwhile follow. False if one of them is missing.
     fn end_roster(&mut self, topic: &Arc<str>) -> bool {
         let Some(followed) = self.presence.followed.get_mut(topic) else {
             return true;
@@ -501,7 +502,7 @@ impl Link {
             };
             self.events.push_back(event);
         } else if change.before == 0 {
-            // Nobody was there before, whatever was told.
+            // Nobody was there before, whatever was reported.
             followed.version = Some(change.version);
             let members = vec![change.member];
             let event = Event::PresenceRead {
@@ -527,7 +528,7 @@ impl Link {
             self.counters.malformed += 1;
             return true;
         };
-        // While the globs change two of them may match; what they bring comes one behind the other.
+        // While the globs change, two of them may match; the two copies arrive one behind the other.
         let last = (Arc::from(topic), change.version);
         if self.presence.last_matched.as_ref() != Some(&last) {
             self.presence.last_matched = Some(last.clone());
@@ -567,7 +568,7 @@ const COUNTED_EVERY_MS: u64 = 1_000;
 /// Calls that are not answered.
 const PRESENCE_CALLS_IN_FLIGHT: usize = 8;
 
-/// How long it takes until the other nodes have told again what they have.
+/// How long the other nodes need until they have sent their data again.
 const OTHERS_MS: u64 = 2_000;
 
 const WRONG_TYPE: &str =

@@ -1,11 +1,12 @@
-//! Problems: states of the broker that an operator has to end, each with a name and a text that says what to do.
+//! Problems: states of the broker that an operator has to end, each with a name and a text that contains the
+//! remedy.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::link::Link;
 use crate::link::options::Now;
 use std::collections::BTreeMap;
 
-/// What is wrong with the broker although its connections work.
+/// A fault of the broker although its connections work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Problem {
     /// The terms of this node differ from those of the cluster: it does not join.

@@ -1,7 +1,7 @@
 //! Producers: Redis knows which opening holds each, and the number of its last accepted message.
 //!
-//! An opening may be repeated: the next one is greater. Numbers are told until Redis has them, in one call at a time, so
-//! that an older number of a producer never replaces a newer one.
+//! An opening may be repeated: the next one is greater. Numbers are sent until Redis has them, in one call at
+//! a time, so that an older number of a producer never replaces a newer one.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::link::Link;
@@ -63,7 +63,7 @@ impl Keeps {
         if older.opened.opening < newer.opened.opening {
             return Some(older);
         }
-        // Of one opening the larger number says everything.
+        // Of one opening the larger number includes the smaller one.
         newer.opened.last = newer.opened.last.max(older.opened.last);
         newer.numbers.extend(older.numbers);
         None
@@ -264,7 +264,7 @@ impl Link {
         }
     }
 
-    /// The connection for commands is gone: what was told on it is told again.
+    /// The connection for commands is gone: its calls are sent again.
     pub(super) fn lose_producers(&mut self, tags: Vec<Tag>) {
         self.producers.is_keeping = false;
         self.producers.flights = 0;
@@ -321,7 +321,7 @@ mod tests {
         assert!(keeps.add(keeping(1, 10, 5)).is_none());
         let refused = keeps.add(keeping(2, 11, 6)).expect("the older opening");
         assert_eq!(refused.numbers, [1]);
-        // It comes back after a failure, behind what came meanwhile.
+        // It is added again after a failure, behind those that arrived meanwhile.
         let refused = keeps.add_first(keeping(3, 10, 4)).expect("an older one");
         assert_eq!(refused.numbers, [3]);
         // The same opening: both are answered by the larger number.

@@ -1,8 +1,9 @@
 //! Publications: into batches, each sent until it is answered, done once.
 //!
-//! A batch has a number that is never used for other content. Redis keeps the number of the writer's last batch and
-//! its last four replies, so that a batch that is sent again gives the first reply. A batch says which one must have
-//! been done before it. Therefore a batch that fails stops those behind it, and the order holds.
+//! A batch has a number that is never used for other content. Redis keeps the number of the writer's last
+//! batch and its last four replies, so that a batch that is sent again gives the first reply. A batch states
+//! which one must have been done before it. Therefore a batch that fails stops those behind it, and the order
+//! holds.
 
 use crate::connection::{ErrorKind, ServerError};
 use crate::layout::Position;
@@ -204,8 +205,8 @@ impl Link {
         self.publishing.flight[index].is_sent = true;
     }
 
-    /// The epoch that the topic of a publication probably has, and how long its stream is to be kept, if it was not
-    /// told so in the last quarter of that time.
+    /// The epoch that the topic of a publication probably has, and how long its stream is to be kept, if this
+    /// was not set within the last quarter of that time.
     fn epoch_of(&self, item: &Item, now: Now) -> (Option<u32>, Option<u64>) {
         let Some(keep) = item.history else {
             return (None, None);
@@ -422,7 +423,7 @@ impl Link {
         self.events.push_back(Event::Published { number, outcome });
     }
 
-    /// The connection for commands is gone: what was sent on it may have been done.
+    /// The connection for commands is gone: the batches sent on it may have been done.
     pub(super) fn lose_commands(&mut self) {
         self.agreement.lose();
         self.doubt_channels();

@@ -306,7 +306,7 @@ impl Link {
     ) {
         let number = forget.number;
         let outcome = match result.map(RenewReply::read) {
-            // What was asked before on a connection that was lost may have been done.
+            // An earlier request, on a connection that was lost, may have been done.
             Ok(Ok(Fenced::Done(reply))) => {
                 Ok(reply.head.filter(|_| reply.is_new || forget.is_doubtful))
             }
@@ -320,7 +320,7 @@ impl Link {
         self.events.push_back(Event::Forgotten { number, outcome });
     }
 
-    /// The connection for reads is gone: what was asked on it is asked again.
+    /// The connection for reads is gone: its requests are sent again.
     pub(super) fn lose_reads(&mut self, tags: Vec<Tag>) {
         for tag in tags {
             match tag {

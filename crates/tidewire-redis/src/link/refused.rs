@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// Tries again what was refused some time ago.
+    /// Retries the subscriptions that were refused some time ago.
     pub(super) fn retry_refused(&mut self, now: Now) {
         while let Some((due_ms, id)) = self.topics.refused.front().copied()
             && due_ms <= now.ms
@@ -125,5 +125,5 @@ impl Link {
     }
 }
 
-/// How long what was refused waits until it is tried again, in milliseconds.
+/// How long a refused subscription waits for its retry, in milliseconds.
 const RETRY_MS: u64 = 10_000;

@@ -83,7 +83,7 @@ impl Link {
             self.sends.alone.clear();
             return;
         };
-        // In their order: a user may come and go in one turn.
+        // In their order: a user may arrive and leave in one turn.
         let changes = std::mem::take(&mut self.sends.changes);
         let alone = std::mem::take(&mut self.sends.alone);
         let users = &self.sends.users;

@@ -167,7 +167,7 @@ impl Link {
         self.health.warning = warning;
     }
 
-    /// The owner says that a connection is gone.
+    /// The owner reports that a connection is gone.
     pub(super) fn handle_closed(&mut self, slot: Slot, reason: &str, now: Now) {
         if !matches!(self.slots.each[slot.index()].phase, Phase::Waiting { .. }) {
             self.lose(slot, reason, now);

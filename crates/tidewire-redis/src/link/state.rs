@@ -26,7 +26,7 @@ pub(super) enum Tag {
     Lease { sent_unix_ms: u64, sent_ms: u64 },
     /// The end of a group of `SUBSCRIBE`.
     Ping,
-    /// Topics to be subscribed to. It comes back only if it was refused.
+    /// Topics to be subscribed to. The tag is returned only if the ACL refuses the command.
     Subscribe(Vec<TopicId>),
     /// Channels of the node, of users or of everyone, in the same way.
     Listen(Vec<Vec<u8>>),
@@ -177,7 +177,7 @@ pub(super) struct Publishing {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownEpoch {
     pub(super) epoch: u32,
-    /// When its stream was last told to stay.
+    /// When the expiry of its stream was last set.
     pub(super) kept_ms: u64,
 }
 
@@ -199,7 +199,7 @@ pub(super) struct Item {
     pub(super) give_up_ms: u64,
     /// It was sent, and the connection broke before the answer.
     pub(super) is_doubtful: bool,
-    /// The caller has been told.
+    /// The outcome was reported to the caller.
     pub(super) is_told: bool,
 }
 
@@ -281,7 +281,7 @@ pub(super) struct Topic {
     /// Of the publication at the head, if it is known.
     pub(super) mark: Option<Mark>,
     pub(super) ahead: Ahead,
-    /// Changes whenever what was asked of Redis before has no meaning any more.
+    /// Changes whenever the answers to earlier requests to Redis have no meaning any more.
     pub(super) round: u64,
     pub(super) active_ms: u64,
 }
@@ -291,15 +291,15 @@ pub(super) struct Topic {
 pub(super) enum Progress {
     /// `SUBSCRIBE` is not confirmed.
     Subscribing,
-    /// Redis has not said where the topic stands.
+    /// Redis has not reported the last position of the topic.
     Syncing,
-    /// Everything after the head comes as a push.
+    /// Every publication after the head arrives as a push.
     Live,
     /// The publications after the head are read from the stream.
     CatchingUp,
 }
 
-/// Publications that came before those in front of them.
+/// Publications that arrived before earlier ones of the same topic.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     pub(super) records: VecDeque<(Position, Box<[u8]>)>,
@@ -312,11 +312,11 @@ pub(super) struct Ahead {
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     /// By their text, in an order that does not depend on chance; whether
-    /// [`Event::Watching`](super::Event::Watching) was told.
+    /// [`Event::Watching`](super::Event::Watching) was reported.
     pub(super) all: BTreeMap<Arc<str>, bool>,
     /// Those without a glob that Redis has confirmed.
     pub(super) unconfirmed: BTreeSet<Arc<str>>,
-    /// What is to be subscribed to.
+    /// The cover of the patterns, from which the wanted globs follow.
     pub(super) cover: Cover,
     /// The globs that were sent on the present connection.
     pub(super) globs: BTreeMap<Vec<u8>, Glob>,
@@ -324,7 +324,7 @@ pub(super) struct Patterns {
     pub(super) has_changed: bool,
     /// When the cover is made anew, because patterns are gone.
     pub(super) renew_ms: Option<u64>,
-    /// The publication that was told last.
+    /// The publication that was reported last.
     pub(super) last: Option<Mark>,
     /// The ACL allows no glob but its own rule.
     pub(super) reach: GlobReach,
@@ -426,11 +426,11 @@ pub(super) struct Clock {
     pub(super) is_paused: bool,
     pub(super) next_probe_ms: u64,
     pub(super) probe: u64,
-    /// When the last probe must have come back.
+    /// When the last probe must have returned.
     pub(super) expected_ms: Option<u64>,
     /// The channel of the node is subscribed to.
     pub(super) has_inbox: bool,
-    /// The last probe came back, on the present connections.
+    /// The last probe has returned, on the present connections.
     pub(super) is_proven: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct Scanner {
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
     remaining: u64,
-    /// Attributes come before a value and are none themselves.
+    /// Attributes precede a value and are none themselves.
     is_attribute: bool,
 }
 
@@ -47,7 +47,7 @@ pub enum RespError {
     /// A length or a number that is none, or a line that does not end as it must.
     #[error("the server sent a malformed RESP3 value")]
     Malformed,
-    /// A string or aggregate whose length comes last. Redis does not send it.
+    /// A string or aggregate whose length follows it. Redis does not send it.
     #[error("the server sent a streamed RESP3 value, which is not supported")]
     Streamed,
     /// Aggregates in each other.
@@ -114,11 +114,11 @@ impl Scanner {
         Ok(Some(true))
     }
 
-    /// The line at the front without its end; `None` if the end has not come.
+    /// The line at the front without its end; `None` if the end has not arrived.
     fn line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<&'a [u8]>, RespError> {
         let found = memchr::memchr(b'\n', &rest[self.searched..]).map(|at| at + self.searched);
         let end = found.unwrap_or(rest.len());
-        // Before the line is whole: the rest of what is no RESP3 may never come.
+        // Checked before the line is whole: a peer that does not send RESP3 may never send its end.
         if let Some(first) = rest.first()
             && !KINDS.contains(first)
         {
@@ -211,7 +211,7 @@ impl Scanner {
                 return false;
             }
             self.depth -= 1;
-            // The value that the attributes describe is still to come.
+            // The value that the attributes describe follows them.
             if level.is_attribute {
                 return false;
             }

@@ -41,7 +41,7 @@ impl<'a> Value<'a> {
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut bytes = bytes;
-        // Attributes say nothing that the link needs.
+        // The link needs no attributes.
         while bytes.first() == Some(&b'|') {
             let (text, rest) = line(bytes)?;
             let mut items = Items {

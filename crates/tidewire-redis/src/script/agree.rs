@@ -19,7 +19,7 @@ pub struct AgreeCall<'a> {
     pub joined_ms: Option<u64>,
     /// Its rules of topics.
     pub rules: &'a str,
-    /// The limits that its clients are told.
+    /// The limits that its clients receive.
     pub limits: &'a str,
     /// How long its lease holds.
     pub lease_ms: u64,
@@ -36,7 +36,7 @@ pub struct AgreeCall<'a> {
 pub struct AgreeReply {
     /// Whether the node belongs to the cluster.
     pub state: Agreed,
-    /// Changes with everything that any node says here.
+    /// Changes whenever a node changes its part of the agreement.
     pub stamp: Vec<u8>,
     /// The time of Redis, in milliseconds since 1970.
     pub redis_ms: u64,
@@ -78,7 +78,7 @@ pub struct OtherNode {
     pub node: NodeId,
     /// Its rules of topics.
     pub rules: String,
-    /// The limits that its clients are told.
+    /// The limits that its clients receive.
     pub limits: String,
     /// The stamp that it has seen.
     pub seen: Vec<u8>,

@@ -48,9 +48,9 @@ impl FenceCall<'_> {
 }
 
 impl FenceReply {
-    /// How long it takes until the least epoch may be used, in milliseconds: no epoch is used before its time, so that
-    /// a process that has lost everything can begin one that was never used. A clock that was set back is not waited
-    /// for.
+    /// The time until the least epoch may be used, in milliseconds: no epoch is used before its time, so that
+    /// a process that has lost everything can begin one that was never used. A clock that was set back is not
+    /// waited for.
     #[must_use]
     pub fn early_ms(&self) -> u64 {
         let begins_ms = EPOCHS_BEGIN_MS + u64::from(self.least_epoch) * EPOCH_MS;

@@ -4,7 +4,7 @@ use crate::layout::{NodeId, Position};
 use crate::resp::{Value, argument, number_argument};
 use crate::script::{Fence, Hashes, Script, UnknownReply, boolean, text};
 
-/// Takes a node into a group.
+/// Adds a node to a group.
 #[derive(Debug)]
 pub struct JoinCall<'a> {
     /// The keys of the lease, the writer and the fence.
@@ -76,7 +76,7 @@ impl JoinReply {
     }
 }
 
-/// Takes a node out of a group.
+/// Removes a node from a group.
 #[derive(Debug)]
 pub struct LeaveCall<'a> {
     /// The key of the writer.
@@ -134,7 +134,7 @@ impl LeaveReply {
     }
 }
 
-/// Ends, hands back and takes work of a group.
+/// Ends work of a group, hands some back and requests more.
 #[derive(Debug)]
 pub struct WorkCall<'a> {
     /// The key of the writer.
@@ -153,7 +153,7 @@ pub struct WorkCall<'a> {
     pub topic: &'a str,
     /// The name of the group.
     pub group: &'a str,
-    /// How much to take at most.
+    /// How many publications to request at most.
     pub count: u64,
     /// The work that is done.
     pub done: &'a [Position],
@@ -168,9 +168,9 @@ pub enum WorkReply {
     Done {
         /// Publications that the group has lost; `None` if nobody knows how many.
         lost: Option<u64>,
-        /// There may be more to take.
+        /// There may be more work.
         has_more: bool,
-        /// The taken work, in the order in which it is to be done.
+        /// The received work, in the order in which it is to be done.
         works: Vec<Work>,
     },
     /// Nothing was done: the node is not in the group.

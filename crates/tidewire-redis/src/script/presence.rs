@@ -33,7 +33,7 @@ pub enum Seen {
     Nothing,
 }
 
-/// A change as it comes through the channel of its topic.
+/// A change as it arrives through the channel of its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Greater than all before.
@@ -179,11 +179,11 @@ pub struct RosterCall<'a> {
 /// Some of those who are on a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RosterReply {
-    /// All of the changes up to it are in what is read, and maybe later ones.
+    /// `members` includes all changes up to this version, and maybe later ones.
     pub version: u64,
     /// Where to go on; 0 at the end.
     pub cursor: u64,
-    /// Those that were read. A member may come twice.
+    /// The members that were read. A member may occur twice.
     pub members: Vec<Member>,
 }
 
@@ -219,7 +219,7 @@ impl RosterReply {
     }
 }
 
-/// Takes a node out whose lease has ended.
+/// Removes a node whose lease has ended.
 #[derive(Debug)]
 pub struct SweepCall<'a> {
     /// The key of the list of nodes.
@@ -236,7 +236,7 @@ pub struct SweepCall<'a> {
     pub idle_groups_key: &'a [u8],
     /// The node.
     pub node: NodeId,
-    /// Users that are taken out at a time.
+    /// Users that one call removes.
     pub count: u64,
     /// The beginning of the keys.
     pub prefixes: &'a [Vec<u8>; 3],
@@ -244,10 +244,10 @@ pub struct SweepCall<'a> {
     pub ends_lease: bool,
 }
 
-/// How far a node is taken out.
+/// The progress of the removal of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepReply {
-    /// It is out.
+    /// It is removed.
     Swept,
     /// Some are left.
     More,
@@ -300,7 +300,7 @@ pub struct NodesCall<'a> {
     pub count: u64,
 }
 
-/// The nodes and what they say about themselves.
+/// The nodes, each with the data that it shows to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodesReply(pub Vec<(NodeId, Box<[u8]>)>);
 

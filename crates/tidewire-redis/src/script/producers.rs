@@ -8,7 +8,7 @@ use crate::script::{Fence, Fenced, Hashes, Script, UnknownReply, boolean, is_fen
 pub struct OpenCall<'a> {
     /// The key of the fence.
     pub fence_key: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// The key of the producer.
     pub producer_key: &'a [u8],
@@ -18,7 +18,7 @@ pub struct OpenCall<'a> {
     pub keep_ms: u64,
     /// How long ago the connection has asked for it, in milliseconds.
     pub waited_ms: u64,
-    /// Which of the client's connections it is, if the client says so.
+    /// Which of the client's connections it is, if the client reports it.
     pub attempt: Option<Attempt>,
 }
 
@@ -38,7 +38,7 @@ pub struct OpenReply {
     pub epoch: u32,
     /// The number of its last accepted message.
     pub last: u64,
-    /// The opening; later ones are greater. 0 if a later one came before.
+    /// The opening; later ones are greater. 0 if a later one was done before.
     pub opening: u64,
 }
 
@@ -81,7 +81,7 @@ impl OpenReply {
 pub struct KeepCall<'a> {
     /// The key of the fence.
     pub fence_key: &'a [u8],
-    /// What the fence said.
+    /// The result of the fence.
     pub fence: &'a Fence,
     /// How long they are kept, in milliseconds.
     pub keep_ms: u64,
@@ -94,7 +94,7 @@ pub struct KeepCall<'a> {
 pub struct KeepItem<'a> {
     /// The key of the producer.
     pub key: &'a [u8],
-    /// As the opening said.
+    /// The result of the opening, with the number to be kept.
     pub opened: OpenReply,
 }
 

@@ -132,7 +132,7 @@ impl Redis {
         }
     }
 
-    /// Keeps what a node says of itself; whether it says something else than before.
+    /// Stores what a node reports about itself. Returns whether its rules or limits have changed.
     fn put_own(&mut self, key: &[u8], head: &Head<'_>) -> bool {
         let own = [
             (name(b"r", head.node), head.rules),

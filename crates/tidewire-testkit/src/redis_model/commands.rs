@@ -86,7 +86,7 @@ impl Redis {
 
     fn load(&mut self, arguments: &[&[u8]], out: &mut Vec<u8>) {
         let text = arguments.get(2).copied().unwrap_or_default();
-        // A script that tells nobody anything is the same in both forms.
+        // A script that notifies no subscribers is the same in both forms.
         let forms = [PubSub::Plain, PubSub::Sharded];
         let all = forms
             .iter()

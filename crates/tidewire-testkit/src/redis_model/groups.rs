@@ -298,7 +298,7 @@ impl Redis {
         self.take(groups, (topic, group), node, size(count)?, out)
     }
 
-    /// Gives a node what nobody has, and then what is new.
+    /// Assigns to a node the entries that no node has, and then new entries.
     fn take(
         &mut self,
         groups: &[u8],
@@ -392,7 +392,7 @@ impl Redis {
         }
     }
 
-    /// The effect of `lease` on groups that nobody came back to.
+    /// The effect of `lease` on groups that no node has rejoined in time: it ends up to 16 of them.
     pub(super) fn end_idle_groups(&mut self, groups: &[u8], idle: &[u8]) -> Option<()> {
         let mut over = self.store.fields(idle);
         let now_ms = self.store.unix_ms;

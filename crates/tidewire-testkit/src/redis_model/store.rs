@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Sets a field to a value, or takes it away; a hash without fields is none.
+    /// Sets a field to a value, or removes it. A hash without fields is removed.
     pub(super) fn put(&mut self, key: &[u8], field: &[u8], value: Option<&[u8]>) {
         let Stored::Hash(fields) = self.entry(key, || Stored::Hash(BTreeMap::new())) else {
             return;

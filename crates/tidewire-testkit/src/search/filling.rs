@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// less room there are fewer of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filling {
-    /// What it is made of.
+    /// The kind of its content.
     pub shape: Shape,
     /// The levels around the leaves.
     pub depth: usize,
@@ -19,7 +19,7 @@ pub struct Filling {
     pub count: usize,
 }
 
-/// What a filling is made of.
+/// The kind of a filling's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {

@@ -1,4 +1,4 @@
-//! The grammar of the search: what the tables of the protocol say of each type.
+//! The grammar of the search: the sample payloads of each type, from the tables of the protocol.
 
 use super::Candidate;
 use serde_json::{Map, Value};

@@ -14,7 +14,7 @@ pub struct Case {
     pub window_bits: u8,
     /// Whether a message may refer to those before it.
     pub keeps_context: bool,
-    /// The messages; one that cannot be inflated comes last.
+    /// The messages. One that cannot be inflated is the last.
     pub messages: Vec<Message>,
     /// The most that one may inflate to, in bytes; 1 MiB by default.
     #[serde(default = "inflated_bytes_max")]
@@ -51,7 +51,7 @@ pub struct Parameters {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "side", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Negotiation {
-    /// A server and what it is offered.
+    /// A server and the offers that it receives.
     Server {
         /// The title of the case.
         name: String,
@@ -66,7 +66,7 @@ pub enum Negotiation {
         /// The value of the header for it.
         response: Option<String>,
     },
-    /// A client and what it is answered.
+    /// A client and the response to its offer.
     Client {
         /// The title of the case.
         name: String,
@@ -74,11 +74,11 @@ pub enum Negotiation {
         offered: Parameters,
         /// The value of the header for it.
         offer: String,
-        /// The value of the header that comes back.
+        /// The value of the header in the response.
         response: String,
         /// The agreement.
         agreed: Option<Parameters>,
-        /// Why nothing does.
+        /// Why the client rejects the response.
         error: Option<String>,
     },
 }

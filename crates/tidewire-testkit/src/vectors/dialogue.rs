@@ -20,7 +20,7 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
-/// The features of either side; those that came later are off if they are not given.
+/// The features of either side. Those of later versions are off if they are not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the protocol document says what each field is")]
@@ -58,18 +58,18 @@ pub struct Step {
     pub say: Option<Say>,
     /// The message that is sent.
     pub reply: Option<Reply>,
-    /// The error that is said.
+    /// The error that is sent.
     pub error: Option<Error>,
-    /// Nothing comes of it.
+    /// The message has no effect.
     #[serde(default)]
     pub ignored: bool,
     /// The request to the engine; by `kind`.
     pub request: Option<Value>,
-    /// Messages to be treated as if each had come alone.
+    /// Messages to be treated as if each had arrived alone.
     pub batch: Option<Vec<Value>>,
     /// Keys are to be exchanged.
     pub key_exchange: Option<KeyExchange>,
-    /// The peer takes its next key.
+    /// The peer switches to its next key.
     pub key_update: Option<KeyUpdate>,
     /// The event of the client; by its name.
     pub event: Option<Value>,
@@ -438,7 +438,7 @@ pub struct NamedProducer {
     pub attempt: Option<u64>,
 }
 
-/// A client's key and the request that it came with.
+/// A client's key and the request that contained it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyExchange {
@@ -448,7 +448,7 @@ pub struct KeyExchange {
     pub version: u8,
     /// `cid`.
     pub cid: Option<String>,
-    /// The producer that the client says it is.
+    /// The producer that the client names as itself.
     pub producer: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use super::Hex;
 use serde::Deserialize;
 
-/// The bytes of one connection and what is to be read from them.
+/// The bytes of one connection and the events or the error that a reader must return for them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {

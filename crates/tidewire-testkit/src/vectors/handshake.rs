@@ -15,11 +15,11 @@ pub struct RequestCase {
     /// The largest head, in bytes; 16 KiB by default.
     #[serde(default = "head_bytes_max")]
     pub head_bytes_max: usize,
-    /// It is taken.
+    /// The server accepts it.
     pub accepted: Option<AcceptedRequest>,
     /// It is answered with an error.
     pub refused: Option<RefusedRequest>,
-    /// More has to come.
+    /// The request is incomplete.
     #[serde(default)]
     pub incomplete: bool,
 }
@@ -106,9 +106,9 @@ pub struct ResponseCase {
     pub head_bytes_max: usize,
     /// The connection is open.
     pub accepted: Option<AcceptedResponse>,
-    /// It is not.
+    /// The client rejects the answer.
     pub refused: Option<RefusedResponse>,
-    /// More has to come.
+    /// The answer is incomplete.
     #[serde(default)]
     pub incomplete: bool,
 }

@@ -29,7 +29,7 @@ pub struct ResponseCase {
     /// Bytes after the last response that was due.
     #[serde(default)]
     pub unread: usize,
-    /// A response is due and more has to come.
+    /// A response is due and still incomplete.
     #[serde(default)]
     pub incomplete: bool,
     /// The name of the rule that is broken.
@@ -75,7 +75,7 @@ pub struct Response {
     pub body: String,
     /// Whether another request may follow.
     pub keeps_alive: bool,
-    /// Whether what follows is no HTTP.
+    /// Whether the bytes after it are not HTTP.
     #[serde(default)]
     pub tunnel: bool,
     /// Whether programs could disagree about its end.
@@ -108,7 +108,7 @@ pub struct RequestCase {
     pub end: bool,
     /// The whole requests.
     pub requests: Vec<Request>,
-    /// More has to come.
+    /// The next request is incomplete.
     #[serde(default)]
     pub incomplete: bool,
     /// The rule that is broken.

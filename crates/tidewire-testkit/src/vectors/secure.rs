@@ -4,7 +4,7 @@ use super::Hex;
 use super::frames::Side;
 use serde::Deserialize;
 
-/// A key exchange and what is sealed after it, or a public key alone.
+/// A key exchange and the messages sealed after it, or a public key alone.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EncryptionCase {

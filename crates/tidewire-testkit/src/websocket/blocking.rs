@@ -12,7 +12,7 @@ use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 
-/// A socket of which no read or write takes longer than [`DEADLINE`].
+/// A socket whose reads and writes fail after [`DEADLINE`].
 pub fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server listens");
     stream
@@ -33,7 +33,7 @@ pub fn read_to_end(stream: impl Read) -> String {
     answer
 }
 
-/// All that the server still sends, and whether an end or a reset comes after it.
+/// All that the server still sends, and whether an end or a reset follows.
 #[track_caller]
 pub fn read_to_any_end(mut stream: impl Read) -> (String, Said) {
     let mut answer = Vec::new();
@@ -221,7 +221,7 @@ impl Opening {
 
 /// A connection past the opening handshake.
 pub struct Client {
-    /// The socket, for what is no frame.
+    /// The socket, for bytes that are not frames.
     pub stream: Box<dyn Stream>,
     incoming: Incoming,
     /// The subprotocol that was agreed on.
@@ -279,7 +279,7 @@ impl Client {
         }
     }
 
-    /// The server's close frame, whatever comes before it.
+    /// The server's close frame. Messages before it are skipped.
     #[track_caller]
     pub fn close_after_all(&mut self) -> (Option<u16>, String) {
         loop {
@@ -322,7 +322,7 @@ impl Client {
         }
     }
 
-    /// Messages that came compressed.
+    /// Number of messages that arrived compressed.
     pub fn compressed(&self) -> usize {
         self.incoming.compressed
     }
@@ -385,7 +385,7 @@ impl Read for TlsStream {
 }
 
 impl Write for TlsStream {
-    /// Takes all bytes, also if they cannot leave now; `flush` sends what is left.
+    /// Buffers as many bytes as rustls accepts, and sends them. After an error, `flush` sends the rest.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.tls.is_handshaking() {
             self.tls.complete_io(&mut self.tcp)?;

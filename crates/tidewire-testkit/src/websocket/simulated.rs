@@ -8,7 +8,7 @@ use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 
 /// A connection to a simulated server, at `/ws`.
 pub struct SimulatedClient {
-    /// The client's end of the network, for what is no frame.
+    /// The client's end of the network, for bytes that are not frames.
     pub end: ClientEnd,
     /// Bytes of the response to the upgrade that have arrived, until it is whole.
     head: Vec<u8>,

@@ -1,7 +1,7 @@
 //! A compressor for messages without memory between them, at levels 2 to 6.
 //!
-//! It searches chains of places that have the same four bytes, and writes blocks with the code that takes the least
-//! room. A general compressor clears its tables before each message; this one counts places on
+//! It searches chains of places that have the same four bytes, and writes blocks with the code that needs the
+//! least room. A general compressor clears its tables before each message; this one counts places on
 //! from message to message, as [`SmallCompressor`](super::small::SmallCompressor) does, so that an entry of an earlier
 //! message is known by its number.
 
@@ -103,7 +103,7 @@ impl AloneCompressor {
         writer.align();
     }
 
-    /// Adds what comes at `at` to the block; the place behind it.
+    /// Adds the repetition or the byte at `at` to the block; returns the place behind it.
     fn next(&mut self, payload: &[u8], mut at: usize) -> usize {
         let Some(mut found) = self.find(payload, at, 0) else {
             self.block.push(Token::literal(payload[at]));
@@ -155,7 +155,7 @@ impl AloneCompressor {
         let too_old = self.base + at.saturating_sub(self.distance_max) as u32;
         let mut best = best.max(LENGTH_MIN - 1);
         let mut found = None;
-        // What is longer than the best has these four bytes at its end.
+        // A repetition that is longer than the best one has these four bytes at the best one's end.
         let mut last = four_at(payload, at + best - 3)?;
         for _ in 0..self.effort.places {
             if entry <= too_old {
@@ -262,7 +262,7 @@ mod tests {
             payload.extend(std::iter::repeat_n(letter * 7, a));
             (a, b) = (b, a + b);
         }
-        // Repetitions would take the letters away.
+        // Shuffled: repetitions would remove letters from the counts.
         let mut state = 1u64;
         for at in (1..payload.len()).rev() {
             state = state

@@ -1,4 +1,4 @@
-//! Blocks of a deflate stream, with the code that takes the least room (RFC 1951, section 3.2).
+//! Blocks of a deflate stream, with the code that needs the least room (RFC 1951, section 3.2).
 
 use super::bits::{BitWriter, Bits, END_OF_BLOCK, LENGTH_MAX, distance_symbol, length_symbol};
 use super::huffman::Code;
@@ -143,8 +143,8 @@ impl<const N: usize> Code<N> {
     }
 }
 
-/// The codes of a block as it tells them: the lengths, of which repeated ones are counted, in a code of their own
-/// (RFC 1951, section 3.2.7).
+/// The head of a block with codes of its own: the lengths of the two codes, repeated ones counted, written in a
+/// third code (RFC 1951, section 3.2.7).
 struct Head {
     literals: usize,
     distances: usize,
@@ -175,7 +175,7 @@ impl Head {
         }
     }
 
-    /// How many lengths of the code of lengths are told.
+    /// How many lengths of the third code the head contains.
     fn told(&self) -> usize {
         let is_used = |symbol: &usize| self.code.lengths[*symbol] > 0;
         let last = ORDER.iter().rposition(is_used);
@@ -200,7 +200,7 @@ impl Head {
     }
 }
 
-/// Lengths as symbols: those that come several times in a row are counted.
+/// Lengths as symbols: repeated lengths are counted.
 fn counted(lengths: &[u8]) -> Vec<(u8, Bits)> {
     let mut symbols = Vec::with_capacity(lengths.len());
     for run in lengths.chunk_by(|a, b| a == b) {
@@ -253,7 +253,7 @@ const LENGTHS: [(u16, Bits); LENGTH_MAX + 1] = {
     symbols
 };
 
-/// The codes of a block that tells none.
+/// The fixed codes, for a block that contains no codes of its own.
 static FIXED: std::sync::LazyLock<(Code<LITERALS>, Code<DISTANCES>)> =
     std::sync::LazyLock::new(|| {
         let length = |symbol| match symbol {
@@ -280,12 +280,12 @@ const FIRST_LENGTH: usize = 257;
 const LAST_LENGTH: usize = 285;
 const CODE_BITS_MAX: usize = 15;
 
-/// Symbols that tell the lengths of codes.
+/// Symbols that encode the lengths of codes.
 const LENGTH_SYMBOLS: usize = 19;
 const LENGTH_CODE_BITS_MAX: usize = 7;
 const LENGTHS_TOLD_MIN: usize = 4;
 
-/// The order in which the lengths of their codes are told.
+/// The order in which a head contains the lengths of their codes.
 const ORDER: [usize; LENGTH_SYMBOLS] = [
     16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
 ];

@@ -117,7 +117,7 @@ fn lengths_of(used: &[u32]) -> [u32; LENGTHS] {
     for node in (0..len - 2).rev() {
         nodes[node] = nodes[nodes[node] as usize] + 1;
     }
-    // At each depth, what is no inner node is a leaf.
+    // At each depth, a node that is not an inner node is a leaf.
     let mut at_length = [0; LENGTHS];
     let (mut available, mut depth, mut inner) = (1, 0, len - 1);
     while available > 0 {
@@ -163,7 +163,7 @@ const COUNT_MAX: u32 = u32::MAX >> SYMBOL_BITS;
 const SYMBOLS_MAX: usize = 288;
 /// The longest code of deflate.
 const LENGTH_MAX: usize = 15;
-/// Lengths that are told apart before they are limited.
+/// Lengths that are counted separately before they are limited.
 const LENGTHS: usize = 33;
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl MessageCompressor {
         (1..=bytes_max).contains(&bytes)
     }
 
-    /// Appends the compressed form of a message that it [`takes`](Self::takes), without the tail of a flush.
+    /// Appends the compressed form of a message for which [`takes`](Self::takes) is true, without the tail of a flush.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Small(small) => small.compress(payload, out),

@@ -25,7 +25,7 @@ pub struct Accepted {
     pub header_value: String,
 }
 
-/// Why a client cannot take the server's answer to its offer. The server's fault.
+/// The reason why a client rejects the server's answer to its offer. The server's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeflateError {
     /// Another extension, or this one twice.
@@ -51,9 +51,9 @@ impl Default for DeflateParameters {
 }
 
 impl DeflateParameters {
-    /// The server's side: takes the first of the client's offers that it can keep to, and narrows it to
-    /// what this side wants. `extensions` are the values of all `Sec-WebSocket-Extensions` headers; what
-    /// they offer besides is passed over.
+    /// The server's side: accepts the first of the client's offers that it can keep to, and narrows it to
+    /// `wanted`. `extensions` are the values of all `Sec-WebSocket-Extensions` headers; other extensions in
+    /// them are ignored.
     #[must_use]
     pub fn accept<'a>(
         wanted: Self,
@@ -152,7 +152,7 @@ impl Offered {
         Ok(offered)
     }
 
-    /// Takes one parameter; `None` if it is unknown, came before, or has a value that it may not have.
+    /// Reads one parameter; `None` if it is unknown or repeated, or its value is not allowed.
     fn take(&mut self, name: &str, value: Option<&str>) -> Option<()> {
         let once =
             |flag: &mut bool| (value.is_none() && !std::mem::replace(flag, true)).then_some(());
@@ -184,7 +184,7 @@ impl Offered {
         if server_bits < WINDOW_BITS_MIN {
             return None;
         }
-        // Only a client that names its window can be told to use a smaller one.
+        // A server may demand a smaller window only from a client that names its window.
         let client_bits = match self.client_bits {
             None => WINDOW_BITS_MAX,
             Some(bits) => bits

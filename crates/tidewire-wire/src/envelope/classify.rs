@@ -91,11 +91,11 @@ pub enum SystemType {
     AuthRefreshResponse,
 }
 
-/// Tells from JSON text, valid UTF-8 already, whose business it is.
+/// Classifies a message of JSON text, valid UTF-8 already, by its type.
 ///
-/// The first `t` or `type` of the object decides, and when it comes before the payload nothing after
-/// it is looked at: whether the rest is JSON is for the receiver of the message to find out. The
-/// prefixes `WSE`, `S` and `U` before the object are passed over. Allocates nothing.
+/// The first `t` or `type` of the object decides. If it stands before the payload, nothing after it is read:
+/// the receiver of the message finds out whether the rest is JSON. The prefixes `WSE`, `S` and `U` before the
+/// object are skipped. Allocates nothing.
 ///
 /// # Errors
 /// No object, no type, a type that is not a string or empty, or broken JSON on the way to the type.
@@ -299,7 +299,7 @@ impl SystemType {
     }
 }
 
-/// Takes one of the older prefixes off: the category it names, and the text from the object on.
+/// Removes one of the older prefixes and returns the category it names, and the text from the object on.
 pub(crate) fn strip_category(text: &[u8]) -> (Option<Category>, &[u8]) {
     match text {
         [b'W', b'S', b'E', b'{', ..] => (Some(Category::System), &text[3..]),

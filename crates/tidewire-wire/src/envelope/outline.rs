@@ -34,8 +34,8 @@ pub struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// Finds the fields of a message: JSON text, or MessagePack without the prefix `M:`. Of fields that come
-    /// twice the first counts; an epoch without an offset, and the other way round, counts as missing.
+    /// Finds the fields of a message: JSON text, or MessagePack without the prefix `M:`. Of repeated fields the
+    /// first counts; an epoch without an offset, and the other way round, counts as missing.
     ///
     /// # Errors
     /// No object, no type, one that is broken on the way, a field of a wrong type, and a payload that is marked as

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 /// `n`, a producer's number of a message: JSON text, or MessagePack without the prefix `M:`. `None` if it is
 /// missing or null.
 ///
-/// Fields are passed over until the first `n`, so that it is found fast where it stands before the
-/// payload; what comes after it is not looked at.
+/// Fields are skipped until the first `n`, so that it is found fast where it stands before the payload; nothing
+/// after it is read.
 ///
 /// # Errors
 /// No object, one that is broken on the way, and [`EnvelopeError::InvalidField`] for a number that is no
@@ -87,10 +87,10 @@ pub fn message_traceparent(
     text_field(encoding, bytes, "traceparent")
 }
 
-/// The bytes of `p`, or of its synonym `payload`, whichever comes first; `None` if there is neither.
+/// The bytes of `p`, or of its synonym `payload`, whichever stands first; `None` if there is neither.
 ///
 /// # Errors
-/// No object, or one whose structure is broken, also behind the payload. What is in the payload is not looked at.
+/// No object, or one whose structure is broken, also behind the payload. The content of the payload is not checked.
 pub fn message_payload(encoding: Format, bytes: &[u8]) -> Result<Option<&[u8]>, EnvelopeError> {
     match encoding {
         Format::Json => {

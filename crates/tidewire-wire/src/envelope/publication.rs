@@ -15,7 +15,7 @@ pub struct PublicationHeader<'a> {
     pub category: Category,
     /// `t`.
     pub t: &'a str,
-    /// `tp`; `None` for what is published to a user, a connection or everyone.
+    /// `tp`; `None` for a publication to a user, a connection or everyone.
     pub topic: Option<&'a str>,
     /// `e` and `o`, the epoch and the offset; only with history.
     pub position: Option<(u32, u64)>,
@@ -136,9 +136,9 @@ impl PublicationHeader<'_> {
     }
 }
 
-/// Appends `presence_join`, `presence_leave` or `presence_update`, as `kind` says, in `format`, with the
+/// Appends `presence_join`, `presence_leave` or `presence_update`, depending on `kind`, in `format`, with the
 /// prefix `M:` if that is MessagePack. `data` is one JSON value and is not checked; `unix_ms` is in
-/// milliseconds since 1970. The message has no `seq`, because it goes to many.
+/// milliseconds since 1970. The message has no `seq`, because it is sent to many.
 ///
 /// # Errors
 /// Only for MessagePack: `data` that is not JSON or nested too deep; `out` is as it was before.
@@ -234,7 +234,7 @@ pub fn epoch_text(epoch: u32) -> String {
     format!("{epoch:08x}")
 }
 
-/// The epoch that 8 hexadecimal digits in either case say; `None` for anything else.
+/// The epoch that 8 hexadecimal digits in either case stand for; `None` for anything else.
 #[must_use]
 pub fn parse_epoch(text: &str) -> Option<u32> {
     let is_hex = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,7 +1,7 @@
 //! A value of a peer's message, read where it stands in JSON text or MessagePack.
 //!
-//! What a peer sent never becomes a tree: 3 KB can say half a million objects, of which each would be hundreds of bytes in
-//! memory. A value is passed over at the cost of its bytes, and nothing but what a reader asks for is copied.
+//! A peer's value never becomes a tree: 3 KB can hold half a million objects, and each would need hundreds of
+//! bytes of memory. A value is skipped at the cost of its bytes, and only what a reader requests is copied.
 
 use crate::format::{Format, Item, Reader, msgpack_to_json_within, write_base64, write_timestamp};
 use crate::json;
@@ -33,7 +33,7 @@ impl<'a> Raw<'a> {
             Format::Json => self.bytes == b"null",
             Format::MessagePack => match self.item() {
                 Some(Item::Nil) | None => true,
-                // What JSON cannot say is null there.
+                // JSON has no such number; its form there is null.
                 Some(Item::Float32(number)) => !number.is_finite(),
                 Some(Item::Float64(number)) => !number.is_finite(),
                 Some(_) => false,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 /// A message with all its fields.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Envelope {
-    /// `c`, or what an older prefix said; `None` if it is missing or unknown.
+    /// `c`, or the category of an older prefix; `None` if it is missing or unknown.
     pub category: Option<Category>,
     /// `t` or `type`.
     pub t: String,
@@ -42,7 +42,7 @@ pub struct Envelope {
     pub offset: Option<u64>,
     /// `d`, the number under which a member of a queue group acknowledges a publication.
     pub delivery: Option<u64>,
-    /// `rd`, whether the publication was delivered before; `None` if it is not said.
+    /// `rd`, whether the publication was delivered before; `None` if the field is missing.
     pub redelivered: Option<bool>,
     /// `n`, the producer's number of the message.
     pub number: Option<u64>,
@@ -50,8 +50,8 @@ pub struct Envelope {
     pub binary: bool,
 }
 
-/// Reads an envelope from JSON, with or without one of the older prefixes. Of fields that come twice
-/// the first counts; unknown ones are passed over.
+/// Reads an envelope from JSON, with or without one of the older prefixes. Of repeated fields the first counts;
+/// unknown ones are ignored.
 ///
 /// # Errors
 /// As [`classify_json`](super::classify_json), a field of a wrong type, and [`EnvelopeError::TooLarge`]. A field that is
@@ -63,11 +63,11 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
     Ok(envelope)
 }
 
-/// [`parse_json`] for those who read the payload themselves, if at all: it is null in the envelope, and its text
-/// comes beside, not checked but for where it ends.
+/// [`parse_json`] for callers that read the payload themselves, if at all. It is null in the envelope, and its
+/// text is returned separately; only the end of that text is checked.
 ///
 /// # Errors
-/// As [`parse_json`], but for what is inside the payload.
+/// As [`parse_json`], except for the content of the payload.
 pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), EnvelopeError> {
     let (category, _) = strip_category(text);
     let values = Values::of_json(text)?;
@@ -178,8 +178,8 @@ pub fn message_content(
     Ok((values.get(Field::Payload), binary))
 }
 
-/// The memory that the payload of an envelope may take as a tree of values. A message of 1 MiB with nothing but presence
-/// takes half of it.
+/// The memory that the payload of an envelope may occupy as a tree of values. A message of 1 MiB with nothing
+/// but presence occupies half of it.
 pub const PAYLOAD_TREE_BYTES_MAX: usize = 64 << 20;
 
 fn text_field(values: &Values<'_>, field: Field) -> Result<Option<String>, EnvelopeError> {
@@ -206,7 +206,8 @@ fn read_field<'a, T>(
     if let Some(known) = read(Raw::json(value)) {
         return Ok(Some(known));
     }
-    // Nobody has looked into it yet, and what is no JSON is no field of a wrong type.
+    // This value has not been checked yet: if it is not JSON, the message is malformed, and the type of the
+    // field is not the error.
     std::str::from_utf8(value).map_or(Err(EnvelopeError::Malformed), check_value)?;
     Err(EnvelopeError::InvalidField(field.name()))
 }

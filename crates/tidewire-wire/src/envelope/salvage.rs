@@ -7,8 +7,8 @@ use crate::json::text::{name, text};
 
 /// The `cid` of a message that need not be valid: JSON, which need not be UTF-8, or MessagePack without the prefix `M:`.
 ///
-/// Values before it are passed over by their ends alone: brackets and quotes in JSON, lengths in MessagePack. `None` if
-/// there is none, if it is not a text, and if what is broken hides where the values before it end.
+/// Values before it are skipped by their ends alone: brackets and quotes in JSON, lengths in MessagePack.
+/// `None` if there is none, if it is not a text, or if a broken part hides the ends of the values before it.
 #[must_use]
 pub fn readable_correlation_id(encoding: Format, bytes: &[u8]) -> Option<String> {
     match encoding {
@@ -34,14 +34,14 @@ fn json_id(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// What is left behind white space, and behind the bytes of `others`.
+/// The rest after white space and the bytes of `others`.
 fn after_separators<'a>(rest: &'a [u8], others: &[u8]) -> &'a [u8] {
     let separates = |byte: &u8| byte.is_ascii_whitespace() || others.contains(byte);
     let bytes = rest.iter().take_while(|byte| separates(byte)).count();
     &rest[bytes..]
 }
 
-/// The content of a string and what is left behind its closing quote.
+/// The content of a string and the rest after its closing quote.
 fn split_string(content: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     loop {
@@ -53,7 +53,7 @@ fn split_string(content: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What is left behind a value. Brackets are counted, whatever their kind, however deep they are.
+/// The rest after a value. Brackets are counted, whatever their kind, however deep they are.
 fn after_value(value: &[u8]) -> Option<&[u8]> {
     let mut rest = value;
     let mut depth = 0_usize;

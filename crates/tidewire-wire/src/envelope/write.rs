@@ -66,7 +66,7 @@ impl EnvelopeHeader<'_> {
         self.write_msgpack_with(out, |out| out.extend_from_slice(payload));
     }
 
-    /// [`Self::write_json`] with a payload that `write_payload` appends. The type comes early, so that
+    /// [`Self::write_json`] with a payload that `write_payload` appends. The type is near the start, so that
     /// the receiver can classify the message by its first bytes.
     pub(crate) fn write_json_with(
         &self,

@@ -104,7 +104,7 @@ const WRONG: u8 = 0x80;
 /// Why a payload is refused that is marked as binary and is not.
 pub const NOT_BASE64: &str = "the payload is marked as binary and is not base64";
 
-/// The place of a value in a message, as far as it tells where payloads of the application are.
+/// The place of a value in a message, as far as it determines where payloads of the application are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Without a payload of the application that may be binary; or inside one.
@@ -115,13 +115,13 @@ pub(crate) enum Place {
     Envelope,
     /// An envelope whose payload has one of the application's: a publication, a call, or an answer.
     Carrier,
-    /// What is in `p` of such an envelope.
+    /// The content of `p` of a carrier.
     Carried,
     /// The envelope of a `history_response`.
     History,
-    /// What is in `p` of such an envelope: `publications`.
+    /// The content of `p` of a history: `publications`.
     Page,
-    /// What is in `p` of a `batch`: `messages`.
+    /// The content of `p` of a `batch`: `messages`.
     Messages,
 }
 
@@ -146,7 +146,7 @@ impl Place {
         }
     }
 
-    /// The place of what is inside a value at this place: nothing inside a payload is a payload.
+    /// The place of the content of a value at this place: nothing inside a payload is a payload.
     pub(crate) fn inside(self) -> Self {
         match self {
             Self::Payload => Self::Other,

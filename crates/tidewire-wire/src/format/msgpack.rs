@@ -29,7 +29,7 @@ pub(crate) fn message_to_json(
     convert(place, bytes, out, (usize::MAX, false))
 }
 
-/// [`message_to_json`] of a message that a server accepts: what JSON cannot say is refused.
+/// [`message_to_json`] of a message that a server accepts: a value that JSON does not have is rejected.
 ///
 /// # Errors
 /// As [`msgpack_to_json`], and [`FormatError::Malformed`] for a float that is not finite.
@@ -168,14 +168,14 @@ impl<'a> Reader<'a> {
         Ok(&all[..all.len() - self.rest.len()])
     }
 
-    /// The same for a value that [`message_to_exact_json`] takes, without the text.
+    /// The same for a value that [`message_to_exact_json`] accepts, without the text.
     pub(crate) fn checked_value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
         let all = self.rest;
         check_item(self, depth)?;
         Ok(&all[..all.len() - self.rest.len()])
     }
 
-    /// Passes the key of a pair, as [`msgpack_to_json`] takes it; its text, unless it is a number.
+    /// Skips the key of a pair, if [`msgpack_to_json`] accepts it; its text, unless it is a number.
     pub(crate) fn checked_key(&mut self) -> Result<Option<&'a [u8]>, FormatError> {
         match self.item()? {
             Item::Str(text) => {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes to the value under `name` in a map whose `pairs` pairs come next; false if there is none.
+    /// Moves to the value under `name` in a map whose `pairs` pairs follow; false if there is none.
     pub(crate) fn seek(&mut self, pairs: u32, name: &[u8]) -> Result<bool, FormatError> {
         self.seek_any(pairs, &[name])
     }
@@ -307,7 +307,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// The members of a part of a message. The mark of a payload that is binary comes before it.
+    /// The members of a part of a message. The mark of a binary payload is written before the payload.
     fn marked_members(
         &mut self,
         place: Place,
@@ -428,7 +428,7 @@ fn push_integer(number: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// `Value::from` has already turned what is not finite into null.
+/// `Value::from` has already turned a number that is not finite into null.
 fn push_float(number: Value, out: &mut Vec<u8>) {
     out.extend_from_slice(number.to_string().as_bytes());
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Appends the MessagePack of one JSON value to `out`, without the prefix `M:`.
 ///
-/// Integers and lengths take their shortest form, other numbers 64 bits; fields keep their order.
+/// Integers and lengths have their shortest form, other numbers 64 bits; fields keep their order.
 ///
 /// # Errors
 /// [`FormatError::Malformed`] if it is not JSON, [`FormatError::TooDeep`] past
@@ -208,7 +208,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Passes `byte` if it comes next.
+    /// Skips `byte` if it is the next byte, and returns whether it was.
     fn takes(&mut self, byte: u8) -> bool {
         let next = self.text.get(self.at) == Some(&byte);
         self.at += usize::from(next);

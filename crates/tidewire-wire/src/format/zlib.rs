@@ -26,8 +26,8 @@ impl Inflater {
 
     /// Appends what the zlib stream `compressed` holds to `out`.
     ///
-    /// Stops as soon as more than `out_bytes_max` bytes come out, and never holds more than twice that
-    /// many. On an error `out` is as it was before.
+    /// Stops as soon as the result exceeds `out_bytes_max` bytes, and never holds more than twice that many. On
+    /// an error `out` is as it was before.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`], [`FormatError::Truncated`] for a stream without its end,
@@ -54,7 +54,7 @@ impl Inflater {
         start: usize,
         out_bytes_max: usize,
     ) -> Result<(), FormatError> {
-        // One byte more than allowed is asked for, to tell a full result from one that goes on.
+        // The room is one byte more than allowed: a result of exactly the limit differs from one that goes on.
         let room_max = out_bytes_max.saturating_add(1);
         let mut room = compressed
             .len()

@@ -129,7 +129,7 @@ pub enum ResponseError {
         status: u16,
         /// The reason phrase.
         reason: String,
-        /// Of status 401: what is wrong with the token, from `WWW-Authenticate` (RFC 6750, section 3).
+        /// Of status 401: the reason why the token is rejected, from `WWW-Authenticate` (RFC 6750, section 3).
         detail: Option<String>,
         /// `Retry-After` in seconds, if it was given as a number.
         retry_after: Option<u64>,
@@ -290,7 +290,7 @@ impl<'a> Headers<'_, 'a> {
     }
 }
 
-/// Interim responses that may come before the final one.
+/// Interim responses that may precede the final one.
 pub const INTERIM_MAX: u32 = 100;
 
 /// Bytes of the head of an answer that a client reads, as of any other response.

@@ -34,7 +34,7 @@ pub enum RequestError {
     /// 400: a header of the handshake, or the target, cannot be read.
     #[error("malformed request: {0}")]
     Malformed(&'static str),
-    /// 400: a body is announced, or a header that may come once comes twice.
+    /// 400: a body is announced, or a header that may occur once is repeated.
     #[error("ambiguous request: {0}")]
     Ambiguous(&'static str),
     /// 400: `Sec-WebSocket-Key` is missing or not 16 bytes of base64.

@@ -1,17 +1,17 @@
 //! The check of whole JSON values, one pass and no memory: what passes here is read as JSON everywhere.
 //!
 //! Each string has a meaning in UTF-8, each number is finite, and nothing is nested too deep. The text must be valid
-//! UTF-8 already. The server checks each message of a client with it, so that each step counts: a step looks at eight
-//! bytes at once, which is a short string with its quotes, or a name with its colon. The common steps assume no white
-//! space and no escapes; where there are some, slower ones take over and come back. Behind the end of the text all bytes
-//! are 0, which no step accepts.
+//! UTF-8 already. The server checks each message of a client with it, so that each step counts: a step looks at
+//! eight bytes at once, which is a short string with its quotes, or a name with its colon. The common steps
+//! assume no white space and no escapes; where there are some, slower steps pass them and return. Behind the
+//! end of the text all bytes are 0, which no step accepts.
 //!
-//! A step takes what is left of the text and returns what it leaves.
+//! A step receives the rest of the text and returns the rest after its part.
 
 use super::scan::{after_digits, after_plain, first_word};
 use super::{AROUND_ENVELOPE, JsonError, NESTING_MAX};
 
-/// What is left behind the value that `text` begins with, of which `open` levels are open around it.
+/// The rest after the value that `text` begins with. `open` levels are open around the value.
 #[inline]
 pub(crate) fn value(text: &[u8], open: usize) -> Result<&[u8], JsonError> {
     match first_byte(text) {
@@ -28,7 +28,7 @@ pub(crate) fn value(text: &[u8], open: usize) -> Result<&[u8], JsonError> {
     }
 }
 
-/// Checks what is left of an object that is a whole text, behind the value of one of its members.
+/// Checks the rest of an object that is a whole text, after the value of one of its members.
 #[inline]
 pub(crate) fn rest_of_object(rest: &[u8]) -> Result<(), JsonError> {
     let walk = Walk {
@@ -58,7 +58,7 @@ struct Walk {
     outside: usize,
 }
 
-/// What comes next.
+/// The next part of the text.
 enum Step<'a> {
     /// The content of a name, behind its quote.
     Name(&'a [u8]),
@@ -187,7 +187,7 @@ fn spaced_name(rest: &[u8]) -> Result<&[u8], JsonError> {
     }
 }
 
-/// What is left behind a string, from its content on. Its escapes are valid, and no half of a surrogate pair is alone.
+/// The rest after a string, from its content on. Its escapes are valid, and no half of a surrogate pair is alone.
 #[inline]
 pub(crate) fn string(rest: &[u8]) -> Result<&[u8], JsonError> {
     after_string(after_plain(rest))
@@ -219,7 +219,7 @@ fn after_escapes(mut rest: &[u8]) -> Result<&[u8], JsonError> {
     }
 }
 
-/// What is left behind the digits of a `\u`, and those of the second half if it is one of a pair.
+/// The rest after the digits of a `\u`, and after those of the second half if it is one of a pair.
 fn after_unicode(rest: &[u8]) -> Result<&[u8], JsonError> {
     let (code, rest) = hex4(rest)?;
     match (code, rest) {
@@ -240,7 +240,7 @@ fn hex4(rest: &[u8]) -> Result<(u32, &[u8]), JsonError> {
     Ok((code.ok_or(JsonError::Malformed)?, rest))
 }
 
-/// What is left behind a number or a word.
+/// The rest after a number or a word.
 #[inline(always)]
 fn scalar(text: &[u8]) -> Result<&[u8], JsonError> {
     let rest = match text {
@@ -254,14 +254,14 @@ fn scalar(text: &[u8]) -> Result<&[u8], JsonError> {
         [b'.', b'0'..=b'9', rest @ ..] => after_digits(rest),
         rest => rest,
     };
-    // A point without a digit behind it is found by whatever comes next.
+    // If no digit follows a point, the point stays in the rest, and the next step rejects it.
     if matches!(rest, [b'e' | b'E', ..]) || text.len() - rest.len() > FINITE_BYTES {
         return after_finite(text, rest);
     }
     Ok(rest)
 }
 
-/// The same for a number that may be too large for a double: its exponent comes next, or it has very many digits.
+/// The same for a number that may be too large for a double: an exponent follows, or it has very many digits.
 #[inline(never)]
 fn after_finite<'a>(text: &'a [u8], rest: &'a [u8]) -> Result<&'a [u8], JsonError> {
     let rest = match rest {
@@ -282,7 +282,7 @@ fn word(text: &[u8]) -> Result<&[u8], JsonError> {
     rest.ok_or(JsonError::Malformed)
 }
 
-/// What is left behind white space.
+/// The rest after white space.
 #[inline(always)]
 pub(crate) fn after_space(rest: &[u8]) -> &[u8] {
     match rest {

@@ -113,8 +113,8 @@ pub(crate) fn elements<'a, E: From<JsonError>>(
     Ok(())
 }
 
-/// Where the element after `at` starts, past its comma; `None` at the closing bracket, behind which
-/// nothing but white space may come.
+/// Where the element after `at` starts, past its comma; `None` at the closing bracket, behind which only white
+/// space is allowed.
 fn next_element(
     text: &[u8],
     at: usize,

@@ -88,8 +88,8 @@ fn compare_mixed(whole: i128, float: f64) -> Ordering {
     order.then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal))
 }
 
-/// Appends the digits from `at` on to `value`, and says where they end. The value wraps around if they
-/// are more than a `u64` can hold; nobody looks at it then.
+/// Appends the digits from `at` on to `value`, and returns the value and where they end. The value wraps around
+/// if they are more than a `u64` can hold; the callers ignore it then.
 fn digits(text: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
     while let Some(digit) = text
         .get(at)

@@ -1,6 +1,6 @@
-//! Walking through JSON and checking all of it, for what is handed on as it came.
+//! A cursor that checks all of a JSON text, for parts that are forwarded unchanged.
 //!
-//! What is passed here reads as JSON everywhere in this project: each string has a meaning in UTF-8, each
+//! A text that passes here reads as JSON everywhere in this project: each string has a meaning in UTF-8, each
 //! number is finite, and nothing is nested too deep. The text must be valid UTF-8 already.
 
 use super::scan::string_end;
@@ -59,7 +59,7 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// Goes into the object that comes next; false, and nothing is passed, if it is no object.
+    /// Enters the object at the cursor; false, and the cursor stays, if there is no object.
     pub(crate) fn enter_object(&mut self) -> Result<bool, JsonError> {
         if self.peek() != Some(b'{') {
             return Ok(false);
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Passes the closing bracket, if it comes next, or else the comma before another element.
+    /// Passes the closing bracket, if it is next, or else the comma before another element.
     fn leaves(&mut self, close: u8, first: &mut bool) -> Result<bool, JsonError> {
         if self.peek() == Some(close) {
             self.at += 1;

@@ -23,7 +23,7 @@ pub(crate) fn name(raw: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice(&quoted).ok().map(Cow::Owned)
 }
 
-/// Whether the escaped string content `raw` says `plain`.
+/// Whether the escaped string content `raw` means `plain`.
 pub(crate) fn string_is(raw: &[u8], plain: &str) -> Result<bool, JsonError> {
     if !raw.contains(&b'\\') {
         return Ok(raw == plain.as_bytes());
@@ -33,7 +33,7 @@ pub(crate) fn string_is(raw: &[u8], plain: &str) -> Result<bool, JsonError> {
     Ok(short.is(plain.as_bytes()))
 }
 
-/// The start of a string with its escapes resolved. What is longer is no word of the protocol.
+/// The start of a string with its escapes resolved. A longer string is no word of the protocol.
 #[derive(Default)]
 pub(crate) struct Short {
     bytes: [u8; SHORT_BYTES_MAX],
@@ -92,7 +92,7 @@ pub(crate) fn unescape(raw: &[u8], short: &mut Short) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// The character of a `\u` escape, whose four digits come first, and of its second half if it needs one.
+/// The character of a `\u` escape, from its four digits on, and of its second half if it needs one.
 fn unicode_escape(rest: &[u8]) -> Result<(char, &[u8]), JsonError> {
     let (high, rest) = hex4(rest)?;
     if !(0xd800..0xdc00).contains(&high) {

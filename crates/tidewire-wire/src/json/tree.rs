@@ -15,7 +15,7 @@ pub fn parse_tree(text: &[u8], bytes_max: usize) -> Result<Value, JsonError> {
     serde_json::from_slice(text).map_err(|_| JsonError::Malformed)
 }
 
-/// Whether the tree of a text, which need not be valid, takes at most `bytes_max` bytes.
+/// Whether the tree of a text, which need not be valid, needs at most `bytes_max` bytes.
 fn fits(text: &[u8], bytes_max: usize) -> bool {
     let (mut bytes, mut at) = (VALUE_BYTES, 0);
     while let Some(&byte) = text.get(at) {

@@ -24,7 +24,7 @@ pub enum SealError {
     /// ([`SessionCipher::update_sealing_key`]), in version 1 only a new connection.
     #[error("the key is used up")]
     KeyExhausted,
-    /// The message is larger than AES-GCM takes, some 64 GiB.
+    /// The message is larger than the limit of AES-GCM, some 64 GiB.
     #[error("the message is too large to be encrypted")]
     TooLarge,
 }
@@ -113,8 +113,8 @@ impl SessionCipher {
         Ok(())
     }
 
-    /// Appends what is inside `message`, which starts with `E:`. Allocates only if `out` has no room for
-    /// as many bytes as come after the IV.
+    /// Appends the content of `message`, which starts with `E:`. Allocates only if `out` has no room for as
+    /// many bytes as follow the IV.
     ///
     /// # Errors
     /// [`OpenError`]; `out` is as it was before. In version 2 the connection cannot go on: something was
@@ -143,7 +143,7 @@ impl SessionCipher {
         Ok(())
     }
 
-    /// Whether this side should change its sealing key: say `key_update`, sealed as any message, and call
+    /// Whether this side should change its sealing key: send `key_update`, sealed as any message, and call
     /// [`Self::update_sealing_key`]. Always false in version 1.
     #[inline]
     pub fn wants_key_update(&self) -> bool {
@@ -252,8 +252,8 @@ fn aad(version: EncryptionVersion) -> Aad<&'static [u8]> {
     }
 }
 
-/// Messages after which a key seals no more. That of version 2 is never met by who heeds
-/// [`SessionCipher::wants_key_update`]; that of version 1 only keeps the counter from coming round.
+/// Messages after which a key seals no more. In version 2 a side that follows
+/// [`SessionCipher::wants_key_update`] never reaches it; in version 1 it only keeps the counter from wrapping around.
 const fn limit(version: EncryptionVersion) -> u64 {
     match version {
         EncryptionVersion::One => 1 << 48,

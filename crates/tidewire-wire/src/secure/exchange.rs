@@ -28,8 +28,7 @@ pub struct SeedError;
 /// Why there is no key. Trying again with the same peer does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The peer's fault: its public key is no point of the curve. A server tells it as
-    /// `KEY_EXCHANGE_FAILED`.
+    /// The peer's fault: its public key is no point of the curve. A server reports it as `KEY_EXCHANGE_FAILED`.
     #[error("the peer's public key is unusable")]
     PeerKey,
     /// The server's fault: it answered a version that was not offered.
@@ -72,9 +71,8 @@ impl ExchangeKeyPair {
         }
     }
 
-    /// A server's side: the cipher for everything after the `server_hello`, and what that hello says.
-    /// `identity`, if any, signs the exchange of version 2. `iv_random` are 4 random bytes for
-    /// version 1.
+    /// A server's side: the cipher for everything after the `server_hello`, and the encryption part of that
+    /// hello. `identity`, if any, signs the exchange of version 2. `iv_random` are 4 random bytes for version 1.
     ///
     /// # Errors
     /// [`ExchangeError::PeerKey`] or [`ExchangeError::Provider`].
@@ -164,8 +162,8 @@ impl ExchangeKeyPair {
         ])
     }
 
-    /// The provider checks that the point is on the curve and not at infinity; the first byte is checked
-    /// here, because it takes compressed points too.
+    /// The provider checks that the point is on the curve and not at infinity; the first byte is checked here,
+    /// because the provider accepts compressed points too.
     fn extract(&self, peer: &[u8; PUBLIC_KEY_BYTES], salt: &Salt) -> Result<Prk, ExchangeError> {
         if peer[0] != UNCOMPRESSED {
             return Err(ExchangeError::PeerKey);

@@ -30,8 +30,8 @@ impl<'a> SignedMessage<'a> {
     ///
     /// # Errors
     /// [`SignatureError::Envelope`]: no envelope, or one of these fields is no text;
-    /// [`SignatureError::Ambiguous`]: one of them, or its synonym, comes twice, so that who checks
-    /// and who uses the message might see different ones.
+    /// [`SignatureError::Ambiguous`]: one of them is repeated, or stands beside its synonym, so that the code
+    /// that checks the message and the code that uses it might see different ones.
     pub fn find(encoding: Format, bytes: &'a [u8]) -> Result<Self, SignatureError> {
         let message = match encoding {
             Format::Json => Self::find_json(bytes)?,

@@ -4,18 +4,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The nonces of signatures that are still fresh, at most a fixed number of them.
 ///
-/// They are kept in groups by the time they were signed at, and a group is forgotten as a whole when its
-/// last signature is stale: a nonce stays as long as its signature could be accepted, and at most 100
-/// seconds longer. One nonce takes 17 to 40 bytes, the default number of them some 40 MB.
+/// They are kept in groups by the time they were signed at, and a group is forgotten as a whole when its last
+/// signature is stale: a nonce stays as long as its signature could be accepted, and at most 100 seconds
+/// longer. One nonce needs 17 to 40 bytes, the default number of them some 40 MB.
 #[derive(Debug)]
 pub struct NonceWindow {
     /// Oldest group first.
     groups: VecDeque<Group>,
     remembered: usize,
     nonces_max: usize,
-    /// The limit of one owner; the same as `nonces_max` if owners are not told apart.
+    /// The limit of one owner; the same as `nonces_max` if owners have no limits of their own.
     owner_max: usize,
-    /// The nonces of each owner, if they are told apart.
+    /// The nonces of each owner, if owners have limits of their own.
     owners: HashMap<u64, usize>,
     /// Groups before this one have been forgotten.
     forgotten_before: u64,
@@ -25,7 +25,7 @@ pub struct NonceWindow {
 struct Group {
     number: u64,
     nonces: HashSet<[u8; 16]>,
-    /// How many are of each owner, if they are told apart.
+    /// How many are of each owner, if owners have limits of their own.
     owners: HashMap<u64, usize>,
 }
 

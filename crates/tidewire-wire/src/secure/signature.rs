@@ -119,7 +119,7 @@ impl SigningKey {
     /// The key that verifies the signatures of this key.
     ///
     /// # Errors
-    /// [`SigningKeyError::NotP256`]: the provider does not take back the public key that it gave.
+    /// [`SigningKeyError::NotP256`]: the provider does not accept the public key that it returned.
     pub fn verifying_key(&self) -> Result<VerifyingKey, SigningKeyError> {
         match &self.0 {
             Signing::Hmac(key) => Ok(VerifyingKey(Verifying::Hmac(key.clone()))),

@@ -155,8 +155,9 @@ fn unpack_msgpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     Ok(messages)
 }
 
-/// Whether a message may not be in a batch: a hello and a key update change the encryption of the messages after
-/// them, so they are sent alone. One that has no kind is refused by itself, so that it does not take the others with it.
+/// Whether a message must not be in a batch. A hello and a key update change the encryption of the messages
+/// after them, so they are sent alone. A message without a kind is rejected by itself, so that the others are
+/// not rejected with it.
 fn comes_alone(kind: Result<Kind, EnvelopeError>) -> bool {
     matches!(
         kind,

@@ -1,7 +1,7 @@
 //! The version 1 session of each side: what a system message means, what to answer, when to ping.
 //!
-//! Messages, events and the time go in through `handle_*`; what to do comes back from them and from
-//! `poll_*`. Encoding appends to a buffer of the caller's; ids and with them randomness are arguments.
+//! The `handle_*` methods receive messages, events and the time; they and the `poll_*` methods return the next
+//! actions. Encoding appends to a buffer of the caller's; ids, and so randomness, are arguments.
 
 mod batch;
 mod call;
@@ -82,7 +82,7 @@ pub struct Features {
     pub circuit_breaker: bool,
     /// Recovery of missed publications.
     pub recovery: bool,
-    /// Topics with all that the protocol says of them: patterns, filters, overload policies, queue groups
+    /// Topics with all that the protocol defines for them: patterns, filters, overload policies, queue groups
     /// with acknowledgements and publishing by clients.
     pub topics: bool,
     /// The users on a topic.
@@ -176,8 +176,8 @@ impl Features {
     }
 }
 
-/// Appends a message in `format` whose payload `write_payload` writes as JSON. A payload that
-/// MessagePack cannot take, because it is nested too deep, is left out.
+/// Appends a message in `format` whose payload `write_payload` writes as JSON. A payload that is nested too
+/// deep for MessagePack is left out.
 fn write_message(
     header: &EnvelopeHeader<'_>,
     format: Format,

@@ -78,7 +78,7 @@ fn from_msgpack<const N: usize>(
     Ok(numbers)
 }
 
-/// Goes to the payload, under the first of its two names, in a map whose `pairs` pairs come next.
+/// Moves to the payload, under the first of its two names, in a map whose `pairs` pairs follow.
 fn seek_payload(mut reader: Reader<'_>, pairs: u32) -> Result<Option<Reader<'_>>, EnvelopeError> {
     for _ in 0..pairs {
         let mut key = reader.clone();

@@ -96,7 +96,7 @@ pub(super) fn write_key_update(request: bool, out: &mut Vec<u8>) {
     object.close();
 }
 
-/// The payload of `PONG`, by pushes alone: pings come by the million in a ping test.
+/// The payload of `PONG`, by pushes alone: in a ping test millions of pings arrive.
 pub(super) fn write_pong(client_timestamp_ms: Option<u64>, unix_ms: u64, out: &mut Vec<u8>) {
     let latency_ms = client_timestamp_ms.map_or(0, |sent_ms| unix_ms.saturating_sub(sent_ms));
     let mut object = Object::open(out);

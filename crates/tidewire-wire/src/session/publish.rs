@@ -96,7 +96,7 @@ impl<'a> PublishRequest<'a> {
             b"topic" => self.topic = bounded(value, usize::MAX, "topic is not a name")?,
             b"type" => {
                 self.t = bounded(value, TYPE_BYTES_MAX, "type is not 1 to 128 bytes of text")?;
-                // Its subscribers would take it for the server's own word.
+                // Subscribers would mistake it for a message of the server's own.
                 if SystemType::parse(&self.t).is_some() {
                     return Err(invalid("type is one of the protocol's"));
                 }

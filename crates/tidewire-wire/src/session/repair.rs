@@ -123,7 +123,7 @@ fn escape(quoted: &[u8], at: usize) -> Option<u32> {
     digits.try_fold(0, |code, digit| Some(code * 16 + digit?))
 }
 
-/// Replaces what is no UTF-8; true if there was some.
+/// Replaces bytes that are not UTF-8; true if there were some.
 fn replace_bytes(name: &mut [u8]) -> bool {
     let mut is_changed = false;
     let mut at = 0;

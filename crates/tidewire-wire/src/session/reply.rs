@@ -68,7 +68,7 @@ pub enum Reply {
         success_topics: Vec<String>,
         /// The topics for which it failed.
         failed_topics: Vec<String>,
-        /// The reason for each of `failed_topics`; empty to tell no reasons.
+        /// The reason for each of `failed_topics`; empty to send no reasons.
         failures: Vec<TopicFailure>,
         /// The positions of the topics with history, also without a request for recovery.
         recovery: Vec<TopicRecovery>,
@@ -138,7 +138,7 @@ pub enum Reply {
     PublicationGap(PublicationGap),
     /// `message_ack`.
     MessageAck {
-        /// The last number taken; all before it have been too.
+        /// The last number accepted; all before it are accepted too.
         last: u64,
     },
     /// `call_request`, to be answered by the client's application.

@@ -22,7 +22,7 @@ use crate::uuid::Uuid;
 /// The profile that all sessions of one server share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProfile {
-    /// Told to clients.
+    /// The server's version, sent to clients.
     pub server_version: String,
     /// The features that the server offers.
     pub features: Features,
@@ -79,7 +79,7 @@ pub enum SystemEvent {
     Ignore,
     /// The engine's to answer.
     Request(Request),
-    /// Messages in the encoding of the batch, to be treated as if each had come alone.
+    /// Messages in the encoding of the batch, to be treated as if each had arrived alone.
     Batch(Vec<Vec<u8>>),
     /// `publish_request`, the engine's to read with [`PublishRequest::parse`](super::PublishRequest::parse):
     /// nothing has been looked at but its type.
@@ -148,7 +148,7 @@ impl ServerSession {
         self.compression
     }
 
-    /// Whether `client_hello` has come.
+    /// Whether `client_hello` has arrived.
     pub fn is_established(&self) -> bool {
         self.established
     }
@@ -186,14 +186,14 @@ impl ServerSession {
         self.connection_id
     }
 
-    /// Takes note that anything has come from the peer.
+    /// Records that anything has arrived from the peer.
     #[inline]
     pub fn handle_heard(&mut self, now_ms: u64) {
         self.liveness.handle_heard(now_ms);
     }
 
-    /// Takes a message that classification found to be of type `system`: JSON text, or MessagePack
-    /// without the prefix `M:`. One that is malformed or not a client's to send is answered with
+    /// Handles a message that classification found to be of type `system`: JSON text, or MessagePack without
+    /// the prefix `M:`. A message that is malformed, or that a client may not send, is answered with
     /// `INVALID_MESSAGE`.
     pub fn handle_system(
         &mut self,
@@ -239,7 +239,7 @@ impl ServerSession {
             .poll_deadline_ms(profile.ping_interval_ms, profile.idle_timeout_ms)
     }
 
-    /// Says what the time calls for; the ping is [`Reply::Ping`]. One asked for counts as sent.
+    /// Returns the action that is due; a due ping is [`Reply::Ping`] and counts as sent.
     pub fn handle_timeout(&mut self, profile: &ServerProfile, now: Now) -> TimeoutAction {
         self.liveness.handle_timeout(
             profile.ping_interval_ms,
@@ -248,8 +248,8 @@ impl ServerSession {
         )
     }
 
-    /// Appends the message to `out`, without a WebSocket frame around it, and says which kind of frame
-    /// it goes into. `id` becomes the message's id.
+    /// Appends the message to `out`, without a WebSocket frame around it, and returns the kind of its frame.
+    /// `id` becomes the message's id.
     pub fn encode(
         &mut self,
         profile: &ServerProfile,
@@ -295,9 +295,9 @@ impl ServerSession {
         })
     }
 
-    /// Appends one `batch` with `messages`, each a JSON envelope that is not checked and none of them a
-    /// batch, at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); says which kind of frame it
-    /// goes into. `id` becomes the batch's id.
+    /// Appends one `batch` with `messages`, each a JSON envelope that is not checked and none of them a batch,
+    /// at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); returns the kind of its frame. `id` becomes
+    /// the batch's id.
     ///
     /// # Errors
     /// Only in MessagePack: a message that is not JSON or, with the two levels that the batch adds, is

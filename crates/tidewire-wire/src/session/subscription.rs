@@ -31,7 +31,7 @@ pub struct Subscription {
     /// The treatment of publications that the client does not read in time; the server's choice if it is
     /// missing.
     pub overload: Option<Overload>,
-    /// Whether the client, as a member of a queue group, acknowledges what is delivered.
+    /// Whether the client, as a member of a queue group, acknowledges its deliveries.
     pub acknowledge: bool,
     /// Deliveries that may be unacknowledged at once, from 1 on.
     pub window: Option<u64>,
@@ -70,7 +70,7 @@ impl Subscription {
         }
     }
 
-    /// Takes out the topics at these places, whose names are no text.
+    /// Moves the topics at these places, whose names are no text, to the unreadable ones.
     pub(super) fn take_unreadable(&mut self, places: &BTreeSet<usize>) {
         let topics = std::mem::take(&mut self.topics).into_iter().enumerate();
         for (place, topic) in topics {

@@ -1,4 +1,4 @@
-//! Reading a system message in one pass, with the payload's fields as the bytes that they came in.
+//! The reader of system messages: one pass, and the payload's fields as the bytes in which they arrived.
 
 use super::objection::Objection;
 use crate::codes::ErrorCode;
@@ -115,7 +115,7 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Checks a whole message and finds its payload. Of fields that come twice the first counts.
+    /// Checks a whole message and finds its payload. Of repeated fields the first counts.
     pub(super) fn read(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let values = match encoding {
             Format::Json => json_values(bytes)?,
@@ -161,10 +161,11 @@ fn json_values(text: &[u8]) -> Result<Values<'_>, EnvelopeError> {
     Ok(values)
 }
 
-/// Walks through the whole message, which must be valid, and gives `field` each field of the payload that
-/// is not null, and `payload` if it is null too: its name, and the bytes of its value. The message's correlation id comes back.
+/// Checks the whole message, which must be valid, and passes each field of the payload that is not null to
+/// `field`: its name, and the bytes of its value. The field `payload` is passed even if it is null. Returns the
+/// message's correlation id.
 ///
-/// Reports an objection to `field` once the correlation id is known.
+/// An objection that `field` returns is reported after the whole message is read, with the correlation id.
 pub(super) fn walk<'a>(
     text: &'a [u8],
     mut field: impl FnMut(&[u8], &'a [u8]) -> Result<(), Objection>,
@@ -262,8 +263,8 @@ fn walk_payload<'a>(
     Ok(result)
 }
 
-/// The result of `take` for a name without its escapes, which the cursor has found to be right. One that is
-/// longer than any of the protocol's is empty.
+/// Passes a name to `take` without its escapes, which the cursor has checked, and returns the result of `take`.
+/// A name that is longer than any of the protocol's is passed as an empty one.
 #[inline]
 fn plain<T>(raw: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
     if !raw.contains(&b'\\') {
@@ -334,7 +335,7 @@ mod tests {
             let text = format!("{{\"t\":\"a\",\"{field}\":{value}}}");
             let in_place = Head::read(Format::Json, text.as_bytes()).is_ok();
             let as_tree = parse_json(text.as_bytes()).is_ok();
-            // What is no field of the envelope, a client does not look into.
+            // A client does not check a value that is no field of the envelope.
             prop_assert!(in_place == as_tree || (field == "x" && as_tree), "{}", text);
             let mut packed = Vec::new();
             if in_place && json_to_msgpack(text.as_bytes(), &mut packed).is_ok() {

@@ -228,7 +228,7 @@ fn body_file(method: &str, file: &str) -> Result<Vec<String>, String> {
         .to_vec())
 }
 
-/// loadtest takes the body from what a module returns, if the name of the file ends so.
+/// loadtest uses the return value of a module as the body, if the file has this ending.
 fn body_file_of_loadtest(method: &str, file: &str) -> Result<Vec<String>, String> {
     if file.ends_with(".js") {
         return Err(format!(

@@ -121,12 +121,12 @@ fn words(panic: &PanicHookInfo<'_>) -> String {
 
 static QUEUE: LogQueue<Box<[u8]>> = LogQueue::new();
 
-/// The lines that the reader of standard error has taken.
+/// The number of lines written to standard error.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// A reader that takes no line in this time has stopped to read.
+/// If no line is written in this time, the reader of standard error has stopped reading.
 const STUCK_TIME: Duration = Duration::from_secs(1);
 
 /// The thread waits until it is woken.

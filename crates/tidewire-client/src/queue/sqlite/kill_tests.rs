@@ -86,7 +86,7 @@ fn log_pieces(old: &[u8], new: &[u8]) -> Vec<usize> {
 #[derive(Clone, Default)]
 struct World {
     epoch: u32,
-    /// The last number that the server has taken.
+    /// The last number that the server has accepted.
     last: u64,
     /// The messages it has accepted, in order.
     delivered: Vec<String>,
@@ -97,7 +97,7 @@ struct World {
 }
 
 impl World {
-    /// The server takes messages that it has not taken, by their numbers.
+    /// The server accepts a message if its number is new.
     fn deliver(&mut self, number: u64, payload: &[u8]) {
         if number > self.last {
             assert_eq!(number, self.last + 1, "one is missing");
@@ -161,7 +161,7 @@ impl Life {
         self.folder.path().join("queue.db")
     }
 
-    /// Does `call`, tries every kill in it, and then takes note of what it has returned.
+    /// Does `call`, tries every kill in it, and then records its result.
     fn call<T>(
         &mut self,
         call: impl FnOnce(&mut SqliteStore) -> T,
@@ -226,7 +226,7 @@ impl Life {
         );
     }
 
-    /// Sends what waits; the server takes the first `delivered` of it.
+    /// Sends the waiting messages; the server accepts the first `delivered` of them.
     fn send(&mut self, delivered: usize) {
         self.call(
             |store| store.take(100, 1 << 20, 0).unwrap().messages,
@@ -243,7 +243,7 @@ impl Life {
         self.call(|store| store.acknowledge(last).unwrap(), |_, _| {});
     }
 
-    /// The application takes the event about what is uncertain.
+    /// The application receives the event about uncertain messages.
     fn take_uncertain(&mut self) {
         let page = self.store.as_mut().unwrap().uncertain(1 << 20).unwrap();
         for (_, message) in &page {
@@ -260,7 +260,7 @@ impl Life {
     }
 }
 
-/// Starts the client again on what a killed one has left, and looks whether what was promised holds.
+/// Starts the client again on the files of a killed one, and checks that all promises hold.
 fn restart(files: &Files, mut world: World, uncertain: Uncertain) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("queue.db");

@@ -1,9 +1,9 @@
 //! The log beside a queue's file, and whether it is still there.
 //!
-//! SQLite locks its file by `fcntl`, by which no part of a process locks out another. A second copy of SQLite in the
-//! process, such as that of Python, may open the file; when it closes it, it takes itself for the last one that uses
-//! it, copies the log to the file and removes the log. What is then written to a log without a name is gone with the
-//! process. So the log is looked at around each write.
+//! SQLite locks its file by `fcntl`, by which no part of a process locks out another. A second copy of SQLite
+//! in the process, such as that of Python, may open the file. When that copy closes the file, it assumes
+//! that it is the last user, copies the log to the file and removes the log. A write to the removed log is lost
+//! with the process. So the log is checked around each write.
 
 use std::path::{Path, PathBuf};
 

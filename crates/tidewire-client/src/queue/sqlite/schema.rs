@@ -66,8 +66,8 @@ CREATE UNIQUE INDEX numbered ON messages (number) WHERE number IS NOT NULL;
 PRAGMA user_version = 1;
 ";
 
-/// `uncertain` is 1 for a message of which it is not known whether the server took it, until the application has been
-/// told; such a message has no number.
+/// `uncertain` is 1 for a message of which it is not known whether the server accepted it, until the
+/// application has received the event about it; such a message has no number.
 const VERSION_2: &str = "
 ALTER TABLE messages ADD COLUMN uncertain INTEGER NOT NULL DEFAULT 0;
 DROP INDEX waiting;

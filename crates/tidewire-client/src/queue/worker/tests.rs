@@ -275,7 +275,7 @@ async fn uncertain_messages_stay_until_the_application_has_taken_the_event() {
     assert_eq!(first.await.unwrap(), Err(Error::ConnectionLost));
     assert!(matches!(bench.news().await, StoreEvent::Resumed));
     assert_eq!(bench.handle.depth().messages, 3);
-    // The disk fails in the moment in which it is taken.
+    // The disk fails in the moment in which the event is received.
     bench.fails.store(true, Ordering::SeqCst);
     told.set_taken(true);
     drop(told);

@@ -7,7 +7,7 @@ use crate::event::Event;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// What the server says about a subscription of its own.
+/// The server's message about a subscription that it makes itself.
 fn granted(offset: u64) -> Value {
     let recovery = json!({"a": {"epoch": "00000007", "offset": offset}});
     let payload = json!({"action": "subscribe", "success_topics": ["a"], "failed_topics": [], "recovery": recovery});
@@ -68,7 +68,7 @@ fn a_subscription_of_the_server_is_renewed_or_lost() {
     bench.answer(&asked[0], json!({"a": position}));
     bench.publication(7);
     assert_eq!(bench.payloads(), [4, 5, 6, 7, 8]);
-    // Refused first, and made by the server later: what was missed is asked for.
+    // Refused first, and made by the server later: the missed publications are requested.
     let asked = connect_again(&mut bench, renewing.clone());
     assert!(refuse(&mut bench, &asked[0], "TOPIC_FORBIDDEN").is_empty());
     bench.pass(4_999);
@@ -77,7 +77,7 @@ fn a_subscription_of_the_server_is_renewed_or_lost() {
     let asked = bench.receive(granted(9));
     assert_eq!(asked[0]["p"]["recovery"]["a"]["offset"], 8);
     bench.answer(&asked[0], json!({"a": position}));
-    // Refused, and made before the answer has come.
+    // Refused, and made before the answer has arrived.
     let asked = connect_again(&mut bench, renewing.clone());
     bench.receive(granted(9));
     let again = refuse(&mut bench, &asked[0], "TOPIC_FORBIDDEN");
@@ -102,7 +102,7 @@ fn a_subscription_of_the_server_ends_at_once_for_other_reasons() {
     let asked = connect_again(&mut bench, renewing.clone());
     refuse(&mut bench, &asked[0], "LIMIT_EXCEEDED");
     assert_eq!(lost(&bench), 1);
-    // The server takes it away.
+    // The server ends it.
     bench.receive(granted(0));
     let payload = json!({"action": "unsubscribe", "success_topics": ["a"], "failed_topics": []});
     bench.receive(json!({"t": "subscription_update", "p": payload}));

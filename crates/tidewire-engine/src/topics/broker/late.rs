@@ -79,7 +79,7 @@ impl LateBroker {
         let _ = self.sink.set(sink);
     }
 
-    /// Does what was asked first; false if there is nothing.
+    /// Handles the oldest question; false if there is none.
     pub(crate) fn act(&self, fate: Fate) -> bool {
         let Some((question, ticket)) = self.lock().asked.pop_front() else {
             return false;
@@ -94,7 +94,7 @@ impl LateBroker {
         true
     }
 
-    /// Gives one of the answers, whichever `pick` says; false if there is none.
+    /// Gives one of the answers, selected by `pick`; false if there is none.
     pub(crate) fn tell(&self, pick: usize) -> bool {
         let mut state = self.lock();
         if state.answers.is_empty() {
@@ -158,7 +158,7 @@ impl LateBroker {
     }
 }
 
-/// Takes what nobody waits for any more.
+/// Drops publications that nobody waits for any more.
 struct Nowhere;
 
 impl Sink for Nowhere {

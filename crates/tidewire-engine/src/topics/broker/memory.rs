@@ -148,7 +148,7 @@ impl MemoryBroker {
         lock(&self.histories).kept_topics((from, LISTED_AT_A_TIME), now_ms, is_wanted)
     }
 
-    /// Forgets what is kept of a topic; whether there was anything.
+    /// Forgets the history of a topic. Returns whether the topic was known.
     pub(crate) fn forget_now(&self, topic: &Arc<str>) -> bool {
         lock(&self.histories).remove(topic)
     }
@@ -264,7 +264,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
+/// Topics looked at in one sweep, so that a sweep lasts no longer than some turns of a loop.
 const SWEPT_AT_A_TIME: usize = 1_000;
 
 /// Topics looked at for a list under one lock, for which publishers wait: some 50 microseconds.

@@ -1,4 +1,4 @@
-//! Answers that come later: tickets, and what settles them.
+//! Late answers: tickets, and the outcomes that settle them.
 
 use crate::model::callback::call_back;
 use crate::model::inbox::Inbox;
@@ -48,7 +48,7 @@ pub(crate) enum Done {
     ProducerKept(bool),
 }
 
-/// Makes the ticket of a question, if the answer comes later.
+/// Makes the ticket of a question, if the answer follows later.
 pub(crate) type Tickets<'a> = &'a mut dyn FnMut() -> Ticket;
 
 /// The receiver of an answer: it is called once, also if the ticket is dropped.
@@ -76,7 +76,7 @@ impl Ticket {
         }
     }
 
-    /// Tells the holder what became of it.
+    /// Reports the outcome to the holder.
     pub(crate) fn settle(mut self, outcome: TicketOutcome) {
         self.tell(outcome);
     }

@@ -13,7 +13,7 @@ use regex_automata::util::syntax;
 pub(super) struct Automaton(DFA<Vec<u32>>);
 
 impl Automaton {
-    /// Compiles an expression, or says why it cannot be used.
+    /// Compiles an expression, or returns why it cannot be used.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         if text.len() > REGEX_BYTES_MAX {
             return Err(format!("more than {REGEX_BYTES_MAX} bytes"));
@@ -115,7 +115,7 @@ const TOO_LARGE: &str =
 const REGEX_BYTES_MAX: usize = 512;
 const PATTERN_NESTING_MAX: u32 = 64;
 const NFA_BYTES_MAX: usize = 64 * 1024;
-/// With this the worst expressions take about a millisecond to compile.
+/// With this limit the worst expressions compile in about a millisecond.
 const AUTOMATON_BYTES_MAX: usize = 32 * 1024;
 
 /// The longest string that `$regex` looks at.

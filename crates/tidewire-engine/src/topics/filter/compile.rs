@@ -129,8 +129,8 @@ impl Program {
             + self.automata_bytes as u64 * cost::FILTER_AUTOMATON_BYTE
     }
 
-    /// Whether the payload is taken. `found` has at least as many places as there are fields, all
-    /// missing.
+    /// Whether the filter matches the payload. `found` has at least as many places as there are
+    /// fields, all missing.
     pub(super) fn run<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) -> bool {
         if self.slots > 0 {
             self.paths.read(payload, found);

@@ -22,8 +22,8 @@ impl Constant {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
-            // A number that is neither can only come from a build of the reader that keeps the
-            // text.
+            // Only a build of the reader that keeps the text has numbers that are neither 64-bit
+            // integers nor floats.
             Value::Number(number) => Number::from_json(number).map_or(Self::Null, Self::Number),
             Value::String(text) => Self::Text(text.as_bytes().into()),
             Value::Array(elements) => Self::Array(elements.iter().map(Self::new).collect()),
@@ -38,7 +38,7 @@ impl Constant {
         }
     }
 
-    /// Whether what was found is equal to this.
+    /// Whether the value found in the payload is equal to this one.
     pub(super) fn equals(&self, found: &Found<'_>) -> bool {
         match (self, found) {
             (Self::Null, Found::Null) => true,

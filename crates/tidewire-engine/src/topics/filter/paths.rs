@@ -39,7 +39,7 @@ impl Paths {
     /// were.
     pub(super) fn read<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) {
         let mut cursor = Cursor::new(payload);
-        // What comes after malformed text is as if it were not there.
+        // Fields after malformed text count as missing.
         let _ = self.read_here(&mut cursor, true, found);
     }
 

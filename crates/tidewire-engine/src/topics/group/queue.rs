@@ -11,8 +11,8 @@ pub(super) struct Held<P> {
     pub(super) was_delivered: bool,
 }
 
-/// Messages by the order of their ids. What was given back is kept apart: all of it came in before
-/// the first of those that were never delivered, because messages are taken in order.
+/// Messages in the order of their ids. Those that were given back are kept apart and go first: with
+/// messages of this server alone, all of them are older than those that were never delivered.
 #[derive(Debug)]
 pub(super) struct Waiting<P> {
     given_back: BTreeMap<u64, Held<P>>,
@@ -46,7 +46,7 @@ impl<P> Waiting<P> {
         self.fresh.push_back((id, held));
     }
 
-    /// Takes messages back that were taken before.
+    /// Puts messages back that were removed before.
     pub(super) fn give_back(&mut self, mut messages: BTreeMap<u64, Held<P>>) {
         // The fewer go to the more: `append` would rebuild both.
         if self.given_back.len() < messages.len() {
@@ -55,7 +55,7 @@ impl<P> Waiting<P> {
         self.given_back.extend(messages);
     }
 
-    /// Takes the message that came in first.
+    /// Removes and returns the first message: the oldest given back, else the oldest of the others.
     pub(super) fn take_first(&mut self) -> Option<(u64, Held<P>)> {
         let first = self.given_back.pop_first();
         first.or_else(|| {

@@ -122,7 +122,7 @@ fn a_full_group_refuses_and_changes_nothing() {
     assert_eq!(group.push(3, 0), Err(Full));
     group.join(1, 5, true);
     assert_eq!(assigned(&mut group), [(1, 1), (1, 2)]);
-    // The bytes of what is unacknowledged count still, its number does not.
+    // Unacknowledged messages still count in bytes, but not in number.
     group.push(3, 0).unwrap();
     assert_eq!(group.push(4, 1), Err(Full));
     group.acknowledge(1, [2]);

@@ -130,7 +130,7 @@ const RING_PLACES_MIN: usize = 16;
 pub struct HistoryLimits {
     /// At most N publications; 0 keeps none, but they are counted still.
     pub publications_max: usize,
-    /// At most N bytes, with the few that the place of each publication takes.
+    /// At most N bytes, including the few for the place of each publication.
     pub bytes_max: usize,
     /// Only publications younger than this, in milliseconds; 0 for no limit of age.
     pub age_max_ms: u64,

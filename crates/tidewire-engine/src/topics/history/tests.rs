@@ -1,4 +1,4 @@
-//! The store against a naive model that keeps everything and marks what is still there.
+//! The store against a naive model that keeps everything and marks the publications that remain.
 
 use super::*;
 use crate::limits::owner::OwnerId;
@@ -60,7 +60,7 @@ fn topics_that_keep_publications_are_listed_some_at_a_time() {
     assert_eq!(rate_of(&mut store, 12_000), 1.0);
 }
 
-/// Appends a publication that says its own offset.
+/// Appends a publication that contains its own offset.
 fn append(
     store: &mut HistoryStore<u64>,
     topic: &str,
@@ -413,7 +413,7 @@ fn limits_of(topic: usize) -> HistoryLimits {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Every claim of completeness holds, and the store keeps exactly what its rules say.
+    /// Every claim of completeness holds, and the store keeps exactly the publications of its rules.
     #[test]
     fn agrees_with_a_naive_model(
         steps in prop::collection::vec((0usize..6, 0u64..12, step()), 0..250),
@@ -448,8 +448,7 @@ proptest! {
                     let before = store.bytes();
                     let dropped = store.sweep(now_ms, |name| limits_of(name.parse().unwrap()), at_most);
                     prop_assert_eq!(dropped > 0, store.bytes() < before);
-                    // Which topics it came to is its own affair: go round, so that the model can
-                    // follow.
+                    // The store chooses which topics it sweeps: go round, so that the model can follow.
                     for _ in 0..6 {
                         store.sweep(now_ms, |name| limits_of(name.parse().unwrap()), 1);
                     }

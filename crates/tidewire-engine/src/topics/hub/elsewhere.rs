@@ -73,7 +73,7 @@ impl Hub {
         }
     }
 
-    /// Tells the other servers what to do.
+    /// Sends a command to the other servers.
     pub(crate) fn tell(
         &self,
         control: &Control,
@@ -138,7 +138,7 @@ impl Hub {
         }
     }
 
-    /// Has the broker tell all who wait for it that it answers no more.
+    /// Has the broker answer all open questions with an error, because the server stops.
     pub(crate) fn stop_broker(&self) {
         if let Some(cluster) = &self.cluster {
             cluster.stop();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Hub {
-    /// Has the broker take this server into a group, if several servers share the topic.
+    /// Has the broker add this server to a group, if several servers share the topic.
     pub(crate) fn prepare_group(
         &self,
         topic: &Arc<str>,
@@ -84,9 +84,9 @@ impl Hub {
         })
     }
 
-    /// Gives members what this server has taken of the work that several servers share, behind
-    /// `lost` others that nobody gets. How much more the members have room for, `None` without
-    /// members; and what is no more this server's.
+    /// Gives members the shared work that this server has received, behind `lost` others that
+    /// nobody gets. Returns how much more room the members have, `None` without members, and the
+    /// work that this server has finished or hands back.
     pub(crate) fn take_work(
         &self,
         topic: &Arc<str>,
@@ -118,7 +118,7 @@ impl Hub {
         self.cluster_of(self.rules.get().of(topic))
     }
 
-    /// Tells the broker what members have done, and that their room is another.
+    /// Reports to the broker the work that members have ended; it learns thereby that their room has changed.
     fn tell_ended(&self, topic: &Arc<str>, group: &mut NamedGroup) {
         if let Some(broker) = self.group_broker(topic) {
             let ended = std::mem::take(&mut group.ended);

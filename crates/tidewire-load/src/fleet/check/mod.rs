@@ -26,9 +26,9 @@ struct Dialogue {
     steps: Vec<Map<String, Value>>,
 }
 
-/// Holds each dialogue with a worker that this shell command starts. `server` begins the URL of a server that sends each
-/// message of protocol version 1 back and lets everybody publish and subscribe, such as `ws://127.0.0.1:5006`. `show` gets the
-/// name of each dialogue, and what was wrong.
+/// Runs each dialogue with a worker that this shell command starts. `server` begins the URL of a server that
+/// sends each message of protocol version 1 back and lets everybody publish and subscribe, such as
+/// `ws://127.0.0.1:5006`. `show` receives the name of each dialogue and, if the dialogue failed, the fault.
 ///
 /// # Panics
 /// Never: the dialogues are part of this program.
@@ -166,7 +166,7 @@ impl Subject {
         }
     }
 
-    /// Waits for so long, and no answer may come.
+    /// Waits for `time`; an answer in this time is an error.
     fn keep_silent(&mut self, time: Duration) -> Result<(), String> {
         let end = Instant::now() + time;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -199,10 +199,10 @@ impl Drop for Subject {
     }
 }
 
-/// Words that may come before an answer.
+/// Words that may arrive before an answer.
 const ANY_TIME: [&str; 4] = ["live", "clock", "progress", "published"];
 
-/// For each answer; a run of a dialogue takes at most a second, and a slow language some to start.
+/// The wait for each answer: a run of a dialogue lasts at most a second, and some languages start slowly.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// From an order until it begins.

@@ -26,7 +26,8 @@ pub(super) struct FanOutLink {
 }
 
 impl FanOutLink {
-    /// Begins to tell the other workers how far this one is; `None` if the activity is no fan-out.
+    /// Begins to report the progress of this worker for the other workers; `None` if the activity is no
+    /// fan-out.
     pub(super) fn begin(
         plan: Option<&Arc<FanOut>>,
         run: &Run,
@@ -68,13 +69,14 @@ impl FanOutLink {
     pub(super) fn end(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(teller) = self.teller.take() {
-            // It has told all that it had.
+            // The thread ends after its last report.
             let _ = teller.join();
         }
     }
 }
 
-/// Tells the controller how far the subscribers here are, and in the end how many publications there were.
+/// Reports to the controller how far the subscribers here are; the publisher's worker reports the total
+/// number of publications instead.
 fn tell(plan: &FanOut, voice: &Voice, is_over: &AtomicBool, publishes: bool, begin_ns: i64) {
     sleep_until(begin_ns);
     // For the slot of the other workers.

@@ -84,7 +84,7 @@ fn hello() -> Hello {
     }
 }
 
-/// What the controller has said about the order at hand.
+/// The controller's commands for the current order.
 #[derive(Debug, Default)]
 struct Ears {
     stops: AtomicBool,
@@ -125,7 +125,7 @@ fn listen(voice: &Voice, ears: &Ears, orders: &Sender<Order>) {
             }),
             Order::Quit => break,
             order => {
-                // Before the order can be taken, so that a stop that is read next is its own.
+                // Before the order is sent on, so that a stop that is read next belongs to it.
                 ears.begin_order();
                 if orders.send(order).is_err() {
                     break;
@@ -136,7 +136,7 @@ fn listen(voice: &Voice, ears: &Ears, orders: &Sender<Order>) {
     std::process::exit(0);
 }
 
-/// Ends the process when the controller has said nothing for long.
+/// Ends the process when the controller has been silent for [`SILENCE_MAX`].
 fn end_in_silence(heard_ms: &AtomicU64) {
     loop {
         std::thread::sleep(Duration::from_millis(500));
@@ -227,7 +227,7 @@ impl Serving {
         }
     }
 
-    /// Carries out an order and tells the controller about it ten times a second.
+    /// Carries out an order and sends live figures to the controller ten times a second.
     fn watched<T>(
         &mut self,
         act: impl FnOnce(&mut Fleet, &mut Watch<'_>) -> Result<T, FleetError>,

@@ -1,4 +1,4 @@
-//! From what was measured to a result: the evidence, the verdict over it, and the figures.
+//! The result of a measurement: the evidence, the verdict over it, and the figures.
 
 use crate::accounting::outcome::{Opened, Ran, ServerFacts};
 use crate::plan::sides::add_verdict;
@@ -195,14 +195,15 @@ fn figures<'a>(result: &TestResult, opened: &'a Opened, ran: Option<&'a Ran>) ->
     }
 }
 
-/// Whether more messages may have been refused than the server told the connections: some have not
-/// heard the last of it, its limit is not known, or its limit allows less than it claims to have taken.
+/// Whether the server may have refused more messages than it reported to the connections: a connection broke
+/// before it received the last report, the limit is not known, or the limit allows less than the server
+/// claims to have accepted.
 fn are_refusals_in_doubt(ran: &Ran, facts: &ServerFacts) -> bool {
     let limit = facts.rate_limit_capacity.zip(facts.rate_limit_refill_per_s);
     let Some((capacity, refill_per_s)) = limit else {
         return true;
     };
-    // A second more than it took, as the server's clock may count in steps.
+    // One second more than the phase lasted, because the server's clock may count in steps.
     let refilled = refill_per_s as f64 * (ran.duration_s() + 1.0);
     let allowed = (capacity as f64 + refilled) * ran.members as f64;
     let refused_min = ran.offered as f64 - allowed;

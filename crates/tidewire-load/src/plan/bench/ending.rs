@@ -12,7 +12,7 @@ use crate::verdict::expectation::{Distribution, Figures, Patience, Piece};
 /// Examines a test second by second.
 pub(super) struct Ending {
     patience: Patience<Second>,
-    /// The start of the current second, and what was confirmed before it.
+    /// The start of the current second, and the messages confirmed before it.
     begun: (Duration, u64),
     broken: Option<String>,
     is_paced: bool,

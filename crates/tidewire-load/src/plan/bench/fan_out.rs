@@ -145,7 +145,8 @@ fn skew(counts: &FanOutCounts) -> Recorder {
     skew
 }
 
-/// Publications a second that a server of live data has for N subscribers; none where full speed says enough.
+/// Publications per second of a typical server of live data with N subscribers; none where full speed is
+/// sufficient.
 fn usual_rate(subscribers: usize) -> Option<f64> {
     match subscribers {
         10_000.. => Some(20.0),

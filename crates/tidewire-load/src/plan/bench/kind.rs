@@ -9,7 +9,7 @@ pub enum TestKind {
     ConnectionStorm,
     /// `ping-latency`: pings one after another, on all connections at once.
     PingLatency,
-    /// `throughput`: 175-byte trading messages as fast as they are taken.
+    /// `throughput`: 175-byte trading messages as fast as the server accepts them.
     Throughput,
     /// `size-matrix`: throughput for each payload size.
     SizeMatrix,

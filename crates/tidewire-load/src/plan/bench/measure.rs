@@ -37,7 +37,7 @@ pub(crate) struct Bench<'a> {
     pub(super) server: ServerWatch,
     pub(super) cores: GeneratorCores,
     empty: EmptyMemory,
-    /// Whether anything has made the server grow but connections that say little.
+    /// Whether anything other than almost idle connections has made the server grow.
     is_loaded: bool,
     /// The most connections that were open at once.
     connected_most: u64,
@@ -307,7 +307,7 @@ impl<'a> Bench<'a> {
         result.bytes_per_s = result.rate_per_s.map(|rate| rate * wire_bytes);
     }
 
-    /// Sending as the options say: as fast as the server takes it, or at the given rate.
+    /// Sending as the options specify: as fast as the server accepts messages, or at the given rate.
     pub(crate) fn sending(
         &self,
         ring: &Arc<FrameRing>,
@@ -436,8 +436,8 @@ impl<'a> Bench<'a> {
         Ok(fleet.run(activity, StopRule::Count(0), &mut watch)?)
     }
 
-    /// The memory with N connections open that have said little. The server's growth is theirs
-    /// unless other work, or more connections, have made the server grow before.
+    /// The memory with N connections open that have sent little. The server's growth belongs to them unless
+    /// other work, or more connections, have made the server grow before.
     pub(crate) fn idle_memory(
         &self,
         server_rss_bytes: u64,

@@ -11,7 +11,7 @@ use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{DeliveryFaults, RATE_LIMIT};
 use crate::verdict::usage::Usage;
 
-/// A phase and what the server says about it.
+/// A phase and the server's figures for it.
 pub(crate) struct Measured {
     pub(crate) ran: Ran,
     /// Processor time of all of the server's processes and of its busiest thread, in seconds.
@@ -22,7 +22,7 @@ pub(crate) struct Measured {
     /// Processor and memory of both sides, once per second.
     pub(crate) resources: Vec<ResourceSample>,
     pub(crate) counts: Option<ServerCounts>,
-    /// The counters were asked for and did not come.
+    /// The reason why the requested counters did not arrive.
     pub(crate) counts_error: Option<String>,
     pub(crate) usage: Usage,
     pub(crate) health: GeneratorHealth,
@@ -73,7 +73,7 @@ impl Measured {
         result.rate_series = self.ran.per_second();
     }
 
-    /// Connections that took part and lived to the end of the phase.
+    /// Connections that were members of the phase and lived to its end.
     pub(super) fn living(&self) -> u64 {
         self.ran.members.saturating_sub(self.ran.broken.total())
     }
@@ -103,10 +103,10 @@ impl Measured {
             };
         }
         let counts = self.counts.as_ref().filter(|_| ran.offered > 0);
-        // Without its counters, what the server told each connection is all that is known.
+        // Without its counters, only the server's reports to each connection are known.
         let told = Some(ran.refused()).filter(|&refused| refused > 0 && ran.offered > 0);
         let refused = counts.map(ServerCounts::refused).or(told);
-        // A pong proves that refused messages were read as well; a reply says nothing of a refused one.
+        // A pong proves that refused messages were read as well; a reply proves nothing about a refused one.
         let not_delivered = if ran.answered { told } else { refused };
         Accounting {
             confirmed: ran.confirmed.saturating_sub(not_delivered.unwrap_or(0)),
@@ -116,7 +116,7 @@ impl Measured {
         }
     }
 
-    /// Messages refused, by the names of the server's counters and by the codes that it told.
+    /// Messages refused, by the names of the server's counters and by the error codes that it sent.
     pub(super) fn refused_by(&self) -> std::collections::BTreeMap<String, u64> {
         let ran = &self.ran;
         if ran.offered == 0 || ran.fan_out.is_some() {

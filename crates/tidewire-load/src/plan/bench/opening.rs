@@ -134,7 +134,7 @@ impl Opening {
         result.duration_s = Some(duration_s);
         result.rate_per_s = (living > 0 && duration_s > 0.0).then(|| living as f64 / duration_s);
         result.latency_us = opened.latency.summary(LatencyOrigin::Sent);
-        // Ticks of 10 ms say nothing about a test that is over in a few of them.
+        // Ticks of 10 ms are too coarse for a test that lasts only a few of them.
         let is_long = duration_s >= SHARE_MEANINGFUL_S;
         let server_s = self.server.as_ref().filter(|_| is_long);
         let server_s = server_s.map(|(before, after)| {

@@ -1,4 +1,4 @@
-//! `throughput`: messages sent as fast as the server takes them, confirmed by pings between them.
+//! `throughput`: messages sent as fast as the server accepts them, confirmed by pings between them.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(super) struct Sending<'a> {
     pub(super) expects_replies: bool,
     /// The description of a message when its measurement starts.
     pub(super) detail: &'a dyn Fn(&Payload) -> String,
-    /// How long it sends, if not as long as the options say.
+    /// How long it sends; `None` for the duration in the options.
     pub(super) duration: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn send_each(
     let Some(first) = payloads.first() else {
         return Ok(Vec::new());
     };
-    // Opening is a part of the first: with many connections it takes its time.
+    // Opening is a part of the first: with many connections it lasts noticeably long.
     announce(bench, sending, connections, first);
     let mut fleet = bench.fleet()?;
     let opened = bench.open_for(&mut fleet, connections, first.encoding)?;

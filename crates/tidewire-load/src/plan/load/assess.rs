@@ -102,7 +102,7 @@ fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> Assessmen
 /// The load that the server could carry at [`USABLE_SHARE`] of its processor time, if its work
 /// grows with its load.
 fn capacity(result: &TestResult) -> Option<String> {
-    // A search has measured it, and says so.
+    // A search has measured the capacity, and its text contains it.
     if let Some(found) = &result.load.found_rate {
         return found.held_per_s.map(|_| found.text.clone());
     }
@@ -189,7 +189,8 @@ mod tests {
         assert_eq!(assess(&closed).word, AssessmentWord::Excellent);
     }
 
-    /// After a search it is what was measured, or absent: no figure is derived from the share of a step.
+    /// After a search the capacity is the measured rate, or absent: no figure is derived from the share of a
+    /// step.
     #[test]
     fn the_capacity_after_a_search_is_the_rate_that_held() {
         let mut searched = result(0, 1.0, 0.4);

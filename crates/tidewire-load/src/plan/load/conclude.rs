@@ -182,8 +182,8 @@ impl Loading<'_> {
         let tally = &seen.tally;
         let requests = &tally.requests;
         let connections_failed = self.connected.not_opened + tally.not_opened;
-        // The outcomes of the requests have doubts of their own, in the words of the protocol. What is
-        // asked here is whether there were any.
+        // The outcomes of the requests have doubts of their own, in the words of the protocol. This account
+        // only shows whether there were any requests.
         let all = requests.due();
         let server_s = seen.server.as_ref().map(|(before, after)| {
             let (all, busiest) = (after.cpu_since(before), after.busiest_since(before));

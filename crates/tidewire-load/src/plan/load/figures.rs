@@ -129,7 +129,7 @@ impl Loading<'_> {
         names.all(|name| scopes.contains(&Some(name)) || !failed(name))
     }
 
-    /// How long the resolver took.
+    /// The time that the resolver needed.
     pub(super) fn resolved(&self) -> Option<Duration> {
         self.plan.setup.endpoint.resolved
     }

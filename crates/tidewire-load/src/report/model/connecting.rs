@@ -28,8 +28,8 @@ pub struct Connecting {
     /// From the start of a connection until it was ready, TLS and the opening handshake included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// How long the resolver took for the address, once for the load, in microseconds; absent if nothing
-    /// had to be resolved.
+    /// The time that the resolver needed for the address, once for the load, in microseconds; absent if
+    /// nothing had to be resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_us: Option<f64>,
     /// From the start of a connection until TCP, or the Unix socket, was established.

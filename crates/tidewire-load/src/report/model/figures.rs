@@ -63,7 +63,7 @@ pub enum ConfirmedBy {
     Pong,
     /// A reply with the content of the message, compared by the generator.
     Reply,
-    /// The server's own counters, compared with what was written.
+    /// The server's own counters, compared with the messages written.
     Counters,
 }
 

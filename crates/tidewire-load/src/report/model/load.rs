@@ -115,7 +115,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// All that were due: sent, or not sent although their time had come.
+    /// All requests that were due, sent or not.
     #[must_use]
     pub fn due(&self) -> u64 {
         self.sent + self.unsent

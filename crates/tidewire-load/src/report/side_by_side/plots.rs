@@ -8,7 +8,7 @@ use crate::report::model::{LatencyWindow, Report, TestResult};
 use crate::report::number;
 use crate::report::svg::{self, Axis, SERIES_MAX, Series};
 
-/// The charts that at least one report has figures for; the first says most.
+/// The charts that at least one report has figures for, the most informative first.
 pub(super) fn figures(reports: &[(String, Report)]) -> Vec<Figure> {
     // A load has one result. Only as many lines as there are colours.
     let results: Vec<(&str, &TestResult)> = reports

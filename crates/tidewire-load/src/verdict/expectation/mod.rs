@@ -408,7 +408,7 @@ impl Expectation {
     }
 
     /// The number of requests from which the figure is known: for a percentile or a share as many as
-    /// tell its value from the next one.
+    /// distinguish its value from the next one.
     #[must_use]
     pub fn values_needed(&self) -> u64 {
         match self.figure {

@@ -1,4 +1,4 @@
-//! Parser of expectations: from text to parts, or to one line that says what to write instead.
+//! Parser of expectations: from text to parts, or to one line that names the correct form.
 
 use std::str::FromStr;
 

@@ -47,7 +47,7 @@ pub struct Used {
     pub waited_ns: Option<u64>,
 }
 
-/// What the server has told about itself.
+/// The facts that the server has reported about itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
@@ -131,11 +131,11 @@ pub struct RanFigures {
     pub answered: bool,
     /// At full speed: the most unconfirmed bytes that a connection could have in flight.
     pub unconfirmed_bytes_max: u64,
-    /// Connections that took part.
+    /// Connections that were members of the phase.
     pub members: u64,
     /// Those of them that broke.
     pub broken: Vec<FailureCount>,
-    /// Connections that had broken since the previous order and took no part.
+    /// Connections that had broken since the previous order and were not members of this phase.
     pub broken_before: Vec<FailureCount>,
     /// Whole messages written.
     pub offered: u64,

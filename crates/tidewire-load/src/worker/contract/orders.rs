@@ -1,4 +1,4 @@
-//! Orders: what a controller tells a worker.
+//! Orders: the lines that a controller sends to a worker.
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ pub enum Activity {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         per_connection: Option<u64>,
     },
-    /// Messages as fast as the server takes them, with pings between them that confirm them.
+    /// Messages as fast as the server accepts them, with pings between them that confirm them.
     Blast {
         /// The messages.
         message: Message,

@@ -1,4 +1,4 @@
-//! Words: what a worker tells its controller.
+//! Words: the lines that a worker sends to its controller.
 
 use serde::{Deserialize, Serialize};
 

@@ -138,7 +138,7 @@ impl Http {
         data: &[u8],
     ) -> usize {
         if stray_line_end_bytes(data) < data.len() {
-            // A server may say why it closes an idle connection (RFC 9110, section 15.5.9).
+            // A server may state why it closes an idle connection (RFC 9110, section 15.5.9).
             let is_farewell = data.starts_with(b"HTTP/1.") && data.get(8..12) == Some(b" 408");
             if !is_farewell {
                 core.tally.add_error(SURPLUS);

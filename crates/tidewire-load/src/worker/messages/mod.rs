@@ -57,8 +57,8 @@ pub struct MessagesSetup {
     pub layer: Layer,
     /// How a message is known to have arrived.
     pub matching: Matching,
-    /// Where a message from the server says when it was made, in milliseconds, microseconds or nanoseconds
-    /// since 1970.
+    /// The place in a message from the server where the time of its creation stands, in milliseconds,
+    /// microseconds or nanoseconds since 1970.
     pub stamp: Option<Pointer>,
 }
 
@@ -175,7 +175,7 @@ impl Messages {
         }
     }
 
-    /// The answer to the upgrade; how many bytes it took.
+    /// Handles the answer to the upgrade, and returns the number of used bytes.
     fn handle_response(
         &mut self,
         core: &mut Core,
@@ -498,7 +498,7 @@ impl Dialogue for Messages {
         if !user.session.is_upgraded {
             at = self.handle_response(core, io, user, data);
             if !user.session.is_upgraded {
-                // What is not whole comes again.
+                // The next call receives the incomplete rest again.
                 core.tally.traffic.received.wire -= (data.len() - at) as u64;
                 return at;
             }
@@ -591,5 +591,5 @@ fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u
     core.think(user, pending.exchange.step, now_ns);
 }
 
-/// The largest message taken from a server.
+/// The largest message accepted from a server.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -169,13 +169,13 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
         while let Some(place) = self.core.next_to_retire(&mut self.users) {
             let user = &mut self.users[place];
-            // Its state determines how its requests are counted, so this comes first.
+            // Its state determines how its requests are counted, so the connection is dropped first.
             self.core.drop_connection(io, user);
             self.core.retire(user);
         }
     }
 
-    /// Sends requests whose time has come.
+    /// Sends the requests that are due.
     fn dispatch(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {

@@ -77,7 +77,7 @@ pub enum DialogueKind {
 pub struct Endpoint {
     /// The address.
     pub address: Address,
-    /// How long the resolver took for it; `None` if nothing had to be resolved.
+    /// The time that the resolver needed for it; `None` if nothing had to be resolved.
     pub resolved: Option<Duration>,
     /// TLS; `None` for plain TCP.
     pub tls: Option<TargetTls>,
@@ -188,7 +188,7 @@ impl Budget {
         Self(AtomicU64::new(requests))
     }
 
-    /// Takes one request from the budget, if any is left.
+    /// Removes one request from the budget; false if none is left.
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {

@@ -128,7 +128,7 @@ impl Core {
         self.wakes.push(Reverse((at_ns, place)));
     }
 
-    /// The next user whose time has come.
+    /// The next user whose wake-up time has passed.
     pub(super) fn next_awake<S: Default>(
         &mut self,
         users: &mut [User<S>],

@@ -35,7 +35,7 @@ impl Phase {
         self.is_stopped || now_ns >= self.end_ns
     }
 
-    /// Takes a request from the budget.
+    /// Removes a request from the budget and sets the due time of the next one; false if none is left.
     #[inline]
     pub(super) fn take(&mut self) -> bool {
         if let Some(budget) = &self.order.budget
@@ -220,7 +220,7 @@ impl Core {
         self.report(ServiceReport::Done(tally));
     }
 
-    /// All connections have been told to close.
+    /// Reports the end of the order to close, after every connection has begun to close.
     pub(super) fn end_closing(&mut self) {
         let tally = self.restart_tally(self.now_ns());
         self.report(ServiceReport::Closed(tally));

@@ -51,7 +51,7 @@ pub(crate) struct User<S> {
     pub(crate) rests_until_ns: u64,
     /// Attempts to connect that failed since the last success.
     pub(crate) failures: u32,
-    /// A connection was begun since all users were told to connect.
+    /// A connection was begun since the last order to connect all users.
     pub(crate) has_tried: bool,
     /// Its last connection ended before the plan ended it, and the next one replaces it.
     pub(crate) is_replacing: bool,

@@ -15,7 +15,7 @@ impl Allowance {
         self.bytes
     }
 
-    /// Takes into account how long a confirmation took. `bytes_max` is the limit of every connection.
+    /// Adapts to the time of a confirmation. `bytes_max` is the limit of every connection.
     pub(super) fn adapt(&mut self, took_ns: u64, bytes_max: u64) {
         if took_ns <= SOON_NS {
             self.bytes = (self.bytes * 2).min(bytes_max);

@@ -285,8 +285,8 @@ impl Core {
         connection.state = ConnectionState::Open;
         io.clear_timer(connection.id);
         if self.setup.profile == Profile::V1 && connection.channel.is_none() {
-            // Another's leaves with the first thing it says, as the protocol allows, so that a storm
-            // measures what it is named after.
+            // Until the server's rate limit is known, the hello leaves at once. A later connection sends it
+            // with its first message, as the protocol allows, so that a storm measures connections alone.
             connection.hello_is_due = true;
             if self.facts.rate_limit_capacity.is_none() {
                 self.send_hello(connection);

@@ -10,8 +10,8 @@ use crate::worker::pace::parts;
 use crate::worker::websocket::session::{Connection, PhaseProgress, Task};
 
 impl Worker {
-    /// Releases the paced messages whose time has come, some each turn, so that answers are read between
-    /// them. Whether there are more.
+    /// Releases paced messages that are due, some each turn, so that answers are read between them. Returns
+    /// whether more are due.
     pub(super) fn release_due(&mut self, io: &mut Io, now_ns: u64) -> bool {
         let mut due = std::mem::take(&mut self.core.due);
         let is_behind = self.collect_due(now_ns, &mut due);
@@ -81,7 +81,7 @@ impl Core {
         let PhaseProgress {
             batches, unwritten, ..
         } = &mut connection.progress;
-        // A server that answers what was never sent has taken some of them away.
+        // A server that answers messages that were never sent has removed some of the batches.
         *unwritten = (*unwritten).min(batches.len());
         let first = batches.len() - *unwritten;
         for batch in batches.range_mut(first..) {

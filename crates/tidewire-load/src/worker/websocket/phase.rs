@@ -297,8 +297,8 @@ impl Worker {
         let mut is_behind = false;
         match phase.activity {
             Activity::Blast { .. } if !is_over => self.send_checkpoints(io, now_ns),
-            // Also in the end: what was due before it and is late must not be left out, as far as it can be
-            // made up for in a while.
+            // Also at the end: late messages that were due before it must not be left out, as far as a short
+            // time suffices to send them.
             Activity::Paced { replies, .. } => {
                 is_behind = self.release_due(io, now_ns);
                 if !replies && !is_over {
@@ -504,7 +504,7 @@ impl Core {
         } else if connection.progress.ping.is_none() {
             let is_hold = matches!(phase.activity, Activity::Hold { .. });
             if is_hold {
-                // Nothing else tells whether it still lives.
+                // Only a ping shows whether it still lives.
                 self.send_ping(io, connection);
             } else {
                 self.end_member(io, connection);

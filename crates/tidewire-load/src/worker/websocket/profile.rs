@@ -17,8 +17,8 @@ use crate::worker::websocket::channel::Channel;
 pub enum Profile {
     /// RFC 6455 and nothing else: connected at the 101, and a ping is a WebSocket ping.
     Raw,
-    /// Protocol version 1: connected when `server_ready` has come, and a ping is a `ping` message
-    /// that a `PONG` answers.
+    /// Protocol version 1: connected when `server_ready` has arrived, and a ping is a `ping` message that a
+    /// `PONG` answers.
     #[default]
     V1,
 }

@@ -91,7 +91,7 @@ impl Core {
                         !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
                     self.handle_event(io, connection, event);
                     let is_fan_out = matches!(&self.phase, Some(phase) if phase.fan.is_some());
-                    // What comes next may be what is looked for without the reader.
+                    // The next bytes may be replies or publications, which are matched without the reader.
                     connection.reads_plainly =
                         ends_message && (is_fan_out || input.consumed() == all);
                     if connection.reads_plainly {
@@ -264,5 +264,5 @@ fn is_control(bytes: &[u8]) -> bool {
         .is_some_and(OpCode::is_control)
 }
 
-/// How long a server that has answered our close frame may take to end TCP, in milliseconds.
+/// The time that a server has to end TCP after it has answered our close frame, in milliseconds.
 const SERVER_END_MS: u64 = 500;

@@ -214,8 +214,8 @@ impl Core {
         progress.refused += u64::from(refusals);
         phase.pass(progress, u64::from(replies), Some(now_ns));
         phase.confirm(progress, replies, now_ns);
-        // Which messages were refused is not known before the reply to a later one comes, but their
-        // places are free. A server cannot reject more messages than are in flight.
+        // Which messages were refused is not known before the reply to a later one arrives, but their places
+        // are free. A server cannot reject more messages than are in flight.
         let refusals = u64::from(refusals).min(progress.waiting) as u32;
         phase.result.confirmed += u64::from(refusals);
         self.release_next(connection, now_ns, replies.saturating_add(refusals));
@@ -297,7 +297,7 @@ enum Place {
 fn place(ring: &FrameRing, progress: &PhaseProgress, index: usize, written: u64) -> Place {
     let is_it = |number: &u64| ring.index_of(progress.first_frame + number) == index;
     let next = progress.replies;
-    // The order of laps differs, so that a message comes again after two laps at the latest.
+    // The order of laps differs, so that a message occurs again after two laps at the latest.
     let far = 2 * ring.frames();
     if let Some(number) = (next..written.min(next + far)).find(is_it) {
         return Place::Ahead(number);

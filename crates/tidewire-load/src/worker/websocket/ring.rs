@@ -318,9 +318,9 @@ impl FrameRing {
         start as usize..start.saturating_add(wanted).min(end_max) as usize
     }
 
-    /// Compares what has come with the replies from that to the frame with this number on, as far as `limit`:
-    /// how many whole replies are at the front of `data` just as they should be, and their bytes. None where
-    /// replies differ from their messages.
+    /// Compares `data` with the replies to frame number `frame` and the following ones, up to `limit`.
+    /// Returns how many whole replies at the front of `data` match exactly, and their bytes; zero for a
+    /// server whose replies differ from their messages.
     #[inline]
     #[must_use]
     pub fn whole_replies(&self, frame: u64, limit: u64, data: &[u8]) -> (u64, usize) {

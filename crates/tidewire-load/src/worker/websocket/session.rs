@@ -248,7 +248,7 @@ impl PhaseProgress {
         refused.min(self.waiting)
     }
 
-    /// Whether nothing more is to come for the messages sent: those that still wait were refused.
+    /// Whether no further reply is due for the messages sent: those that still wait were refused.
     pub(crate) fn is_answered(&self) -> bool {
         self.waiting == self.refused_waiting()
     }
@@ -260,7 +260,7 @@ pub(crate) enum Task {
     #[default]
     Idle,
     Active,
-    /// Sends nothing new; waits for what is on its way.
+    /// Sends nothing new; waits for pending answers.
     Settling,
 }
 

@@ -41,7 +41,7 @@ pub fn parse_request<'a>(
         }
     });
     let Some((head_bytes, head)) = whole? else {
-        // Whatever follows, no request of another method is taken.
+        // Rejects another method before the head is complete, whatever follows.
         let is_other = |start: &[u8]| !start.starts_with(b"GET ") && start.contains(&b' ');
         let start = bytes.trim_ascii_start();
         return match is_other(&start[..start.len().min(METHOD_BYTES_MAX)]) {
@@ -202,7 +202,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The headers of the handshake, which must or may come once, or make a list.
+/// The headers of the handshake: some must or may occur once, others form a list.
 #[derive(Clone, Debug, Default)]
 struct Named<'a> {
     host: Option<&'a str>,
@@ -217,7 +217,7 @@ struct Named<'a> {
     connection_upgrades: bool,
 }
 
-/// The lines of a header that may come several times.
+/// The lines of a header that may be repeated.
 #[derive(Clone, Debug, Default)]
 struct Listed<'a> {
     first: Option<&'a [u8]>,
@@ -333,6 +333,6 @@ const KEY_BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// The longest method that the reader takes, with its space.
+/// The longest method that the reader accepts, with its space.
 const METHOD_BYTES_MAX: usize = 33;
 const SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];

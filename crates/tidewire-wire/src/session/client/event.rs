@@ -29,7 +29,7 @@ pub enum ClientEvent {
         protocol_version: u64,
         /// The connection's id.
         connection_id: String,
-        /// The largest message the server takes.
+        /// The largest message the server accepts.
         message_bytes_max: u64,
         /// Messages that may be sent at once.
         rate_limit_capacity: u64,
@@ -81,7 +81,7 @@ pub enum ClientEvent {
         /// The correlation ids of those that it answers besides its own; not all, if they are many.
         refused_ids: Vec<String>,
     },
-    /// Messages in the encoding of the batch, to be treated as if each had come alone.
+    /// Messages in the encoding of the batch, to be treated as if each had arrived alone.
     Batch(Vec<Vec<u8>>),
     /// `subscription_update`, the answer to one.
     SubscriptionUpdate {
@@ -91,7 +91,7 @@ pub enum ClientEvent {
         success_topics: Vec<String>,
         /// Topics for which it was not.
         failed_topics: Vec<String>,
-        /// Why, for those of `failed_topics` for which the server tells it.
+        /// The reasons, for those of `failed_topics` for which the server states one.
         failures: Vec<TopicFailure>,
         /// Where topics with history stand.
         recovery: Vec<TopicRecovery>,
@@ -136,9 +136,9 @@ pub enum ClientEvent {
         /// The subscriber's `presence`.
         data: Option<Value>,
     },
-    /// `publication_gap`: publications that will not come.
+    /// `publication_gap`: publications that the server will not send.
     PublicationGap(PublicationGap),
-    /// `message_ack`: the server has taken all numbered messages up to this one.
+    /// `message_ack`: the server has accepted all numbered messages up to this one.
     MessageAck {
         /// The number.
         last: u64,
@@ -172,7 +172,7 @@ pub enum ClientEvent {
         /// Milliseconds until the session ends.
         ends_in_ms: u64,
     },
-    /// `auth_refresh_response`: the server has taken another token.
+    /// `auth_refresh_response`: the server has accepted another token.
     AuthRefreshed {
         /// Milliseconds until it expires.
         expires_in_ms: u64,
@@ -190,7 +190,7 @@ pub enum ClientEvent {
 /// The change of a member of a topic's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresenceChange {
-    /// The user's first connection has come.
+    /// The user's first connection has joined.
     Join,
     /// The user's last connection has gone.
     Leave,
@@ -277,7 +277,7 @@ impl ClientEvent {
 fn read_error(payload: &Value) -> ClientEvent {
     let code = text(&payload["code"]);
     let known = ErrorCode::parse(&code);
-    // A code of a later version that does not say otherwise ends nothing.
+    // An unknown code, from a later version, ends nothing unless the error states otherwise.
     let by_code = known.is_none_or(ErrorCode::recoverable);
     let retry_after_s = payload["retry_after"].as_f64();
     ClientEvent::Error {
@@ -365,7 +365,7 @@ fn read_gap(payload: &Value) -> Result<PublicationGap, EnvelopeError> {
     };
     Ok(PublicationGap {
         topic: text(&payload["topic"]),
-        // Whatever a later version's reason is, they will not come.
+        // The publications are lost, even if the reason is one of a later version.
         reason: reason.unwrap_or(GapReason::Dropped),
         count: payload["count"].as_u64().unwrap_or(1),
         range,

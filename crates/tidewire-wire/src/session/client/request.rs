@@ -108,7 +108,7 @@ impl<'a> SubscriptionRequest<'a> {
 }
 
 impl ClientSession {
-    /// Appends `subscription_update` and says which kind of frame it goes into.
+    /// Appends `subscription_update` and returns the kind of its frame.
     pub fn write_subscription(
         &mut self,
         request: &SubscriptionRequest<'_>,
@@ -123,7 +123,7 @@ impl ClientSession {
         })
     }
 
-    /// Appends `publish_request` and says which kind of frame it goes into. It is answered only with a
+    /// Appends `publish_request` and returns the kind of its frame. The server answers it only if it has a
     /// `correlation_id`; `number` is a producer's. The payload is not checked.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl ClientSession {
         Ok(op_code(self.format()))
     }
 
-    /// Appends `history_request` and says which kind of frame it goes into.
+    /// Appends `history_request` and returns the kind of its frame.
     pub fn write_history_request(
         &mut self,
         query: &HistoryQuery,
@@ -166,9 +166,8 @@ impl ClientSession {
         write_message(&header, self.format(), out, |out| query.write_payload(out))
     }
 
-    /// Appends `publication_ack` for 1 to
-    /// [`DELIVERIES_PER_ACK_MAX`](super::super::DELIVERIES_PER_ACK_MAX) deliveries and says which kind of
-    /// frame it goes into.
+    /// Appends `publication_ack` for 1 to [`DELIVERIES_PER_ACK_MAX`](super::super::DELIVERIES_PER_ACK_MAX)
+    /// deliveries and returns the kind of its frame.
     pub fn write_publication_ack(
         &mut self,
         deliveries: &[u64],
@@ -184,8 +183,8 @@ impl ClientSession {
     }
 
     /// Appends `presence_request` for 1 to
-    /// [`TOPICS_PER_PRESENCE_REQUEST_MAX`](super::super::TOPICS_PER_PRESENCE_REQUEST_MAX) topics and says
-    /// which kind of frame it goes into. `limit` is how many members of each topic are wanted at most.
+    /// [`TOPICS_PER_PRESENCE_REQUEST_MAX`](super::super::TOPICS_PER_PRESENCE_REQUEST_MAX) topics and returns
+    /// the kind of its frame. `limit` is the maximum number of members of each topic in the answer.
     #[expect(clippy::too_many_arguments, reason = "the fields of the message")]
     pub fn write_presence_request(
         &mut self,
@@ -211,8 +210,8 @@ impl ClientSession {
         })
     }
 
-    /// Appends `auth_refresh` with a token of 1 to [`TOKEN_BYTES_MAX`](super::super::TOKEN_BYTES_MAX) bytes and says
-    /// which kind of frame it goes into.
+    /// Appends `auth_refresh` with a token of 1 to [`TOKEN_BYTES_MAX`](super::super::TOKEN_BYTES_MAX) bytes and
+    /// returns the kind of its frame.
     pub fn write_auth_refresh(
         &mut self,
         token: &str,
@@ -229,8 +228,7 @@ impl ClientSession {
         })
     }
 
-    /// Appends `call_request` and says which kind of frame it goes into. The payload is one JSON value and
-    /// is not checked.
+    /// Appends `call_request` and returns the kind of its frame. The payload is one JSON value and is not checked.
     pub fn write_call_request(
         &mut self,
         call: &Call,
@@ -245,8 +243,7 @@ impl ClientSession {
         })
     }
 
-    /// Appends `call_response` and says which kind of frame it goes into. A payload is one JSON value and
-    /// is not checked.
+    /// Appends `call_response` and returns the kind of its frame. A payload is one JSON value and is not checked.
     pub fn write_call_response(
         &mut self,
         result: &CallResult,

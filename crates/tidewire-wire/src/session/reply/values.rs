@@ -21,7 +21,7 @@ pub struct ProducerState {
 pub struct HelloProducer {
     /// The id that the client chose, 1 to [`PRODUCER_ID_BYTES_MAX`](crate::session::PRODUCER_ID_BYTES_MAX) bytes.
     pub id: String,
-    /// Which of the client's connections this is, if it says so.
+    /// Identifies this connection among the client's connections, if the client states it.
     pub attempt: Option<ProducerAttempt>,
 }
 

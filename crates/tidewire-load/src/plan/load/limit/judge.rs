@@ -16,7 +16,7 @@ pub(super) enum Outcome {
     Broke(Broken),
     /// Its backlog grew, but by so little that chance may be the reason.
     Unclear(String),
-    /// The generator did not keep up, or was disturbed, for this reason: the step says nothing about the
+    /// The generator did not keep up, or was disturbed, for this reason: the step is no evidence about the
     /// service.
     Disturbed(String),
 }
@@ -26,8 +26,8 @@ pub(super) enum Outcome {
 pub(super) struct Broken {
     /// The reason with its value.
     pub(super) reason: String,
-    /// What is compared with the same of a lower rate: the figure's name and its value, where more is
-    /// worse.
+    /// The figure that is compared with the same figure of a lower rate: its name and its value. A larger
+    /// value is worse.
     pub(super) figure: Option<(String, f64)>,
     /// So far beyond the bound that a second try would be the same.
     pub(super) is_gross: bool,
@@ -90,7 +90,7 @@ pub(super) fn judge(
     }
 }
 
-/// The worst disturbance of the generator, if there was one, and what it is enough for.
+/// The worst disturbance of the generator, if there was one: the excuse that it gives, and its description.
 fn disturbance(result: &TestResult) -> Option<(Excuse, &'static str)> {
     use Excuse::{Delay, Pause};
     let kinds = [
@@ -301,7 +301,7 @@ const GROWN_MIN: f64 = 3.0;
 /// Beyond this part a second try would be the same.
 const GROSS: f64 = 0.2;
 
-/// With fewer quarters of a second a slope says little.
+/// With fewer quarters of a second a slope is not significant.
 const WINDOWS_MIN: usize = 6;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) struct Found {
     pub(super) by_generator: bool,
     /// The violation is the same at lower rates: no rate will hold.
     pub(super) is_independent: bool,
-    /// A rate between the two of which a step cannot tell whether it holds.
+    /// A rate between the two for which a step cannot show whether it holds.
     unclear: Option<f64>,
     /// The rate that held did so in a longer step, too.
     is_proved: bool,
@@ -74,8 +74,8 @@ pub(super) fn search<E>(
     Ok(found)
 }
 
-/// The outcome of a rate. A disturbed step says nothing, and one violation may be chance: both are tried again. A
-/// violation counts when it was seen twice, or is gross.
+/// The outcome of a rate. A disturbed step proves nothing, and one violation may be chance: both are tried
+/// again. A violation counts when it was seen twice, or is gross.
 fn settled<E>(
     mut attempt: impl FnMut() -> Result<Option<Outcome>, E>,
 ) -> Result<Option<Outcome>, E> {
@@ -123,7 +123,7 @@ impl Found {
         self.unclear = self.unclear.filter(|unclear| *unclear < rate);
     }
 
-    /// The rate that held, if it is the answer and only short steps say so.
+    /// The rate that held, if it is the answer and held only in short steps.
     fn unproved(&self) -> Option<f64> {
         self.held
             .filter(|_| self.broke.is_some() && !self.is_proved)
@@ -158,7 +158,7 @@ impl Found {
 
 const RATE_MIN: f64 = 1.0;
 
-/// Rates of a search: from 1,000/s to 10 M/s it takes 14, and 5 to halve to 5 %.
+/// The limit for a search: 14 rates lead from 1,000/s to 10 M/s, and 5 more narrow the interval to 5 %.
 const RATES_MAX: usize = 40;
 
 /// Tries of one rate.
@@ -167,7 +167,7 @@ const TRIES_MAX: usize = 4;
 /// A few more values than are needed, because not every request has succeeded when the step ends.
 const NEEDED_FACTOR: f64 = 1.1;
 
-/// Requests of a step from which a backlog that grows by a part in a hundred is told from chance.
+/// Requests of a step from which a backlog that grows by 1 % differs from chance.
 const REQUESTS_MIN: f64 = 1_500.0;
 
 /// A shorter step does not show whether its backlog grows.

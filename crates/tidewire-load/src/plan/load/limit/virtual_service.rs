@@ -16,7 +16,7 @@ use crate::report::{LatencyOrigin, TestResult};
 use crate::verdict::expectation::{Expectation, Figures, Part};
 use crate::worker::pace::{Pace, Share};
 
-/// A service with a number of workers, each of which takes a time that varies by a fifth.
+/// A service with a number of workers; the time of each request varies by a fifth.
 #[derive(Clone, Copy)]
 struct Service {
     workers: u32,
@@ -92,7 +92,7 @@ fn find(service: Service, expected: &str, seed: u64) -> Found {
     let found = search::<()>(&limits, needed, |rate, longest| {
         let (tally, share) = service.serve(rate, longest, &mut random);
         let result = judged(&tally, std::slice::from_ref(&expectation));
-        // Now and then the generator itself is stopped: that says nothing of the service.
+        // Now and then the generator itself is stopped; such a step proves nothing about the service.
         Ok(Some(match random.random_range(0..12) {
             0 => Outcome::Disturbed("the generator was stopped".to_owned()),
             _ => judge(&result, &tally, (&share, rate, longest.as_secs_f64())),

@@ -1,7 +1,7 @@
-//! Fan-out: one publisher, many subscribers of one topic, and how what they get is checked.
+//! Fan-out: one publisher, many subscribers of one topic, and the check of the received publications.
 //!
-//! Every publication has a number, so that each subscriber can tell what it missed and what it got twice,
-//! and the time at which it was meant to leave, on the clock of this process, which is both ends.
+//! Every publication has a number, so that each subscriber detects missing and duplicate ones. It also has
+//! the planned time of sending, on the clock of this process, which is both ends.
 
 pub(crate) mod message;
 pub(crate) mod milestones;
@@ -17,7 +17,7 @@ use crate::worker::pace::Pace;
 pub use message::MESSAGE_BYTES_MIN;
 use message::Template;
 
-/// A fan-out measurement: what is published and how fast, and where the workers meet.
+/// A fan-out measurement: the publications, their pace, and the state that the workers share.
 #[derive(Debug)]
 pub struct FanOut {
     pub(crate) template: Template,
@@ -83,7 +83,7 @@ impl FanOut {
         }
     }
 
-    /// The workers that take part.
+    /// The number of workers in the fan-out.
     pub(crate) fn workers(&self) -> usize {
         self.received.len()
     }

@@ -34,9 +34,9 @@ pub(in crate::worker::websocket) struct FanRun {
     has_begun: bool,
     /// The same moment for the worker with the publisher: the times of a pace count from it.
     started_ns: Option<u64>,
-    /// When to look again what the other workers have said.
+    /// The time of the next look at the other workers' progress.
     check_ns: u64,
-    /// The number of the last publication, once the members that have it have been told.
+    /// The number of the last publication, once the members that have it have ended their part.
     total: Option<u64>,
     /// Epoch of the topic's history, and how far offsets are ahead of numbers; the same for all publications.
     position: Option<Option<(u32, u64)>>,
@@ -123,8 +123,8 @@ impl FanRun {
         }
     }
 
-    /// Takes publications from the front of what a subscriber has received. How many bytes that was, and
-    /// whether the next frame is cut off.
+    /// Reads publications from the front of a subscriber's received bytes. Returns how many bytes these are,
+    /// and whether the next frame is cut off.
     fn take(
         &mut self,
         received: &mut u64,
@@ -147,7 +147,8 @@ impl FanRun {
         }
     }
 
-    /// Takes what another subscriber has received just so before.
+    /// Counts the publications at the front of `data` that equal those that another subscriber received
+    /// before.
     #[inline]
     fn match_known(
         &mut self,
@@ -194,7 +195,7 @@ impl FanRun {
         }
     }
 
-    /// Takes one publication, looked at by itself.
+    /// Counts one publication that was parsed by itself.
     fn note(
         &mut self,
         received: &mut u64,
@@ -238,7 +239,7 @@ impl FanRun {
         }
     }
 
-    /// Tells the publisher's worker how far the slowest subscriber is.
+    /// Reports to the publisher's worker how far the slowest subscriber is.
     fn report_progress(&mut self, index: usize) {
         if std::mem::take(&mut self.has_moved) {
             self.plan.set_received(index, self.milestones.received());
@@ -342,7 +343,7 @@ impl Worker {
         self.core.times_us = times_us;
     }
 
-    /// Ends the part of those that have everything, as soon as it is known what that is.
+    /// Ends the part of the subscribers that have every publication, as soon as the total is known.
     fn find_complete(&mut self, io: &mut Io) {
         let Some(phase) = &mut self.core.phase else {
             return;
@@ -437,7 +438,7 @@ impl Core {
         self.frames = frames;
     }
 
-    /// Takes publications from the front of `data`, as [`FanRun::take`] does.
+    /// Reads publications from the front of `data`, as [`FanRun::take`] does.
     #[inline]
     pub(in crate::worker::websocket) fn match_deliveries(
         &mut self,
@@ -543,7 +544,7 @@ impl Core {
         }
     }
 
-    /// How long a server may be silent before what is missing is lost.
+    /// How long a server may be silent before missing publications count as lost.
     fn quiet_ms(&self) -> u64 {
         self.setup.timeouts.barrier_ms.min(QUIET_MS_MAX)
     }
@@ -555,7 +556,7 @@ pub(in crate::worker::websocket) const TAIL_NS: u64 = 100_000_000;
 /// Publications that leave at given times before anything is read.
 const DUE_PER_TURN: usize = 16 * 1024;
 
-/// How often the workers look what the others have said, where nothing wakes them.
+/// The interval at which a worker looks at the progress of the others, where nothing wakes it.
 const CHECK_NS: u64 = 1_000_000;
 
 const QUIET_MS_MAX: u64 = 5_000;
