@@ -4,7 +4,7 @@ use crate::model::Message;
 use crate::session::application::Application;
 use crate::session::context::Context;
 
-/// Sends every message back as it came, unread: a client that sends what nobody can read gets it back.
+/// Sends every message back as it arrived, without reading it, even one whose content is invalid.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Echo;
 
@@ -20,7 +20,7 @@ impl Application for Echo {
     }
 }
 
-/// Takes every message and does nothing with it; the engine counts it as delivered.
+/// Accepts every message and does nothing with it; the engine counts it as delivered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sink;
 

@@ -16,7 +16,7 @@ pub(crate) fn steady_unix_ms() -> u64 {
     tidewire_net::steady_unix_ms()
 }
 
-/// The moment after so long, or one that never comes where there is no such moment.
+/// The moment after this time, or one in a hundred years if the clock cannot represent it.
 pub(crate) fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now + FAR)
@@ -41,7 +41,7 @@ pub(crate) fn steady_now(io: &Io) -> Now {
     }
 }
 
-/// The shard's clocks as the protocol takes them.
+/// The shard's clocks in the form that the protocol uses.
 pub(crate) fn wire_now(io: &Io) -> Now {
     let now = io.now();
     Now {

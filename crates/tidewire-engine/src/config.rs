@@ -23,7 +23,7 @@ use tidewire_wire::secure::NONCES_DEFAULT_MAX;
 /// The configuration of a server. [`Config::default`] gives the defaults that each field states.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where clients connect. Default `127.0.0.1:5006`; port 0 takes a free one.
+    /// Where clients connect. Default `127.0.0.1:5006`; with port 0 the system chooses a free one.
     pub listen: SocketAddr,
     /// Where the operations listener answers, if anywhere. Default: none.
     pub ops_listen: Option<SocketAddr>,
@@ -33,10 +33,11 @@ pub struct Config {
     pub shards: usize,
     /// The protocol inside the WebSocket. Default: version 1.
     pub protocol: Protocol,
-    /// Other processes of the same user may listen at the same address, if they share it, too: the system spreads the
-    /// connections over all of them. Default `false`: an address that is taken is an error.
+    /// Other processes of the same user may listen at the same address, if they share it, too: the system
+    /// spreads the connections over all of them. Default `false`: an address that is already in use is an
+    /// error.
     pub reuse_port: bool,
-    /// Paths that take connections; empty for any. Default `/ws` and `/wse`.
+    /// Paths that accept connections; empty for any. Default `/ws` and `/wse`.
     pub paths: Vec<String>,
     /// Subprotocols of the application: the first of them that a client offers is confirmed, or none. With
     /// an empty list the client's first offer that carries no token is confirmed, whatever it is. One that carries a token
@@ -52,7 +53,7 @@ pub struct Config {
     /// By which names the server may be called, here and on the operations listener. Default: on a loopback address without
     /// authentication by names of this machine alone, else by any.
     pub hosts: HostPolicy,
-    /// Proxies that are believed when they tell whom they forward. Default: none.
+    /// Proxies whose statements about client addresses are believed. Default: none.
     pub proxies: TrustedProxies,
     /// TLS; without it connections are plain. Default `None`.
     pub tls: Option<TlsFiles>,
@@ -60,12 +61,14 @@ pub struct Config {
     /// Only in version 1. Default off.
     pub encryption: Encryption,
     /// The server's identity key: PKCS#8, PEM, P-256. It signs the key exchange with clients that speak
-    /// version 2 of the encryption, so that they can tell this server from somebody in between. Default `None`.
+    /// version 2 of the encryption, so that they can detect somebody in between who pretends to be this
+    /// server. Default `None`.
     pub identity_key: Option<PathBuf>,
     /// How signatures of messages (`sig`) are checked; without it they are for the application to look
     /// at. Only in version 1. Default `None`.
     pub signing: Option<Signing>,
-    /// Topics: who may have them, and what is kept of each. Default: clients may have none, nothing is kept.
+    /// Topics: who may use them, and what the server stores of each. Default: clients may use none, nothing
+    /// is stored.
     pub topics: Topics,
     /// The broker that this server shares topics over with others. Default: none, every topic is
     /// this server's own.
@@ -91,7 +94,7 @@ pub struct Config {
 pub enum Protocol {
     /// Tidewire's protocol version 1.
     V1,
-    /// Plain messages: nothing is said but what the application says.
+    /// Plain messages: the server sends nothing but the messages of the application.
     Raw,
 }
 
@@ -107,9 +110,9 @@ pub enum OriginPolicy {
     Listed(Vec<String>),
 }
 
-/// Proxies in front of the server. What one of them tells of a client's address counts as if the client had connected
-/// from there: by a PROXY header (version 1 or 2) at the start of the connection, before TLS, or by a header line of the
-/// request. Nobody else is believed.
+/// Proxies in front of the server. The client address that one of them reports counts as if the client had
+/// connected from there: by a PROXY header (version 1 or 2) at the start of the connection, before TLS, or by
+/// a header line of the request. Nobody else is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     /// Their addresses. Default: none.
@@ -151,7 +154,8 @@ impl Encryption {
     }
 }
 
-/// How signatures are checked: pings, hellos, key updates and `batch` itself need none, what is in a batch does.
+/// How signatures are checked: pings, hellos, key updates and `batch` itself need none, the messages in a
+/// batch need one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signing {
     /// The keys that check them.
@@ -197,14 +201,14 @@ impl std::fmt::Debug for SignatureKey {
 /// Detection of repeated messages, so that the application receives each once. Only in version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducerConfig {
-    /// Producers (those who number their messages) that are remembered, in all. Those without a connection are
-    /// forgotten for new ones; while all have one, a further one is not kept, and its `server_hello` says so.
-    /// Default 10,000.
+    /// Producers (those who number their messages) that are remembered, in all. Those without a connection
+    /// are forgotten for new ones; while all have one, a further one is not kept, and its `server_hello`
+    /// reports this. Default 10,000.
     pub producers_max: usize,
     /// For how long a producer without a connection is remembered, in milliseconds. Default 3,600,000, an hour.
     pub producer_ttl_ms: u64,
-    /// Messages for the application are dropped if their `id` has come before from the same user or, without
-    /// authentication, on the same connection. Default `false`.
+    /// Messages for the application are dropped if their `id` has arrived before from the same user or,
+    /// without authentication, on the same connection. Default `false`.
     pub deduplicate: bool,
     /// Ids remembered for that, in all; the oldest are forgotten first. Default 50,000.
     pub remembered_ids_max: usize,
@@ -213,12 +217,12 @@ pub struct ProducerConfig {
 /// How sessions leave a server that drains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
-    /// Sessions that each shard closes in a second; 0 for as many as it takes to close all in the first half of
-    /// the drain's timeout, evenly, but a hundred at once. Default 0.
+    /// Sessions that each shard closes in a second; 0 closes a hundred at once and the others evenly in the
+    /// first half of the drain's timeout. Default 0.
     pub rate_per_s: u64,
-    /// Each client reconnects after a random time of up to this many milliseconds, or longer if
-    /// otherwise more than 5,000 a second would come back; 0 to tell them nothing. Only in version 1.
-    /// Default 5,000.
+    /// Each client reconnects after a random time of up to this many milliseconds, or longer if otherwise
+    /// more than 5,000 a second would return; with 0 clients receive no delay. Only in version 1. Default
+    /// 5,000.
     pub reconnect_spread_ms: u64,
 }
 
@@ -252,13 +256,13 @@ pub enum Deflate {
     PerConnection,
 }
 
-/// The limits of a server. They hold for each connection unless the name says otherwise. Times are at
-/// least one millisecond.
+/// The limits of a server. They hold for each connection unless the name of a limit states another scope.
+/// Times are at least one millisecond.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Sessions in all; the next one gets HTTP 503. Default 1,000,000.
     pub connections_max: usize,
-    /// Connections in the opening handshake that are read, in all. Past it, a further one takes the place of the oldest
+    /// Connections in the opening handshake that are read, in all. Past it, a further one replaces the oldest
     /// of the address that has the most, or waits if its own address has as many. Default 512.
     pub handshakes_max: usize,
     /// The same of one address; an IPv6 network of 64 bits counts as one. Past it, a further one is accepted but not
@@ -280,13 +284,13 @@ pub struct Limits {
     pub unfinished_bytes_per_owner_max: usize,
     /// The same for the whole server: whoever has the most loses its oldest. Default 512 MiB.
     pub unfinished_bytes_max: usize,
-    /// Messages that may come at once; 0 for no rate limit. Default 100,000.
+    /// Messages that may arrive at once; 0 for no rate limit. Default 100,000.
     pub rate_limit_capacity: u64,
-    /// Messages a second that may come in the long run. Default 10,000.
+    /// Messages a second that may arrive in the long run. Default 10,000.
     pub rate_limit_refill_per_s: u64,
-    /// Messages that may have to be refused within `errors_window_ms`; a connection with more of them is told
-    /// `CIRCUIT_BREAKER_OPEN` and closed with code 4430. What the rate limit refuses does not count. 0 for no
-    /// limit. Default 50. Only in version 1.
+    /// Messages that may have to be refused within `errors_window_ms`; a connection with more of them
+    /// receives `CIRCUIT_BREAKER_OPEN` and is closed with code 4430. Refusals by the rate limit do not count.
+    /// 0 for no limit. Default 50. Only in version 1.
     pub errors_max: u64,
     /// The time in which `errors_max` errors are forgotten, evenly, in milliseconds. Default 10,000.
     pub errors_window_ms: u64,
@@ -302,8 +306,9 @@ pub struct Limits {
     /// to this much in a round trip. 0 leaves it to the kernel, as do systems other than Linux and those that allow less
     /// than 512 KiB (`net.core.rmem_max`). Default 4 MiB.
     pub receive_buffer_bytes_max: usize,
-    /// The same of all connections of the server together, in bytes. Each gets an equal part, but at least 64 KiB,
-    /// which is also what a connection has before it is fast. Linux takes up to twice as much memory. Default 1 GiB.
+    /// The same of all connections of the server together, in bytes. Each gets an equal part, but at least 64
+    /// KiB, which is also what a connection has before it is fast. Linux uses up to twice as much memory.
+    /// Default 1 GiB.
     pub receive_buffers_bytes_max: usize,
     /// Time between the server's pings, in milliseconds: pings of RFC 6455 and, in version 1, `ping` messages. Either
     /// answer keeps a silent session. Default 25,000.
@@ -323,9 +328,9 @@ pub struct Limits {
     pub call_timeout_ms: u64,
     /// Calls that may be open at once, in each direction. Default 100.
     pub calls_per_connection_max: usize,
-    /// How much of a shard's time the requests of one user or, without authentication, of one address may take: of
-    /// each second N milliseconds, for what one message can multiply (subscriptions, filters, recovery, batches,
-    /// presence). Past it the rest waits for the next second. 0 for no limit. Default 500.
+    /// How much of a shard's time the requests of one user or, without authentication, of one address may
+    /// use: of each second N milliseconds, for work that one message can multiply (subscriptions, filters,
+    /// recovery, batches, presence). Past it the rest waits for the next second. 0 for no limit. Default 500.
     pub owner_work_ms_per_s: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Counters and gauges of a shard.
 //!
-//! One thread, the shard's own, writes its [`Counters`]; any thread reads them. So counting is a
-//! load and a store without a lock, and a [`Snapshot`] is taken without stopping anybody: each of
-//! its numbers is exact, but they may be some messages apart from each other while the shard works.
+//! One thread, the shard's own, writes its [`Counters`]; any thread reads them. So counting is a load and a
+//! store without a lock, and a [`Snapshot`] stops no thread: each of its numbers is exact, but they may be
+//! some messages apart from each other while the shard works.
 
 mod histogram;
 mod timings;
@@ -45,7 +45,7 @@ impl Counter {
         self.set(self.load().wrapping_add(count));
     }
 
-    /// Takes `count` away, for a gauge. Only on the shard's own thread. Stops at zero.
+    /// Subtracts `count`, for a gauge. Only on the shard's own thread. Stops at zero.
     #[inline]
     pub fn sub(&self, count: u64) {
         self.set(self.load().saturating_sub(count));

@@ -1,17 +1,17 @@
 //! The Tidewire server.
 //!
-//! A [`Server`] runs one [shard](tidewire_net::Shard) per thread. Each shard owns its connections:
-//! it makes the opening handshake, checks the token, keeps the limits, answers the protocol's own
-//! messages and calls the [`Application`] with the others, on the shard. An application that lives
-//! on another thread takes its events in batches from a bounded [`queue`].
+//! A [`Server`] runs one [shard](tidewire_net::Shard) per thread. Each shard owns its connections: it makes
+//! the opening handshake, checks the token, keeps the limits, answers the protocol's own messages and calls
+//! the [`Application`] with the others, on the shard. An application that lives on another thread receives
+//! its events in batches from a bounded [`queue`].
 //!
-//! Clients subscribe to topics and patterns, as far as the [`AccessRules`] let them;
-//! [`Handle::publish`], and [`Context::publish`] on a shard, reach every subscriber in one order. A
-//! [`TopicRule`] says what is kept of which topics: history, from which those who were away
-//! recover, the last value, and who is present. Both sides can [call](Handle::call) each other and
-//! wait for the answer. What a [`Limits`], a [`TopicLimits`] or an [`ProducerConfig`] does not allow is
-//! refused, or told as a gap, and counted, never lost without a report. `docs/engine.md` of the
-//! repository is the guide, `examples/topics.rs` a program that uses most of it.
+//! Clients subscribe to topics and patterns, as far as the [`AccessRules`] let them; [`Handle::publish`], and
+//! [`Context::publish`] on a shard, reach every subscriber in one order. A [`TopicRule`] states what the
+//! server stores of which topics: history, from which clients that were away recover, the last value, and who
+//! is present. Both sides can [call](Handle::call) each other and wait for the answer. Messages that a
+//! [`Limits`], a [`TopicLimits`] or an [`ProducerConfig`] does not allow are refused, or reported as a gap,
+//! and counted, never lost without a report. `docs/engine.md` of the repository is the guide,
+//! `examples/topics.rs` a program that uses most of it.
 //!
 //! ```no_run
 //! use tidewire_engine::{Config, Server, apps::Echo};

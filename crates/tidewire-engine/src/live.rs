@@ -66,7 +66,7 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Takes the value of now, if it was replaced. Costs one load if not.
+    /// Loads the current value if it was replaced. Costs one load if it was not.
     #[inline]
     pub(crate) fn refresh(&mut self, live: &Live<T>) {
         if live.version.load(Ordering::Acquire) != self.version {

@@ -1,8 +1,9 @@
 //! The way of log lines out of a process: a bounded queue between the threads that log and the thread that writes.
 //!
-//! The engine logs on its event loops. What reads the log may stop to read: `journald` hangs, a pipe is full. So nobody
-//! who logs may write. [`LogQueue::push`] takes a lock for a moment and never waits for a reader; a line that finds no
-//! room is dropped and counted. A [`LineBudget`] limits the lines of one place in the code.
+//! The engine logs on its event loops, and the reader of the log can stop reading: `journald` hangs, a pipe
+//! is full. So a thread that logs does not write the log. [`LogQueue::push`] holds a lock for a moment and
+//! never waits for a reader; a line that finds no room is dropped and counted. A [`LineBudget`] limits the
+//! lines of one place in the code.
 
 use crate::clock::after;
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ pub struct LogQueue<T> {
     changed: Condvar,
 }
 
-/// The lines that [`LogQueue::take`] gives.
+/// The lines that [`LogQueue::take`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLines<T> {
     /// In the order in which they were logged.
@@ -64,7 +65,7 @@ impl LineBudget {
     }
 }
 
-/// The queue, held by one thread: as long as this lives, nobody adds or takes a line.
+/// The queue, held by one thread: as long as this lives, no thread adds or removes a line.
 #[derive(Debug)]
 pub struct HeldLog<'a, T>(MutexGuard<'a, Waiting<T>>);
 
@@ -158,7 +159,7 @@ impl<T> HeldLog<'_, T> {
     }
 }
 
-/// The log lines of this process that were dropped because nobody took them, since its start.
+/// The log lines of this process that were dropped since its start because the queue was full.
 #[must_use]
 pub fn dropped_log_lines() -> u64 {
     DROPPED.load(Ordering::Relaxed)

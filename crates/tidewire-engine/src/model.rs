@@ -36,8 +36,8 @@ pub struct Peer {
     pub connection: ConnectionKey,
     /// The `sub` claim of the token; `None` without authentication.
     pub user: Option<String>,
-    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the
-    /// client that it forwards; then the port is 0 if the proxy does not tell it.
+    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client
+    /// that it forwards; then the port is 0 if the proxy does not report it.
     pub address: Option<std::net::SocketAddr>,
 }
 
@@ -138,8 +138,8 @@ pub enum SendError {
     /// The shard has not caught up; try again.
     #[error("the server has not caught up with what was sent before")]
     Busy,
-    /// The broker behind the servers did not answer: the other servers may not be told. This server has done its
-    /// part. It does no harm to try again.
+    /// The broker behind the servers did not answer, so the other servers may not be notified. This server
+    /// has done its part. A retry does no harm.
     #[error("the broker behind the servers does not answer, so other servers may not be told")]
     Unavailable,
     /// The server has stopped.

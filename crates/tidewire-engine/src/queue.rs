@@ -1,10 +1,10 @@
 //! Events in batches, for applications that live on other threads.
 //!
 //! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`].
-//! What happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded
-//! in bytes: when it is full, the shards stop reading their connections and TCP holds the senders
-//! back. Nothing is dropped; what was in a shard's read buffer at that moment (one read buffer at
-//! most) still goes in.
+//! The events of a shard in one turn of its loop form one [`Batch`]. The queue is bounded in bytes:
+//! when it is full, the shards stop reading their connections and TCP holds the senders back.
+//! Nothing is dropped; the data in a shard's read buffer at that moment (one read buffer at most)
+//! still enters the queue.
 
 use crate::model::calls::Call;
 use crate::model::queries::SyncRequest;
@@ -132,7 +132,7 @@ struct Gate {
     waker: BatchWaker,
 }
 
-/// Tells a receiver that waits elsewhere, such as in another event loop, that there is something.
+/// Wakes a receiver that waits elsewhere, such as in another event loop.
 #[derive(Default)]
 struct BatchWaker {
     is_armed: AtomicBool,
@@ -172,10 +172,10 @@ impl QueueSender {
 }
 
 impl Receiver {
-    /// The next batch, waited for at most so long; `None` if none came.
+    /// The next batch. Waits for it at most `timeout`; `None` if none arrived.
     ///
     /// # Errors
-    /// [`Finished`] when the server has stopped and everything has been taken.
+    /// [`Finished`] when the server has stopped and every batch has been received.
     pub fn receive(&self, timeout: Duration) -> Result<Option<Batch>, Finished> {
         match self.batches.recv_timeout(timeout) {
             Ok(batch) => {
@@ -187,15 +187,16 @@ impl Receiver {
         }
     }
 
-    /// Sets what is called, on a shard's thread, when there is something to receive or the server
-    /// has stopped: once after each [`arm`](Self::arm). It must not block. Only the first one
-    /// counts.
+    /// Sets the function to call, on a shard's thread, when there is something to receive or the
+    /// server has stopped: once after each [`arm`](Self::arm). It must not block. Only the first
+    /// function counts.
     pub fn on_batch(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.gate.waker.wake.set(Box::new(wake));
     }
 
-    /// Wants to be told of the next batch. What came before may have woken nobody:
-    /// [`receive`](Self::receive) with no timeout once more before waiting.
+    /// Requests a call of the function of [`on_batch`](Self::on_batch) for the next batch. Earlier
+    /// batches may have caused no call, so call [`receive`](Self::receive) once more with a timeout
+    /// of zero before you wait.
     pub fn arm(&self) {
         self.gate.waker.is_armed.store(true, Ordering::SeqCst);
     }
@@ -255,8 +256,8 @@ impl Batch {
         &self.bytes
     }
 
-    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no
-    /// message.
+    /// The range of a message in [`message_bytes`](Self::message_bytes); `None` for an event that
+    /// is no message.
     #[must_use]
     pub fn message_range(&self, index: usize) -> Option<Range<usize>> {
         match &self.events.get(index)?.what {
@@ -415,13 +416,13 @@ impl QueueApplication {
         let next = Batch::with_room_of(&self.batch);
         let batch = std::mem::replace(&mut self.batch, next);
         if let Some(sender) = &self.sender {
-            // Without a reader there is nobody to tell; the engine goes on serving its protocol.
+            // Without a reader nobody has to be notified; the engine goes on serving its protocol.
             let _ = sender.send(batch);
             self.gate.waker.wake();
         }
     }
 
-    /// Tells the gate what has been gathered since the last time, so that the shards together
+    /// Reports the bytes gathered since the last call to the gate, so that the shards together
     /// cannot outgrow the limit within a turn.
     fn settle(&self) {
         let cost = self.batch.cost();

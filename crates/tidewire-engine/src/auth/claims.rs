@@ -4,8 +4,8 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The registered claims that are checked, and the rest. A claim that comes twice is an error,
-/// because two readers could take two different ones.
+/// The registered claims that are checked, and the rest. A repeated claim is an error, because two readers
+/// could use different values of it.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimSet {
     pub(crate) sub: Option<String>,
@@ -132,7 +132,7 @@ impl Visitor<'_> for NumericDateVisitor {
     }
 }
 
-/// The claim that tells a subscription token from that of a session, and its value.
+/// The claim that marks a subscription token, as opposed to that of a session, and its value.
 const USE: &str = "use";
 const SUBSCRIPTION: &str = "subscription";
 

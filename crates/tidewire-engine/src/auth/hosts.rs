@@ -1,8 +1,8 @@
 //! Host names that a server accepts in `Host`: a guard against DNS rebinding.
 //!
-//! A page of `evil.example` may have that name resolved to 127.0.0.1 and then talk to a server on
-//! this machine as one of its own host: `Origin` and `Host` agree. It cannot choose what `Host`
-//! says, so a server that knows its names knows such a page.
+//! A page of `evil.example` may have that name resolved to 127.0.0.1 and then talk to a server on this
+//! machine as one of its own host: `Origin` and `Host` agree. The page cannot choose the value of `Host`, so
+//! a server that knows its own names recognizes such a page.
 
 use crate::limits::lines::{LineKind, LineLimits};
 use crate::model::ConnectionKey;
@@ -54,8 +54,7 @@ impl HostPolicy {
         })
     }
 
-    /// Whether a `Host` is accepted. `is_guarded` says whether without a list only names of this
-    /// machine are.
+    /// Whether a `Host` is accepted. `is_guarded`: without a list, only names of this machine are accepted.
     fn allows(&self, host: &str, is_guarded: bool) -> bool {
         let name = without_port(host);
         match self {

@@ -51,7 +51,7 @@ pub enum AuthConfigError {
     /// A set of keys cannot be used.
     #[error("the key set: {0}")]
     KeySet(String),
-    /// The text is not a PEM key of the kind that the algorithm takes.
+    /// The text is not a PEM key of the kind that the algorithm needs.
     #[error("the {algorithm} key cannot be used; it has to be {wanted}")]
     Unusable {
         /// The algorithm of the key.
@@ -130,7 +130,7 @@ impl VerifyingKey {
                 algorithm: algorithm_name,
             });
         }
-        // The library takes a key of any size or curve and would refuse every token with it later.
+        // The library accepts a key of any size or curve and would reject every token with it later.
         let (parsed, bytes, wanted) = match &key.material {
             KeyMaterial::Hs256(secret) => {
                 let secret = KeyMaterial::long_enough(secret)?;

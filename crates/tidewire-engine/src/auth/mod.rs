@@ -45,8 +45,8 @@ pub struct AuthConfig {
     /// Whether a session ends with its token. Default true; with false it goes on, whatever becomes
     /// of the token.
     pub ends_sessions: bool,
-    /// How long a session goes on after the `exp` of its token, in seconds, so that a new token
-    /// that is late can still come; at least `leeway_s`. Default 10.
+    /// How long a session goes on after the `exp` of its token, in seconds, so that a new token may arrive
+    /// late; at least `leeway_s`. Default 10.
     pub grace_s: u64,
     /// How long before `exp` a client is warned, in seconds; of a token that is good for less than
     /// twice as long, half of that. 0 for no warning. Only in version 1. Default 60.
@@ -86,7 +86,7 @@ pub enum TokenError {
     /// Its `exp` is past.
     #[error("the token has expired")]
     Expired,
-    /// Its `nbf` is to come.
+    /// Its `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYetValid,
     /// Its `iss` is not the configured one.
@@ -258,7 +258,7 @@ impl Verifier {
         self.set = Some(Arc::clone(set));
     }
 
-    /// Whether the keys of the set are still to come.
+    /// True if there is a key set that is not loaded yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.set.as_ref().is_some_and(|set| !set.is_loaded())
     }
@@ -309,9 +309,8 @@ impl Verifier {
         self.rules.leeway_s
     }
 
-    /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that
-    /// is there counts. All its claims, as the JSON text of an object in which no registered claim
-    /// comes twice.
+    /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that is there
+    /// counts. Returns all its claims as the JSON text of an object without repeated registered claims.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -321,7 +320,7 @@ impl Verifier {
         Ok(text)
     }
 
-    /// The claims of a token whose signature is good: their text and what it says.
+    /// The claims of a token whose signature is good: their text, and the parsed claims.
     fn verified(&self, token: &str) -> Result<(Vec<u8>, ClaimSet), TokenError> {
         if token.is_empty() {
             return Err(TokenError::Missing);

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::sync::Arc;
 
-/// A key that signs tokens. It is read once, which takes longer than signing.
+/// A key that signs tokens. It is read once, because reading costs more time than signing.
 #[derive(Clone)]
 pub struct SigningKey {
     algorithm: Algorithm,
@@ -64,8 +64,9 @@ pub enum UnusableClaims {
     },
 }
 
-/// Checks the claims of a client's token, of a session or of a subscription, JSON text, as a [`Verifier`](crate::auth::Verifier) does at
-/// the time `now_unix_s`, in seconds since 1970, UTC, with the default leeway. An `nbf` may be to come.
+/// Checks the claims of a client's token, of a session or of a subscription, JSON text, as a
+/// [`Verifier`](crate::auth::Verifier) does at the time `now_unix_s`, in seconds since 1970, UTC, with the
+/// default leeway. The time of an `nbf` may be in the future.
 ///
 /// # Errors
 /// [`UnusableClaims`].

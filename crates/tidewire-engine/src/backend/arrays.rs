@@ -14,8 +14,8 @@ pub(crate) struct Arrays {
     events: VecDeque<Submission>,
     /// The next array, until it may be sent.
     next: Option<Post>,
-    /// The arrays of single owners that an array has been divided into, because the backend did not accept it. They come
-    /// before all other events.
+    /// The arrays of single owners that an array has been divided into, because the backend did not accept
+    /// it. They are sent before all other events.
     parts: VecDeque<Post>,
     /// How many of the parts have failed, without one that was accepted.
     failed_parts: usize,

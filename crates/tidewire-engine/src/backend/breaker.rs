@@ -57,7 +57,7 @@ impl Breaker {
             return Ok(());
         };
         if opening.only.is_some_and(|only| only != owner) {
-            // The failures of one owner say nothing about another owner.
+            // The failures of one owner do not count against another owner.
             self.close();
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Breaker {
                 }
                 &self.failing
             }
-            // A request that was sent before the pause tells nothing new by its failure.
+            // The failure of a request that was sent before the pause is no news.
             Some(opening) if !opening.probing.has(owner) => return false,
             Some(opening) => {
                 opening.failed.add(owner);

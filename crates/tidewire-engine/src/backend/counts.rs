@@ -14,8 +14,8 @@ pub(crate) struct Counts {
     answered: [AtomicU64; 6],
     /// By event and kind.
     failed: [[AtomicU64; KINDS.len()]; 6],
-    /// How long requests took, by kind: from the sending to the answer, or to the timeout. The thread of the link records
-    /// them.
+    /// The durations of requests, by kind: from the sending to the answer, or to the timeout. The thread of
+    /// the link records them.
     request_durations: [Histogram; RequestKind::ALL.len()],
     /// Requests that were sent again.
     pub(crate) retries: AtomicU64,
@@ -49,7 +49,7 @@ impl Counts {
         self.request_durations[kind as usize].record(duration);
     }
 
-    /// How long requests took, by what they carry.
+    /// The durations of requests, by the kind of their content.
     pub(crate) fn request_durations(
         &self,
     ) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {

@@ -249,7 +249,7 @@ fn content_of(
 /// A body is one JSON object. Nothing, which a program sends that has failed, is no answer.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     match body.trim_ascii_start().first() {
-        // Derived readers take an array for a structure.
+        // Derived readers also accept an array in place of a structure.
         Some(b'{') => serde_json::from_slice(body).map_err(invalid),
         Some(_) => Err(invalid("it is not a JSON object")),
         None => Err(invalid(
@@ -265,7 +265,7 @@ fn invalid(words: impl ToString) -> Failure {
 /// Topics that an answer to `connect` may name.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
 
-/// The longest code and the longest reason that clients are given, in characters. What is longer is cut off.
+/// The longest code and the longest reason that clients receive, in characters. The rest is cut off.
 const CODE_CHARS_MAX: usize = 64;
 const REASON_CHARS_MAX: usize = 512;
 

@@ -162,7 +162,7 @@ impl Exchange {
             .min()
     }
 
-    /// Takes what was submitted, ends what is too late, and sends what can be sent.
+    /// Accepts the submitted events, ends the overdue ones, and sends what may be sent.
     pub(crate) fn turn(&mut self, now: Now) {
         self.is_unsettled = false;
         if self.open_after_ms <= now.ms {
@@ -354,7 +354,8 @@ impl Exchange {
         self.actions.push_back(Action::Close(slot));
     }
 
-    /// Bytes of the backend; how many of them are not to come again.
+    /// Reads bytes from the backend. Returns how many of them are consumed; the caller passes the others
+    /// again.
     pub(crate) fn received(&mut self, slot: usize, data: &[u8], now: Now) -> usize {
         let Some(Slot::Busy(busy)) = self.slots.get_mut(slot) else {
             if stray_line_end_bytes(data) < data.len() {
@@ -462,7 +463,7 @@ fn outcome_of(kind: RequestKind, status: u16, body: Vec<u8>) -> Result<Vec<u8>, 
 /// The head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Events taken in one turn.
+/// Events accepted in one turn.
 const EVENTS_PER_TURN: usize = 4_096;
 
 /// How long a server that stops waits for the last batches, in milliseconds, at most.

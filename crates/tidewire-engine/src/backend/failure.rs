@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     /// No connection; nothing was sent.
     #[error("the backend cannot be reached: {0}")]
     NotConnected(String),
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     #[error("the backend did not answer in time")]
     TimedOut,
     /// The connection ended before the whole answer.
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// The words for a client, which say nothing of the backend's address or its answer.
+    /// The words for a client. They reveal neither the address of the backend nor its answer.
     pub(crate) fn words(&self) -> &'static str {
         match self {
             Self::Full => "too many events wait for the backend; try again later",

@@ -1,5 +1,5 @@
-//! The address of the backend as sockets want it. A thread of its own resolves a name, because that may take long; the
-//! link never waits.
+//! The address of the backend as sockets want it. A separate thread resolves a name, because that may be
+//! slow; the link never waits.
 
 use crate::model::url::HttpUrl;
 use std::io;

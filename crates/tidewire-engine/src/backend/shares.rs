@@ -74,12 +74,12 @@ impl Seats {
         seats
     }
 
-    /// A seat for a request of an owner, if one is free for it. `is_only` says whether nobody else has used the backend
-    /// lately, and `is_only_of` whether nobody else has used it for this kind.
+    /// A seat for a request of an owner, if one is free for it. `is_only`: nobody else has used the backend
+    /// lately. `is_only_of`: nobody else has used it for this kind.
     ///
-    /// Of the rest an owner uses at most as much as it leaves free: alone one half, of two busy owners each a third, and so
-    /// on. So one owner more always finds a seat. What is reserved for a kind goes to owners with no request of this kind
-    /// under way.
+    /// Of the rest an owner uses at most as much as it leaves free: alone one half, of two busy owners each a
+    /// third, and so on. So one owner more always finds a seat. Seats that are reserved for a kind go to
+    /// owners with no request of this kind under way.
     pub(crate) fn take(
         &mut self,
         kind: RequestKind,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     impl Seats {
-        /// Takes what is free for an owner among others; how many that are.
+        /// Uses all seats that are free for an owner among others. Returns their number.
         fn fill(&mut self, kind: RequestKind, owner: u64) -> usize {
             let seats = std::iter::from_fn(|| self.take(kind, OwnerId(owner), || false, || false));
             seats.count()

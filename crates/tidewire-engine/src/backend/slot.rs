@@ -32,7 +32,7 @@ pub(crate) struct Busy {
     pub(crate) reader: ResponseReader,
     /// The body of the answer so far.
     pub(crate) body: Vec<u8>,
-    /// A byte of the answer has come.
+    /// The first byte of the answer has arrived.
     pub(crate) has_begun: bool,
 }
 
@@ -112,7 +112,7 @@ impl Post {
         events.all(|event| event.owner() == owner).then_some(owner)
     }
 
-    /// What it is, and its seat if it has one.
+    /// Its kind, its owner and its seat; `None` if it has no seat.
     pub(crate) fn seated(&self) -> Option<(RequestKind, OwnerId, Seat)> {
         Some((self.kind(), self.owner(), self.seat?))
     }

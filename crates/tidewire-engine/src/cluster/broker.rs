@@ -28,7 +28,7 @@ use tidewire_redis::{NodeId, Present};
 pub(crate) struct ClusterBroker {
     pub(crate) commands: Commands,
     mirrors: Mutex<Mirrors>,
-    /// As the link has told last.
+    /// As of the last report of the link.
     health: Mutex<BrokerHealth>,
     /// How many sessions each user has on this server.
     users: Mutex<HashMap<Arc<str>, usize>>,
@@ -75,12 +75,13 @@ impl ClusterBroker {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    /// Presence on the shared topics. The holder of this lock takes no other lock but that of the commands.
+    /// Presence on the shared topics. The holder of this lock acquires no other lock but that of the
+    /// commands.
     pub(crate) fn presence(&self) -> MutexGuard<'_, SharedPresence> {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue groups that this server has asked for. Whoever holds them takes no other lock.
+    /// The queue groups that this server has asked for. The holder of this lock acquires no other lock.
     pub(crate) fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, bool>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +91,7 @@ impl ClusterBroker {
         self.commands.push(Command::Presence(topic, who, present));
     }
 
-    /// The mirrors. Whoever holds them may take a topic's lock, never the other way round.
+    /// The mirrors. The holder of this lock may acquire a topic's lock, never the other way round.
     pub(crate) fn mirrors(&self) -> MutexGuard<'_, Mirrors> {
         self.mirrors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +148,7 @@ impl Broker for ClusterBroker {
             ticket: tickets(),
             until_ms: None,
         });
-        // Once for all who come before the link looks at the topic.
+        // One command for all requests until the link looks at the topic.
         let was_asked_for = std::mem::replace(&mut mirror.is_asked_for, true);
         drop(mirrors);
         if !was_asked_for {
@@ -210,8 +211,8 @@ impl Broker for ClusterBroker {
         connection: ConnectionKey,
         data: Option<Arc<str>>,
     ) -> PresenceChange {
-        // Under the lock, so that the link receives them in their order. It tells the subscribers
-        // when the broker has told the change to all servers.
+        // Under the lock, so that the link receives the changes in their order. The link notifies the
+        // subscribers after the broker has sent the change to all servers.
         let mut presence = self.presence();
         let present = presence.join(topic, who, connection, data);
         self.tell_presence(topic, who, present);
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(broker.commands.take().len(), 1);
         let waiting = |broker: &ClusterBroker| broker.mirrors().topics[&topic].waiting.len();
         assert_eq!(waiting(&broker), 1_000);
-        // The link has looked at it: who comes now asks again.
+        // The link has looked at it: the next request sends a command again.
         if let Some(mirror) = broker.mirrors().topics.get_mut(&topic) {
             mirror.is_asked_for = false;
         }

@@ -55,7 +55,8 @@ impl Question {
         json(&question)
     }
 
-    /// The number of the call, whom it is for, and what is asked. `None` for what cannot be read.
+    /// The number of the call, the connection it is for, and the question. `None` for bytes that cannot be
+    /// read.
     pub(super) fn read(json: &[u8]) -> Option<(u64, ConnectionKey, NewCall)> {
         let question: Self = serde_json::from_slice(json).ok()?;
         let timeout = Duration::from_millis(question.timeout_ms);

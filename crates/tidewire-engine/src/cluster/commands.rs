@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Publish(Box<OwnedOrder>, Ticket),
     /// Makes a topic live. Whoever waits for it waits at its mirror.
     Prepare(Arc<str>),
-    /// The first subscriber of this server has come to a topic.
+    /// The first session of this server has subscribed to a topic.
     AddInterest(Arc<str>),
     /// The last one has gone.
     RemoveInterest(Arc<str>),
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     RemoveUser(Arc<str>),
     /// The connections and the data of a user on a topic, at this server.
     Presence(Arc<str>, Arc<str>, Option<Present>),
-    /// Takes this server into a queue group of a topic; the ticket is settled when it is in.
+    /// Adds this server to a queue group of a topic; the ticket is settled when it is a member.
     JoinGroup(GroupKey, Ticket),
     /// The members of a queue group on this server are others, or have done something.
     ChangeGroup(GroupKey, EndedWork),
@@ -37,13 +37,13 @@ pub(crate) enum Command {
     Send(Receiver, Box<[u8]>),
     /// Asks a client of another server.
     Call(ConnectionKey, NewCall, CallOutcome),
-    /// Tells the other servers what to do, in JSON.
+    /// Sends a command to the other servers, in JSON.
     Tell(Box<[u8]>, Ticket),
     /// Opens a producer for a connection.
     OpenProducer(ProducerOpening, Ticket),
     /// Remembers the number of a producer's last accepted message.
     KeepProducer(ProducerName, ProducerPlace, Option<Ticket>),
-    /// Forgets what is kept of a topic.
+    /// Forgets the stored history of a topic.
     Forget(Arc<str>, Ticket),
 }
 
@@ -80,10 +80,11 @@ pub(crate) struct OwnedOrder {
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     queue: Mutex<Vec<Command>>,
-    /// The link has ended: what is put in is dropped, which tells who waits for it. Changed under
-    /// the queue's lock.
+    /// The link has ended: a new command is dropped, and the drop notifies its caller. Changed under the
+    /// queue's lock.
     is_stopped: AtomicBool,
-    /// Of publications that the broker has not answered, also when the link has taken them.
+    /// The size of publications and commands to all servers until the broker answers them, and of messages
+    /// and calls until the link has them.
     bytes: AtomicUsize,
     /// Messages to the other servers that were dropped because too much waited.
     lost: AtomicU64,
@@ -181,7 +182,7 @@ impl Commands {
         }
     }
 
-    /// Takes all commands.
+    /// Removes all commands from the queue and returns them.
     pub(crate) fn take(&self) -> Vec<Command> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *queue)
@@ -219,7 +220,7 @@ impl Commands {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// A publication has been answered.
+    /// A command does not wait any more: its size is subtracted.
     pub(crate) fn settle(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }

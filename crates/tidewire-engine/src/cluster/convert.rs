@@ -103,8 +103,8 @@ pub(super) fn kept(
     Some(made(own, topic, Some(at), &record, to_unix_ms))
 }
 
-/// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker
-/// to this server's clock. `None` if the record cannot be read.
+/// The publication of a record, as the node `own` sends it. `to_unix_ms` converts a time of the broker to
+/// this server's clock. `None` if the record cannot be read.
 pub(super) fn publication(
     own: link::NodeId,
     topic: &Arc<str>,

@@ -72,7 +72,7 @@ pub(crate) struct Exchange {
     wait_ms: u64,
     health: Health,
     outage: Outage,
-    /// When the health was told last.
+    /// When the health was reported last.
     told_ms: u64,
     /// When leaving ends, also if the broker does not answer.
     leaves_ms: Option<u64>,
@@ -140,8 +140,8 @@ impl Exchange {
         self.link.has_left() || until_ms <= now.ms
     }
 
-    /// Does what the shards have asked, and what is due; delivers and answers what the broker has
-    /// said. Once in a turn, after everything else.
+    /// Executes the commands of the shards and the due tasks; delivers publications and answers of the
+    /// broker. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
         self.agree(now);
         self.tick_orders(now);
@@ -151,7 +151,7 @@ impl Exchange {
             self.obey(command, now);
         }
         self.describe(now);
-        // What is heard makes the exchange ask more, which is sent at once.
+        // The handling of events makes new requests. The next tick sends them in the same turn.
         for _ in 0..TICKS_PER_TURN {
             self.link.tick(now);
             self.handle_events(now);
@@ -181,7 +181,7 @@ impl Exchange {
             self.calls.deadline_ms(),
             self.orders.deadline_ms(),
             self.groups.deadline_ms(),
-            // It is checked when the cluster is told of this server, not earlier.
+            // It is checked together with the next report of the health, not earlier.
             self.away
                 .deadline_ms()
                 .map(|at_ms| at_ms.max(self.told_ms + TELL_MS)),
@@ -249,7 +249,7 @@ impl Exchange {
         let (mut is_awaited, mut is_filling) = (false, false);
         if let Some(mirror) = self.broker.mirrors().topics.get_mut(topic) {
             mirror.is_asked_for = false;
-            // Those who came since the last time are the last ones.
+            // New entries since the last call are at the end.
             let new = mirror.waiting.iter_mut().rev();
             for waiting in new.take_while(|waiting| waiting.until_ms.is_none()) {
                 waiting.until_ms = Some(until_ms);
@@ -296,8 +296,7 @@ impl Exchange {
         mirror.has_interest = has_interest;
     }
 
-    /// A topic without subscribers stays ready for some time, so that those who come back find it
-    /// so.
+    /// A topic without subscribers stays ready for some time, so that returning subscribers find it ready.
     fn idle_from(&mut self, topic: Arc<str>, now: Now) {
         let at_ms = now.ms + IDLE_MS;
         if let Some(mirror) = self.broker.mirrors().topics.get_mut(&topic) {
@@ -453,7 +452,7 @@ impl Exchange {
         {
             mirrors.stand(topic, position);
         }
-        // While the mirror is locked, so that a recovery and what is delivered meet.
+        // While the mirror is locked, so that the delivery continues exactly where a recovery ends.
         hub.deliver(topic, publication);
     }
 
@@ -499,7 +498,7 @@ impl Exchange {
         Some(uuid_v7(now.unix_ms, random))
     }
 
-    /// The event which says that publications of a topic may be missing.
+    /// The event which reports that publications of a topic may be missing.
     fn gap_of(&self, topic: &Arc<str>, now: Now) -> Option<Arc<Publication>> {
         let gap = PublicationGap {
             topic: topic.to_string(),
@@ -512,7 +511,7 @@ impl Exchange {
         Some(Arc::new(Publication::event(Some(Arc::clone(topic)), json)))
     }
 
-    /// Tells the subscribers of a topic that publications may be missing.
+    /// Notifies the subscribers of a topic that publications may be missing.
     fn tell_gap(&mut self, topic: &Arc<str>, head: Option<redis::Position>, now: Now) {
         let (Some(hub), Some(gap)) = (self.hub.upgrade(), self.gap_of(topic, now)) else {
             return;
@@ -528,7 +527,7 @@ impl Exchange {
     }
 }
 
-/// The first topic of a queue, if its time has come.
+/// Removes and returns the first topic of a queue if it is due.
 fn pop_due(queue: &mut VecDeque<(u64, Arc<str>)>, now: Now) -> Option<(u64, Arc<str>)> {
     let (at_ms, _) = queue.front()?;
     if *at_ms > now.ms {
@@ -550,10 +549,10 @@ const UNREADABLE: &str = "its record has an unknown form";
 /// The interval at which the shards' side receives the counts, in milliseconds.
 const TELL_MS: u64 = 100;
 
-/// How long the broker may take to let this server go, in milliseconds.
+/// The longest time that this server waits for the broker when it leaves, in milliseconds.
 const LEAVE_MS: u64 = 1_000;
 
-/// How often in a turn the link is given what was asked of it.
+/// Ticks of the link in one turn.
 const TICKS_PER_TURN: usize = 2;
 
 /// How long the broker keeps a topic that nobody publishes to or subscribes to, in milliseconds: a

@@ -13,13 +13,14 @@ use tidewire_redis::{Action, Now, Slot};
 pub(crate) struct LinkHandler {
     pub(crate) exchange: Exchange,
     route: Route,
-    /// Asks where the broker is, if the route does not say it.
+    /// The way to ask the finder thread for the broker's address, if the route does not contain it.
     finder: Option<Sender<Slot>>,
     /// Of each slot, while it is open or being opened.
     connections: [Option<ConnectionId>; 3],
-    /// Of each slot, whether it waits to hear where the broker is.
+    /// Of each slot, whether it waits for the address of the broker.
     asked: [bool; 3],
-    /// Where the broker is, said when no slot waited any more. Searches may take longer than the link waits.
+    /// An address of the broker that arrived when its slot did not wait any more. Searches may last longer
+    /// than the link waits.
     late: Option<(Instant, io::Result<Way>)>,
     /// The shards have too much to deliver.
     is_paused: bool,
@@ -59,7 +60,7 @@ impl LinkHandler {
         Slot::ALL.into_iter().find(is_its)
     }
 
-    /// Opens and closes connections as the link says, and sends what it has for them.
+    /// Opens and closes connections as the link requests, and sends its output.
     fn act(&mut self, io: &mut Io) {
         while let Some(action) = self.exchange.link.poll_action() {
             match action {
@@ -137,7 +138,7 @@ impl LinkHandler {
             self.exchange.link.resume(now(io));
         }
         self.is_paused = is_busy;
-        // Another connection may have taken the place of the one that was paused.
+        // The paused connection may have been replaced by another one.
         let wanted = id.filter(|_| is_busy);
         if wanted != self.paused {
             if let Some(id) = wanted {
@@ -212,7 +213,7 @@ fn now(io: &Io) -> Now {
     }
 }
 
-/// How long a place that was said too late is good.
+/// How long an address that arrived late is good.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the link looks whether the shards have delivered.

@@ -115,7 +115,7 @@ impl Mirrors {
         }
     }
 
-    /// Whether a topic can answer now what it is wanted for.
+    /// Whether the mirror of a topic can answer the request now.
     pub(crate) fn is_ready(&mut self, topic: &Arc<str>, wanted: Prepare) -> bool {
         let Some(mirror) = self.topics.get(topic).filter(|mirror| mirror.is_complete()) else {
             return false;
@@ -138,7 +138,7 @@ impl Mirrors {
         before_oldest <= wanted_from.max(least)
     }
 
-    /// The topic stands here, and nothing is known of what came before unless it stood there.
+    /// The topic stands here. All older publications are unknown, unless the topic stood here before.
     pub(crate) fn stand(&mut self, topic: &Arc<str>, head: Position) {
         let Some(mirror) = self.topics.get_mut(topic) else {
             return;
@@ -216,8 +216,8 @@ impl Mirrors {
         mirror.is_some_and(|mirror| !std::mem::replace(&mut mirror.waits_to_fill, true))
     }
 
-    /// Adds what was read of a stream; whether this reading still counts. Of entries that do not
-    /// follow each other only the last ones are of use.
+    /// Adds entries that were read from a stream. Returns whether this reading still counts. Of entries that
+    /// do not follow each other only the last ones are of use.
     pub(crate) fn fill(
         &mut self,
         topic: &str,
@@ -249,7 +249,7 @@ impl Mirrors {
         }
     }
 
-    /// The stream of a topic has been read to its end: what is older than the mirror goes in front.
+    /// The stream of a topic has been read to its end: entries older than the mirror go in front.
     pub(crate) fn finish_filling(&mut self, topic: &Arc<str>, now_ms: u64) {
         let Some(mirror) = self.topics.get_mut(topic) else {
             return;
@@ -266,7 +266,7 @@ impl Mirrors {
             .into_iter()
             .filter(|(position, _, _)| position.epoch == head.epoch && position.offset <= own_from);
         let older: Vec<_> = older.collect();
-        // What was read ends where the mirror begins, or it is of no use.
+        // The entries are of use only if they end where the mirror begins.
         let joins = older.last().map_or(own_from, |(last, _, _)| last.offset) == own_from;
         if joins {
             let older = older
@@ -376,7 +376,7 @@ impl Mirrors {
     }
 }
 
-/// Tells those who waited that nothing came of it.
+/// Settles the tickets of waiting requests with a refusal.
 pub(crate) fn refuse(tickets: Vec<Ticket>, refusal: Refusal) {
     for ticket in tickets {
         ticket.settle(Err(refusal));
@@ -391,7 +391,7 @@ fn kept_bytes(topic: &str, publication: &Publication) -> usize {
 /// The size of a publication besides its text, in bytes.
 const KEPT_BYTES: usize = 192;
 
-/// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
+/// Topics looked at in one sweep, so that a sweep is no longer than some turns of a loop.
 const SWEPT_AT_A_TIME: usize = 1_000;
 
 #[cfg(test)]
@@ -432,7 +432,7 @@ mod tests {
         }))
     }
 
-    /// Mirrors with a topic that stands at an offset and has nothing of what came before.
+    /// Mirrors with a topic that stands at an offset and has no older publications.
     fn standing(topic: &Arc<str>, offset: u64) -> Mirrors {
         let mut mirrors = Mirrors::new(1 << 20, 10);
         let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();

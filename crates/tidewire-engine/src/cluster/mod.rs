@@ -40,8 +40,8 @@ pub(crate) struct Cluster {
 
 /// The calls of the link into this server, on behalf of the others. No call blocks.
 pub(crate) trait Neighbour: Send {
-    /// Does what another server told all to do, and when, in milliseconds since 1970. False if a shard has no room: then
-    /// some shards have done it, and it is to be told again.
+    /// Executes a command that another server sent to all at this time, in milliseconds since 1970. Returns
+    /// false if a shard has no room: then some shards have done it, and the caller has to repeat it.
     fn obey(&self, control: Control, told_unix_ms: Option<u64>) -> bool;
 
     /// Asks a client of this server. `done` is called with the outcome, once, maybe at once.
@@ -50,7 +50,7 @@ pub(crate) trait Neighbour: Send {
     /// The figures of this server that the others see.
     fn describe(&self) -> ClusterNode;
 
-    /// The limits that clients of this server are told, as text to be compared.
+    /// The limits that this server announces to its clients, as text to be compared.
     fn limits(&self) -> String;
 }
 

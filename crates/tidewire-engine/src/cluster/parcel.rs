@@ -11,7 +11,7 @@ use tidewire_redis as link;
 /// The content of a parcel.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    /// For whom the parcel came, or for this connection.
+    /// A publication for the addressee of the parcel, or for this connection.
     Publication(Arc<Publication>, Option<ConnectionKey>),
     /// Another node asks a client of this one: which, and the question in JSON.
     Call(link::NodeId, Box<[u8]>),
@@ -19,8 +19,8 @@ pub(super) enum Arrived {
     Answer(Box<[u8]>),
 }
 
-/// The bytes of a parcel: its kind, the node that sends it, the connection it is for if it is for
-/// one, and the rest. `None` for what is too large. The clock of the broker is `ahead_ms` ahead of this server's.
+/// The bytes of a parcel: its kind, the node that sends it, the connection it is for if it is for one, and
+/// the rest. `None` for one that is too large. The clock of the broker is `ahead_ms` ahead of this server's.
 pub(super) fn write(
     node: link::NodeId,
     connection: Option<ConnectionKey>,
@@ -88,8 +88,8 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, redis_ms: u64) -> lin
     }
 }
 
-/// The content of a parcel of another node; `None` for one of this node and for one that cannot be read. `to_unix_ms`
-/// takes a time of the broker to this server's clock.
+/// The content of a parcel of another node; `None` for one of this node and for one that cannot be read.
+/// `to_unix_ms` converts a time of the broker to this server's clock.
 pub(super) fn read(
     own: link::NodeId,
     parcel: &[u8],

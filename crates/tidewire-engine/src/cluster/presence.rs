@@ -1,9 +1,9 @@
 //! Presence on topics that several servers share: the connections of this server, and what all
 //! servers have.
 //!
-//! The broker knows what each server has of each user. This server tells it what changes here, and
-//! follows the topics that it has subscribers of. Its subscribers receive the differences
-//! of what it knows, so that a user's joins and leaves alternate.
+//! The broker knows what each server has of each user. This server reports its changes to the broker, and
+//! follows the topics that it has subscribers of. Its subscribers receive the differences between the known
+//! states, so that a user's joins and leaves alternate.
 
 use crate::model::ConnectionKey;
 use crate::topics::broker::PresenceView;
@@ -50,7 +50,7 @@ pub(crate) struct Told {
 }
 
 impl SharedPresence {
-    /// A connection of this server joins, or says something else; what the server has of the user.
+    /// A connection of this server joins or changes its data. Returns what the server has of the user.
     pub(crate) fn join(
         &mut self,
         topic: &Arc<str>,
@@ -80,7 +80,8 @@ impl SharedPresence {
         left
     }
 
-    /// All who are on a topic; the differences to what was known, nothing if nothing was.
+    /// Replaces the list of all users on a topic. Returns the differences to the old list, none if there was
+    /// no list.
     pub(crate) fn replace(&mut self, topic: &Arc<str>, members: Vec<Member>) -> Vec<Told> {
         let mut roster = Roster::default();
         for member in members {

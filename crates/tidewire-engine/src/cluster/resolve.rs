@@ -1,6 +1,6 @@
 //! Address of the broker: names, and the masters that sentinels or the nodes of a cluster name.
 //!
-//! Both may take long, so that a thread of their own finds them. The link never waits.
+//! Both may be slow to find, so a separate thread searches for them. The link never waits.
 
 use crate::cluster::search::{Named, Search, Wanted};
 use crate::cluster::secrets::{Login, Secrets};
@@ -23,7 +23,7 @@ pub(crate) struct Route {
     pub(crate) slot: u16,
     /// For an address with TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
-    /// What is read again before each connection.
+    /// Secrets that are read again before each connection.
     pub(crate) secrets: Secrets,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Route {
 pub(crate) enum Found {
     /// The answer to a question about this slot.
     Place(Slot, io::Result<Way>),
-    /// Another master has taken its place.
+    /// Another master has replaced the old one.
     Moved,
 }
 
@@ -56,7 +56,7 @@ impl From<Connect> for Way {
 impl Route {
     /// The place, if nobody need be asked for it.
     pub(crate) fn at_once(&self) -> Option<io::Result<Connect>> {
-        // Files and programs may take their time.
+        // Reading files and running programs may be slow.
         if self.secrets.change() {
             return None;
         }
@@ -142,7 +142,7 @@ impl Route {
     }
 }
 
-/// The thread that finds the place. Its searches may take as long as the system's resolver does.
+/// The thread that finds the place. Its searches may be as slow as the system's resolver.
 struct Finder {
     route: Route,
     search: Option<Search>,

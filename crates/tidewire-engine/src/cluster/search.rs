@@ -65,7 +65,8 @@ impl Search {
                 break;
             }
         }
-        // The last of the greatest is taken: so the first that was named comes last, but for the known one.
+        // `pop` returns the last of the greatest: the reversal moves the first that was named to the end, and
+        // the sort prefers `known`.
         votes.reverse();
         votes.sort_by_key(|(named, count)| (*count, Some(named) == known));
         votes.pop().map(|(master, _)| master).ok_or(failed)
@@ -112,7 +113,7 @@ impl Search {
         });
         let mut bytes = [0; 4096];
         loop {
-            // An answer that trickles does not take for ever.
+            // The deadline holds also for an answer that arrives byte by byte.
             left(deadline)?;
             let read = stream.read(&mut bytes)?;
             if read == 0 {
@@ -203,7 +204,7 @@ fn master_of_slot(value: Value<'_>, slot: u16, asked: &str) -> Option<Named> {
     })
 }
 
-/// The time until the deadline, at most as much as one step may take.
+/// The time until the deadline, at most that of one step.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -212,10 +213,10 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     }
 }
 
-/// How long all of them together may take.
+/// The time limit for all of them together.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long one may take to accept, and for each part of its answer.
+/// The time limit of one server: for accepting the connection, and for each part of its answer.
 const STEP: Duration = Duration::from_millis(700);
 
 /// More than any answer has: a cluster may have hundreds of nodes.
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A sentinel that names this host as the master to everybody; `None` accepts and says nothing.
+    /// A sentinel that names this host as the master to everybody; `None` accepts and sends nothing.
     fn sentinel(master: Option<&'static str>) -> Named {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tidewire_net::tls::{self, ClientConfig, ClientIdentity, TlsError, Trust};
 
-/// Who this server says that it is.
+/// The credentials of this server at the broker.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,

@@ -47,7 +47,7 @@ impl BrokerConfig {
     }
 }
 
-/// Where the password of a broker comes from, before each connection.
+/// The source of the password of a broker. It is read before each connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PasswordSource {
     /// The first line of a file.
@@ -109,7 +109,7 @@ impl BrokerAddress {
         )
     }
 
-    /// Whether another process with fewer writes may take its place.
+    /// Whether another process with fewer writes may replace it.
     pub(crate) fn fails_over(&self) -> bool {
         matches!(self.place, Place::Sentinel { .. } | Place::Cluster { .. })
     }
@@ -119,9 +119,9 @@ impl BrokerAddress {
         self.user.is_some() || self.password.is_some()
     }
 
-    /// Reads `redis://`, `rediss://` (TLS), the same with `valkey`, `unix://`, `redis+sentinel://`, whose sentinels say where
-    /// the master is, or `redis+cluster://` with nodes of a cluster; `rediss+sentinel://` and
-    /// `rediss+cluster://` use TLS. User, password and path may be percent-encoded.
+    /// Reads `redis://`, `rediss://` (TLS), the same with `valkey`, `unix://`, `redis+sentinel://`, whose
+    /// sentinels know the address of the master, or `redis+cluster://` with nodes of a cluster;
+    /// `rediss+sentinel://` and `rediss+cluster://` use TLS. User, password and path may be percent-encoded.
     ///
     /// # Errors
     /// [`InvalidBrokerUrl`].
@@ -177,8 +177,8 @@ impl BrokerAddress {
         })
     }
 
-    /// The part after the scheme: `[user:password@]host[:port],host[:port].../name[/database]`, and
-    /// what is behind `?`: `sentinel_password=...`.
+    /// The part after the scheme: `[user:password@]host[:port],host[:port].../name[/database]`, and the part
+    /// after `?`: `sentinel_password=...`.
     fn sentinel(rest: &str, query: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
         let missing = "the name of the master is missing behind the sentinels, such as /mymaster";
         let (rest, name) = rest.split_once('/').ok_or_else(|| wrong(missing))?;
@@ -219,7 +219,7 @@ impl BrokerAddress {
     }
 }
 
-/// User and password, and what is behind them.
+/// User and password, and the text after them.
 type Login<'a> = (Option<String>, Option<String>, &'a str);
 
 /// Splits `[user:password@]place`.
@@ -328,10 +328,10 @@ impl std::fmt::Debug for BrokerAddress {
     }
 }
 
-/// Where a broker listens unless its URL says otherwise.
+/// The port of a broker if its URL has none.
 const PORT: u16 = 6379;
 
-/// Where a sentinel listens unless the URL says otherwise.
+/// The port of a sentinel if the URL has none.
 const SENTINEL_PORT: u16 = 26_379;
 
 #[cfg(test)]

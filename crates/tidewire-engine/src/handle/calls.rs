@@ -74,5 +74,5 @@ impl Handle {
     }
 }
 
-/// How much later than the end of a call's time its shard may come to it.
+/// How long after the end of a call's time its shard may report the outcome.
 const SHARD_TIME_MAX: Duration = Duration::from_secs(2);

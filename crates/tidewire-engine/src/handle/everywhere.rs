@@ -313,5 +313,5 @@ fn json(value: &impl Serialize) -> String {
 /// More shards than a server may have.
 const SERVER_SHARD: u32 = 0xffff;
 
-/// How long servers that are asked one after another may take together.
+/// The time limit for servers that are asked one after another, together.
 const ALL_ANSWER_TIME_MAX: Duration = Duration::from_secs(8);

@@ -1,9 +1,8 @@
 //! Inspection of a running server: queries about connections and topics, answered by the shards.
 //!
-//! A question is a mail like any other. A shard answers for some thousand connections or topics at
-//! a time, so that its clients do not notice, and a list of a million takes some hundred mails.
-//! Every call here waits for the shards, two seconds at most, and must not come from a shard's own
-//! thread.
+//! A question is a mail like any other. A shard answers for some thousand connections or topics at a time, so
+//! that its clients do not notice, and a list of a million needs some hundred mails. Every call here waits
+//! for the shards, two seconds at most, and must not be made on a shard's own thread.
 
 use crate::clock::steady_unix_ms;
 use crate::handle::{Handle, SendError};
@@ -271,7 +270,7 @@ impl Handle {
         self.shared.setup.get().config.shards as u32
     }
 
-    /// Asks every shard from `start` on, slice by slice, until `take` has enough.
+    /// Asks every shard from the given place on, slice by slice, until `take` returns false.
     fn scan<T: Send + 'static>(
         &self,
         (first_shard, first_index): (u32, usize),
@@ -363,7 +362,7 @@ fn by_rate(left: &TopicInfo, right: &TopicInfo) -> std::cmp::Ordering {
     by_rate.then_with(|| left.topic.cmp(&right.topic))
 }
 
-/// How long all shards may take for one question, also when it comes to them in slices.
+/// The time limit of all shards for one question, also if they answer it in slices.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Topics that `/stats` names.

@@ -29,8 +29,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Sends a message to a connection, with a broker also to one of another server, at most once. One that is gone
-    /// meanwhile takes nothing, without an error.
+    /// Sends a message to a connection, with a broker also to one of another server, at most once. If the
+    /// connection has ended meanwhile, the message is dropped without an error.
     ///
     /// # Errors
     /// [`SendError`]; nothing was queued.
@@ -49,8 +49,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Sends a message to every session that is open when its shard comes to it. However many take
-    /// it compressed, it is compressed once.
+    /// Sends a message to every session that is open when its shard handles the message. It is compressed at
+    /// most once, for all sessions that use compression.
     ///
     /// # Errors
     /// [`SendError`]; nobody got it.

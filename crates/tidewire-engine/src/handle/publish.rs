@@ -80,8 +80,8 @@ impl Handle {
         }
     }
 
-    /// Sends to every session of a user, the `sub` of its token. A user without sessions takes
-    /// nothing, without an error.
+    /// Sends to every session of a user, the `sub` of its token. For a user without sessions the message is
+    /// dropped without an error.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.
@@ -93,7 +93,8 @@ impl Handle {
         self.send_to(&Target::User(user.into()), None, publication)
     }
 
-    /// Sends to one connection, with a broker also to one of another server, at most once. One that is gone meanwhile takes nothing, without an error.
+    /// Sends to one connection, with a broker also to one of another server, at most once. If the connection
+    /// has ended meanwhile, the message is dropped without an error.
     ///
     /// # Errors
     /// [`PublishError`]; it did not get it.

@@ -11,9 +11,9 @@ use crate::topics::publication::Publication;
 use std::sync::Arc;
 
 impl Handle {
-    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`](crate::Context::send_snapshot) does; for
-    /// applications that answer a `sync_request` later. One that is gone meanwhile takes nothing,
-    /// without an error.
+    /// Sends the state of a topic to a connection, as
+    /// [`Context::send_snapshot`](crate::Context::send_snapshot) does; for applications that answer a
+    /// `sync_request` later. If the connection has ended meanwhile, the state is dropped without an error.
     ///
     /// # Errors
     /// [`PublishError`]; nothing was sent.

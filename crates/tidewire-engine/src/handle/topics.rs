@@ -17,9 +17,9 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Action;
 
 impl Handle {
-    /// Subscribes a session to a topic or pattern, whatever its access rules say. The client is
-    /// told by a `subscription_update`, of a limit too. A session that is gone meanwhile is not an
-    /// error.
+    /// Subscribes a session to a topic or pattern, whatever its access rules are. A `subscription_update`
+    /// notifies the client, also if a limit prevents the subscription. A session that has ended meanwhile is
+    /// not an error.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.
@@ -93,7 +93,8 @@ impl Handle {
         })
     }
 
-    /// Has the other servers do what was done here, and waits until their broker has it.
+    /// Sends a command to the other servers for the change that was made here, and waits until their broker
+    /// has it.
     fn tell(&self, control: &Control) -> Result<(), SendError> {
         let hub = &self.shared.hub;
         wait(|tickets| hub.tell(control, tickets)).map_err(|refusal| match refusal {
@@ -102,8 +103,8 @@ impl Handle {
         })
     }
 
-    /// Does what another server told all to do at a time. Sessions that began later are not concerned. False if a shard
-    /// has no room: then it is to be told again.
+    /// Executes a command that another server sent to all at this time. Sessions that began later are not
+    /// concerned. Returns false if a shard has no room: then the caller has to repeat it.
     pub(crate) fn obey(&self, control: Control, told_unix_ms: Option<u64>) -> bool {
         let until = told_unix_ms.map(|at| at.saturating_add(CLOCK_ERROR_MS));
         let end = |code, reason: String| {
@@ -147,7 +148,7 @@ impl Handle {
         done != Err(SendError::Busy)
     }
 
-    /// Does what another server has told all to do with a connection, if it is one of this server.
+    /// Executes a command of another server about a connection, if the connection is one of this server.
     fn change_own(&self, connection: ConnectionKey, what: ChangeKind) -> Result<(), SendError> {
         if connection.server() != self.shared.hub.server {
             return Ok(());
@@ -155,8 +156,9 @@ impl Handle {
         self.change_one(connection, what)
     }
 
-    /// Some of what is kept of a topic and has not expired; `None` for a topic that keeps no history. On a topic that is
-    /// shared with other servers it waits for their broker: not to be called on a shard then.
+    /// A page of the stored publications of a topic that have not expired; `None` for a topic that keeps no
+    /// history. On a topic that is shared with other servers it waits for their broker: not to be called on a
+    /// shard then.
     ///
     /// # Errors
     /// [`BrokerUnavailable`].
@@ -208,8 +210,8 @@ impl Handle {
         }
     }
 
-    /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was
-    /// anything. Waits for the broker as [`history`](Self::history) does.
+    /// Forgets the stored publications of a topic: nobody recovers from before this. Returns whether there
+    /// were any. Waits for the broker as [`history`](Self::history) does.
     ///
     /// # Errors
     /// [`BrokerUnavailable`]; it may have been forgotten.

@@ -4,7 +4,7 @@ use crate::topics::broker::{BrokerAnswer, Done, Refusal, Ticket, TicketOutcome, 
 use crate::topics::publication::Published;
 use std::sync::mpsc;
 
-/// The result of a question, taken from what its ticket brings.
+/// The result of a question, converted from the outcome of its ticket.
 pub(crate) trait FromDone: Sized {
     fn from_done(done: Done) -> Option<Self>;
 }

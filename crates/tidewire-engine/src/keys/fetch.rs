@@ -90,7 +90,7 @@ impl Fetch {
         }
     }
 
-    /// Begins what is due, and ends what is too late.
+    /// Begins a fetch that is due, and ends one that is overdue.
     pub(crate) fn turn(&mut self, now: Now) -> Option<Action> {
         match self.set.take_wish() {
             Wish::None => {}
@@ -150,7 +150,7 @@ impl Fetch {
         bytes
     }
 
-    /// Bytes of the answer; how many of them are not to come again.
+    /// Reads bytes of the answer. Returns how many of them are consumed; the caller passes the others again.
     pub(crate) fn received(&mut self, data: &[u8], now: Now) -> (usize, Option<Action>) {
         let close = (data.len(), Some(Action::Close));
         let Stage::Reading { reader, body, .. } = &mut self.stage else {

@@ -36,7 +36,7 @@ impl LinkHandler {
         match action {
             None => {}
             Some(Action::Open) => {
-                // Without an address the name is being resolved, and mail comes.
+                // Without an address the name is being resolved, and a mail follows.
                 if let Some(connect) = self.route.connect(io.now().monotonic_ms) {
                     self.open_at(io, connect);
                 }

@@ -44,7 +44,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Takes back what was charged.
+    /// Releases charged bytes of an owner.
     pub(crate) fn release(&self, owner: OwnerId, bytes: usize) {
         let mut held = self.stripe(owner);
         if let Some(before) = held.get_mut(&owner) {

@@ -57,7 +57,7 @@ pub(crate) fn span_ms(timeout: Duration) -> u64 {
     (timeout.as_millis() / 2).min(u128::from(u64::MAX)) as u64
 }
 
-/// Over how long sessions leave if the drain does not say how long it waits, in milliseconds.
+/// The time over which sessions leave if the drain has no timeout, in milliseconds.
 pub(crate) const SPAN_MS_DEFAULT: u64 = 5_000;
 
 /// This many sessions of a shard leave at once if no rate is configured: they are no burden to

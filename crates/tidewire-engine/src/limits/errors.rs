@@ -72,8 +72,8 @@ impl ErrorBudget {
     }
 }
 
-/// Whether an error speaks against the connection. The rate limit has its own way to deal with
-/// those that send too fast, and what is behind a gap is part of it.
+/// Whether an error counts against the connection. The rate limit has its own way to handle connections that
+/// send too fast, and the refusal of messages after a gap is part of it.
 pub(crate) fn counts(code: ErrorCode) -> bool {
     code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
 }

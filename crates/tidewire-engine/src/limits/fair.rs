@@ -82,7 +82,7 @@ impl Shares {
 /// The server gives way to clients only when it has this many times as much as any of them.
 const SERVER_WEIGHT: usize = 16;
 
-/// Keys in the order in which they came, each of an owner, at most a fixed number in all.
+/// Keys in the order in which they were pushed, each of an owner, at most a fixed number in all.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K> {
     queues: HashMap<OwnerId, VecDeque<K>>,

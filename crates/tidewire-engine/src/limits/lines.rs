@@ -102,13 +102,13 @@ impl LineLimits {
         is_permitted
     }
 
-    /// Whether [`summarize`](Self::summarize) will have something to say.
+    /// Whether [`summarize`](Self::summarize) may have a count to report.
     #[inline]
     pub(crate) fn has_left_out(&self) -> bool {
         self.has_left_out.load(Ordering::Relaxed)
     }
 
-    /// Logs what was left out in minutes that are over.
+    /// Logs the counts of lines that were left out in minutes that are over.
     #[cold]
     pub(crate) fn summarize(&self, unix_ms: u64) {
         self.has_left_out.store(false, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl LineLimits {
         }
     }
 
-    /// Logs what was left out in this minute, too: the server ends.
+    /// Logs the counts of the current minute, too: the server ends.
     pub(crate) fn finish(&self, unix_ms: u64) {
         for (kind, ..) in KINDS {
             self.window(kind).renew(kind, unix_ms);
@@ -171,7 +171,7 @@ impl Window {
         true
     }
 
-    /// Reports what was left out, and starts another minute.
+    /// Reports the lines that were left out, and starts another minute.
     fn renew(&mut self, kind: LineKind, unix_ms: u64) {
         let ended = std::mem::take(self);
         self.since_ms = unix_ms;

@@ -9,8 +9,8 @@
 //! admitted handshakes gives way to one that has fewer, so that each of `n` sources has at least an
 //! `n`th of the room.
 //!
-//! This module decides; the shard pauses, resumes and aborts connections as [`poll_decision`] says.
-//! Time is an argument.
+//! This module decides; the shard pauses, resumes and aborts connections as [`poll_decision`] returns. Time
+//! is an argument.
 //!
 //! [`poll_decision`]: PendingHandshakes::poll_decision
 
@@ -87,8 +87,8 @@ struct SourceEntry {
     turn: Option<Rank>,
 }
 
-/// A source that waits for room in the shard. Who has the fewest admitted handshakes comes first,
-/// then who has waited for the longest time.
+/// A source that waits for room in the shard. The source with the fewest admitted handshakes is first, then
+/// the one that has waited for the longest time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     admitted: usize,
@@ -152,7 +152,7 @@ impl PendingHandshakes {
             self.keys.resize(id.index() + 1, None);
         }
         self.keys[id.index()] = Some(key as u32);
-        // Those that wait already come first.
+        // Those that wait already have priority.
         let is_admitted = self.sources[source].parked.is_empty()
             && self.has_room_for(source)
             && self.make_room_for(source);
@@ -201,8 +201,8 @@ impl PendingHandshakes {
         }
     }
 
-    /// How long after the time that it was told last [`handle_timeout`](Self::handle_timeout) may
-    /// have something to do, in milliseconds, if ever.
+    /// The time from the last time argument until [`handle_timeout`](Self::handle_timeout) may have something
+    /// to do, in milliseconds; `None` if nothing waits.
     pub(crate) fn poll_timeout_ms(&self) -> Option<u64> {
         (self.parked > 0).then_some(self.sweep_ms.saturating_sub(self.now_ms))
     }
@@ -262,7 +262,7 @@ impl PendingHandshakes {
     fn has_room_for(&self, source: usize) -> bool {
         let source = &self.sources[source];
         let limit = match source.source {
-            // It will tell who they are, and then their own limits hold.
+            // It will report the addresses of the clients, and then their own limits hold.
             Source::Proxy(_) => self.limits.admitted_max,
             _ => self.limits.admitted_per_source_max,
         };
@@ -360,7 +360,7 @@ impl PendingHandshakes {
         }
     }
 
-    /// Takes an entry out of the queue of its source.
+    /// Removes an entry from the queue of its source.
     fn unlink(&mut self, key: usize) {
         let Entry {
             source, is_parked, ..

@@ -8,7 +8,7 @@
 pub struct RateLimit {
     capacity: u32,
     refill_per_s: u32,
-    /// With no more than N left, the peer is warned.
+    /// With less than N left, the peer is warned.
     low: u32,
     /// With at least N left, a new warning may follow.
     recovered: u32,
@@ -27,21 +27,21 @@ pub struct TokenBucket {
 /// The decision about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateVerdict {
-    /// Take it.
+    /// Accept the message.
     Allowed,
-    /// Take it and warn the peer: less than 20 % is left. Said once; again only after the bucket
-    /// has been half full in between.
+    /// Accept the message and warn the peer: less than 20 % is left. Returned once; again only after the
+    /// bucket has been half full in between.
     AllowedLow,
     /// Refuse it.
     Refused {
-        /// After N milliseconds the next one is taken.
+        /// After N milliseconds the next one is accepted.
         retry_after_ms: u64,
     },
 }
 
 impl RateLimit {
-    /// `capacity` messages may come at once, and `refill_per_s` a second in the long run. If either
-    /// is 0 there is no limit. Both are capped at 4,294,967,295.
+    /// `capacity` messages may arrive at once, and `refill_per_s` a second in the long run. If either is 0
+    /// there is no limit. Both are capped at 4,294,967,295.
     #[must_use]
     pub fn new(capacity: u64, refill_per_s: u64) -> Self {
         let cap = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -81,8 +81,8 @@ impl TokenBucket {
         }
     }
 
-    /// Takes one message, if there is one. `now_ms` is on any clock that starts anywhere; if it
-    /// goes backwards, no time has passed.
+    /// Removes one message from the bucket, if there is one. `now_ms` is on any clock that starts anywhere;
+    /// if it goes backwards, no time has passed.
     #[inline]
     pub fn take(&mut self, limit: &RateLimit, now_ms: u64) -> RateVerdict {
         if now_ms <= self.refilled_ms && self.messages > limit.low {
@@ -92,13 +92,13 @@ impl TokenBucket {
         self.take_slowly(limit, 1, now_ms)
     }
 
-    /// [`Self::take`] for N messages at once: all of them or none. More than the capacity are
-    /// never taken, and then there is no time after which they would be.
+    /// [`Self::take`] for N messages at once: all of them or none. More messages than the capacity are always
+    /// refused, and `retry_after_ms` has no meaning then.
     pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> RateVerdict {
         self.take_slowly(limit, messages, now_ms)
     }
 
-    /// Takes N messages at once, or all there are.
+    /// Removes N messages at once from the bucket, or all that it has.
     pub fn charge(&mut self, limit: &RateLimit, messages: usize) {
         if !limit.is_unlimited() {
             let messages = u32::try_from(messages).unwrap_or(u32::MAX);
@@ -106,7 +106,7 @@ impl TokenBucket {
         }
     }
 
-    /// Messages that would be taken now, as of the last [`take`](Self::take).
+    /// Messages that would be accepted now, as of the last [`take`](Self::take).
     #[must_use]
     pub fn remaining(&self) -> u64 {
         u64::from(self.messages)
@@ -228,7 +228,7 @@ mod tests {
             RateLimit::new(0, 0),
         ] {
             let mut bucket = TokenBucket::new(&limit, 0);
-            // As if four thousand million messages had come before.
+            // As if four thousand million messages had arrived before.
             bucket.messages = 3;
             for _ in 0..10 {
                 assert_eq!(bucket.take(&limit, 0), RateVerdict::Allowed);

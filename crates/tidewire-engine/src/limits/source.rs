@@ -2,15 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Where connections come from. One party has an IPv4 address or, as providers give them out, an
-/// IPv6 network with a prefix of 64 bits (RFC 6177), so that all addresses of such a network are
-/// one source.
+/// The origin of connections. One party has an IPv4 address or, as providers assign them, an IPv6 network
+/// with a prefix of 64 bits (RFC 6177), so that all addresses of such a network are one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     V4(Ipv4Addr),
     /// The first 64 bits.
     V6(u64),
-    /// A trusted proxy that has not told yet whom it forwards.
+    /// A trusted proxy that has not reported yet whom it forwards.
     Proxy(IpAddr),
     /// The peer is gone already, so that the system does not know its address any more.
     Unknown,

@@ -122,7 +122,7 @@ impl Unfinished {
         self.total.store(table.total, Ordering::Relaxed);
     }
 
-    /// Takes a charge back.
+    /// Releases a charge.
     pub(crate) fn release(&self, charge: Option<Box<Charge>>) {
         let Some(charge) = charge else { return };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,8 @@ impl Table {
     }
 }
 
-/// Less of a message than this is not charged, so that ordinary messages that come in two reads need no look-up.
+/// Less of a message than this is not charged, so that ordinary messages that arrive in two reads need no
+/// look-up.
 pub(crate) const UNCHARGED_BYTES: usize = 4 * 1024;
 
 #[cfg(test)]

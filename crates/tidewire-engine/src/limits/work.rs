@@ -158,7 +158,7 @@ impl Meter {
         }
     }
 
-    /// What was spent so far.
+    /// The work charged since the shard started.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -173,7 +173,7 @@ impl Meter {
 pub(crate) mod cost {
     use tidewire_wire::format::Format;
 
-    /// A message inside a batch, and a request besides its bytes and what is done for it.
+    /// A message inside a batch, or a request without its bytes and the steps that it causes.
     pub(crate) const MESSAGE: u64 = 500;
     /// Writing an answer of the server's about itself.
     pub(crate) const ANSWER: u64 = 1_500;
@@ -196,7 +196,7 @@ pub(crate) mod cost {
     pub(crate) const SUBSCRIBE: u64 = 2_500;
     /// Putting a publication into the batch of a topic or pattern that it matches.
     pub(crate) const MATCH: u64 = 100;
-    /// Writing what is queued to a socket, besides the bytes.
+    /// Writing the queued data to a socket, besides the bytes.
     pub(crate) const WRITE: u64 = 1_500;
     /// Leaving a topic.
     pub(crate) const UNSUBSCRIBE: u64 = 1_500;
@@ -204,7 +204,7 @@ pub(crate) mod cost {
     pub(crate) const ENTRY: u64 = 100;
     /// Writing a message to one connection, besides its bytes.
     pub(crate) const SEND: u64 = 250;
-    /// Queuing a publication for a subscription that lags, or taking it from there.
+    /// Queuing a publication for a subscription that lags, or removing it from that queue.
     pub(crate) const LAG: u64 = 750;
     /// Looking whether an owner can pay for a filter.
     pub(crate) const OWNER: u64 = 40;
@@ -212,7 +212,7 @@ pub(crate) mod cost {
     pub(crate) const SKIP: u64 = 150;
     /// Compiling one byte of a filter.
     pub(crate) const FILTER_SOURCE_BYTE: u64 = 20;
-    /// Compiling a regular expression, whatever comes of it.
+    /// Compiling a regular expression, whether or not that succeeds.
     pub(crate) const FILTER_REGEX: u64 = 100_000;
     /// Making one byte of its automaton.
     pub(crate) const FILTER_AUTOMATON_BYTE: u64 = 30;
@@ -271,8 +271,9 @@ pub(crate) const LONG_MESSAGE_BYTES: usize = 16 * 1024;
 /// The work of all jobs of one owner in a turn: 3 ms.
 const OWNER_WORK_PER_TURN: u64 = 3_000_000;
 
-/// The work of a turn for what is read, and once more for all jobs of the shard: 4 ms. While other processes want the same
-/// cores, a turn takes three times its own time; with 12 ms, others waited for 60 to 90 ms.
+/// The work of a turn for received data, and the same amount once more for all jobs of the shard: 4 ms. While
+/// other processes want the same cores, a turn lasts three times its own time; with 12 ms, others waited for
+/// 60 to 90 ms.
 const WORK_PER_TURN: u64 = 4_000_000;
 
 /// Less work than this in one call is not charged to the owner, so that ordinary messages need no

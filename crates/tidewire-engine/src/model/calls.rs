@@ -40,17 +40,17 @@ pub struct NewCall {
 /// Why a call to a client has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
-    /// There is no such connection, or it ended before the answer came. Whether the client did what
-    /// was asked is not known.
+    /// There is no such connection, or it ended before the answer arrived. It is not known whether the client
+    /// carried out the call.
     #[error("the connection is gone")]
     Closed,
-    /// The client did not answer in time. Whether it did what was asked is not known.
+    /// The client did not answer in time. It is not known whether it carried out the call.
     #[error("the client did not answer in time")]
     TimedOut,
     /// The client answered with an error.
     #[error("the client refused: {}: {}", .0.code, .0.message)]
     Refused(CallError),
-    /// The client's hello did not say that it takes calls.
+    /// The client's hello did not announce that it accepts calls.
     #[error("the client takes no calls")]
     Unsupported,
     /// The shard has not caught up, or the connection has as many open calls as it may; try again.
@@ -86,8 +86,8 @@ impl NewCall {
         }
     }
 
-    /// How long the answer is waited for, once the shard has taken the call. At most a day, to
-    /// which more is lowered.
+    /// How long to wait for the answer after the shard has accepted the call. At most a day; a longer time is
+    /// lowered to that.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

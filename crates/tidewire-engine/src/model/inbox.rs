@@ -43,14 +43,14 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Wakes the shard though there may be nothing to take.
+    /// Wakes the shard even if the inbox is empty.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
 
-    /// Whether there is something to take.
+    /// Whether the inbox contains an answer.
     pub(crate) fn is_filled(&self) -> bool {
         self.is_filled.load(Ordering::Acquire)
     }

@@ -24,7 +24,7 @@ pub struct ConnectionQuery {
 pub struct ConnectionInfo {
     /// Names it in calls.
     pub connection: ConnectionKey,
-    /// The UUID that `server_ready` told the client; `None` without protocol version 1.
+    /// The UUID that the client received in `server_ready`; `None` without protocol version 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The `sub` of its token, if it has one.
@@ -39,7 +39,7 @@ pub struct ConnectionInfo {
     pub topics: usize,
     /// The bytes that wait to be sent to it.
     pub queued_bytes: usize,
-    /// When it came, in milliseconds since 1970; `None` without protocol version 1.
+    /// When it connected, in milliseconds since 1970; `None` without protocol version 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connected_unix_ms: Option<u64>,
 }

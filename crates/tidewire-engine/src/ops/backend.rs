@@ -49,7 +49,7 @@ fn write_events(body: &mut String, backend: &Backend) {
     }
 }
 
-/// What there is of each kind of requests.
+/// Writes the metrics that each kind of requests has.
 fn write_kinds(body: &mut String, backend: &Backend) {
     let counts = &backend.counts;
     for (name, kind, help, values) in [
@@ -80,7 +80,7 @@ fn write_kinds(body: &mut String, backend: &Backend) {
     }
 }
 
-/// How long requests took, by what they carry.
+/// Writes how long requests lasted, by the event that they carry.
 fn write_durations(body: &mut String, backend: &Backend) {
     let name = "tidewire_backend_request_duration_seconds";
     let help = "Time from the sending of a request to its answer or to its timeout";

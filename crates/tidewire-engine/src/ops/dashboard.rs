@@ -151,8 +151,8 @@ fn user(request: &Request<'_>, context: &TaskContext) -> Result<NamedApiKey, Api
         .ok_or_else(|| ApiError::new(401, "not_logged_in", "log in at /dashboard"))
 }
 
-/// Checks that the request comes from a page of this listener. Every browser names the origin of a
-/// POST (RFC 6454, section 7.3, and Fetch).
+/// Checks that a page of this listener sent the request. Every browser names the origin of a POST (RFC 6454,
+/// section 7.3, and Fetch).
 fn check_origin(request: &Request<'_>) -> Result<(), ApiError> {
     let origin = request.origin.unwrap_or_default();
     let host = ["http://", "https://"]

@@ -13,7 +13,7 @@ pub(crate) struct ApiError {
     pub(crate) status: u16,
     code: &'static str,
     message: String,
-    /// Methods that the path takes, with status 405.
+    /// Methods that the path accepts, with status 405.
     pub(crate) allow: Option<String>,
     /// When to try again, in seconds, with status 429.
     retry_after_s: u64,
@@ -33,7 +33,7 @@ impl ApiError {
         }
     }
 
-    /// Too many wrong keys have come from there.
+    /// Too many wrong keys have arrived from this sender.
     pub(crate) fn too_many_guesses(wait: Duration) -> Self {
         Self {
             retry_after_s: wait.as_secs() + 1,
@@ -41,7 +41,7 @@ impl ApiError {
         }
     }
 
-    /// The request does not say what it should.
+    /// The content of the request is wrong or incomplete.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(400, "invalid_request", message)
     }

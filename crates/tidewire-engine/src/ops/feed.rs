@@ -33,7 +33,7 @@ struct FeedSocket {
     websocket: Connection,
     /// The token of the login that opened it.
     login: String,
-    /// The number of the snapshot whose pong has not come yet.
+    /// The number of the snapshot whose pong has not arrived yet.
     awaited: Option<u64>,
 }
 
@@ -221,10 +221,10 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest message that is read before it is refused, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// How long a peer may take to receive a snapshot, in milliseconds.
+/// The time for a peer to receive a snapshot, in milliseconds.
 const PONG_TIMEOUT_MS: u64 = 30_000;
 
-/// How long a peer may take to answer a close frame, in milliseconds.
+/// The time for a peer to answer a close frame, in milliseconds.
 const CLOSE_TIMEOUT_MS: u64 = 2_000;
 
 const POLICY: Option<CloseCode> = Some(CloseCode::POLICY_VIOLATION);

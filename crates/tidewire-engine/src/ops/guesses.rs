@@ -3,10 +3,10 @@
 //! A party has a bucket of [`GUESSES_BURST`] guesses that refills by one every [`GUESS_INTERVAL`]. A right key costs
 //! nothing. While the bucket is empty a key is not even compared, so that nobody learns whether it was the right one.
 //!
-//! A party is an address, or an IPv6 network of 64 bits. A stranger therefore keeps nobody out who has another address.
-//! Who shares the address of a stranger, as behind a proxy, is told apart by what a stranger does not have:
-//! a browser that has logged in before shows its device token, which is a party of its own; an address from which a
-//! right key has come within [`FRIEND_TIME`] may go on to use the API.
+//! A party is an address, or an IPv6 network of 64 bits. So a stranger cannot lock out anybody who has
+//! another address. Behind a proxy a stranger can have the same address as others. They differ from the
+//! stranger in one of two ways: a browser that has logged in before shows its device token, which is a party
+//! of its own; an address from which a right key has arrived within [`FRIEND_TIME`] may go on to use the API.
 //!
 //! Memory and the number of guesses of all are bounded by one number: there are [`PARTIES_MAX`] buckets, and further
 //! parties share one until a bucket is full again.
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Guesses {
     /// When the bucket of a party is full again. A full one has no entry.
     full_at: HashMap<Party, Instant>,
-    /// Addresses from which a right key has come, and until when that counts. The oldest come first.
+    /// Addresses from which a right key has arrived, and until when that counts, the oldest first.
     friends: Vec<(Source, Instant)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Party {
 }
 
 impl Guesses {
-    /// Takes a guess. A right key [returns](Self::give_back) it.
+    /// Uses up one guess and returns its bucket. A right key [returns](Self::give_back) the guess.
     ///
     /// # Errors
     /// How long the party has to wait.
@@ -53,7 +53,7 @@ impl Guesses {
         Ok(party)
     }
 
-    /// Returns what [`Self::take`] took from `bucket`: the key was right.
+    /// Returns the guess that [`Self::take`] subtracted from `bucket`: the key was right.
     pub(crate) fn give_back(&mut self, bucket: &Party, now: Instant) {
         if let Some(full_at) = self.full_at.get_mut(bucket) {
             *full_at -= bucket.interval();
@@ -63,13 +63,13 @@ impl Guesses {
         }
     }
 
-    /// Whether a right key has come from there a short time ago.
+    /// Whether a right key has arrived from this address a short time ago.
     pub(crate) fn is_friend(&self, source: Source, now: Instant) -> bool {
         let mut friends = self.friends.iter();
         friends.any(|(friend, until)| *friend == source && *until > now)
     }
 
-    /// A right key has come from there.
+    /// Notes that a right key has arrived from this address.
     pub(crate) fn befriend(&mut self, source: Source, now: Instant) {
         self.friends.retain(|(friend, _)| *friend != source);
         if self.friends.len() >= FRIENDS_MAX {
@@ -160,7 +160,7 @@ mod tests {
             .sum();
         assert_eq!(compared, PARTIES_MAX + 10);
         assert!(guesses.full_at.len() <= PARTIES_MAX + 1);
-        // Who comes anew shares what is left with the strangers, and waits a moment at most.
+        // A newcomer shares the remaining guesses with the strangers, and waits a moment at most.
         let newcomer = from(200_000);
         assert_eq!(guesses.take(&newcomer, now), Err(OTHERS_INTERVAL));
         assert!(guesses.take(&newcomer, now + OTHERS_INTERVAL).is_ok());

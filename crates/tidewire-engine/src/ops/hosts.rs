@@ -8,9 +8,9 @@ use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The policy of hosts on this listener. What it answers is meant for machines, so that on a
-/// loopback address every request has to name this machine, not only those of pages that say where
-/// they come from.
+/// The policy of hosts on this listener. Its answers are meant for machines. So on a loopback
+/// address every request has to name this machine, not only the requests of pages that name their
+/// origin.
 #[derive(Debug)]
 pub(crate) struct OpsHosts {
     guard: HostGuard,

@@ -28,7 +28,7 @@ pub(crate) fn metrics(set: &KeySet) -> String {
     body
 }
 
-/// Name, kind and description of what is there from the start.
+/// Name, kind and description of the metrics that exist from the start.
 const PLAIN: [(&str, &str, &str); 3] = [
     (
         "tidewire_jwks_keys",

@@ -22,7 +22,7 @@ pub(crate) struct Listener {
     source: Arc<dyn OpsSource>,
     context: Option<Arc<TaskContext>>,
     hosts: OpsHosts,
-    /// Threads for requests that take a while. Set before the listener runs, if it serves the API.
+    /// Threads for slow requests. Set before the listener runs, if it serves the API.
     pub(crate) workers: Option<Workers>,
     heads: RequestHeads,
     /// The reader of each connection that speaks HTTP.
@@ -42,7 +42,7 @@ pub(crate) struct Listener {
 /// How far a request is.
 #[derive(Debug)]
 enum Exchange {
-    /// A part of its head has come.
+    /// A part of its head has arrived.
     Head,
     /// Its body is on its way.
     Body {
@@ -261,7 +261,8 @@ impl Handler for Listener {
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         let mut used = 0;
-        // A request without a body is whole with the last byte of its head: the reader says so when it is asked again.
+        // A request without a body is complete with the last byte of its head: the reader reports it when it
+        // is asked again.
         while !self.is_waiting(id) {
             // The buffer of a connection that has ended is gone.
             let Some(unsent) = io.buffer(id).map(|buffer| buffer.len()) else {
@@ -395,7 +396,7 @@ fn end(io: &mut Io, id: ConnectionId, response: &Response) {
     answer(io, id, response, false, false);
 }
 
-/// How long an answer may take before its connection is given up, in milliseconds.
+/// The time for an answer, in milliseconds. After it the listener gives up the connection.
 const ANSWER_TIMEOUT_MS: u64 = 30_000;
 
 /// The limit of bytes that wait for a peer that asks and does not read; beyond it the connection ends.
@@ -414,5 +415,5 @@ pub(crate) const LIMITS: Limits = Limits {
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How long a connection may take for one request or wait for the next, in milliseconds.
+/// The time for one request of a connection, or for its wait for the next one, in milliseconds.
 pub const REQUEST_TIMEOUT_MS: u64 = 5_000;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
     logins: Mutex<Vec<Login>>,
-    /// Browsers that have logged in, and until when that counts. The oldest come first.
+    /// Browsers that have logged in, and until when that counts, the oldest first.
     devices: Mutex<Vec<(String, Instant)>>,
     /// How often a login was ended.
     ends: AtomicU64,
@@ -50,7 +50,7 @@ impl Logins {
     pub(crate) fn find(&self, token: &str, now: Instant) -> Option<NamedApiKey> {
         let logins = self.lock();
         let mut found = None;
-        // All are compared, so that the time does not tell which one was almost right.
+        // All are compared, so that the time does not reveal which one was almost right.
         for login in logins.iter() {
             if is_same(&login.token, token) && login.until > now {
                 found = Some(login.key.clone());
@@ -80,7 +80,7 @@ impl Logins {
         token
     }
 
-    /// Whether a login with a wrong key is to be logged: its sender chooses how often it comes.
+    /// Whether to log a login with a wrong key: its sender controls how often that happens.
     pub(crate) fn may_warn(&self, now: Instant) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = warned.is_none_or(|at| now.duration_since(at) >= WARN_EVERY);
@@ -96,7 +96,7 @@ impl Logins {
         self.ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often a login was ended before its time was over. Another number says that one may have been.
+    /// How often a login was ended before its time was over. If the number has changed, a login may have ended.
     pub(crate) fn ends(&self) -> u64 {
         self.ends.load(Ordering::Relaxed)
     }

@@ -141,7 +141,7 @@ impl Ops {
         })
     }
 
-    /// Where it answers, with the port that was taken.
+    /// Where it answers, with the port in use.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address
@@ -163,7 +163,7 @@ impl Drop for Ops {
     fn drop(&mut self) {
         // A listener that has stopped already is what we want.
         let _ = self.mailbox.send(ListenerMail::Stop);
-        // The listener's own comes last in the list and has to end first.
+        // The listener's own thread is the last in the list and has to end first.
         for thread in self.threads.drain(..).rev() {
             if thread.join().is_err() {
                 tracing::error!("a thread of the operations listener ended by a panic");

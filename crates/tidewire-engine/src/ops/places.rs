@@ -45,7 +45,7 @@ impl Places {
                 return true;
             }
         }
-        // One that has yet to take an answer is idle only if nobody else is.
+        // A connection with an unsent answer counts as idle only if no other connection is idle.
         let has_taken_all = |id: &&ConnectionId| is_idle(**id) && io.queued_bytes(**id) == 0;
         let idle = self.open.iter().find(has_taken_all);
         let Some(id) = idle.or_else(|| self.open.iter().find(|id| is_idle(**id))) else {

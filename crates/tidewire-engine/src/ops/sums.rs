@@ -53,7 +53,8 @@ fn busiest(topics: BTreeMap<String, TopicInfo>) -> Vec<TopicInfo> {
     topics
 }
 
-/// Adds the numbers of a value to those of another one with the same form. What only one has is taken from it.
+/// Adds the numbers of a value to those of another one with the same form. A field that only one of them has
+/// is kept.
 fn add(sum: &mut Value, more: &Value) {
     match (sum, more) {
         (Value::Object(sum), Value::Object(more)) => {

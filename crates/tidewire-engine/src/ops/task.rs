@@ -77,7 +77,8 @@ impl TaskContext {
             .is_empty()
     }
 
-    /// The key of the API that is this one. All are compared, so that the time does not tell which one was almost right.
+    /// The key of the API for which `is_it` is true. All are compared, so that the time does not reveal which
+    /// one was almost right.
     pub(crate) fn find_key(&self, is_it: impl Fn(&NamedApiKey) -> bool) -> Option<NamedApiKey> {
         let setup = self.handle.shared.setup.get();
         let keys = setup.config.ops_api_keys.iter();
@@ -97,7 +98,7 @@ impl TaskContext {
     /// The key that a sender shows to log in, from an address or a browser that logged in before.
     ///
     /// # Errors
-    /// It is wrong, or too many wrong ones have come.
+    /// The key is wrong, or too many wrong keys have arrived.
     pub(crate) fn key_of_login(
         &self,
         shown: &str,
@@ -174,7 +175,7 @@ fn wrong_key() -> ApiError {
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads them; those that are not `known`, or come twice, are a mistake.
+    /// Reads the parameters of a query. One that is not `known`, or that appears twice, is an error.
     pub(crate) fn parse(query: &str, known: &[&str]) -> Result<Self, ApiError> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

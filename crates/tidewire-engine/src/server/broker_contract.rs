@@ -88,7 +88,7 @@ struct Subject {
     shared: Option<Shared>,
 }
 
-/// A broker that delivers to a server's topics when Redis has told it to.
+/// A broker that delivers to a server's topics when Redis requests it.
 struct Shared {
     hub: Arc<Hub>,
     _redis: RedisServer,
@@ -499,7 +499,7 @@ fn connections_of_a_user_are_one_member(subject: &Subject) {
     let key = |text: &str| text.parse::<ConnectionKey>().expect("a connection");
     let (one, two) = (key("0-1"), key("0-2"));
     subject.follow(&topic);
-    // A broker of several servers tells the subscribers itself, in the order of all servers.
+    // A broker of several servers notifies the subscribers itself, in the order of all servers.
     let changes = |change| match subject.shared {
         Some(_) => PresenceChange::Unchanged,
         None => change,

@@ -206,7 +206,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Says in the log where the server listens, and whether everybody may connect.
+    /// Logs where the server listens, and whether everybody may connect.
     fn log_start(&self) {
         let setup = self.handle.shared.setup.get();
         let config = &setup.config;
@@ -243,7 +243,7 @@ impl Server {
         Ok(())
     }
 
-    /// Where clients connect, with the port that was taken.
+    /// Where clients connect, with the port in use.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -261,10 +261,9 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Rejects new connections with HTTP 503, tells every session when to reconnect and closes it with
-    /// code 4300, waits at most `timeout` until all have gone, and stops. Returns how many sessions
-    /// were left. Many are closed over the first half of `timeout`, or at the rate of
-    /// [`Drain`](crate::Drain).
+    /// Rejects new connections with HTTP 503, sends every session the time to reconnect and closes it with
+    /// code 4300, waits at most `timeout` until all have gone, and stops. Returns how many sessions were
+    /// left. Many are closed over the first half of `timeout`, or at the rate of [`Drain`](crate::Drain).
     pub fn drain(self, timeout: Duration) -> usize {
         self.drain_while(timeout, || true)
     }
@@ -295,7 +294,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         threads::stop(&self.handle, std::mem::take(&mut self.threads));
         if let Some(link) = self.link.take() {
-            // It ends with its next turn, and has told those who wait for it before.
+            // The link ends with its next turn. Before that it notifies those who wait for it.
             let _ = link.join();
         }
         if let Some(backend) = &self.handle.shared.backend {

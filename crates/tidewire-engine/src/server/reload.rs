@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::handle::Handle;
 use crate::model::{ReloadFunction, Reloaded, SettingsFunction};
 use crate::state::shared::{Setup, Shared};
-use crate::topics::config::{RuleSet, Scope, TopicRule};
+use crate::topics::config::{RuleSet, TopicRule};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_net::tls::CertificateSlot;
 
@@ -236,17 +236,9 @@ fn merge_rules(merged: &mut Config, new: &Config, present: &[TopicRule], reloade
         let present = rules.iter().filter(|rule| rule.presence);
         present.map(|rule| rule.pattern.clone()).collect()
     };
-    // The rules of an earlier reload may say otherwise than those at the start, which hold.
+    // The rules of an earlier reload may differ from those at the start. For presence those at the start hold.
     if presence(present) != presence(new) {
         reloaded.needs_restart.push("presence");
-    }
-    // A topic that clients subscribe to cannot move into the cluster or out of it.
-    let scopes = |rules: &[TopicRule]| -> Vec<(String, Scope)> {
-        let scopes = rules.iter().map(|rule| (rule.pattern.clone(), rule.scope));
-        scopes.collect()
-    };
-    if merged.broker.is_some() && scopes(old) != scopes(new) {
-        return reloaded.needs_restart.push("topic_rules");
     }
     if old != new {
         reloaded.changed.push("topic_rules");

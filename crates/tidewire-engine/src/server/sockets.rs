@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// Tells the shards to close their listeners. A shard whose mailbox is full gets the word when there is room.
+/// Asks each shard to close its listener. If the mailbox of a shard is full, it retries until there is room.
 fn stop_listening(handle: &Handle, deadline: Instant) {
     for shard in 0..handle.shards() {
         while handle.post(shard, Mail::StopListening).is_err()

@@ -22,7 +22,7 @@ pub(crate) fn spawn<A: Application>(
         .spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 shard.run().map(|mut handler| {
-                    // The end of the sessions that were left came after the last turn.
+                    // The sessions that were left ended after the last turn.
                     handler.contained_all(|app| app.on_turn());
                 })
             }));

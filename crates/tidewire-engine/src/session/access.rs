@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tidewire_wire::session::{Action, Reply};
 
 impl Context<'_> {
-    /// Subscribes the session of this call to a topic or pattern, whatever its access rules say.
-    /// The client is notified by a `subscription_update`.
+    /// Subscribes the session of this call to a topic or pattern, regardless of its access rules. The client
+    /// is notified by a `subscription_update`.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.
@@ -58,8 +58,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Takes the session of this call out of a topic or pattern; whether it was in it. The client
-    /// is told.
+    /// Removes the session of this call from a topic or pattern. Returns whether it was in it; then the
+    /// client is notified.
     pub fn unsubscribe(&mut self, topic: &str) -> bool {
         self.session.unsubscribe_for(topic)
     }
@@ -88,8 +88,8 @@ impl Session<'_> {
         self.start_check(RightsCheck::Changed(ChangedRights { slots, ended }));
     }
 
-    /// Checks one subscription; what is left. At the end the queue groups follow, and the client is
-    /// told.
+    /// Checks one subscription; returns the rest of the check. At the end the queue groups follow, and the
+    /// client is notified.
     pub(super) fn check_changed_right(
         &mut self,
         mut changed: ChangedRights,
@@ -169,7 +169,7 @@ impl ConnectionState {
     }
 }
 
-/// Tells a client that it is subscribed no longer.
+/// The message that notifies a client of ended subscriptions.
 pub(crate) fn ended(topics: Vec<String>) -> Reply {
     Reply::SubscriptionUpdate {
         action: Action::Unsubscribe,

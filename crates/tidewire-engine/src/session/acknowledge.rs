@@ -15,8 +15,8 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{HelloProducer, ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
-    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was
-    /// refused for good: only one that helps to be sent again is to be.
+    /// Handles a `publish_request`. The number of a numbered one counts as accepted even if the request was
+    /// refused for good: the client sends again only a request for which that helps.
     pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8], decided: Option<Decided>) {
         let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes),
@@ -65,8 +65,8 @@ impl Session<'_> {
         }
     }
 
-    /// A numbered publication that the broker has answered is taken. Its producer may have gone on
-    /// with another connection meanwhile: then this one ends.
+    /// Accepts a numbered publication that the broker has answered. If its producer has gone on with another
+    /// connection meanwhile, this connection ends.
     pub(crate) fn accept_numbered(&mut self, handle: ProducerHandle, number: u64) {
         let verdict = self.core.shared.producers.locked().accept(handle, number);
         if let Some(producer) = producer_of(self.state) {
@@ -80,7 +80,7 @@ impl Session<'_> {
         }
     }
 
-    /// A publication that was taken before, whose answer may have been lost.
+    /// Answers a publication that was handled before, and whose answer may have been lost.
     fn answer_repeated(&mut self, format: Format, bytes: &[u8]) {
         self.core.counters.publications_repeated.add(1);
         let mut scratch = Vec::new();
@@ -175,8 +175,8 @@ impl Session<'_> {
         })
     }
 
-    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was
-    /// read at once.
+    /// Acknowledges the messages accepted since the last time, and reports gaps: once for all messages of one
+    /// read.
     #[inline(never)]
     pub(crate) fn acknowledge_accepted(&mut self) {
         let Some(producer) = producer_of(self.state) else {
@@ -217,7 +217,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a message is to be taken. If so, it counts as taken.
+    /// Whether to accept a message. If so, it counts as accepted.
     fn check_repetition(
         &mut self,
         format: Format,
@@ -228,7 +228,7 @@ impl Session<'_> {
             Some(_) => message_number(format, bytes)?,
             None => None,
         };
-        // Read before the number is taken, since the message may prove to be broken.
+        // Read before the number is accepted, since the message may prove to be broken.
         let id = match &shared.seen {
             Some(seen) => message_id(format, bytes)?.map(|id| (seen, id)),
             None => None,

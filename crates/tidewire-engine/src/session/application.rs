@@ -21,9 +21,10 @@ pub trait Application: Send + 'static {
         let (_, _) = (context, peer);
     }
 
-    /// Whether it, or whoever it gives messages to, reads what they say. The engine then refuses a message that some reader
-    /// could not read (PROTOCOL 4.2 (3)), which takes about a nanosecond for each two bytes. Default true; false is for
-    /// applications that only count messages, or send them back to where they came from.
+    /// Whether the application, or a receiver to which it passes messages, reads their content. The engine
+    /// then refuses a message that some reader could not read (PROTOCOL 4.2 (3)), which costs about a
+    /// nanosecond for each two bytes. Default true; false is for applications that only count messages, or
+    /// send them back to their sender.
     fn reads_messages(&self) -> bool {
         true
     }
@@ -77,9 +78,9 @@ pub trait Application: Send + 'static {
         let (_, _) = (connection, reason);
     }
 
-    /// Whether another message can be taken. While it is `false` the shard reads from no
-    /// connection, so that TCP holds the senders back; up to one read buffer of messages still
-    /// arrives. Asked before each read, and again when the shard is woken.
+    /// Whether the application accepts another message. While it is `false` the shard reads from no
+    /// connection, so that TCP holds the senders back; up to one read buffer of messages still arrives. Asked
+    /// before each read, and again when the shard is woken.
     fn is_ready(&self) -> bool {
         true
     }

@@ -36,7 +36,7 @@ impl Session<'_> {
         Body::new(event, id, self.state.key, self.state.user.as_deref())
     }
 
-    /// Subscribes a new session to what the backend says.
+    /// Subscribes a new session to the topics that the backend has named.
     pub(crate) fn subscribe_first(&mut self, topics: &[String]) {
         let (mut failed, mut why) = (0, "");
         for topic in topics {
@@ -118,7 +118,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells the backend that the session is over. What does not fit is counted.
+    /// Reports the end of the session to the backend. An event that does not fit is counted.
     pub(crate) fn report_disconnect(&mut self, backend: &Backend, reason: CloseReason) {
         let (by, code) = match reason {
             CloseReason::ByPeer(code) => ("client", code),

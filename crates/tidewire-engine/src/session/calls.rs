@@ -1,6 +1,6 @@
-//! Request and reply: what clients ask the application, and what the application asks clients.
+//! Request and reply: calls of clients to the application, and calls of the application to clients.
 //!
-//! A call of a client (`call_request`) comes to [`Application::on_call`] with a [`Responder`],
+//! A call of a client (`call_request`) arrives at [`Application::on_call`] with a [`Responder`],
 //! which answers it at once or later, from any thread. A call to a client starts with
 //! [`Handle::call`], [`Handle::call_wait`] or [`Context::call`]. Either has exactly one outcome: an
 //! answer, an error, or the end of its time.
@@ -23,8 +23,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Call as WireCall, CallError, CallResult, Reply};
 
 impl Context<'_> {
-    /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to
-    /// this connection.
+    /// Like [`Responder::respond`], but an answer to this connection leaves right behind the
+    /// messages that were sent before.
     pub fn respond(&mut self, responder: &Responder, answer: Result<String, CallError>) -> bool {
         self.respond_with(responder, answer.map(Content::from))
     }
@@ -90,7 +90,7 @@ impl Session<'_> {
         sent.outcome.end(outcome);
     }
 
-    /// Takes note of a call of a client, or gives the reply that refuses it.
+    /// Records a call of a client, or returns the reply that refuses it.
     fn open_call(
         &mut self,
         id: String,

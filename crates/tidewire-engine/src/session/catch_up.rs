@@ -18,8 +18,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{GapRange, GapReason, PublicationGap, Reply};
 
 impl Session<'_> {
-    /// Sends a page of what was missed; what is left. With nothing left the session has joined the
-    /// topic.
+    /// Sends a page of missed publications; returns the rest of the catch-up. `None` means that the
+    /// session has joined the topic, or that the catch-up has failed.
     pub(crate) fn step_catch_up(&mut self, mut catch_up: Box<CatchUp>) -> Option<Box<CatchUp>> {
         if !self.state.can_subscribe() {
             return None;
@@ -49,7 +49,8 @@ impl Session<'_> {
         (!has_joined).then_some(catch_up)
     }
 
-    /// Sends a page and, if nothing comes behind it, joins the topic; whether it has.
+    /// Sends a page and, if it was the last one, joins the topic. Returns whether the catch-up is
+    /// over.
     fn send_page(&mut self, catch_up: &mut CatchUp) -> bool {
         let missed = Missed {
             since: Some(catch_up.at),
@@ -96,7 +97,7 @@ impl Session<'_> {
         true
     }
 
-    /// Sends one publication, if the subscriber's filter takes it.
+    /// Sends one publication, if it passes the subscriber's filter.
     fn replay(&mut self, catch_up: &CatchUp, publication: &Publication) {
         let content = publication.content();
         self.core.meter.spend(cost::ENTRY);
@@ -140,7 +141,7 @@ impl Session<'_> {
         let bytes = subscription_bytes(name, catch_up.wanted.filter.as_deref());
         let limits = self.check_limits(slot, false);
         if let Err(words) = limits.and_then(|()| self.reserve(bytes)) {
-            // Other subscriptions have come in between.
+            // Other subscriptions were made in between.
             self.reply(&ended(vec![name.to_string()]));
             let words = format!("{name}: {words}");
             self.reply(&Reply::error(ErrorCode::LimitExceeded, words));
@@ -159,5 +160,5 @@ impl Session<'_> {
     }
 }
 
-/// Publications that are taken out of a history at a time.
+/// Publications that are read from a history at a time.
 const PAGE: usize = 64;

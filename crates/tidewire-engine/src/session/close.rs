@@ -59,7 +59,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends a close frame and waits for the answer; messages are still received until it comes.
+    /// Sends a close frame and waits for the answer; messages are still received until it arrives.
     pub(crate) fn start_close(&mut self, code: CloseCode, reason: &str) {
         if !self.state.is_open() {
             return;
@@ -97,8 +97,7 @@ impl Session<'_> {
         self.finish(CloseReason::ByUs(code));
     }
 
-    /// Ends a connection whose peer violated RFC 6455. `counts` tells whether the message was
-    /// admitted.
+    /// Ends a connection whose peer violated RFC 6455. `counts` is true if the message was admitted.
     #[cold]
     pub(crate) fn end_for(&mut self, error: ProtocolError, counts: bool) {
         if error != ProtocolError::MessageTooLarge {

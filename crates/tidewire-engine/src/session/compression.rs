@@ -10,7 +10,7 @@ use tidewire_wire::message::{Compressed, Event};
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Inflates a message of permessage-deflate and tells its encoding. `None` for a message that
+    /// Inflates a message of permessage-deflate and returns its encoding. `None` for a message that
     /// is neither admitted nor needed for the next one.
     pub(crate) fn inflate_frame(
         &mut self,
@@ -72,7 +72,7 @@ impl Session<'_> {
                 return None;
             }
             Err(error) => {
-                // How far it came is not known; a stream can go wrong at its very end.
+                // The size inflated so far is not known; a stream can go wrong at its very end.
                 self.charge_inflated(limit.min(bytes.len().saturating_mul(INFLATION_MAX)));
                 self.refuse_unread(&error.to_string());
                 return None;

@@ -59,7 +59,7 @@ impl Context<'_> {
     }
 
     /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the
-    /// client's hello said that it takes them, else one by one.
+    /// client's hello announced support for it, else one by one.
     pub fn send_batch(&mut self, messages: &[&str]) {
         let is_v1 = self.session.core.setup.config.protocol == Protocol::V1;
         let takes_batches = is_v1 && self.session.state.session.client_takes_batches();

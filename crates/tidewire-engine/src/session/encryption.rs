@@ -40,7 +40,7 @@ impl Session<'_> {
         !must_be_encrypted
     }
 
-    /// Says that only encrypted messages are taken, and closes.
+    /// Reports that only encrypted messages are accepted, and closes the session.
     pub(crate) fn require_encryption(
         &mut self,
         reason: &'static str,
@@ -124,7 +124,7 @@ impl Session<'_> {
         }
     }
 
-    /// Says `key_update` under the old key and seals what follows with the next.
+    /// Sends `key_update` under the old key and seals the next messages with the next key.
     pub(crate) fn renew_sealing_key(&mut self, now: Now) {
         if !self.state.is_open() {
             return;
@@ -238,7 +238,7 @@ pub(crate) fn plain_envelope(encoding: Encoding, bytes: &[u8]) -> Option<(Format
     }
 }
 
-/// The one message that has to come plain.
+/// Whether a message is a hello, the only one that has to be unencrypted.
 fn is_hello(encoding: Encoding, bytes: &[u8]) -> bool {
     let kind = match plain_envelope(encoding, bytes) {
         Some((Format::Json, text)) => classify_json(text),

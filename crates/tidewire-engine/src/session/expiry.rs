@@ -56,7 +56,7 @@ impl Session<'_> {
             return false;
         }
         if self.state.unannounced.is_some() {
-            // Nothing is said before the session is encrypted.
+            // The warning waits until the session is encrypted.
             expiry.warns_ms = now.monotonic_ms.saturating_add(ENCRYPTION_WAIT_MS);
             return false;
         }
@@ -91,7 +91,7 @@ impl Session<'_> {
         self.end(CloseCode::NOT_AUTHENTICATED, WORDS);
     }
 
-    /// Takes another token for a session, or says why not.
+    /// Accepts another token for a session, or reports why not.
     pub(crate) fn refresh(&mut self, refresh: Refresh) {
         if !self.state.is_open() {
             return;

@@ -63,7 +63,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes a session out of the groups of a topic, or of all.
+    /// Removes a session from the groups of a topic, or from all.
     pub(crate) fn leave_groups(&mut self, topic: Option<&str>) {
         let Some(topics) = &mut self.state.topics else {
             return;
@@ -82,7 +82,7 @@ impl Session<'_> {
         self.give_back(bytes);
     }
 
-    /// Takes a session out of the groups that its rights no longer cover; their topics.
+    /// Removes a session from the groups that its rights no longer cover; returns their topics.
     pub(crate) fn leave_forbidden_groups(&mut self) -> Vec<String> {
         let Some(topics) = &self.state.topics else {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! `history_request` from a client: what is kept of a topic, for those who were not there.
+//! `history_request` from a client: the kept publications of a topic, for clients that were not
+//! there.
 //!
 //! An answer is made page by page, so that a long history keeps nobody else waiting, and is bounded
 //! in publications and in bytes.
@@ -40,7 +41,7 @@ impl Session<'_> {
         self.state.jobs.push(Job::History(Box::new(job)));
     }
 
-    /// Does some of a request, or answers it; what is left of it.
+    /// Does a part of a request, or answers it; returns the rest of the job.
     pub(crate) fn step_history(&mut self, mut job: Box<HistoryJob>) -> Option<Box<HistoryJob>> {
         if !self.state.can_subscribe() {
             return None;
@@ -169,7 +170,7 @@ impl Session<'_> {
         if self.state.session.format() == Format::MessagePack {
             self.core.meter.spend(8 * cost::bytes(job.bytes));
         }
-        // What was published or dropped since the first page was taken does not count.
+        // Publications that were published or dropped after the first page was read do not count.
         if page.publications.len() == job.limit {
             page.more = match (job.at, job.newest_first) {
                 (Some(at), false) => at < page.offset,
@@ -187,5 +188,5 @@ impl Session<'_> {
     }
 }
 
-/// Publications that are taken out of a history at a time.
+/// Publications that are read from a history at a time.
 const PAGE: usize = 64;

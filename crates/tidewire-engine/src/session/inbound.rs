@@ -33,7 +33,7 @@ impl Tally {
     }
 }
 
-/// Counts what was received even if the application has panicked after it.
+/// Counts the received messages even if the application has panicked.
 impl<A: Application> Drop for Inbound<'_, A> {
     fn drop(&mut self) {
         if self.tally.received | self.tally.dispatched > 0 {
@@ -69,8 +69,8 @@ impl<A: Application> Inbound<'_, A> {
         self.session.close_if_asked();
     }
 
-    /// Acknowledges and counts what was received in one read, and stops reading if too much waits
-    /// to be sent.
+    /// Acknowledges and counts the messages of one read, and stops reading if too much waits to be
+    /// sent.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.session.state.producer.is_some() {
@@ -85,7 +85,7 @@ impl<A: Application> Inbound<'_, A> {
             state.pauses.outbox = true;
             state.pauses.outbox_bytes_seen = outbox_bytes;
             io.pause_reading(id);
-            // The socket may take all of it at the end of the turn.
+            // The socket may accept all of it at the end of the turn.
             io.await_drained(id);
             core.counters.reading_pauses.add(1);
         }

@@ -61,8 +61,8 @@ impl<A: Application> Inbound<'_, A> {
         if self.session.io.queued_bytes(id)
             > self.session.core.setup.config.limits.outbox_pause_bytes
         {
-            // Nothing but what waits: it is reported when the socket has taken it, if it does not
-            // now.
+            // Writes only the bytes that wait. If the socket does not accept them now, it reports later that
+            // it has.
             self.session.io.write_now(id, &[]);
             if self.session.io.is_blocked(id) {
                 return Some(JobProgress::Outbox);
@@ -71,7 +71,7 @@ impl<A: Application> Inbound<'_, A> {
         (!self.app.is_ready()).then_some(JobProgress::Application)
     }
 
-    /// Does some of a job; what is left of it.
+    /// Does a part of a job; returns the rest of it.
     fn step(&mut self, job: Job) -> Option<Job> {
         if !self.session.state.is_open() && !matches!(job, Job::Batch(_) | Job::Message(_)) {
             // It is on its way out of its topics, and gets no answer.

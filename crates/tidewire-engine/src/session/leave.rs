@@ -1,12 +1,12 @@
-//! Removal of an ended session from its topics. A session with many topics takes several turns.
+//! Removal of an ended session from its topics. A session with many topics needs several turns.
 
 use crate::session::Session;
 use crate::state::topics::EndedSession;
 use crate::topics::member::member_key;
 
 impl Session<'_> {
-    /// Takes a session that has ended out of everything: at once, or out of many topics in the
-    /// turns to come.
+    /// Removes a session that has ended from everything: at once, or from many topics in the next
+    /// turns.
     pub(crate) fn leave_topics(&mut self) {
         self.leave_groups(None);
         let Some(topics) = self.state.topics.take() else {
@@ -30,6 +30,6 @@ impl Session<'_> {
     }
 }
 
-/// Of this many topics a session is taken out in one step, which is some hundred microseconds of
+/// Up to this many topics, a session leaves all in one step, which is some hundred microseconds of
 /// work.
 const LEFT_AT_ONCE_MAX: usize = 100;

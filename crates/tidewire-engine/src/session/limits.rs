@@ -16,9 +16,9 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit admits one more message. One that it does not admit is to be named by
-    /// [`Self::refuse_for_rate`] or told by [`Self::tell_refusals`]. The peer receives refusals at most once a second,
-    /// because an answer to each would double the load.
+    /// Whether the rate limit admits one more message. One that it does not admit has to be named by
+    /// [`Self::refuse_for_rate`] or reported by [`Self::tell_refusals`]. The peer receives refusals at most
+    /// once a second, because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {
         match self
@@ -46,7 +46,7 @@ impl Session<'_> {
                 refusals.since_told.count += 1;
                 refusals.retry_after_ms = retry_after_ms;
                 if protocol == Protocol::Raw {
-                    // Without messages of ours there is only the close to tell it by.
+                    // Without messages of the protocol only the close can report it.
                     self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit");
                 }
                 false
@@ -54,7 +54,8 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a message that the rate limit has not admitted: names it, if it is not in a layer, and tells the client.
+    /// Refuses a message that the rate limit has not admitted: names it, if it is not in a layer, and
+    /// notifies the client.
     #[cold]
     pub(crate) fn refuse_for_rate(&mut self, encoding: Encoding, bytes: &[u8]) {
         if self.state.layers.is_some() {
@@ -75,7 +76,8 @@ impl Session<'_> {
         }
     }
 
-    /// Says how many messages were refused since it was said last; if that was just now, later.
+    /// Reports how many messages were refused since the last report. If that was less than a second ago, it
+    /// reports later.
     pub(crate) fn tell_refusals(&mut self) {
         if !self.state.is_open() {
             return;
@@ -144,8 +146,8 @@ impl Session<'_> {
             .push(Job::Message(HeldMessage { form, bytes }));
     }
 
-    /// Charges a long message for its check, which reads all of it, or for the search of its type, unless that comes first, as
-    /// in every message of our clients.
+    /// Charges a long message for its check, which reads all of it, or for the search of its type, unless the
+    /// type is at its start, as in every message of our clients.
     #[cold]
     pub(crate) fn charge_message(&mut self, format: Format, bytes: &[u8], is_checked: bool) {
         let head = &bytes[..bytes.len().min(TYPE_PLACE_BYTES)];
@@ -167,8 +169,8 @@ impl Session<'_> {
         );
     }
 
-    /// Counts an error that is about to be told to a connection, and says whether it may be. After
-    /// [`ErrorVerdict::Exhausted`] the caller tells it and calls [`Self::exhaust_error_budget`].
+    /// Counts an error before it is sent to a connection, and returns whether it may be sent. After
+    /// [`ErrorVerdict::Exhausted`] the caller sends it and calls [`Self::exhaust_error_budget`].
     #[cold]
     pub(crate) fn count_error(&mut self, code: ErrorCode) -> ErrorVerdict {
         let Some(limit) = self.core.setup.error_limit.filter(|_| counts(code)) else {

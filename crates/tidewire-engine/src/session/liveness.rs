@@ -18,7 +18,7 @@ impl Session<'_> {
         match self.state.phase() {
             Phase::Opening => {
                 self.core.counters.handshake_timeouts.add(1);
-                // Without TLS there is no way to say it to a peer that expects TLS.
+                // Without TLS the rejection cannot reach a peer that expects TLS.
                 if self.io.is_tls_held(id) {
                     return self.io.abort(id);
                 }
@@ -62,7 +62,7 @@ impl Session<'_> {
         let takes_some = outbox_bytes < self.state.pauses.outbox_bytes_seen;
         self.state.pauses.outbox_bytes_seen = outbox_bytes;
         if self.state.pauses.application || takes_some || !self.state.jobs.is_empty() {
-            // Not the peer's silence: it is not being read, or has yet to come to our ping.
+            // The peer is not silent: it is not being read, or has not reached our ping yet.
             self.state.session.handle_heard(self.now().monotonic_ms);
         }
         let profile = &self.core.setup.profile;

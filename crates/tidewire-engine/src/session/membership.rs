@@ -89,7 +89,8 @@ impl Session<'_> {
         if wanted.filter.is_none() && wanted.overload.is_none() {
             return;
         }
-        // What is on its way to it still is; and the last one takes the slot with it.
+        // Pending publications are still sent to the session. If it is the last member, its exit removes the
+        // slot.
         let seq = self.core.topics.seen(slot);
         let waiting = take_waiting(self.state, slot);
         let holder = self.state.holder();
@@ -163,7 +164,7 @@ impl Session<'_> {
             ..Wanted::default()
         };
         if self.state.jobs.cancel(name) {
-            // It was on its way in with less than the client wants. The answer says whether it is in.
+            // It was about to enter with less than the client wants. The answer reports whether it has entered.
             let _ = self.enter_into(name, &wanted, answer);
             return;
         }
@@ -286,7 +287,7 @@ impl Session<'_> {
             .set(self.core.topics.subscriptions() as u64);
     }
 
-    /// Takes a session out of a topic, if it is in it.
+    /// Removes a session from a topic, if it is in it.
     pub(crate) fn leave(&mut self, name: &str) -> bool {
         if self.state.jobs.cancel(name) {
             if let Some(topics) = &mut self.state.topics {

@@ -65,7 +65,7 @@ impl Session<'_> {
         wire_now(self.io)
     }
 
-    /// The same without the steps of the clock: of what expires, and of what is remembered for a time.
+    /// The same without the steps of the clock, for expiry and for data that is remembered for a time.
     #[inline]
     pub(crate) fn steady_now(&self) -> Now {
         steady_now(self.io)

@@ -90,7 +90,7 @@ impl Session<'_> {
         self.state.jobs.push(Job::Publish(Box::new(job)));
     }
 
-    /// Asks about a publication, or does what the backend has decided; what is left of it.
+    /// Asks about a publication, or executes the decision of the backend; returns the rest of the job.
     pub(crate) fn step_publish(&mut self, mut job: Box<PublishJob>) -> Option<Box<PublishJob>> {
         let away = match self.backend(BackendEvent::Publish) {
             Some(backend) => backend.config.away,

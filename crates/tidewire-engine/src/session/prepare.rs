@@ -46,7 +46,7 @@ impl Session<'_> {
         true
     }
 
-    /// Takes the topics that the broker has refused out of a request.
+    /// Removes the topics that the broker has refused from a request.
     fn fail_refused(&mut self, job: &mut SubscriptionJob) {
         for (topic, refusal) in self.take_refused() {
             let before = job.allowed.len();
@@ -85,7 +85,7 @@ impl Session<'_> {
         self.note_preparation(topic, answer);
     }
 
-    /// Asks the broker to take this server into a queue group. The answer is in the connection's
+    /// Asks the broker to add this server to a queue group. The answer is in the connection's
     /// operations.
     fn ask_for_group(&mut self, topic: &Arc<str>, group: &Arc<str>) {
         let operations = &mut self.core.operations;

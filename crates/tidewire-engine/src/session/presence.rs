@@ -33,7 +33,7 @@ impl Session<'_> {
         self.state.jobs.push(Job::Presence(Box::new(job)));
     }
 
-    /// Answers a request, unless it has to wait for the broker; what is left of it.
+    /// Answers a request. If it has to wait for the broker, it returns the job.
     pub(crate) fn step_presence(&mut self, mut job: Box<PresenceJob>) -> Option<Box<PresenceJob>> {
         let mut failed = self.take_refused();
         for topic in &job.request.topics {
@@ -139,8 +139,8 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a session present on one topic; what is left. What that tells others counts against
-    /// the rate limit, as if the client had published it to each topic.
+    /// Makes a session present on one topic; returns the rest of the announcement. The messages to others
+    /// count against the rate limit, as if the client had published them to each topic.
     pub(crate) fn step_announcement(
         &mut self,
         mut announcement: Announcement,
@@ -167,7 +167,7 @@ impl Session<'_> {
             if data.is_some()
                 && let Err(wait_s) = self.check_presence_budget()
             {
-                // What the member said before holds.
+                // The earlier data of the member stays valid.
                 data = None;
                 announcement.refused += 1;
                 announcement.retry_after_s = wait_s;
@@ -190,7 +190,7 @@ impl Session<'_> {
         None
     }
 
-    /// Tells a client, once for a request, that its presence data is not told to others.
+    /// Notifies a client, once for a request, that its presence data is not sent to others.
     fn report_refused_presence(&mut self, announcement: &Announcement) {
         if announcement.refused == 0 {
             return;
@@ -230,8 +230,7 @@ impl Session<'_> {
         budgets.spend(self.state.owner, bytes, per_s, self.instant());
     }
 
-    /// Charges a session for what it says about itself on a topic, in the place of what it said
-    /// before.
+    /// Charges a session for its presence data on a topic, in place of its earlier data there.
     fn charge_presence(&mut self, slot: Slot, data: Option<&str>) -> Result<(), &'static str> {
         let Some(data) = data else { return Ok(()) };
         self.reserve(data.len())?;
@@ -241,7 +240,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Makes a session present on a topic, or changes what it says about itself there.
+    /// Makes a session present on a topic, or changes its presence data there.
     fn join_presence(&mut self, name: &Arc<str>, data: Option<Arc<str>>) {
         let hub = &self.core.shared.hub;
         let change = hub.join_presence(name, &self.presence_name(), self.state.key, data.clone());
@@ -249,7 +248,7 @@ impl Session<'_> {
             PresenceChange::Joined => SystemType::PresenceJoin,
             PresenceChange::Updated => SystemType::PresenceUpdate,
             PresenceChange::Left | PresenceChange::Unchanged => {
-                // On a topic that servers share the event comes from the broker.
+                // On a topic that servers share the broker sends the event.
                 if data.is_some() && self.core.shared.hub.shares_presence(name) {
                     self.charge_presence_event(name, data.as_deref());
                 }

@@ -106,7 +106,7 @@ impl Session<'_> {
         Some((self.producer_name(&producer.id), place))
     }
 
-    /// A hello acknowledges what it says, so the broker has to remember it first.
+    /// The answer to a hello acknowledges the number in it, so the broker has to remember the number first.
     fn keep_before_hello(&mut self, greeting: Box<Greeting>, last: u64) {
         let operations = self.state.operations.get_or_insert_default();
         operations.greeting = Some(greeting);
@@ -210,6 +210,6 @@ impl SharedProducer {
     }
 }
 
-/// The broker forgets a producer some time after it was told of it last, so it is told again at the end of a connection,
-/// unless that lasted a shorter time than this, in milliseconds.
+/// The broker forgets a producer some time after the last report about it. So the server repeats the report
+/// at the end of a connection, unless the last one is more recent than this, in milliseconds.
 const KEPT_AGAIN_MS: u64 = 10_000;

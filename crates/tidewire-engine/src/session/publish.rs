@@ -30,7 +30,7 @@ pub(crate) enum Handled {
 pub(crate) type Numbered = (ProducerHandle, u64);
 
 impl Session<'_> {
-    /// `publish_request` from a client; `decided` is what the backend says about it, if it is asked.
+    /// Handles a `publish_request` from a client; `decided` is the decision of the backend, if it was asked.
     pub(crate) fn handle_publish(
         &mut self,
         format: Format,
@@ -166,7 +166,7 @@ impl Session<'_> {
         self.reply(&reply);
     }
 
-    /// Tells a client that its publication is refused.
+    /// Counts and logs a refused publication, and notifies its client.
     fn refuse_publication(&mut self, refusal: Refusal, span: Option<Box<OpenSpan>>) -> Handled {
         if let Some(span) = span {
             span.fail(refusal.code.as_str());
@@ -268,9 +268,9 @@ impl Context<'_> {
     /// Publishes to a topic, whose subscribers may be on any shard. What a turn publishes leaves at
     /// its end.
     ///
-    /// A topic that is shared with other servers is published by their broker later: then the
-    /// answer has no position, and what the broker refuses is counted and logged as a warning.
-    /// [`Handle::publish_with`](crate::Handle::publish_with) tells what became of it.
+    /// A topic that is shared with other servers is published by their broker later: then the answer has no
+    /// position, and a refusal by the broker is counted and logged as a warning.
+    /// [`Handle::publish_with`](crate::Handle::publish_with) reports the outcome.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.

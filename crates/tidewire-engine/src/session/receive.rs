@@ -1,8 +1,8 @@
 //! The way of a message from the socket to the application: admit, decrypt, inflate, classify,
 //! verify, dispatch.
 //!
-//! Each step returns a value, and this page alone says which step follows. A message without
-//! version 1 is dispatched as soon as it is admitted.
+//! Each step returns a value, and only this page determines which step follows. A message without version 1
+//! is dispatched as soon as it is admitted.
 
 use crate::config::backend::BackendEvent;
 use crate::config::{Encryption, Protocol};
@@ -120,7 +120,7 @@ impl<A: Application> Inbound<'_, A> {
         }
     }
 
-    /// Receives a binary message of version 1, whose first bytes tell what it is.
+    /// Receives a binary message of version 1, whose first bytes identify its form.
     fn receive_binary(&mut self, bytes: &[u8]) {
         match identify(bytes) {
             Framing::Encrypted | Framing::Zlib { .. } => self.receive_layered(bytes),
@@ -202,7 +202,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 }
 
-/// Whether the bytes of a message do not say that it needs little work: it is long, or it is in a layer.
+/// Whether a message may need much work, by its bytes: it is long, or it is in a layer.
 #[inline]
 fn needs_much(encoding: Encoding, bytes: &[u8]) -> bool {
     let is_layered = || {

@@ -25,7 +25,7 @@ impl Session<'_> {
     pub(crate) fn refuse(&mut self, format: Format, bytes: &[u8], why: &str) {
         self.core.counters.messages_refused_invalid.add(1);
         if bytes.len() >= LONG_MESSAGE_BYTES {
-            // It was read up to what is wrong with it, and then for its `cid`.
+            // It was read up to its error, and then for its `cid`.
             self.core
                 .meter
                 .spend(cost::read(format, bytes.len(), false));

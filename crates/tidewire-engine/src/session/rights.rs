@@ -1,4 +1,4 @@
-//! Checks of rights: they take their part of each turn, whatever else the connection waits for.
+//! Checks of rights: they run in their part of each turn, whatever else the connection waits for.
 
 use crate::session::Session;
 use crate::state::rights::RightsCheck;

@@ -5,7 +5,7 @@ use crate::topics::publication::Payload;
 use tidewire_wire::frame::OpCode;
 
 impl Session<'_> {
-    /// Sends a message, unless this side has said its last (RFC 6455, section 5.5.1).
+    /// Sends a message, unless this side has sent its close frame (RFC 6455, section 5.5.1).
     #[inline]
     pub(crate) fn send(&mut self, payload: Payload<'_>) {
         if !self.state.is_open() {

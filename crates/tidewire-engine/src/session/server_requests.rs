@@ -17,7 +17,7 @@ pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<
     match kind {
         RequestKind::HealthCheck => health(shared, correlation_id),
         RequestKind::MetricsRequest => {
-            // The two counters that are told, without a copy of all of them.
+            // The two reported counters, without a copy of all of them.
             let sum = |read: fn(&Counters) -> u64| {
                 shared.counters.iter().map(|each| read(each)).sum::<u64>()
             };
@@ -30,7 +30,7 @@ pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<
                 correlation_id,
             }
         }
-        // Clients may ask for settings; this server tells the ones that hold.
+        // Clients may ask for settings; this server reports those that hold.
         RequestKind::ConfigUpdate => Reply::ConfigResponse {
             payload: json!({
                 "max_message_size": limits.message_bytes_max,

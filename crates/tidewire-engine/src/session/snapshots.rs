@@ -42,7 +42,7 @@ impl<A: Application> Inbound<'_, A> {
         self.session.state.jobs.push(Job::Sync(Box::new(job)));
     }
 
-    /// Checks some topics of a request and, when none is left, has it answered; what is left of it.
+    /// Checks some topics of a request and, when none is left, has it answered; returns the rest of the job.
     pub(crate) fn step_sync(&mut self, mut job: Box<SyncJob>) -> Option<Box<SyncJob>> {
         for topic in &mut job.topics {
             if self.session.may_sync(&topic) {
@@ -177,7 +177,7 @@ impl Session<'_> {
                 || self.state.access.may_subscribe(topic))
     }
 
-    /// Sends the snapshot of one topic; what is left.
+    /// Sends the snapshot of one topic; returns the rest of the job.
     pub(crate) fn step_snapshots(
         &mut self,
         mut job: Box<SnapshotsJob>,
@@ -205,7 +205,7 @@ impl Session<'_> {
                     job.is_any = true;
                 }
                 Ok(None) => {}
-                // Other topics have taken its place since it was prepared, unless the broker refused.
+                // Other topics have displaced it since it was prepared, unless the broker refused.
                 Err(NotReady) if !job.is_asked_again && job.refusal.is_none() => {
                     self.prepare_snapshots(std::slice::from_ref(topic));
                     job.is_asked_again = true;

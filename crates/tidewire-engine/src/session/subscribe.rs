@@ -27,7 +27,7 @@ impl Session<'_> {
         self.state.jobs.push(Job::Subscription(Box::new(job)));
     }
 
-    /// Does one topic of a request, or answers it; what is left of it.
+    /// Handles one topic of a request, or answers the request; returns the rest of the job.
     pub(crate) fn step_subscription(
         &mut self,
         mut job: Box<SubscriptionJob>,
@@ -132,7 +132,7 @@ impl Session<'_> {
         }
         let Some(group) = &job.group else {
             job.wanted.since = job.positions.get(&topic).copied();
-            // The answer says whether it was done.
+            // The answer reports whether it was done.
             let is_in = self.enter_into(&name, &job.wanted, &mut job.answer).is_ok();
             if !is_in {
                 return;
@@ -159,7 +159,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a client may have a topic or pattern; if not, the answer says why.
+    /// Whether a client may have a topic or pattern; if not, the answer contains the reason.
     fn check_subscription(&mut self, topic: &str, job: &mut SubscriptionJob) -> Option<Kind> {
         let answer = &mut job.answer;
         let kind = match self.core.shared.hub.check_new_topic_or_pattern(topic) {
@@ -174,7 +174,7 @@ impl Session<'_> {
         {
             return Some(kind);
         }
-        // A queue group takes publications away from others, which no token of one topic allows.
+        // A queue group withholds publications from others, which no token of one topic allows.
         let token = job.tokens.get(topic).filter(|_| job.group.is_none());
         let is_denied = self.state.access.denies_subscription(topic);
         match token.filter(|_| !is_denied) {

@@ -128,7 +128,7 @@ impl Session<'_> {
     }
 }
 
-/// Tells a client which subscriptions have ended with their tokens.
+/// The message that names the subscriptions that have ended with their tokens.
 fn expired(topics: Vec<String>) -> Reply {
     let failure = |topic: &String| TopicFailure {
         topic: topic.clone(),

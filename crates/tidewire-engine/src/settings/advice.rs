@@ -84,7 +84,7 @@ impl Settings {
             .collect()
     }
 
-    /// Rules that an earlier one covers. Those of `history` and `presence` come first.
+    /// Warns of rules that an earlier one covers. Those of `history` and `presence` are before all others.
     fn shadowed_rules(&self, warnings: &mut Vec<String>) {
         let rules = self.rules();
         for (index, later) in rules.iter().enumerate() {

@@ -24,7 +24,7 @@ pub(super) fn auth(
     let mut config = match settings.strongest(&ways)? {
         Some("no_auth") => return Ok(None),
         None if config.protocol == Protocol::Raw => return Ok(None),
-        // The backend says who may connect.
+        // The backend decides who may connect.
         None if asks_backend(config) => return Ok(None),
         None => return Err(settings.no_key(NO_KEY)),
         Some("jwt_jwks_file") => AuthConfig::of_key_set(key_set_file(settings)?),
@@ -61,7 +61,7 @@ fn asks_backend(config: &Config) -> bool {
     backend.is_some_and(|backend| backend.events.has(BackendEvent::Connect))
 }
 
-/// The set of keys in a file, read as far as it takes to say whether it can be used.
+/// The set of keys in a file, after a check that it can be used.
 fn key_set_file(settings: &Settings) -> Result<KeySetSource, SettingError> {
     let text = settings.file("jwt_jwks_file")?.unwrap_or_default();
     let source = KeySetSource::Text(text);

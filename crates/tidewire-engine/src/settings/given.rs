@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use tidewire_net::io_words;
 
-/// The options that were given, each with where it came from.
+/// The options that were given, each with its source.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How options are spelled that were not given.
@@ -183,7 +183,7 @@ impl Settings {
     /// Of options that exclude each other, the one from the strongest source; `None` if none is given.
     ///
     /// # Errors
-    /// Two come from the same source.
+    /// Two options have the same source.
     pub(super) fn strongest(
         &self,
         names: &[&'static str],

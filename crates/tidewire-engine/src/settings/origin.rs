@@ -4,7 +4,7 @@ use super::SettingError;
 use super::spec::Way;
 use super::value::Unusable;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub(super) way: Way,

@@ -36,7 +36,7 @@ impl Settings {
         self.value(name) == other.value(name)
     }
 
-    /// Puts the options that `reported` stands for back to what they are in the `earlier` settings.
+    /// Restores the options that `reported` stands for to their values in the `earlier` settings.
     pub fn keep(&mut self, earlier: &Self, reported: &'static str) {
         for name in family(reported) {
             if *name == RULES {

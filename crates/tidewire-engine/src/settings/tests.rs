@@ -77,7 +77,7 @@ fn the_defaults_of_the_table_are_those_of_the_configuration() {
             .unwrap();
         assert_eq!(text(&given), expected, "{}", spec.name);
     }
-    // What takes its default from the engine would hide a wrong one in the table.
+    // An option that has its default only in the engine would be missing in the comparison above.
     assert!(
         plain::NAMES
             .iter()
@@ -101,7 +101,7 @@ fn a_stronger_source_overrides_a_weaker_one() {
         settings.set(origin, "shards", &json!(value)).unwrap();
     }
     assert_eq!(settings.integer("shards"), Some(4));
-    // What is ignored is checked all the same.
+    // An ignored value is checked all the same.
     let error = settings
         .set(Origin::file("f:1"), "shards", &json!("x"))
         .unwrap_err();

@@ -1,4 +1,4 @@
-//! Topics: who may use them, and what is kept of each.
+//! Topics: who may use them, and which data of each is kept.
 
 use super::SettingError;
 use super::given::Settings;

@@ -44,7 +44,7 @@ pub(super) struct Unusable {
     pub(super) problem: String,
 }
 
-/// Reads a value. `is_text` says that it comes from where everything is a text: numbers and booleans are read from
+/// Reads a value. `is_text` is true if everything in its source is text: numbers and booleans are read from
 /// texts, and commas separate the items of a list.
 pub(super) fn check(spec: &OptionSpec, value: &Value, is_text: bool) -> Result<Checked, Unusable> {
     let read = match spec.kind {

@@ -1,4 +1,5 @@
-//! The backend on a shard: the question that an opening connection waits for, and what was answered since the last turn.
+//! The backend on a shard: the question that an opening connection waits for, and the answers since the last
+//! turn.
 
 use crate::backend::BackendOutcome;
 use crate::backend::events::{Body, ConnectAnswer};

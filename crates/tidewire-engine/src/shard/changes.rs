@@ -103,7 +103,7 @@ impl WaitingChange {
         }
         match &self.change.what {
             ChangeKind::Subscription(Action::Subscribe, topic) => {
-                // The client has been told of a limit.
+                // The client has been notified of a limit.
                 let _ = session.subscribe_for(topic);
             }
             ChangeKind::Subscription(Action::Unsubscribe, topic) => {
@@ -122,7 +122,7 @@ impl WaitingChange {
     }
 }
 
-/// To end a session takes some 10 µs.
+/// The sessions changed in one turn. The end of a session costs some 10 µs.
 const CHANGED_SESSIONS_PER_TURN: usize = 256;
 
 /// A change that finds as many waiting has the oldest finished at once.

@@ -17,7 +17,7 @@ impl Budget {
         self.spent += units;
     }
 
-    /// What was spent so far, in units of [work](crate::limits::work).
+    /// The work spent so far, in units of [work](crate::limits::work).
     pub(crate) fn spent(&self) -> u64 {
         self.spent
     }
@@ -47,10 +47,10 @@ impl Budget {
 /// small.
 pub(super) const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
-/// The work that one turn delivers, in units of [work](crate::limits::work): some 4 ms, of which the
-/// kernel's part can be as much again. The rest waits for the next turn, so that the sockets are
-/// read in between. What was gathered stays together, so that writes to thousands of subscribers
-/// have as much in them as without the cut.
+/// The work that one turn delivers, in units of [work](crate::limits::work): some 4 ms, of which the kernel's
+/// part can be as much again. The rest waits for the next turn, so that the sockets are read in between.
+/// Gathered publications stay together, so that writes to thousands of subscribers have as much in them as
+/// without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 4_000_000;
 
 /// The work that goes into batches before they are sent. A publication that thousands of patterns match is put into

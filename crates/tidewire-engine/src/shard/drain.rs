@@ -14,7 +14,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Reply;
 
 impl<A: Application> EngineShard<A> {
-    /// Sends away those whose time has come, if the server is draining.
+    /// Closes the sessions that are due, if the server is draining.
     pub(crate) fn drain(&mut self, io: &mut Io) {
         if !self.core.shared.is_draining() {
             return;
@@ -71,7 +71,7 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// The time over which all clients of the server come back, in milliseconds.
+    /// The time over which all clients of the server reconnect, in milliseconds.
     pub(super) fn reconnect_spread_ms(&self) -> u64 {
         let all = self.core.shared.sessions.load(Ordering::Acquire) as u64;
         spread_ms(self.core.setup.config.drain.reconnect_spread_ms, all)
@@ -85,7 +85,7 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-/// Closes a session of a draining server and tells its client when to return.
+/// Closes a session of a draining server and sends its client the time to return.
 fn close_for_drain(session: &mut Session<'_>, spread_ms: u64) {
     session.core.counters.drained_connections.add(1);
     tell_when_to_return(session, spread_ms, "the server is draining");

@@ -45,7 +45,7 @@ impl<A: Application> EngineShard<A> {
         peak.set(peak.load().max(budget.spent / 1_000));
     }
 
-    /// Whether more waits to be delivered than one turn could take.
+    /// Whether more deliveries wait than one turn has done.
     pub(crate) fn has_deliveries(&self) -> bool {
         self.core.shared.hub.outlets[self.core.index as usize].bytes() > 0
     }
@@ -196,7 +196,7 @@ impl<A: Application> EngineShard<A> {
         if batch.is_empty() {
             return;
         }
-        // Taken out while nobody joins or leaves.
+        // Moved out of the topic while no session joins or leaves.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
         conflate_presence(&mut batch);
         self.core.replace_expired(steady_now(io), &mut batch);
@@ -431,8 +431,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Sends what waited for a connection to take what it had been sent, as far as it takes it and
-    /// the turn has time.
+    /// Sends the publications that waited because a connection lagged, as far as it accepts them and the turn
+    /// has time.
     pub(crate) fn send_waiting(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(mut session) = self.session(io, id) else {
             return;
@@ -468,7 +468,7 @@ impl<A: Application> EngineShard<A> {
                 }
             }
             if budget.spent >= CONNECTION_WORK_PER_TURN {
-                // The others come first; the rest follows in the next turn.
+                // The others are served first; the rest follows in the next turn.
                 session.core.topics.drained.push(id);
                 break;
             }
@@ -486,7 +486,7 @@ impl<A: Application> EngineShard<A> {
         {
             self.send_waiting(io, id);
         }
-        // Those that had no part of this turn come before those that need another.
+        // Those that had no part of this turn are served before those that need another.
         let unfinished = std::mem::take(&mut self.core.topics.drained);
         self.core.topics.drained = ids.chain(unfinished).collect();
     }
@@ -512,22 +512,21 @@ impl LagLimits {
     }
 }
 
-/// Whether a connection does not take what it has been sent. If it does not, it will be reported to
-/// have drained.
+/// Whether a connection has not accepted the bytes that were sent to it. If so, it will be reported to have
+/// drained.
 fn lags(io: &mut Io, id: ConnectionId) -> bool {
     if io.queued_bytes(id) > LAG_BYTES && !io.is_blocked(id) {
-        // Nothing but what waits.
+        // Writes only the bytes that wait.
         io.write_now(id, &[]);
     }
     io.is_blocked(id)
 }
 
-/// The work of a turn for all connections that had not taken what they were sent: 8 ms, and one connection's part.
+/// The work of a turn for all connections that lagged: 4 ms, and one connection's part.
 const DRAINED_WORK_PER_TURN: u64 = 2 * CONNECTION_WORK_PER_TURN;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
 
-/// Past this many bytes that wait for a socket it is asked whether it takes them before more are
-/// added.
+/// Above this many bytes that wait for a socket, the shard tries to write them before it adds more.
 const LAG_BYTES: usize = 64 * 1024;

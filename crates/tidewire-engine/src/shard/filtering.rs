@@ -1,8 +1,8 @@
 //! Filters during delivery: who pays for them, and what happens to those who cannot.
 //!
 //! A filter is evaluated once for all subscribers of a topic that have it. One of them pays, each
-//! time another one, so that everybody pays in proportion. While a shard delivers all that comes,
-//! an owner that has used its part of the second is served nevertheless. When the shard falls
+//! time another one, so that everybody pays in proportion. While a shard delivers everything in
+//! time, an owner that has used its part of the second is served nevertheless. When the shard falls
 //! behind, the filters of such an owner are skipped until the next second, and the publications are
 //! reported as a gap: a costly filter delays its owner and nobody else.
 
@@ -21,7 +21,7 @@ use tidewire_wire::session::Reply;
 /// What a filter has done with some publications.
 #[derive(Debug, Default)]
 pub(crate) struct Filtered {
-    /// Those that it takes.
+    /// Those that pass it.
     pub(crate) passed: Vec<Item>,
     /// Those that it has yet to look at.
     pub(crate) rest: Vec<Item>,
@@ -76,7 +76,7 @@ impl<A: Application> EngineShard<A> {
         })
     }
 
-    /// The members miss publications, which they are told when the next second begins.
+    /// Notes that the members miss publications. They are notified when the next second begins.
     fn skip(&mut self, slot: Slot, members: &[ConnectionId], items: &[Item], budget: &mut Budget) {
         let Some(topic) = self.core.topics.topic(slot) else {
             return;

@@ -37,7 +37,7 @@ use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
 /// The result of the checks of a request.
 enum Decision {
-    /// Let in; whether a bad token is still to be told.
+    /// The connection is accepted. `failure` is an error of its token, reported after the upgrade.
     Accept {
         guest: Guest,
         failure: Option<String>,
@@ -84,8 +84,8 @@ impl Decision {
 }
 
 impl<A: Application> EngineShard<A> {
-    /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is
-    /// incomplete.
+    /// Handles the request at the front of `data`. Returns how many bytes it was, 0 while it is incomplete or
+    /// waits for the backend.
     pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let limits = wire::Limits {
             head_bytes_max: self.core.setup.config.limits.request_head_bytes_max,
@@ -223,7 +223,7 @@ impl<A: Application> EngineShard<A> {
         });
     }
 
-    /// Records how long the handshake of a connection took.
+    /// Records the duration of a connection's handshake.
     fn time_handshake(&mut self, io: &Io, id: ConnectionId) {
         if let Some(connection) = self.connection(id) {
             let accepted_us = connection.state.accepted_us;
@@ -233,8 +233,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// The upgrade was accepted only so that the error can be read: it is said, with close code
-    /// 4401.
+    /// Sends an error and closes with code 4401. The upgrade was accepted only so that the client can read
+    /// the error.
     fn refuse_after_upgrade(
         &mut self,
         io: &mut Io,
@@ -258,7 +258,7 @@ impl<A: Application> EngineShard<A> {
 }
 
 impl Core {
-    /// Says `server_ready`.
+    /// Sends `server_ready`.
     fn greet(
         &mut self,
         io: &mut Io,

@@ -6,8 +6,8 @@ use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 
 impl<A: Application> EngineShard<A> {
-    /// Ends all sessions if the others have not waited for this shard: what was dropped meanwhile
-    /// may have been for any of them.
+    /// Ends all sessions if the others have not waited for this shard: the deliveries dropped
+    /// meanwhile may have been for any of them.
     pub(crate) fn return_from_stall(&mut self, io: &mut Io) {
         if !self.core.shared.hub.outlets[self.core.index as usize].reattach() {
             return;

@@ -50,7 +50,7 @@ impl<A: Application> EngineShard<A> {
     /// Goes on with the jobs that waited for this turn, each connection in its turn.
     pub(crate) fn work_on(&mut self, io: &mut Io) {
         self.has_work = false;
-        // Those that have waited longest come first; what they leave waits behind the others.
+        // Connections that have waited longest go first; their remaining jobs wait behind the others.
         for id in std::mem::take(&mut self.working) {
             let progress = self
                 .contained(io, id, |shard, io| shard.continue_jobs(io, id))

@@ -178,7 +178,7 @@ impl<A: Application> EngineShard<A> {
         consumed
     }
 
-    /// Reads what has come, before or after the session has opened.
+    /// Reads the received bytes, before or after the session has opened.
     #[inline(always)]
     fn handle_bytes(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         match self.connections.get(id.index()) {
@@ -197,7 +197,7 @@ impl<A: Application> EngineShard<A> {
 
     #[inline]
     fn is_ready(&mut self) -> bool {
-        // One that cannot say so is not waited for.
+        // An application that panics here is not waited for.
         self.contained_all(|app| app.is_ready()).unwrap_or(true)
     }
 
@@ -268,7 +268,7 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Takes a reason not to read away from some connections; those that have no other go on.
+    /// Removes a reason not to read from some connections; those that have no other go on.
     fn resume(&mut self, io: &mut Io, ids: Vec<ConnectionId>, end: impl Fn(&mut Pauses)) {
         for id in ids {
             let Some(connection) = self.connection(id) else {
@@ -422,7 +422,7 @@ impl<A: Application> Handler for EngineShard<A> {
         let Some(connection) = self.connection(id) else {
             return;
         };
-        // A peer that takes what waited for it is alive, though it could not be read.
+        // A peer that accepts the bytes that waited for it is alive, though it could not be read.
         connection.state.session.handle_heard(now_ms);
         connection.state.pauses.outbox_bytes_seen = 0;
         if std::mem::take(&mut connection.state.pauses.outbox) {
@@ -509,7 +509,7 @@ impl<A: Application> Handler for EngineShard<A> {
 }
 
 impl Core {
-    /// What is done once a second: lines of the log that were left out are reported, and the first shard removes expired
+    /// Runs once a second: reports log lines that were left out and, on the first shard, removes expired
     /// entries.
     fn sweep(&self, now: tidewire_net::Now) {
         if self.shared.lines.has_left_out() {

@@ -8,7 +8,7 @@ use crate::topics::broker::TicketOutcome;
 use tidewire_net::{ConnectionId, Io};
 
 impl<A: Application> EngineShard<A> {
-    /// Tells the connections what the broker has answered; those that have waited for it go on.
+    /// Passes the answers of the broker to the connections; those that have waited for it go on.
     pub(crate) fn settle_operations(&mut self, io: &mut Io) {
         for (number, outcome) in self.core.operations.inbox.take(ANSWERS_PER_TURN) {
             match self.core.operations.close(number) {
@@ -75,5 +75,5 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-/// Answers told in one turn before the connections are served again.
+/// Answers passed on in one turn before the connections are served again.
 const ANSWERS_PER_TURN: usize = 4096;

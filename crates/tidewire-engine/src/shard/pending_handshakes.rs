@@ -21,8 +21,8 @@ impl PendingLimits {
 }
 
 impl<A: Application> EngineShard<A> {
-    /// A connection has come from `source`, or proves to come from there: it is read, or parked for
-    /// now. Whether it is read.
+    /// Notes the source of a connection, by its address or by a proxy header: the connection is
+    /// read, or parked for now. Returns whether it is read.
     pub(crate) fn start_pending(&mut self, io: &mut Io, id: ConnectionId, source: Source) -> bool {
         let now_ms = io.now().monotonic_ms;
         let is_admitted = self.pending.handle_source(id, source, now_ms);

@@ -1,6 +1,7 @@
 //! Turn of a shard: its steps in their order and, for each, when it has to be done though no socket has anything.
 //!
-//! A step that can leave work for a later turn says so here. Otherwise the shard does not wake for that work.
+//! A step that can leave work for a later turn defines here when it wakes the shard. Otherwise the shard does
+//! not wake for that work.
 
 use crate::session::application::Application;
 use crate::shard::{EngineShard, SWEEP_INTERVAL_MS, wire_now};
@@ -49,7 +50,7 @@ impl Wake {
     }
 }
 
-/// Both lists from one: what a turn does, and when the next one has to come.
+/// Makes both lists from one: the steps of a turn, and when the next turn is due.
 macro_rules! steps {
     ($($step:ident: $run:expr, $wake:expr;)*) => {
         impl<A: Application> EngineShard<A> {

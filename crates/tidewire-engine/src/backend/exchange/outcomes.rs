@@ -39,7 +39,8 @@ impl Exchange {
         }
     }
 
-    /// Records how long a request took. One whose connection ends without an answer is no measure of the backend.
+    /// Records the duration of a request. A request whose connection ends without an answer is no measure of
+    /// the backend.
     pub(super) fn record(&self, busy: &Busy, now: Now) {
         let duration = now.precise.saturating_duration_since(busy.sent);
         let counts = &self.backend.counts;

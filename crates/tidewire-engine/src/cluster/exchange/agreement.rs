@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tidewire_redis::{HistoryRules, Now};
 
-/// What was said last.
+/// The statements that were made last.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
     rules: Option<Arc<RuleSet>>,
@@ -15,7 +15,7 @@ pub(super) struct Agreement {
 }
 
 impl Exchange {
-    /// Says it before the first connection, and again when a reload has changed it.
+    /// Makes the statements before the first connection, and again when a reload has changed them.
     pub(super) fn agree(&mut self, now: Now) {
         if now.ms < self.agreement.next_ms {
             return;

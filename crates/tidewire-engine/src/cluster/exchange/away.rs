@@ -92,9 +92,9 @@ impl Exchange {
         }
     }
 
-    /// Ends all sessions when the broker has been away for too long, so that their clients go to servers that reach it:
-    /// once in an outage, because it may be away for all servers. Call it after the health of the broker was told:
-    /// sessions that end read there how long it has been away.
+    /// Ends all sessions when the broker has been away for too long, so that their clients go to servers that
+    /// reach it: once in an outage, because it may be away for all servers. Call it after the health of the
+    /// broker was reported: sessions that end read there how long the broker has been away.
     pub(super) fn end_cut_off(&mut self, now: Now) {
         let away = &mut self.away;
         let is_due = away.closes_ms().is_some_and(|at_ms| at_ms <= now.ms);
@@ -105,7 +105,7 @@ impl Exchange {
             code: CloseCode::SERVICE_RESTART.value(),
             reason: "the server is cut off from the others".to_owned(),
         };
-        // A shard without room is told again by the next look.
+        // If a shard has no room, the next call repeats the command.
         if server.0.obey(control, Some(now.unix_ms)) {
             away.is_closed = true;
             away.closings += 1;

@@ -133,8 +133,8 @@ impl Exchange {
 /// Calls that other servers have not answered.
 const CALLS_MAX: usize = 65_536;
 
-/// How much later than the end of its time the outcome of a call may come, in milliseconds.
+/// How long the outcome of a call may be on the way after the end of the call's time, in milliseconds.
 const ON_THE_WAY_MS: u64 = 1_000;
 
-/// How long it may take until a new server is listed, in milliseconds.
+/// The longest time until a new server is listed, in milliseconds.
 const LISTED_MS: u64 = 5_000;

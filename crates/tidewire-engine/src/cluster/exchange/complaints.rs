@@ -1,5 +1,5 @@
-//! Warnings that would come too often: those of what clients can cause come at most once a minute, with the number of
-//! times, and a reason why the broker does not answer comes once.
+//! Warnings with a limited rate. Those that clients can cause are logged at most once a minute, with a count.
+//! Each reason why the broker does not answer is logged once in an outage.
 
 use super::Exchange;
 use tidewire_redis::Now;
@@ -33,24 +33,24 @@ impl Complaints {
     }
 }
 
-/// The reasons that were told since the broker answered.
+/// The reasons that were logged since the broker answered.
 #[derive(Debug)]
 pub(super) struct Outage {
     told: Vec<Option<String>>,
 }
 
 impl Outage {
-    /// At the start. The link connects for the first time, so the lack of a reason is not told.
+    /// At the start. The link connects for the first time, so the lack of a reason is not logged.
     pub(super) fn before_first_answer() -> Self {
         Self { told: vec![None] }
     }
 
-    /// After an answer. Nothing of the next outage has been told.
+    /// After an answer. No reason of the next outage has been logged.
     pub(super) fn after_answer() -> Self {
         Self { told: Vec::new() }
     }
 
-    /// Whether this reason is to be told. Of one outage the first few different ones are.
+    /// Whether this reason has to be logged. Of one outage only the first few different reasons are.
     pub(super) fn is_new(&mut self, reason: Option<&str>) -> bool {
         let is_known = self.told.iter().any(|told| told.as_deref() == reason);
         if is_known || self.told.len() >= REASONS_MAX {
@@ -62,7 +62,7 @@ impl Outage {
 }
 
 impl Exchange {
-    /// Warns, if something is to be said.
+    /// Logs the warnings that are due.
     pub(super) fn complain(&mut self, now: Now) {
         let (refused, lost) = (self.groups.refused, self.broker.commands.lost());
         let Some((groups, messages)) = self.complaints.due(refused, lost, now.ms) else {

@@ -1,7 +1,9 @@
-//! Commands to all servers: told, done in their order, and done again from the log after a time without the broker.
+//! Commands to all servers: sent, executed in their order, and executed from the log after a time without the
+//! broker.
 //!
-//! They are publications of a topic with history. A server that was cut off reads what it has missed, and one that has
-//! just begun reads what was told since its beginning: it may have accepted a user before it reached the broker.
+//! They are publications of a topic with history. A server that was cut off reads the commands that it has
+//! missed, and one that has just begun reads those that were sent since its beginning: it may have accepted a
+//! user before it reached the broker.
 
 use super::{Exchange, TOPIC_IDLE_MS};
 use crate::cluster::commands::COMMAND_BYTES;
@@ -21,7 +23,7 @@ pub(super) struct Orders {
     /// The position of the last delivered command.
     head: Option<Position>,
     past: Past,
-    /// Those that are not done yet, in their order, and when each was told, in milliseconds since 1970.
+    /// The commands that are not done yet, in their order, each with its time, in milliseconds since 1970.
     waiting: VecDeque<(Control, Option<u64>)>,
     /// A shard had no room for the first of them; it is tried again then.
     retry_ms: Option<u64>,
@@ -78,7 +80,7 @@ impl Exchange {
         }
     }
 
-    /// Tells the other servers what to do.
+    /// Sends a command to the other servers.
     pub(super) fn tell(&mut self, json: &[u8], ticket: Ticket, now: Now) {
         let number = self.next_number();
         self.told
@@ -136,7 +138,7 @@ impl Exchange {
                 has_end = true;
                 break;
             }
-            // What came later was delivered.
+            // Later commands were delivered.
             if let (true, Some(control)) = (*position <= head, control) {
                 past.push_front((control, told_ms));
             }
@@ -151,7 +153,7 @@ impl Exchange {
         true
     }
 
-    /// Does what another server tells all to do.
+    /// Executes a command that another server sent to all servers.
     pub(super) fn take_order(&mut self, position: Option<Position>, record: &[u8], now: Now) {
         self.orders.head = position.or(self.orders.head);
         let Some((Some(control), told_ms)) = self.read_order(record) else {
@@ -178,7 +180,7 @@ impl Exchange {
         }
     }
 
-    /// Nobody knows whose rights were revoked: all sessions end, and their clients come back with their tokens.
+    /// Revocations of rights may be lost: all sessions end, and their clients return with their tokens.
     fn lose_orders(&mut self, reason: &str, now: Now) {
         self.orders.losses += 1;
         tracing::warn!(
@@ -212,8 +214,8 @@ impl Exchange {
         }
     }
 
-    /// A command and when it was told, in milliseconds since 1970; without the command if it is this server's own or
-    /// cannot be read.
+    /// A command and the time when it was sent, in milliseconds since 1970; without the command if it is this
+    /// server's own or cannot be read.
     fn read_order(&self, record: &[u8]) -> Option<(Option<Control>, Option<u64>)> {
         let Ok(record) = redis::Record::decode(record) else {
             tracing::error!("a command of another server cannot be read");
@@ -247,8 +249,8 @@ const PAST_MAX: usize = 1_000;
 /// Commands that wait for a shard.
 const WAITING_MAX: usize = 10_000;
 
-/// How much earlier than the beginning of this server a command may have been told that still counts, in milliseconds:
-/// clocks are compared, and not exactly.
+/// How long before the beginning of this server a command may have been sent and still count, in
+/// milliseconds: the comparison of the clocks is not exact.
 const MARGIN_MS: u64 = 2_000;
 
 /// How long the exchange waits after a read of the log that was refused, in milliseconds.

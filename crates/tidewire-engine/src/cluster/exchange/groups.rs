@@ -99,7 +99,7 @@ impl Exchange {
         self.link.set_group_room(&key.0, &key.1, room.unwrap_or(0));
     }
 
-    /// Tells the link what room the members have; whether there are any.
+    /// Reports the room of the members to the link. Returns whether there are any members.
     fn note_members(&mut self, key: &GroupKey) -> bool {
         let Some(hub) = self.hub.upgrade() else {
             return false;
@@ -156,7 +156,7 @@ impl Exchange {
     }
 }
 
-/// The first group of a queue, if its time has come.
+/// Removes and returns the first group of a queue if it is due.
 fn pop_due(queue: &mut VecDeque<(u64, GroupKey)>, now: Now) -> Option<GroupKey> {
     let (at_ms, _) = queue.front()?;
     if *at_ms > now.ms {

@@ -1,4 +1,4 @@
-//! The health of the broker: logged when it changes, and told to the shards' side.
+//! The health of the broker: logged when it changes, and reported to the shards' side.
 
 use super::Exchange;
 use super::complaints::Outage;
@@ -33,7 +33,7 @@ impl Exchange {
         self.tell_health();
     }
 
-    /// Tells the shards' side how the broker is.
+    /// Reports the health of the broker to the shards' side.
     pub(super) fn tell_health(&self) {
         let counters = self.link.counters();
         let health = &self.health;

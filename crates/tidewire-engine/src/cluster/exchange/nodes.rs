@@ -76,7 +76,7 @@ impl Exchange {
     }
 }
 
-/// A server, also if what it says cannot be read.
+/// A server of the list, also if its description cannot be read.
 fn listed(node: NodeId, info: &[u8]) -> ClusterNode {
     let told: ClusterNode = serde_json::from_slice(info).unwrap_or_default();
     ClusterNode {
@@ -85,5 +85,5 @@ fn listed(node: NodeId, info: &[u8]) -> ClusterNode {
     }
 }
 
-/// How often this server says something about itself, in milliseconds.
+/// How often this server describes itself, in milliseconds.
 const DESCRIBE_MS: u64 = 1_000;

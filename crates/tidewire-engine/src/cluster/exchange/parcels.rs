@@ -44,7 +44,7 @@ impl Exchange {
             }
             (Some(Arrived::Call(node, question)), None) => self.take_question(node, &question),
             (Some(Arrived::Answer(reply)), None) => self.take_reply(&reply),
-            // It was for this server and came for others, or the other way round.
+            // The parcel was for this server but sent to others, or the other way round.
             (Some(_), _) => tracing::error!("a parcel of another server came to the wrong place"),
             (None, _) => {}
         }

@@ -28,7 +28,7 @@ impl Exchange {
         self.broker.presence().forget(topic);
     }
 
-    /// The broker has said who is on a topic, all of them.
+    /// Handles the broker's full list of the users on a topic.
     pub(super) fn take_roster(&mut self, topic: &Arc<str>, members: Vec<Member>, now: Now) {
         let is_followed = {
             let mut mirrors = self.broker.mirrors();

@@ -145,7 +145,7 @@ fn an_unknown_name_fetches_once_in_half_a_minute() {
     // Nothing has been fetched for longer: at once.
     assert!(!knows(&fetch, "three"));
     assert_eq!(fetch.turn(at(100_000)), Some(Action::Open));
-    // One that is asked for meanwhile is not forgotten, and does not come sooner.
+    // A key that is asked for meanwhile is remembered, and its fetch does not begin earlier.
     assert!(!knows(&fetch, "four"));
     assert_eq!(fetch.turn(at(100_001)), None);
     fetch.connected();

@@ -62,7 +62,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes an entry out, which must stand in this queue.
+    /// Removes an entry, which must be in this queue.
     pub(super) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, key: usize) {
         let Links { previous, next } = std::mem::replace(entries[key].links(), Links::NONE);
         match previous {

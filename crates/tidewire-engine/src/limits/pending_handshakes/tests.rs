@@ -14,7 +14,7 @@ fn source(number: u8) -> Source {
 }
 
 fn id(number: u64) -> ConnectionId {
-    // The index is what tells connections apart here.
+    // The index alone distinguishes connections here.
     ConnectionId::from_u64(number)
 }
 
@@ -268,7 +268,7 @@ proptest! {
                 }
                 Step::Move(index, number) => {
                     if let Some(old) = at(index, &model) {
-                        // Under a new name, so that the order of names is the order of coming.
+                        // Under a new name, so that the order of names is the order of arrival.
                         model.end(old);
                         model.enter(number);
                     }

@@ -125,7 +125,7 @@ impl Drop for Place {
     }
 }
 
-/// How long a client may take, unless the request says otherwise, in milliseconds.
+/// How long to wait for a client unless the request sets another time, in milliseconds.
 const TIMEOUT_MS: u64 = 10_000;
 
 /// The longest time that a request may give a client, in milliseconds: less than the listener waits for any answer.

@@ -80,7 +80,7 @@ pub(crate) fn history(context: &TaskContext, task: &Task) -> ApiResult {
             .ok_or_else(|| ApiError::new(404, "no_history", format!("{topic} keeps no history")))?;
         let epoch = page.position.map(|position| position.epoch_hex());
         if !answer.publications.is_empty() && answer.epoch != epoch {
-            // The topic was forgotten in between: what is here is of the life before.
+            // The topic was forgotten in between: the answer so far is of its earlier epoch.
             answer.more = false;
             break;
         }
