@@ -1,6 +1,7 @@
 //! Rules for the text of files, which `xtask/lines.toml` lists.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use regex::Regex;
@@ -14,6 +15,8 @@ use crate::tree::Tree;
 #[serde(deny_unknown_fields)]
 struct Table {
     rule: Vec<Rule>,
+    #[serde(default)]
+    share: Vec<Share>,
 }
 
 #[derive(Deserialize)]
@@ -26,6 +29,18 @@ struct Rule {
     must: Option<Pattern>,
     needs: Option<Pattern>,
     lines_max: Option<usize>,
+    says: String,
+}
+
+/// What is at fault only if a folder has much of it: `files` captures the folder.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Share {
+    files: Pattern,
+    unless: Pattern,
+    of: Pattern,
+    finds: Pattern,
+    per_cent_max: usize,
     says: String,
 }
 
@@ -62,7 +77,46 @@ pub(crate) fn check(tree: &Tree, table: &str) -> anyhow::Result<Vec<Finding>> {
             }
         }
     }
+    for share in &table.share {
+        findings.extend(share.found(tree));
+    }
     Ok(findings)
+}
+
+impl Share {
+    /// Each line at fault in the folders that have more of them than `per_cent_max`.
+    fn found(&self, tree: &Tree) -> Vec<Finding> {
+        let mut folders: BTreeMap<String, (usize, Vec<(PathBuf, usize)>)> = BTreeMap::new();
+        for path in &tree.paths {
+            let folder = self.files.0.captures(path.to_str().unwrap_or_default());
+            let Some(folder) = folder.map(|found| found[1].to_owned()) else {
+                continue;
+            };
+            let text = tree.text(path).unwrap_or_default();
+            if self.unless.0.is_match(&text) {
+                continue;
+            }
+            let (lines, faults) = folders.entry(folder).or_default();
+            for (number, line) in (1..).zip(text.lines()) {
+                if self.of.0.is_match(line) {
+                    *lines += 1;
+                    if self.finds.0.is_match(line) {
+                        faults.push((path.clone(), number));
+                    }
+                }
+            }
+        }
+        let of_folder = |(lines, faults): (usize, Vec<(PathBuf, usize)>)| {
+            let count = faults.len();
+            let is_much = count * 100 > lines * self.per_cent_max;
+            let says = format!("{} ({count} of {lines} lines here)", self.says);
+            faults
+                .into_iter()
+                .filter(move |_| is_much)
+                .map(move |(path, line)| Finding::new(&path, line, says.clone()))
+        };
+        folders.into_values().flat_map(of_folder).collect()
+    }
 }
 
 impl Rule {
@@ -119,6 +173,17 @@ mod tests {
         );
         assert_eq!(found("a.py", &"x\n".repeat(601)), [601]);
         assert_eq!(found("a.json", &"x\n".repeat(601)), [0; 0]);
+    }
+
+    #[test]
+    fn worn_words_are_at_fault_where_they_are_many() {
+        let comments = |worn: usize, plain: usize| {
+            "/// Tells more.\nlet told = 1;\n".repeat(worn) + &"// Reads more.\n".repeat(plain)
+        };
+        assert_eq!(found("crates/a/src/b.rs", &comments(2, 98)), [0; 0]);
+        assert_eq!(found("crates/a/src/b.rs", &comments(2, 97)), [1, 3]);
+        let generated = format!("// Generated from x.\n{}", comments(9, 0));
+        assert_eq!(found("crates/a/src/b.rs", &generated), [0; 0]);
     }
 
     #[test]

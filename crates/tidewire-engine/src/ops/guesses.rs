@@ -160,7 +160,7 @@ mod tests {
             .sum();
         assert_eq!(compared, PARTIES_MAX + 10);
         assert!(guesses.full_at.len() <= PARTIES_MAX + 1);
-        // A newcomer shares the remaining guesses with the strangers, and waits a moment at most.
+        // A new client shares the remaining guesses with the strangers, and waits a moment at most.
         let newcomer = from(200_000);
         assert_eq!(guesses.take(&newcomer, now), Err(OTHERS_INTERVAL));
         assert!(guesses.take(&newcomer, now + OTHERS_INTERVAL).is_ok());

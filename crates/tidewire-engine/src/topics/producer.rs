@@ -7,7 +7,7 @@
 //!
 //! The engine forgets a producer in the end: a while after its last connection has closed, when too
 //! many others followed it, and when the process ends. Then nobody knows whether its last messages
-//! were accepted. So that a message is neither accepted twice nor lost in silence, two rules hold:
+//! were accepted. So that a message is neither accepted twice nor lost without a report, two rules hold:
 //!
 //! - A producer has an **epoch**, drawn when the engine first sees it. Every opening returns the
 //!   epoch. If it differs from that of the opening before, the producer was forgotten: its
