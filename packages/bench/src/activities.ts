@@ -9,7 +9,7 @@ import type { Envelope, Session } from "./session.js";
 
 /** Bytes that all connections together may have in flight, unconfirmed. */
 const UNCONFIRMED_BYTES = 64 * 1024 * 1024;
-/** Messages between two pings that confirm them, at most: what one write takes. */
+/** Maximum number of messages between two confirming pings, so that they fit into one write. */
 const BURST_MAX = 256;
 const BURST_BYTES = 48 * 1024;
 /** Bursts in flight: one is confirmed while the next is written. */
@@ -40,7 +40,7 @@ function burstOf(bytes: number, connections: number): number {
   return Math.max(1, Math.min(BURST_MAX, Math.floor(most / bytes)));
 }
 
-/** Messages as fast as the server takes them, confirmed by pings between them. */
+/** Sends messages as fast as the server accepts them. Pings between the messages confirm them. */
 async function blast(activity: Activity, session: Session, index: number): Promise<void> {
   const { counts } = activity;
   const bytes = activity.order.message.json_bytes;
@@ -71,7 +71,7 @@ function paceOf(activity: Activity, index: number): Pace {
   return new Pace(counts.beganNs, order.per_s ?? 1, connections, number + index, seed);
 }
 
-/** Calls a function for each message when its time has come; one that cannot be made up for counts as planned alone. */
+/** Calls `send` for each message at its due time. A message too late to be made up for only counts as planned. */
 async function onTime(activity: Activity, pace: Pace, send: (dueNs: number) => boolean): Promise<void> {
   const { counts } = activity;
   let going = true;
@@ -89,7 +89,7 @@ async function onTime(activity: Activity, pace: Pace, send: (dueNs: number) => b
   }
 }
 
-/** Messages when their time has come, whether there is room or not. */
+/** Sends messages at their due times, even if the connection has no room. */
 async function paced(activity: Activity, session: Session, index: number): Promise<void> {
   const { counts } = activity;
   const next = activity.stream(index);
@@ -140,7 +140,7 @@ class Dialogue {
     };
   }
 
-  /** Waits for the end of the activity and for what is in flight then. */
+  /** Waits for the end of the activity, and then for the messages in flight. */
   async end(): Promise<void> {
     const { counts, terms } = this.#activity;
     const isDone = () => this.#session.isOver || (this.#activity.isOver && this.replies.waiting === 0);
@@ -178,7 +178,7 @@ async function windowed(activity: Activity, session: Session, index: number): Pr
   await dialogue.end();
 }
 
-/** Requests when their time has come; their latency counts from then. */
+/** Sends requests at their due times. The latency of a request counts from its due time. */
 async function pacedReplies(activity: Activity, session: Session, index: number): Promise<void> {
   const { counts } = activity;
   const next = activity.stream(index);

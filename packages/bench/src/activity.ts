@@ -1,4 +1,4 @@
-/** An order to run, and what has come of it. */
+/** An order to run, and its results. */
 
 import { clockNs, NS_PER_S } from "./clock.js";
 import type { Begin, Run } from "./contract.js";
@@ -6,7 +6,7 @@ import { Counts } from "./counts.js";
 import { Messages, type Sendable } from "./payload.js";
 import type { Session } from "./session.js";
 
-/** Messages in flight between two confirming pings where nothing says how many. */
+/** Messages in flight between two confirming pings if the order contains no number. */
 const ANSWERED_MIN = 256;
 
 /** An activity of all connections of this worker. */
@@ -33,7 +33,8 @@ export class Activity {
     if (order.longest_ms !== undefined) counts.endNs = counts.beganNs + order.longest_ms * 1e6;
     counts.answered = order.activity === "window" || order.replies === true;
     if (order.message !== undefined) {
-      // More than are in flight, so that a reply can be told from that to the same message of the next lap.
+      // More messages than are in flight: a reply then differs from the reply to the same message of the next
+      // lap.
       const least = counts.answered ? 2 * (order.in_flight ?? ANSWERED_MIN) : 0;
       this.#messages = new Messages(order.message, terms.seed, least, isPrepared && !counts.answered);
     }

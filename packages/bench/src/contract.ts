@@ -60,7 +60,7 @@ export interface Run {
   milestone_every: number;
 }
 
-/** What is heard at any time. */
+/** Orders that a worker handles at any time. */
 export interface Asides {
   clock(order: { id: number }): void;
   stop(): void;

@@ -7,7 +7,7 @@ import { Histogram } from "./histogram.js";
 const WINDOWS_PER_S = 4;
 const NOTES_MAX = 3;
 
-/** The kinds of failures that the contract names, by what a reason says. */
+/** The kinds of failures that the contract names, with the words of a reason that identify each kind. */
 const KINDS: readonly [kind: string, words: RegExp][] = [
   ["refused", /ECONNREFUSED/],
   ["connect-timeout", /ETIMEDOUT|timed out|timeout/i],

@@ -92,7 +92,7 @@ export class Crowd {
     return this.#alive === 0 ? Number.MAX_SAFE_INTEGER : this.#slowest;
   }
 
-  /** Resolves when all subscribers here have everything, or nothing has come for long. */
+  /** Resolves when all subscribers here have everything, or after a silence of `barrier_timeout_ms` past the end. */
   async done(): Promise<void> {
     this.#heardNs = clockNs();
     const { counts, terms } = this.#activity;
@@ -175,7 +175,7 @@ export class Crowd {
   }
 }
 
-/** Publishes until the time is over: a few ahead of the slowest subscriber, or when the time has come. */
+/** Publishes until the time is over: a few messages ahead of the slowest subscriber, or each at its due time. */
 async function publish(activity: Activity, session: Session, crowd: Crowd): Promise<void> {
   const { counts, order, terms } = activity;
   session.events = activity.events();

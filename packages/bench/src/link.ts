@@ -5,15 +5,15 @@ import { createInterface } from "node:readline";
 import { clockNs } from "./clock.js";
 import type { Asides } from "./contract.js";
 
-/** A controller that has said nothing for so long is gone. */
+/** A controller that has been silent for so long is gone. */
 const SILENCE_MS = 10_000;
 
 type Order = Record<string, unknown> & { do: string };
 
-/** What was said about the newest order. */
+/** The `stop` or `abandon` that the controller has sent for the newest order. */
 let said: "stop" | "abandon" | undefined;
 
-/** What the controller has said about the newest order. */
+/** Returns the `stop` or `abandon` that the controller has sent for the newest order. */
 export const wish = (): "stop" | "abandon" | undefined => said;
 
 /** Writes a line. */
@@ -37,7 +37,7 @@ function writeSome(line: Buffer): number {
   }
 }
 
-/** Carries out the orders of the controller one by one, and hears at any time what is no order. Ends the process with it. */
+/** Runs the controller's orders one by one and handles asides at once. Ends the process with the controller. */
 export function serve(asides: Omit<Asides, "clock">, obey: (order: Order) => Promise<void>): void {
   const all: Asides = { ...asides, clock: ({ id }) => say("clock", { id, clock_ns: clockNs() }) };
   let heardMs = performance.now();
@@ -67,7 +67,7 @@ function parsed(line: string): Order {
   }
 }
 
-/** Tells the controller that this worker cannot go on. */
+/** Reports to the controller that this worker cannot continue, and ends the process. */
 function fail(error: unknown): never {
   say("failed", { reason: error instanceof Error ? error.message : String(error) });
   process.exit(1);

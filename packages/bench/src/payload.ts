@@ -45,7 +45,7 @@ interface FullTrade {
 
 type Trade = ShortTrade | FullTrade;
 
-/** A message as the transport takes it. */
+/** A message in the form that the transport accepts. */
 export interface Sendable {
   /** A new value, encoded. Valid until the next call. */
   readonly frame: string | Uint8Array | PreparedFrame;

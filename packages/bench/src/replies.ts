@@ -1,4 +1,4 @@
-/** Replies to messages, compared with what was sent: they come in the order of the messages. */
+/** Replies to messages, compared with the messages. They arrive in the order of the messages. */
 
 import type { Counts } from "./counts.js";
 
@@ -36,7 +36,7 @@ export class Replies {
     this.#sent.push({ payload, dueNs, sentNs });
   }
 
-  /** A reply has come; how many messages may leave for it. */
+  /** A reply has arrived. Returns how many messages may leave for it. */
   heard(payload: string, nowNs: number): number {
     const next = this.#sent[this.#first];
     if (next === undefined || next.payload !== payload) return this.#odd(payload, nowNs);

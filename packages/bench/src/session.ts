@@ -126,7 +126,7 @@ export class Session {
     }
   }
 
-  /** @internal Takes a pong; one that answers a later ping answers those before it, too (RFC 6455, section 5.5.3). */
+  /** @internal Handles a pong. It also answers the pings before its own (RFC 6455, section 5.5.3). */
   takePong(payload: Uint8Array): void {
     // A heartbeat without a payload answers nothing.
     if (payload.length === 0) return;
@@ -188,7 +188,7 @@ export class Opener {
     this.#transport = nodeTransport(caFile === undefined ? {} : { caFile });
   }
 
-  /** A connection that is ready: `server_ready` has come, or the upgrade where the profile is raw. */
+  /** Opens a connection. Resolves when `server_ready` has arrived or, with the profile raw, after the upgrade. */
   open(number: number, token: string | undefined): Promise<Session> {
     return new Promise((resolve, reject) => {
       let session: Session | undefined;

@@ -150,7 +150,7 @@ async function opening(atOnce: number, work: (opened: Opened) => Promise<void>):
   });
 }
 
-/** A connection that is ready, and how long that took. */
+/** Opens a connection, and records how long it needs to become ready. */
 async function timed(one: Opened, number: number, token: string | undefined): Promise<Session | undefined> {
   if (opener === undefined) throw new Error("an order came before the terms of the test");
   one.attempted += 1;

@@ -58,7 +58,7 @@ async function answer(
   }
 }
 
-/** What was thrown, in words. An object that is no error may not even have them. */
+/** The text of a thrown value. It is fixed for an object that is no error, which may have no text. */
 function textOf(error: unknown): string {
   if (error instanceof Error) return error.message;
   return typeof error === "object" ? "the handler failed" : String(error);

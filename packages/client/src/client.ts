@@ -168,11 +168,11 @@ export class Client {
   }
 
   /**
-   * Sends a message to the server's application, at most once; what `prepare` has encoded goes out as it is. The payload is
-   * a value of JSON, bytes, or missing. It waits while there is no connection. `false` says that the next one should
-   * wait for `ready()`. Throws `BUSY` when too much waits, `INVALID_ARGUMENT` for a type of the protocol and for what
-   * would not arrive as it is, and `MESSAGE_TOO_LARGE`. One that has waited and that the server would not take is reported
-   * by the event `error`.
+   * Sends a message to the server's application, at most once. A message of `prepare` leaves as it was encoded.
+   * The payload is a value of JSON, bytes, or missing. The message waits while there is no connection. `false`
+   * means that the next message should wait for `ready()`. Throws `BUSY` when too much waits, `INVALID_ARGUMENT`
+   * for a type of the protocol and for values that would not arrive unchanged, and `MESSAGE_TOO_LARGE`. The event
+   * `error` reports a message that has waited and that the server would not accept.
    */
   send(type: string | PreparedMessage, payload?: unknown, options: SendOptions = {}): boolean {
     this.driver.checkOpen();
@@ -272,9 +272,10 @@ export class Client {
   }
 
   /**
-   * Waits up to 5 s for what is on its way: messages that wait to be sent, answers to calls, and acknowledgements of the
-   * queue; 1 s, if the server has not said hello. Then closes the connection with `code` (1000, or 3000 to 4999) and
-   * rejects every call that the server has not answered. Nothing of the client is left when it resolves.
+   * Waits up to 5 s for pending work: messages that wait to be sent, answers to calls, and acknowledgements of
+   * the queue. Waits up to 1 s if the server has not sent its hello. Then closes the connection with `code`
+   * (1000, or 3000 to 4999) and rejects every call that the server has not answered. Nothing of the client is
+   * left when it resolves.
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(code >= 3000 && code <= 4999)) {

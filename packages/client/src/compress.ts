@@ -54,8 +54,7 @@ export function byStreams(): Compression {
     async inflate(bytes, bytesMax) {
       const end = [...bytes.subarray(-4)].reduce((value, byte) => value * 256 + byte, 0);
       const inflated = await pump(new DecompressionStream("deflate"), bytes, bytesMax);
-      // Some platforms pass over bytes behind the stream. Its last four are the checksum of what
-      // came out.
+      // Some platforms ignore bytes behind the stream. Its last four are the checksum of the output.
       if (adler32(inflated) !== end) throw broken();
       return inflated;
     },

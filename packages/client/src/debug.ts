@@ -3,7 +3,7 @@
 import type { Client } from "./client.js";
 import { withoutSecrets } from "./options.js";
 
-/** The state of a client: what it is connected to, what it waits for, and how much of it. */
+/** The state of a client: its connection, the work that waits, and how much of it. */
 export function debug(client: Client): Record<string, unknown> {
   const { session, url, options } = client.driver;
   return {

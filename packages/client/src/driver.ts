@@ -20,9 +20,9 @@ import type { CloseInfo, Frame, Transport } from "./transport.js";
 
 /** A session that lasted so long was none that the server accepted only to lose it. */
 const STEADY_MS = 5_000;
-/** How long a close waits for what is on its way, and then for the server's answer. */
+/** How long a close waits for pending work, and then for the server's answer. */
 const CLOSE_MS = 5_000;
-/** The same if the server has not said hello. */
+/** The same if the server has not sent its hello. */
 const CLOSE_EARLY_MS = 1_000;
 /** Wakes connect at most once in this time. */
 const WAKE_MS = 5_000;
@@ -66,7 +66,7 @@ export class Driver implements SessionHost {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
-  /** When the frames came that are being read. */
+  /** When the frames that are being read arrived. */
   #moment: Now = now();
   /** When the next attempt is due. */
   #nextAttemptMs = Infinity;
@@ -102,7 +102,7 @@ export class Driver implements SessionHost {
     return this.status.get().state;
   }
 
-  /** Whether the connection takes more now. */
+  /** Whether the connection has room for more. */
   get hasRoom(): boolean {
     const socket = this.#attempt?.socket;
     return socket !== undefined && socket.bufferedBytes < this.options.outboxBytesMax;
@@ -209,7 +209,10 @@ export class Driver implements SessionHost {
     this.options.endpoints?.count(attempt.index, 1);
   }
 
-  /** Asks the application for a token, once at a time: one that takes longer than an attempt is for the next. */
+  /**
+   * Asks the application for a token, once at a time. If the answer needs longer than an attempt, the next
+   * attempt uses it.
+   */
   #askToken(): Promise<string | undefined> {
     const { token } = this.options;
     if (typeof token !== "function") return Promise.resolve(token);
@@ -290,7 +293,7 @@ export class Driver implements SessionHost {
 
   // Time
 
-  /** Something has changed: flushes at the end of this turn, sets the timer, and says so. */
+  /** Something has changed: flushes at the end of this turn, sets the timer, and notifies the host. */
   changed(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
@@ -483,7 +486,7 @@ export class Driver implements SessionHost {
 
   // The end of the client
 
-  /** Waits for what is on its way, closes the connection, and ends every call that still waits. */
+  /** Waits for pending work, closes the connection, and ends every call that still waits. */
   close(code: number, reason: string): Promise<void> {
     this.#closed ??= new Promise((done) => {
       if (this.error) return done();
@@ -546,7 +549,7 @@ export class Driver implements SessionHost {
       retryInMs: undefined,
     });
     this.host.changed();
-    // Who waits for an acknowledgement is told, also if the server has ended the session for good.
+    // Ends the calls that wait for an acknowledgement, also if the server has ended the session for good.
     this.options.queue?.close().catch(() => {});
     this.#closing?.done();
   }

@@ -189,8 +189,7 @@ class Direction {
 
   async seal(plain: Uint8Array): Promise<Uint8Array> {
     if (this.#sealed >= 2 ** 32) throw failed(DEVELOPMENT && "the encryption key is used up; connect again");
-    // The number is taken and the bytes are copied before anything is awaited, so that calls need
-    // not wait.
+    // The number is assigned and the bytes are copied before anything is awaited, so that calls need not wait.
     const iv = this.#iv(this.#sealed);
     const copy = plain.slice();
     this.#sealed += 1;

@@ -43,7 +43,7 @@ export function endpoints(
   });
   if (!list.length) throw invalid(DEVELOPMENT && "there must be at least one endpoint");
   checkEndpoints(options, breaker);
-  // With one address there is no other to go to: the back-off alone says how often to try.
+  // With one address there is no other to go to: the back-off alone decides how often to try.
   if (list.length === 1) breaker.failuresMax = 0;
   const known = new Endpoints(list, choice, breaker);
   return {

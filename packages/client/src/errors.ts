@@ -1,11 +1,11 @@
-/** Errors of the client: one class, told apart by `code`. */
+/** Errors of the client: one class, distinguished by `code`. */
 
 import { DEVELOPMENT } from "#development";
 
 /** Who caused an error. */
 export type Fault = "client" | "server" | "network" | "application";
 
-/** What the client itself can say beside the server's codes of `codes.ts`. */
+/** The codes of the client itself, beside the server's codes of `codes.ts`. */
 export type ClientErrorCode =
   | "ABORTED"
   | "BUSY"
@@ -36,7 +36,7 @@ export class TidewireError extends Error {
   readonly code: ClientErrorCode | (string & {});
   /** Who caused it. */
   readonly fault: Fault;
-  /** How long to wait before another try makes sense, in milliseconds, if the server said so. */
+  /** How long to wait before another try makes sense, in milliseconds, if the server sent it. */
   readonly retryAfterMs: number | undefined;
   /** The close code, where a connection ended. */
   readonly closeCode: number | undefined;

@@ -1,4 +1,4 @@
-/** What a client tells its application, by the names that `client.on` takes. */
+/** The events of a client, by their names for `client.on`. */
 
 import type { QueueEntry, QueueReport } from "./core/queue-port.js";
 import { aborted, TidewireError } from "./errors.js";
@@ -8,7 +8,10 @@ import type { Message, Position } from "./message.js";
 export interface Gap {
   /** The topic; the pattern, where a subscription to a pattern lagged. */
   topic: string;
-  /** Why: `dropped` and `conflated` by a slow reader, `expired`, or `broker` (lost behind the servers, `count` 0 if unknown); `undefined` if nobody has said. */
+  /**
+   * Why: `dropped` and `conflated` by a slow reader, `expired`, or `broker` (lost behind the servers, `count` 0
+   * if unknown); `undefined` if unknown.
+   */
   reason: string | undefined;
   /** How many; 0 if nobody knows. */
   count: number;
@@ -16,7 +19,7 @@ export interface Gap {
   range: { epoch: string; from: number; to: number } | undefined;
 }
 
-/** Somebody came to a topic with presence, left it, or changed what it says of itself. */
+/** Somebody joined a topic with presence, left it, or changed the presence data. */
 export interface PresenceEvent {
   topic: string;
   change: "join" | "leave" | "update";
@@ -38,11 +41,11 @@ export interface ClientEvents {
   connected: { connectionId: string; serverVersion: string; user: string | undefined; url: string };
   /** A connection is over. Without `retryInMs` there is no further one. */
   disconnected: { code: number; reason: string; retryInMs: number | undefined };
-  /** A message that no subscription takes: to this user, this connection, or everyone. */
+  /** A message that matches no subscription: to this user, this connection, or everyone. */
   message: Message;
   gap: Gap;
   unrecovered: Unrecovered;
-  /** The server has taken topics away, or does not give them again after a reconnection. */
+  /** The server has ended subscriptions, or refuses them after a reconnection. */
   subscriptionLost: { topics: string[] };
   presence: PresenceEvent;
   rateLimitWarning: { limit: number; remaining: number; retryAfterMs: number };
@@ -54,8 +57,8 @@ export interface ClientEvents {
   /** An error of the server that answers no call, or of a listener of the application. */
   error: TidewireError;
   /**
-   * Queued messages of which it is not known whether the server took them. Unless they are `resent`, they stay in the
-   * queue until `done()` is called.
+   * Queued messages of which it is not known whether the server accepted them. Unless they are `resent`, they
+   * stay in the queue until `done()` is called.
    */
   uncertain: Extract<QueueReport, { type: "uncertain" }>;
   /** A queued message that the server has refused, or would refuse, for its own fault. It has left the queue. */
@@ -74,7 +77,7 @@ export type ConnectionState = "connecting" | "open" | "recovering" | "waiting" |
 export interface ConnectionStatus {
   /**
    * `connecting`: a connection is being opened. `recovering`: it is open, and subscriptions are being restored.
-   * `open`: everything is in place. `waiting`: the next attempt comes later. `closed`: there is none.
+   * `open`: everything is in place. `waiting`: the next attempt follows later. `closed`: there is none.
    */
   readonly state: ConnectionState;
   /** Why, in words, for `waiting` and `closed`. */
@@ -97,7 +100,7 @@ export interface Observable<T> {
   subscribe(listener: () => void): () => void;
 }
 
-/** A value that tells its listeners of changes. */
+/** A value that notifies its listeners of changes. */
 export class Value<T> implements Observable<T> {
   #value: T;
   readonly #listeners = new Set<() => void>();

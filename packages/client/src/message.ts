@@ -39,7 +39,7 @@ export class Message<T = unknown> {
   readonly isRedelivered: boolean;
   /** The number of the delivery, if it is to be acknowledged. @internal */
   readonly delivery: { number: number; connectionId: string } | undefined;
-  /** What it says: a value of JSON, or a `Uint8Array`. */
+  /** The content: a value of JSON, or a `Uint8Array`. */
   readonly payload: T;
   /** The payload as JSON text until the application gets the message, which then is plain data. @internal */
   #text: string | undefined;

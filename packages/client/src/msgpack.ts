@@ -16,11 +16,11 @@ import { utf8Decoder, utf8Encoder } from "./core/utf8.js";
 import { TidewireError } from "./errors.js";
 
 /**
- * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps
- * their value, bigints as integers of 64 bits, bytes as binary; other values that JSON does not have are refused, as
- * JSON refuses them. What JSON does not have is read as PROTOCOL 5.3 says: binary inside a payload as base64,
- * timestamps as RFC 3339, NaN and infinity as null. An integer past 2^53 reads as the nearest number, as `JSON.parse`
- * does it.
+ * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps their value,
+ * bigints as integers of 64 bits, bytes as binary. Other values that JSON does not have are refused, as JSON
+ * refuses them. When read, such values become JSON by the rules of PROTOCOL 5.3: binary inside a payload is
+ * base64, timestamps are RFC 3339, NaN and infinity are null. An integer past 2^53 reads as the nearest number,
+ * as `JSON.parse` does it.
  */
 export function msgpack(): Format {
   return { query: "msgpack", payload, envelope, read };
@@ -331,7 +331,7 @@ class Reader {
       const key = this.#key();
       const isPayload = level === 0 && (key === "p" || key === "payload");
       const value = (isPayload && this.#binary()) || this.value(level + 1);
-      // Of a name that comes twice the first counts.
+      // If a name occurs twice, the first value counts.
       if (Object.hasOwn(map, key)) continue;
       if (key === "__proto__") Object.defineProperty(map, key, { value, enumerable: true, writable: true });
       else map[key] = value;

@@ -13,7 +13,7 @@ import type { Transport } from "./transport.js";
 
 /** Several addresses of the service: `endpoints()` of `@tidewire/client/endpoints`. */
 export interface EndpointList {
-  /** What is known of each. */
+  /** The state of each address. */
   health(): EndpointHealth[];
   /** @internal */
   readonly urls: readonly string[];
@@ -21,7 +21,7 @@ export interface EndpointList {
   choose(nowMs: number, leftOut: readonly number[]): { index: number } | { waitMs: number };
   /** A connection to an address is being opened (1), or is over (-1). @internal */
   count(index: number, step: number): void;
-  /** A session was established; the time that it took, in milliseconds. @internal */
+  /** A session was established, `connectMs` milliseconds after the start of the attempt. @internal */
   succeeded(index: number, connectMs: number): void;
   /** An attempt failed, or the server ended a session for a reason of its own. @internal */
   failed(index: number, nowMs: number): void;
@@ -76,9 +76,9 @@ export interface ClientOptions {
   headers?: Record<string, string>;
   /** When a lost connection is opened again; `false` for never. */
   reconnect?: ReconnectOptions | false;
-  /** How long a connection may take until `server_hello`. Default 10,000. */
+  /** Maximum time of a connection until `server_hello`. Default 10,000. */
   connectTimeoutMs?: number;
-  /** How long an answer may take. Default 10,000. */
+  /** Maximum time until an answer. Default 10,000. */
   requestTimeoutMs?: number;
   /** After how much silence the server counts as lost; 0 for never. Default 60,000. */
   idleTimeoutMs?: number;
@@ -90,14 +90,15 @@ export interface ClientOptions {
   outboxBytesMax?: number;
   /** Requests that may be open; one more is refused with `BUSY`. Default 10,000. */
   requestsMax?: number;
-  /** How long a publication that comes before its turn waits for those before it. Default 5,000. */
+  /** How long a publication that arrives before its turn waits for those before it. Default 5,000. */
   reorderWindowMs?: number;
   /** Whether the client stays 10 % below the rate limit that the server announces. Default true. */
   rateLimit?: boolean;
   /**
-   * Whether the client asks for less when the user saves data or the network is poor, as the browser or `quality` says:
-   * half as many pings, half the rate of its own messages, and `conflate` for subscriptions without `recover`. Looked at
-   * for pings with each ping, for subscriptions when one is requested, for the rate with each connection. Default true.
+   * Whether the client asks for less when the user saves data or the network is poor, as the browser or `quality`
+   * reports it: half as many pings, half the rate of its own messages, and `conflate` for subscriptions without
+   * `recover`. Checked for pings with each ping, for subscriptions when one is requested, for the rate with each
+   * connection. Default true.
    */
   adapt?: boolean;
   /** What the client calls itself. Default `tidewire-ts/` and the version. */
@@ -137,8 +138,8 @@ export interface SharedHost {
 /** One connection for several clients of an origin. */
 export interface SharedPort {
   /**
-   * A transport that leads to the shared connection; `base` opens that connection. Layers that only the shared connection
-   * has are taken out of `options`.
+   * A transport that leads to the shared connection; `base` opens that connection. Removes from `options` the
+   * layers that only the shared connection has.
    */
   transport(base: Transport, options: ResolvedOptions, host: SharedHost): Transport;
 }

@@ -17,16 +17,16 @@ interface NetworkInformation extends EventTarget {
   effectiveType?: string;
 }
 
-/** Whether the user saves data or the network is slow. Chromium alone says so. */
+/** Whether the user saves data or the network is slow. Only Chromium reports it. */
 export function isNetworkPoor(): boolean {
   const connection = (globalThis.navigator as { connection?: NetworkInformation } | undefined)?.connection;
   return connection?.saveData === true || /2g/.test(connection?.effectiveType ?? "");
 }
 
 /**
- * Watches the page. A browser answers WebSocket pings outside the page, so a frozen page would stay connected for as long
- * as it is frozen: it closes before, and comes back afterwards. Events overlap and some are missing in some versions;
- * every handler may run any number of times. The result ends the watch.
+ * Watches the page. A browser answers WebSocket pings outside the page, so a frozen page would stay connected for
+ * as long as it is frozen. The connection is therefore closed before, and opened again afterwards. Events overlap
+ * and some are missing in some versions; every handler may run any number of times. The result ends the watch.
  */
 export function watchPage(host: PageHost, options: ResolvedOptions): () => void {
   const { window, document } = globalThis as { window?: Window; document?: Document };

@@ -8,8 +8,9 @@ export interface AppStateSource {
 }
 
 /**
- * Closes the connection while the application is in the background, so that its user is not present there, and opens it
- * when the application is back: `followAppState(client, AppState)`. What was missed is recovered then. The result ends that.
+ * Closes the connection while the application is in the background, so that its user is not present there, and
+ * opens it when the application is back: `followAppState(client, AppState)`. Missed publications are recovered
+ * then. The result ends that.
  */
 export function followAppState(client: Client, appState: AppStateSource): () => void {
   const subscription = appState.addEventListener("change", (state) => {

@@ -1,6 +1,7 @@
 /**
- * `@tidewire/client/stores`: what the packages for React, Vue and Svelte have in common. Stores collect what comes, and show
- * it once per frame. An application uses one of those packages; another framework can build on this one.
+ * `@tidewire/client/stores`: the common part of the packages for React, Vue and Svelte. Stores collect incoming
+ * data, and show it once per frame. An application uses one of those packages; another framework can build on
+ * this one.
  */
 
 export { connectionPlan } from "./stores/connection.js";

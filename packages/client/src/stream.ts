@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from "#development";
 import { TidewireError } from "./errors.js";
 
-/** What becomes of messages that a loop does not take in time. */
+/** The handling of messages that a loop does not read in time. */
 export interface BufferOptions {
   /** Messages that may wait. Default 10,000. */
   max?: number;

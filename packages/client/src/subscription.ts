@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** A subscription of the application: topics, and what comes of them. */
+/** A subscription of the application: topics, and their messages and events. */
 
 import { DEVELOPMENT } from "#development";
 import { publicationsOf } from "./core/answers.js";
@@ -22,8 +22,8 @@ import { type BufferOptions, Stream } from "./stream.js";
 
 export interface SubscribeOptions {
   /**
-   * Whether missed publications are asked for after an interruption. Default true. Patterns are never recovered; a gap
-   * tells what was missed of a topic with history.
+   * Whether missed publications are asked for after an interruption. Default true. Patterns are never recovered;
+   * a gap reports the missed publications of a topic with history.
    */
   recover?: boolean;
   /** Positions to recover from at the start, by topic: where an earlier client was. */
@@ -66,7 +66,7 @@ export interface SubscriptionEvents<T> {
   gap: Gap;
   unrecovered: Unrecovered;
   presence: PresenceEvent;
-  /** The server does not give a topic, or has taken it away. */
+  /** The server refuses a topic, or has ended its subscription. */
   failed: { topic: string; error: TidewireError };
 }
 
@@ -232,7 +232,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     this.#update();
   }
 
-  /** Another subscriber has the topic already: its newest publications come from its history, before live ones. */
+  /** Another subscriber has the topic already: the newest publications of its history precede live ones. */
   #join(topic: string, limit: number): void {
     this.#joining ??= new Map();
     this.#joining.set(topic, []);
@@ -310,7 +310,7 @@ function wireOptions(options: SubscribeOptions): WireOptions {
   const entries = Object.entries(wire).filter(([, value]) => value);
   if (!entries.length) return PLAIN;
   const own = Object.fromEntries(entries);
-  // What is wrong with the filter or the presence data is the caller's to learn.
+  // An error in the filter or the presence data is thrown to the caller.
   json.payload(own, "");
   return own;
 }

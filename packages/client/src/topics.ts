@@ -78,7 +78,7 @@ export async function presence(
   return (answer.topics ?? {}) as Record<string, PresenceInfo>;
 }
 
-/** Asks for snapshots of subscribed topics; they come to their subscriptions. */
+/** Asks for snapshots of subscribed topics; they arrive at their subscriptions. */
 export async function sync(
   client: Client,
   topics?: readonly string[],

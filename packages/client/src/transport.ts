@@ -29,7 +29,7 @@ export interface CloseInfo {
   code: number;
   /** The reason of the close frame, or what went wrong. */
   reason: string;
-  /** This side ended the connection, because the server broke a rule: the code says what the server did wrong. */
+  /** This side ended the connection, because the server broke a rule: the code names the fault of the server. */
   isRefusal?: boolean;
   /** The status of a refused upgrade, where the transport can see it. */
   status?: number;
@@ -37,12 +37,12 @@ export interface CloseInfo {
   retryAfterMs?: number;
 }
 
-/** What a transport tells its owner. No call comes before `open` of the transport has returned. */
+/** The calls of a transport to its owner. None happens before `open` of the transport has returned. */
 export interface SocketHandler {
   /** The server has accepted the upgrade. */
   onOpen(): void;
   /**
-   * Messages have come, in order, all that one read had. Text is a string, binary is a view that stays valid only
+   * Messages have arrived, in order: all of one read. Text is a string, binary is a view that stays valid only
    * during the call unless the receiver copies it.
    */
   onMessages(frames: readonly Frame[]): void;
@@ -70,12 +70,12 @@ export interface Socket {
 
 /** Opens connections. */
 export interface Transport {
-  /** Whether it can send headers; if not, a token travels in the way that the options say. */
+  /** Whether it can send headers; if not, the options define how a token travels. */
   readonly canSendHeaders: boolean;
   /** Whether it can send every close code; a browser cannot send 1001 to 2999. */
   readonly canSendAnyCode: boolean;
   /** Whether batches of the server help: they do where each message costs an event of the browser. */
   readonly prefersBatches: boolean;
-  /** Begins to open a connection. Errors come by `onClose`. */
+  /** Begins to open a connection. `onClose` reports errors. */
   open(options: OpenOptions, handler: SocketHandler): Socket;
 }

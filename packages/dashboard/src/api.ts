@@ -128,7 +128,7 @@ export interface Page {
   silent?: string[];
 }
 
-/** What is missing in a page. */
+/** The note about the servers whose data is missing in a page. */
 export function missing({ silent }: { silent?: string[] }): string {
   return silent?.length ? `Without what these servers have, which do not answer: ${silent.join(", ")}` : "";
 }
@@ -159,7 +159,7 @@ export interface Broker {
   reason?: string | null;
   /** How long it has not answered. */
   away_ms: number;
-  /** What is wrong although it answers. */
+  /** Problems that exist although it answers. */
   problems: { kind: string; is_fatal: boolean; text: string }[];
   nodes: ClusterNode[];
 }

@@ -99,7 +99,7 @@ const POLL_MS = 1000;
 
 const SILENCE_MS = 10_000;
 
-/** How long the first numbers may take. */
+/** Maximum wait for the first numbers. */
 const OPENING_MS = 5_000;
 
 const RETRY_MS = 1000;

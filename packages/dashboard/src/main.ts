@@ -89,7 +89,7 @@ function show(given: Stats): void {
   view?.update?.(given);
 }
 
-/** Says why the page is not live. */
+/** Shows why the page is not live, or that it is. */
 function note(text: string): void {
   const shown = text || (may("read") ? "live" : "");
   state.className = text ? "bad" : shown ? "faint is-live" : "";

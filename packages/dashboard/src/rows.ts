@@ -5,7 +5,7 @@ import { printable } from "./printable.js";
 
 export interface Rows<T> {
   readonly root: HTMLElement;
-  /** Shows these items, and calls `onEnd` when the last ones come into sight. An array that has only grown keeps its place. */
+  /** Shows these items; `onEnd` is called when the last ones are visible. An array that has only grown keeps its place. */
   set(items: T[]): void;
   toStart(): void;
   /** Marks the row of this key. */
@@ -35,7 +35,8 @@ export function rows<T>({ titles, cells, key, open, onEnd }: RowsOptions<T>): Ro
     isWaiting = false;
     const first = Math.max(0, Math.floor(list.scrollTop / ROW_PX) - MORE);
     const last = Math.min(items.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW_PX) + MORE);
-    // Item i is in row i modulo their number, so that a row that stays in sight stays what it is. The number grows only.
+    // Item i is in row i modulo their number, so that a row that stays in sight keeps its item. The number grows
+    // only.
     grow(last - first);
     for (let index = first; index < first + made.length; index++) {
       const row = made[index % made.length]!;

@@ -7,6 +7,6 @@ export interface View {
   update?(stats: Stats): void;
   /** Shows something else of the same tab; without it the tab is opened anew. */
   go?(rest: string | undefined): void;
-  /** Another view takes its place. */
+  /** Another view replaces it. */
   close?(): void;
 }

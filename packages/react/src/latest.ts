@@ -18,8 +18,8 @@ import { usePlan } from "./provider.js";
 type Select = ((snapshot: unknown) => unknown) | undefined;
 
 /**
- * The last message of a topic or, with `key`, of each row of a table. Components share what is kept. With `select` a
- * component renders only when what it selects is another value: `select: (rows) => rows.get(id)` is one row.
+ * The last message of a topic or, with `key`, of each row of a table. Components share the stored messages. With
+ * `select` a component renders only when the selected value changes: `select: (rows) => rows.get(id)` is one row.
  */
 export function useLatest<T = unknown>(
   topics: Topics,

@@ -61,8 +61,8 @@ export interface TypedHooks<Map extends object> {
 }
 
 /**
- * The hooks for the topics of `Map`, the interface that `connect<Map>()` of `@tidewire/client` takes, too. Call it
- * once, outside of components.
+ * The hooks for the topics of `Map`, the interface that `connect<Map>()` of `@tidewire/client` accepts, too. Call
+ * it once, outside of components.
  */
 export function typedHooks<Map extends object>(): TypedHooks<Map> {
   return { useTopic, useLatest, usePublish } as TypedHooks<Map>;

@@ -11,9 +11,9 @@ import { slotOf } from "./provider.js";
 import { fieldsOf, given, type Live, type MaybeGetter, show } from "./shown.js";
 
 /**
- * Asks the server's application for something while the component is mounted, and again when `type` or `payload` says
- * something else; the old answer is then not shown. It is for questions: a request may be made more than once. What
- * changes something belongs into a handler, with `useClient()`. `null` as the type asks nothing.
+ * Asks the server's application for something while the component is mounted, and again when `type` or `payload`
+ * changes; the old answer is then not shown. It is for questions: a request may be made more than once. A request
+ * that changes something belongs into a handler, with `useClient()`. `null` as the type asks nothing.
  */
 export function useRequest<T = unknown>(
   type: MaybeGetter<string | null | undefined | false>,

@@ -1,4 +1,4 @@
-/** What a component shows: the snapshot of a store, which is another one when what it was asked for is other. */
+/** The snapshot of a store for a component. Other arguments of the component select another store. */
 
 import { type ClientSlot, isSamePlan, type Plan, type Store } from "@tidewire/client/stores";
 import { onMount } from "svelte";
@@ -13,7 +13,7 @@ export function given<T>(value: MaybeGetter<T>): T {
   return typeof value === "function" ? (value as () => T)() : value;
 }
 
-/** The fields of what is shown, each the newest when it is read; and the same as a Svelte store, for `$name`. */
+/** The fields of the shown value, each the newest when it is read; and the same as a Svelte store, for `$name`. */
 export type Live<Snapshot extends object> = Readonly<Snapshot> & Readable<Snapshot>;
 
 /** A value that is the newest when `current` is read; and the same as a Svelte store, for `$name`. */
@@ -40,7 +40,7 @@ export function show<Snapshot, S extends Store<Snapshot>>(
     plan.update?.(held.store);
     return held.store;
   };
-  /** Effects that have read what is shown: they run again after each change. */
+  /** Effects that have read the shown value: they run again after each change. */
   const readers = new Set<() => void>();
   const follow = createSubscriber((update) => {
     readers.add(update);
@@ -62,8 +62,8 @@ export function show<Snapshot, S extends Store<Snapshot>>(
 }
 
 /**
- * Begins something with a value while the component is mounted, and anew when that is another one, as far as the component's
- * state says so.
+ * Begins something with a value while the component is mounted. Begins it anew when a change of the component's
+ * state makes it another value.
  */
 export function whileMounted<T>(value: () => T, begin: (value: T) => () => void): void {
   onMount(() => {
@@ -80,7 +80,7 @@ export function whileMounted<T>(value: () => T, begin: (value: T) => () => void)
   });
 }
 
-/** What is shown, field by field. */
+/** The shown value, field by field. */
 export function fieldsOf<Snapshot extends object>(read: () => Snapshot): Live<Snapshot> {
   const live = { subscribe: toStore(read).subscribe };
   for (const name of Object.keys(read()) as (keyof Snapshot)[]) {
@@ -89,7 +89,7 @@ export function fieldsOf<Snapshot extends object>(read: () => Snapshot): Live<Sn
   return live as unknown as Live<Snapshot>;
 }
 
-/** What is shown, as one value. */
+/** The shown value as a whole. */
 export function current<T>(read: () => T): Current<T> {
   return {
     subscribe: toStore(read).subscribe,

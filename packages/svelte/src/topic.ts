@@ -37,7 +37,7 @@ export function useTopic<T, S>(
   return fieldsOf(read) as Live<TopicMessages<T>> | Live<TopicValue<S>>;
 }
 
-/** The last message of a topic or, with `key`, of each row of a table. Components share what is kept. */
+/** The last message of a topic or, with `key`, of each row of a table. Components share the stored messages. */
 export function useLatest<T = unknown>(
   topics: MaybeGetter<Topics>,
   options?: MaybeGetter<TopicOptions & { key?: undefined }>,

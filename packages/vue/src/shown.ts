@@ -1,4 +1,4 @@
-/** What composables show: the snapshot of a store, which is another one when what they were asked for is other. */
+/** The snapshot of a store for composables. Other arguments of a composable select another store. */
 
 import { type ClientSlot, isSamePlan, type Plan, type Store } from "@tidewire/client/stores";
 import { type ComputedRef, computed, getCurrentInstance, onMounted, shallowRef, watch } from "vue";
@@ -48,7 +48,7 @@ export function whenMounted(start: () => void): void {
   else start();
 }
 
-/** A ref for each field of what is shown. */
+/** A ref for each field of the shown value. */
 export function fieldsOf<Snapshot extends object>(shown: ComputedRef<Snapshot>): Fields<Snapshot> {
   const names = Object.keys(shown.value) as (keyof Snapshot)[];
   return Object.fromEntries(

@@ -40,8 +40,8 @@ export function useTopic<T, S>(
 }
 
 /**
- * The last message of a topic or, with `key`, of each row of a table. Components share what is kept. With `select` a
- * component renders only when what it selects is another value: `select: (rows) => rows.get(id)` is one row.
+ * The last message of a topic or, with `key`, of each row of a table. Components share the stored messages. With
+ * `select` a component renders only when the selected value changes: `select: (rows) => rows.get(id)` is one row.
  */
 export function useLatest<T = unknown>(
   topics: MaybeRefOrGetter<Topics>,

@@ -68,10 +68,10 @@ export class Backoff {
   }
 
   /**
-   * Milliseconds to wait after an attempt that failed or a connection that was lost; undefined to
-   * give up. The time is drawn evenly from 0 to the full delay (full jitter) by `random` in [0, 1),
-   * so that clients that were cut off together come back apart. It is added to `hintMs`, the time
-   * that the server asked for.
+   * Milliseconds to wait after an attempt that failed or a connection that was lost; undefined to give up.
+   * `random` in [0, 1) draws the time evenly from 0 to the full delay (full jitter), so that clients that were
+   * cut off together reconnect at different times. The time is added to `hintMs`, the time that the server asked
+   * for.
    */
   next(hintMs: number | undefined, nowMs: number, random: number): number | undefined {
     const { attemptsMax, timeMaxMs, hintMaxMs } = this.#policy;

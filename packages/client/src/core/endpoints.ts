@@ -17,7 +17,7 @@ export interface Endpoint {
  */
 export type EndpointChoice = "weighted" | "least_connections" | "round_robin";
 
-/** What is known of an endpoint. */
+/** The measured state of an endpoint. */
 export interface EndpointHealth {
   url: string;
   /** From 0 (every attempt fails) to 100. */
@@ -34,7 +34,7 @@ interface Entry extends Endpoint {
   connectMs: number | undefined;
 }
 
-/** The endpoints of a client, with what is known of each. Each has a circuit breaker of its own. */
+/** The endpoints of a client, with the state of each. Each has its own circuit breaker. */
 export class Endpoints {
   readonly #choice: EndpointChoice;
   readonly #entries: Entry[];
@@ -52,10 +52,10 @@ export class Endpoints {
   }
 
   /**
-   * Chooses the endpoint for the next attempt, whose end {@link succeeded} or {@link failed} then
-   * reports; or says how long to wait until a circuit breaker lets one through. `random` lies in
-   * [0, 1). `connections` has the connections of this program for each endpoint, by index; missing
-   * ones count as 0. Those in `leftOut` are not chosen: if that leaves none, `waitMs` is infinite.
+   * Chooses the endpoint for the next attempt, or returns how long to wait until a circuit breaker lets one
+   * through. {@link succeeded} or {@link failed} then reports the end of the attempt. `random` lies in [0, 1).
+   * `connections` has the connections of this program for each endpoint, by index; missing ones count as 0. Those
+   * in `leftOut` are not chosen: if that leaves none, `waitMs` is infinite.
    */
   choose(
     nowMs: number,
@@ -64,7 +64,7 @@ export class Endpoints {
     leftOut: readonly number[] = [],
   ): { index: number } | { waitMs: number } {
     const order = this.#order(random, connections).filter((index) => !leftOut.includes(index));
-    // Those in trouble come after the others, however they were chosen.
+    // Endpoints in trouble follow the others, whatever the choice.
     const isPoor = (index: number) => Number(this.#entries[index]!.health < HEALTH_POOR);
     order.sort((a, b) => isPoor(a) - isPoor(b));
     let soonestMs = Infinity;
@@ -84,7 +84,7 @@ export class Endpoints {
     return Math.min(...this.#entries.map((entry) => entry.breaker.waitMs(nowMs)));
   }
 
-  /** A session was established; the time that it took, in milliseconds. */
+  /** A session was established, `connectMs` milliseconds after the start of the attempt. */
   succeeded(index: number, connectMs: number): void {
     const entry = this.#entries[index];
     if (!entry) return;
@@ -158,7 +158,7 @@ export class Endpoints {
 const HEALTH_MAX = 100;
 /** Below this an endpoint is tried only after the others. */
 const HEALTH_POOR = 30;
-/** The share of what is missing that a success gives back. */
+/** The share of the missing health that a success restores. */
 const HEALTH_GAIN = 0.3;
 /** The share that a failure leaves. */
 const HEALTH_LOSS = 0.5;

@@ -1,4 +1,4 @@
-/** Envelopes that were read: their fields, and what to say of those that cannot be read. */
+/** The fields of envelopes that were read, and the error for messages that cannot be read. */
 
 import { DEVELOPMENT } from "#development";
 import { TidewireError } from "../errors.js";
@@ -51,7 +51,7 @@ export function required(payload: Envelope, name: string): number {
 /** Messages that a batch must not hold. */
 const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
 
-/** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */
+/** Whether a message may stand in a batch (PROTOCOL 8): one that changes keys or nests must stand alone. */
 export function isBatched(message: unknown): message is Envelope {
   return isObject(message) && !ALONE.has(typeOf(message));
 }

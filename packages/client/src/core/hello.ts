@@ -1,4 +1,4 @@
-/** What the client says of itself when it connects. */
+/** The message by which the client describes itself when it connects. */
 
 import type { Envelope, KeyExchange } from "./layers.js";
 

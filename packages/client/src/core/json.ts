@@ -119,12 +119,12 @@ const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 /** Makes a brace of a bracket, and of nothing else. */
 const AS_BRACE = 32;
-/** The last publication up to the quote behind its topic, and what that says. */
+/** The start of the last publication, up to the quote behind its topic, and the type and topic in it. */
 let last = { text: "\0", type: "", topic: "" };
 
 /**
- * Whether the value at `start` reaches to the brace that ends the text, so that no field follows it. `false` also where
- * that takes longer to find out than it is worth. A value that is no JSON may pass.
+ * Whether the value at `start` reaches to the brace that ends the text, so that no field follows it. Also `false`
+ * where the check would cost more than it saves. A value that is no JSON may pass.
  */
 function isLastValue(text: string, start: number): boolean {
   const end = text.length - 2;

@@ -166,7 +166,7 @@ class LayeredPipeline implements Pipeline {
     });
   }
 
-  /** A failure before keys are agreed on ends the connection, as what is refused does. */
+  /** A failure before the key agreement ends the connection, as a refused message does. */
   #failed(error: unknown): void {
     const isHandshake = this.#layers.exchange && !this.#isSealed;
     if (error instanceof Refused || isHandshake) this.#wire.refuse(error);

@@ -50,7 +50,7 @@ export interface Format {
 
 /** Compression by zlib (PROTOCOL 9.1). */
 export interface Compression {
-  /** The pipeline that knows layers; it comes with the first of them. */
+  /** The pipeline that handles layers; the first layer of a client supplies it. */
   readonly pipeline: PipelineFactory;
   /** Compresses a message; the frame gets the prefix `C:` from the caller. */
   deflate(bytes: Uint8Array): Awaitable<Uint8Array>;
@@ -60,7 +60,7 @@ export interface Compression {
 
 /** Signs messages (PROTOCOL 11). */
 export interface Signing {
-  /** The pipeline that knows layers; it comes with the first of them. */
+  /** The pipeline that handles layers; the first layer of a client supplies it. */
   readonly pipeline: PipelineFactory;
   /** How many characters a signature has. */
   readonly length: number;
@@ -70,7 +70,7 @@ export interface Signing {
 
 /** Encryption of messages inside the WebSocket (PROTOCOL 10). */
 export interface Encryption {
-  /** The pipeline that knows layers; it comes with the first of them. */
+  /** The pipeline that handles layers; the first layer of a client supplies it. */
   readonly pipeline: PipelineFactory;
   /** Begins a key exchange for one connection. */
   begin(): Promise<KeyExchange>;
@@ -78,9 +78,9 @@ export interface Encryption {
 
 /** The keys of one connection. */
 export interface KeyExchange {
-  /** What `client_hello` says. */
+  /** The fields of the key exchange in `client_hello`. */
   readonly hello: { encryption_public_key: string; encryption_version: number };
-  /** Takes the payload of `server_hello`. Rejects if the server does not encrypt or is not the pinned one. */
+  /** Reads the payload of `server_hello`. Rejects if the server does not encrypt or is not the pinned one. */
   accept(serverHello: Envelope, connectionId: string): Promise<void>;
   /** The version in force after `accept`. */
   readonly version: 1 | 2;

@@ -1,4 +1,4 @@
-/** Outbound: what is sent now, what waits for the connection, the rate limit or room, and the requests among it. */
+/** Outbound messages, sent now or waiting for the connection, the rate limit or room, with the requests among them. */
 
 import { DEVELOPMENT } from "#development";
 import { aborted, TidewireError } from "../errors.js";
@@ -44,21 +44,21 @@ export interface RequestOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** What a message has beside its payload, as far as what waits is counted. */
+/** The bytes of a message beside its payload, for the count of the bytes that wait. */
 const OVERHEAD_BYTES = 32;
-/** Messages that are taken from the rate limit at once. */
+/** Messages that are acquired from the rate limit at once. */
 const ALLOWANCE = 32;
 
 const bytesOf = (payload: EncodedPayload | undefined): number => OVERHEAD_BYTES + (payload?.length ?? 0);
 
 export class Outbound {
-  /** The largest message that the server accepts; 0 if it has not said. */
+  /** The largest message that the server accepts; 0 if the server has not announced it. */
   bytesMax = 0;
   /** Bytes that wait. */
   bytes = 0;
   rate = new RateLimit(0, 0, 0);
   readonly #session: Session;
-  /** What is sent next, in order. */
+  /** The messages and requests to send next, in order. */
   readonly #waiting = new Set<Waiting | Request>();
   readonly #requests = new Map<unknown, Request>();
   /** No deadline of a request is sooner than this. */
@@ -84,7 +84,7 @@ export class Outbound {
     return false;
   }
 
-  /** Why the server would not take a message, if that is known before it is sent. */
+  /** The error for a message that the server would not accept, if that is known before it is sent. */
   refusal(
     fields: EnvelopeFields,
     payload: EncodedPayload | undefined,
@@ -181,7 +181,7 @@ export class Outbound {
     return cid;
   }
 
-  /** Sends a message. One that the server would not take ends alone. */
+  /** Sends a message. If the server would not accept it, only this message fails. */
   #write(message: Waiting | Request): void {
     const { payload } = message;
     const { host } = this.#session;
@@ -224,7 +224,7 @@ export class Outbound {
     return this.#allowance-- > 0;
   }
 
-  /** The server changes the rate limit: gives back what was taken from it in advance. */
+  /** The server changes the rate limit: returns the messages that were acquired from it in advance. */
   giveBack(): void {
     this.rate.giveBack(Math.max(this.#allowance, 0));
     this.#allowance = 0;

@@ -61,7 +61,7 @@ export function isRecord(value: object): boolean {
   );
 }
 
-/** The error about a value that would not arrive as it is. In development it says what of it, and where. */
+/** The error for a value that would not arrive unchanged. In development it names the flaw and its place. */
 export function unsendable(name: string, value: unknown, isBinary?: boolean): TidewireError {
   return new TidewireError(
     "INVALID_ARGUMENT",
@@ -88,12 +88,12 @@ export function encode(format: Format, payload: unknown, fields: EnvelopeFields)
   return format.payload(format.query ? bytes : base64(bytes));
 }
 
-/** A payload that was read. The mark says that it is binary: a text is then base64 (PROTOCOL 5.5). */
+/** The payload of a message that was read. With `mark` true it is binary: a text is then base64 (PROTOCOL 5.5). */
 export function readPayload(payload: unknown, mark: unknown): unknown {
   if (payload === undefined) return {};
   if (mark !== true || payload instanceof Uint8Array) return payload;
   const bytes = fromBase64(payload);
-  // What is left of the last three bytes shows whether the end is written as it must be.
+  // Encoding the last one to three bytes again shows whether the end is written as it must be.
   const last = bytes && base64(bytes.subarray(-1 - ((bytes.length - 1) % 3)));
   if (!bytes || /\s/.test(payload as string) || last !== (payload as string).slice(-4))
     throw unreadable(DEVELOPMENT && "its payload is not base64");

@@ -11,18 +11,18 @@ import type { ProducerFactory, QueuedMessage, QueuePort, QueueReport } from "./q
 import type { Now, Session } from "./session.js";
 import { checkType } from "./types.js";
 
-/** Bytes that are taken from the queue at once. */
+/** Maximum payload bytes of one read from the queue. */
 const TAKE_BYTES_MAX = 1024 * 1024;
 
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
 /** A stored text that may have half a character, or too many levels. */
 const SUSPICIOUS = /^(?:[^[{]*[[{]){61}|\\ud/i;
-/** More than a publication takes whose texts are looked at. */
+/** More bytes than a publication needs beside the texts whose lengths are checked. */
 const FIELDS_BYTES_MAX = 1_024;
 /** The message is not accepted, and has its turn again. */
 const AGAIN = /^(RATE_LIMITED|MESSAGE_GAP|PRODUCER_SUPERSEDED)$/;
-/** The server could not take the message then. */
+/** The server could not accept the message at that time. */
 const TEMPORARY = /^(QUEUE_FULL|B(ROKER|ACKEND)_UNAVAILABLE)$/;
 /** After how long such a message has its turn again, unless the server has acknowledged it. */
 const AGAIN_MS = 1_000;
@@ -42,7 +42,7 @@ export class Producer {
   #hasMore = true;
   #lastSent = 0;
   #lastAcknowledged = 0;
-  /** When messages that the server could not take have their turn again. */
+  /** When messages that the server could not accept have their turn again. */
   #againMs = Infinity;
   /** The last acknowledged number when a message behind one that was refused for good was a gap. */
   #stuckAt = -1;
@@ -72,7 +72,7 @@ export class Producer {
     return [{ c: "WSE", t: "publish_request", n, cid }, encoded];
   }
 
-  /** What is wrong with a message of the store, which another program may have written. */
+  /** The reason why a message of the store cannot be sent. Another program may have written the message. */
   #judge(message: QueuedMessage): TidewireError | undefined {
     const { topic = "", type, key = "", payload, binary } = message;
     const { features, outbound } = this.#session;
@@ -154,14 +154,14 @@ export class Producer {
     this.#againMs = Infinity;
   }
 
-  /** There may be more to take, or this client owns the queue now. */
+  /** The queue may hold more messages, or this client owns the queue now. */
   #wake(): void {
     this.#hasMore = true;
     if (this.#isStale) this.#session.host.renew("this client owns the queue now");
     else this.#session.host.changed();
   }
 
-  /** Takes messages from the queue, if they may be sent. */
+  /** Reads messages from the queue and sends them, if they may be sent. */
   flush(now: Now): void {
     if (now.ms >= this.#againMs) this.rewind();
     const room = this.queue.window - (this.#lastSent - this.#lastAcknowledged);
@@ -204,7 +204,7 @@ export class Producer {
     return true;
   }
 
-  /** Numbered messages have to be sent again from the last that was taken. */
+  /** The numbered messages after the last acknowledged one have to be sent again. */
   rewind(isGap?: boolean): void {
     if (!this.#isReady) return;
     this.#round++;
@@ -213,7 +213,7 @@ export class Producer {
     this.#againMs = Infinity;
     this.#lastSent = this.#lastAcknowledged;
     if (this.queue.rewind(this.#lastAcknowledged) || !isGap) return;
-    // An acknowledgement may be on its way. The server says only at the start of a connection which number it expects.
+    // An acknowledgement may be on its way. Only the start of a connection shows which number the server expects.
     if (this.#stuckAt === this.#lastAcknowledged)
       this.#session.host.renew("a message was refused and has no number");
     this.#stuckAt = this.#lastAcknowledged;

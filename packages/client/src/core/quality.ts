@@ -1,6 +1,6 @@
 /** Connection quality, from the answers to pings. */
 
-/** What the pings of a connection say about it. */
+/** The quality of a connection, measured by its pings. */
 export interface Quality {
   /** Smoothed round-trip time in milliseconds (RFC 6298, with 1/8); 0 before the first answer. */
   latencyMs: number;
@@ -11,7 +11,7 @@ export interface Quality {
   jitterMs: number;
   /** The share of the last 50 pings that were not answered within 10 s, from 0 to 1. */
   loss: number;
-  /** From 0 (useless) to 100: 100 less what latency, jitter and loss take from it. */
+  /** From 0 (useless) to 100: 100 minus the deductions for latency, jitter and loss. */
   score: number;
   /** Pings that were answered. */
   answered: number;

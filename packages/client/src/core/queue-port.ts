@@ -41,30 +41,28 @@ export interface QueuedMessage extends QueueEntry {
 /** What {@link QueuePort.add} returns when a message is stored. */
 export interface AddedEntry {
   /**
-   * Resolves when the server has acknowledged the message. Rejects with the server's error if it
-   * refused the message, with `EXPIRED` if it was too old to be sent, with what the client knows of a message that the
-   * server would refuse, such as `MESSAGE_TOO_LARGE`, with `CONNECTION_LOST` if it is not known whether the
-   * server took it, and with `CLOSED` if the client is closed first: the message then stays in the
-   * queue. A rejection that nobody awaits is not reported as unhandled.
+   * Resolves when the server has acknowledged the message. Rejects with the server's error if it refused the
+   * message, with `EXPIRED` if it was too old to be sent, with the client's own error if it knows that the server
+   * would refuse the message, such as `MESSAGE_TOO_LARGE`, with `CONNECTION_LOST` if it is not known whether the
+   * server accepted it, and with `CLOSED` if the client is closed first: the message then stays in the queue. A
+   * rejection that nobody awaits is not reported as unhandled.
    */
   acknowledged: Promise<void>;
 }
 
-/** What a queue tells the application through its client. */
+/** A report of a queue to the application, through its client. */
 export type QueueReport =
   /**
-   * The server has forgotten this producer, so it is not known whether it took these messages. With
-   * `resent` they are sent again; otherwise they stay in the store until `done` is called, which is
-   * to be done when the application has handled the event. Further ones are reported after that.
+   * The server has forgotten this producer, so it is not known whether it accepted these messages. With `resent`
+   * they are sent again. Otherwise they stay in the store until the application calls `done`, when it has handled
+   * the event. Further ones are reported after that.
    */
   | { type: "uncertain"; messages: QueueEntry[]; resent: boolean; done(): void }
   /** Messages that were too old to be sent, and are gone: their number. */
   | { type: "expired"; messages: number }
   /** A message that the server has refused, or would refuse, for its own fault. It is gone. */
   | { type: "refused"; message: QueueEntry; error: TidewireError }
-  /**
-   * The store does not work, or cannot be had; what was to be stored is tried again until it works.
-   */
+  /** The store does not work or is not available. Pending writes are tried again until it works. */
   | { type: "queue_failed"; error: TidewireError }
   /** Messages are kept in memory only, and why. */
   | { type: "queue_in_memory"; reason: string };
@@ -72,17 +70,16 @@ export type QueueReport =
 /** What the session gives the queue. */
 export interface QueueHost {
   /**
-   * There may be something to take that was not there before, or `producerId` has changed. A
-   * session whose `client_hello` named another producer than `producerId`, or none, needs a new
-   * connection to send for it.
+   * The queue may hold messages that were not there before, or `producerId` has changed. A session whose
+   * `client_hello` named another producer than `producerId`, or none, needs a new connection to send for it.
    */
   wake(): void;
   report(report: QueueReport): void;
-  /** Throws if the client takes no further messages. */
+  /** Throws if the client accepts no further messages. */
   checkOpen?(): void;
 }
 
-/** What is wrong with a message, so that the server would refuse it; `undefined` if nothing is known. */
+/** Returns the error with which the server would refuse a message; `undefined` if nothing is known. */
 export type Judge = (message: QueuedMessage) => TidewireError | undefined;
 
 /** Makes the session's part of the queue. */
@@ -93,7 +90,7 @@ export type ProducerFactory = (session: Session, queue: QueuePort) => Producer;
  * other tabs.
  */
 export interface QueuePort {
-  /** The session's part, which comes with the queue. */
+  /** Makes the session's part of the queue, which is loaded with the queue. */
   readonly producer: ProducerFactory;
   /**
    * Opens the store. Resolves when messages can be added and it is known whether this client is the
@@ -116,20 +113,20 @@ export interface QueuePort {
    */
   add(entry: QueueEntry): Promise<AddedEntry>;
   /**
-   * Takes `producer` of a `server_hello`. Numbers up to `last` are done, later ones are given out again by `take`. In
-   * another epoch than before the numbered messages are uncertain. undefined: this server keeps no
-   * producers, and `take` gives out nothing. What `judge` finds something wrong with is reported and not given out; those
-   * behind it get its number. To be called for each connection.
+   * Applies `producer` of a `server_hello`. Numbers up to `last` are done, and later ones are given out again. In
+   * another epoch than before the numbered messages are uncertain. undefined: this server keeps no producers, and
+   * the queue gives out nothing. A message for which `judge` returns an error is reported and not given out;
+   * those behind it get its number. To be called for each connection.
    */
   resume(producer: { epoch: string; last: number } | undefined, judge?: Judge): Promise<void>;
   /**
-   * Gives out at most `count` messages of `bytes` of payload together, but at least one if there is
-   * any: first those that have a number after the last that was given out, then others by priority
-   * and age. Empty if there are none; then `wake` follows when there may be. A take that a `resume`
-   * or `rewind` overtakes, or that finds the store failing, is empty.
+   * Gives out at most `count` messages of `bytes` of payload together, but at least one if there is any: first
+   * those that have a number after the last that was given out, then others by priority and age. Empty if there
+   * are none; then `wake` follows when there may be. The result is also empty if a `resume` or `rewind` overtakes
+   * the call, or if the store fails.
    */
   take(count: number, bytes: number): Promise<QueuedMessage[]>;
-  /** The server has taken all numbers up to `last` (`message_ack`). */
+  /** The server has accepted all numbers up to `last` (`message_ack`). */
   acknowledge(last: number): void;
   /**
    * The server has refused message `n` by an error of its own. Its acknowledgement removes it, or the next `resume`. With
@@ -142,8 +139,8 @@ export interface QueuePort {
    */
   rewind(last: number): boolean;
   /**
-   * Stores what is still to be stored and gives up the ownership. What is not acknowledged stays in
-   * the store.
+   * Stores the messages that are not stored yet and gives up the ownership. Unacknowledged messages stay in the
+   * store.
    */
   close(): Promise<void>;
 }
@@ -169,12 +166,13 @@ export interface QueuedPublishOptions extends QueuedOptions {
 /** A queue to be given to a client as its option `queue`. It belongs to one client at a time. */
 export interface MessageQueue extends QueuePort {
   /**
-   * Sends a numbered message, once and in order across reconnections. Resolves when the server has taken it. Rejects with
-   * `INVALID_ARGUMENT` for a type of the protocol and for a payload that would not arrive as it is, and with the server's
-   * code if it refuses the message; that one leaves the queue, and the client reports it by the event `refused`.
+   * Sends a numbered message, once and in order across reconnections. Resolves when the server has accepted it.
+   * Rejects with `INVALID_ARGUMENT` for a type of the protocol and for a payload that would not arrive unchanged,
+   * and with the server's code if it refuses the message. A refused message leaves the queue, and the client
+   * reports it by the event `refused`.
    */
   send(type: string, payload?: unknown, options?: QueuedOptions): Promise<void>;
-  /** Publishes once and in order across reconnections. Resolves when the server has taken it. */
+  /** Publishes once and in order across reconnections. Resolves when the server has accepted it. */
   publish(topic: string, payload: unknown, options?: QueuedPublishOptions): Promise<void>;
   /** As `send`, but resolves when the message is stored; it leaves when there is a connection. */
   sendLater(type: string, payload?: unknown, options?: QueuedOptions): Promise<void>;

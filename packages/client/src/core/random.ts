@@ -1,4 +1,4 @@
-/** Randomness for names that must not be given twice. Keys take theirs from `crypto` alone. */
+/** Randomness for names that must be unique. Keys use only that of `crypto`. */
 
 import type { Bytes } from "./bytes.js";
 

@@ -15,7 +15,7 @@ export class RateLimit {
   /** Until when nothing is sent. */
   #stoppedUntilMs = 0;
 
-  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit but what the server says later. */
+  /** A full bucket. A `capacity` or `refillPerS` of 0 means no limit until the server warns or refuses. */
   constructor(capacity: number, refillPerS: number, nowMs: number) {
     this.#capacity = capacity > 0 && refillPerS > 0 ? capacity : Infinity;
     this.#refillPerMs = refillPerS / 1000;
@@ -32,7 +32,7 @@ export class RateLimit {
     return taken;
   }
 
-  /** Gives back what was taken and not sent. */
+  /** Returns messages to the bucket that were acquired and not sent. */
   giveBack(messages: number): void {
     this.#tokens = Math.min(this.#tokens + messages, this.#capacity);
   }

@@ -8,7 +8,7 @@ import type { Hints } from "./session.js";
 /** The end of a connection. */
 export interface End {
   info: CloseInfo;
-  /** What the session was told about the next connection. */
+  /** The server's hints about the next connection. */
   hints: Hints;
   /** This client ended the connection. */
   isOurs: boolean;

@@ -1,6 +1,5 @@
 /**
- * Sequencer: lets each message of a topic through once and in order, and reports what is missing
- * between them.
+ * Sequencer: lets each message of a topic through once and in order, and reports the gaps between them.
  */
 
 /** A place in a topic's history. */
@@ -11,7 +10,7 @@ export interface Position {
   offset: number;
 }
 
-/** Messages of a topic that have not come: those from `from` to `to`, both included. */
+/** Messages of a topic that have not arrived: those from `from` to `to`, both included. */
 export interface Gap {
   topic: string;
   epoch: string;
@@ -23,9 +22,8 @@ export interface Gap {
 export type Sequenced<T> = { message: T; gap?: undefined } | { gap: Gap; message?: undefined };
 
 /**
- * What became of a message: let through; held until those before it have come; dropped, because it
- * has come before or its place was reported as a gap; or let through as the first of another
- * history of its topic.
+ * Result for a message: let through; held until those before it have arrived; dropped, because it has arrived
+ * before or its place was reported as a gap; or let through as the first of another history of its topic.
  */
 export type SequencerOutcome = "delivered" | "held" | "duplicate" | "new_epoch";
 
@@ -49,10 +47,9 @@ interface Topic<T> {
 }
 
 /**
- * Orders the messages of many topics by their positions. A message that comes before its turn is
- * held until those before it have come, until the window is over, or until too many are held; then
- * what is still missing is a gap, and the held messages follow it. Results are appended to `out` of the
- * constructor;
+ * Orders the messages of many topics by their positions. A message that arrives before its turn is held until
+ * those before it have arrived, until the window is over, or until too many are held. Then the messages that are
+ * still missing are a gap, and the held messages follow it. Results are appended to `out` of the constructor.
  * `nowMs` is on a clock that never goes back.
  */
 export class Sequencer<T> {
@@ -97,7 +94,7 @@ export class Sequencer<T> {
     return true;
   }
 
-  /** Takes a message. The first one of an unknown topic is let through, whatever its position. */
+  /** Handles a message. The first one of an unknown topic is let through, whatever its position. */
   handle(topic: string, position: Position, message: T, nowMs: number): SequencerOutcome {
     const { epoch, offset } = position;
     const known = this.#topics.get(topic) ?? this.#insert(topic, { epoch, offset: offset - 1 });
@@ -132,9 +129,9 @@ export class Sequencer<T> {
   }
 
   /**
-   * The messages of a topic from `from` to `to` of `epoch` will not come, as the server says, so
-   * that those behind them need not wait. What of them has come, or still comes before `from`, is
-   * let through.
+   * The server reports that the messages of a topic from `from` to `to` of `epoch` will not arrive, so those
+   * behind them need not wait. Those of them that have arrived are let through. No effect while messages before
+   * `from` are missing.
    */
   skip(topic: string, epoch: string, from: number, to: number, nowMs: number): void {
     const known = this.#topics.get(topic);
@@ -143,7 +140,7 @@ export class Sequencer<T> {
     }
   }
 
-  /** Forgets a topic. What was held is let through first, with the gaps. */
+  /** Forgets a topic. Held messages are let through first, with the gaps. */
   forget(topic: string): void {
     const known = this.#topics.get(topic);
     if (known) this.#release(topic, known);
@@ -177,7 +174,7 @@ export class Sequencer<T> {
     return known.offset >= offset ? "delivered" : "held";
   }
 
-  /** Reports the first gap of a topic and lets through what is behind it. */
+  /** Reports the first gap of a topic and lets the messages behind it through. */
   #giveUp(topic: string, known: Topic<T>, nowMs: number): void {
     let to = Infinity;
     for (const offset of known.held?.keys() ?? []) to = Math.min(to, offset - 1);

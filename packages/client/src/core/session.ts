@@ -1,6 +1,6 @@
 /**
- * A client's state machine: what it sends on a connection and what it makes of what it receives. Messages, calls, the
- * time and randomness go in; messages and events come out. It waits for nothing and touches no socket.
+ * A client's state machine: it decides what to send on a connection and handles what it receives. Messages,
+ * calls, the time and randomness go in; messages and events go out. It waits for nothing and touches no socket.
  */
 
 import { DEVELOPMENT } from "#development";
@@ -51,7 +51,7 @@ export type Answer = { payload?: unknown; binary?: true } | { error: { code: str
 /** Answers a server's call. It does not reject. */
 export type CallAnswerer = (payload: unknown, timeoutMs: number | undefined) => Promise<Answer>;
 
-/** What the end of a connection says about the next one. */
+/** The server's hints about the next connection, known when a connection ends. */
 export interface Hints {
   reconnectAfterMs: number | undefined;
   retryAfterMs: number | undefined;
@@ -70,13 +70,13 @@ interface Link {
   /** The time between two pings, and when the next one is due. */
   intervalMs: number;
   nextPingMs: number;
-  /** When the connection is given up, unless something has come since it was asked whether it is alive. */
+  /** When the connection is given up, unless a message has arrived since the server was asked whether it is alive. */
   aliveByMs: number;
   askedMs: number;
   reconnectAfterMs?: number;
   retryAfterMs?: number | undefined;
   repeatAtMs: number;
-  /** When the token ends, if the server has said so; and when the application is asked for another. */
+  /** When the token ends, if the server has announced it; and when the application is asked for another. */
   tokenEndsMs: number;
   refreshMs: number;
   features: Record<string, unknown>;
@@ -109,7 +109,7 @@ export class Session {
   /** What answers the server's calls, by type. */
   readonly answers = new Map<string, CallAnswerer>();
   #link: Link | undefined;
-  /** Tells that the server has accepted the client, once it has shown its key. */
+  /** Reports that the server has accepted the client; called once the server has shown its key. */
   #accept: (() => void) | undefined;
   readonly #systemTypes: Record<string, SystemHandler>;
 
@@ -163,7 +163,7 @@ export class Session {
     };
   }
 
-  /** The connection is gone. What it said about the next one. */
+  /** The connection is gone. Returns its hints about the next one. */
   disconnected(): Hints {
     const link = this.#link;
     this.#link = undefined;
@@ -183,7 +183,7 @@ export class Session {
 
   // Sending
 
-  /** Sends what is due, as far as the connection and the rate limit allow. */
+  /** Sends everything that is due, as far as the connection and the rate limit allow. */
   flush(now: Now): void {
     if (!this.isOpen) return;
     if (this.subscriptions.isDirty) {
@@ -287,7 +287,7 @@ export class Session {
     const link = this.#link;
     if (!link) return;
     if (now.ms >= link.aliveByMs) {
-      // A timer that is late may have come before what waits to be read.
+      // A late timer may have fired before messages that have arrived were read.
       const isLate = now.ms > link.aliveByMs + LATE_MS;
       if (link.heardMs >= link.askedMs) link.aliveByMs = Infinity;
       else if (isLate) link.aliveByMs = now.ms + ALIVE_MS_MIN;
@@ -308,8 +308,8 @@ export class Session {
   }
 
   /**
-   * The client may have slept, or the network has changed: a silent server gets a ping and some seconds to answer,
-   * whatever the clock says about the time before.
+   * The client may have slept, or the network has changed: a silent server gets a ping and some seconds to
+   * answer, regardless of the time that the clock has counted before.
    */
   wake(now: Now): void {
     const link = this.#link;
@@ -332,13 +332,13 @@ export class Session {
 
   // Receiving
 
-  /** Takes a publication whose payload was left undecoded. */
+  /** Handles a publication whose payload was left undecoded. */
   receiveMessage(message: Message, now: Now): undefined {
     this.#link!.heardMs = now.ms;
     this.subscriptions.deliver(message, false, now.ms);
   }
 
-  /** Takes a message. A promise if the next one has to wait for it. Throws to end the connection. */
+  /** Handles a message. Returns a promise if the next one has to wait for it. Throws to end the connection. */
   receive(envelope: Envelope, now: Now): Promise<void> | undefined {
     this.#link!.heardMs = now.ms;
     const type = typeOf(envelope);

@@ -6,7 +6,7 @@ import type { EncodedPayload, EnvelopeFields, Format } from "./layers.js";
 
 /** What sealing adds: the prefix, 12 bytes IV and 16 bytes tag. */
 const SEAL_BYTES = 30;
-/** More than the fields of an envelope take whose lengths are not looked at. */
+/** More bytes than the fields of an envelope need whose lengths are not checked. */
 export const FIELDS_BYTES_MAX = 512;
 
 /** What the layers of a connection add to a message. */

@@ -34,7 +34,7 @@ const LOST_MS = 5_000;
 const TOPICS_MAX = 1_000;
 /** Subscription tokens in one request. */
 const TOKENS_MAX = 100;
-/** More than a request takes beside its options and topics, and a topic beside its name and token. */
+/** More bytes than a request needs beside its options and topics, and a topic beside its name and token. */
 const REQUEST_BYTES = 200;
 const TOPIC_BYTES = 80;
 /** Topics whose subscribers are remembered. */
@@ -52,7 +52,7 @@ export class Subscriptions {
   readonly #sequenced: Sequenced<Message | undefined>[] = [];
   readonly #sequencer: Sequencer<Message | undefined>;
   readonly #patterns = new Set<Topic>();
-  /** Takes the server's subscriptions: what comes of them is what the client has not asked for. */
+  /** The subscriber for the server's subscriptions. It emits messages that the client has not asked for. */
   readonly #server: Subscriber;
   /** No subscription of the server is lost before this. */
   #soonestLostMs = Infinity;
@@ -155,7 +155,7 @@ export class Subscriptions {
     return topic;
   }
 
-  /** Others learn what the newest subscriber says; to subscribe again tells them (PROTOCOL 7.5 (7), 19.6). */
+  /** Others see the data of the newest subscriber; another request sends it to them (PROTOCOL 7.5 (7), 19.6). */
   #setPresence(topic: Topic, presence: object | undefined): void {
     if (!presence || JSON.stringify(presence) === JSON.stringify(topic.wire.presence)) return;
     topic.wire = { ...topic.wire, presence };
@@ -316,7 +316,7 @@ export class Subscriptions {
     if (topic.told) this.#goOn(topic);
   }
 
-  /** The connection has the subscription; what was missed of it is to be recovered. */
+  /** The connection has the subscription. If publications of it were missed, they are to be recovered. */
   #goOn(topic: Topic): void {
     const known = this.#sequencer.position(topic.name);
     const { told } = topic;
@@ -332,7 +332,7 @@ export class Subscriptions {
     if (topics.length) this.#host.emit("subscriptionLost", { topics });
   }
 
-  /** The server has taken topics away of its own accord. Those whose token has expired are asked for with another. */
+  /** The server has ended subscriptions of its own accord. Those with an expired token are requested with another. */
   taken(names: readonly unknown[], failures: readonly unknown[]): void {
     const lost: string[] = [];
     for (const name of names) {
@@ -397,7 +397,7 @@ export class Subscriptions {
     topic.late.clear();
   }
 
-  /** Takes where a topic stands, which may not be where the client left it. */
+  /** Applies the server's position of a topic, which may not be the one that the client had last. */
   #positioned(topic: Topic, info: ActiveTopic, nowMs: number): void {
     const now = info.position!;
     const known = this.#sequencer.position(topic.name);
@@ -418,7 +418,7 @@ export class Subscriptions {
       }
     }
     if (!known || !info.recovered) {
-      // What is sent again still comes.
+      // The publications that are sent again have not arrived yet.
       const start = { epoch: now.epoch, offset: Math.max(0, now.offset - info.count) };
       this.#sequencer.advance(topic.name, start, nowMs);
       this.#passOn();
@@ -533,14 +533,15 @@ export class Subscriptions {
     const topics = this.#route(name);
     if (!topics.length) return this.#host.emit("message", message);
     for (const topic of topics) {
-      // What a subscription of the client takes is no message that it has not asked for.
+      // A message that a subscription of the client receives does not count as one that the client has not asked
+      // for.
       if (topic.isReplaced || (topic.wire === SERVERS && topics.length > 1)) continue;
       if (topic.givesLast) topic.last = message;
       for (const subscriber of topic.subscribers) subscriber.message(message);
     }
   }
 
-  /** The subscribed names and patterns that take a topic. */
+  /** The subscribed names and patterns that match a topic. */
   #route(name: string): readonly Topic[] {
     let route = this.#routes.get(name);
     if (route) return route;

@@ -1,4 +1,4 @@
-/** What is known of a subscribed topic, and the requests that concern it. */
+/** The state of a subscribed topic, and the requests that concern it. */
 
 import { TidewireError } from "../errors.js";
 import type { Message, Position } from "../message.js";
@@ -15,20 +15,20 @@ export interface Topic {
   state: "idle" | "asked" | "active";
   /** It was active on an earlier connection. */
   wasActive: boolean;
-  /** What was missed has been asked for on this connection. */
+  /** Missed publications have been requested on this connection. */
   isCatchingUp: boolean;
   /** What others learn of this subscriber has changed. */
   isChanged: boolean;
   /** The connection has it with the options of an earlier subscription, which ends first. */
   isReplaced: boolean;
-  /** Subscribers that came when the request had been sent. */
+  /** Subscribers that were added after the request had been sent. */
   readonly late: Set<Subscriber>;
   /** A new subscriber gets the newest publication, which is kept for those who join later. */
   last: Message | undefined;
   givesLast: boolean;
   /** A subscription that the server made: it counts as lost at this time, unless the server makes it again before. */
   lostMs: number;
-  /** The server has told where such a subscription stands while the answer to its renewal was on its way. */
+  /** The position of such a subscription, if the server sent it while the answer to the renewal was on its way. */
   told: Position | "nowhere" | undefined;
 }
 
@@ -56,7 +56,7 @@ export function tokenOf(topic: Topic): string | undefined {
   return undefined;
 }
 
-/** Why the server does not give a topic, if its answer says so. */
+/** The reason why the server does not give a topic, if its answer contains one. */
 export function reasonOf(failures: readonly unknown[], topic: string): TidewireError | undefined {
   for (const failure of failures) {
     if (isObject(failure) && failure.topic === topic && typeof failure.code === "string") {

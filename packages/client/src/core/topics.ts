@@ -8,7 +8,7 @@ export function isPattern(topic: string): boolean {
   return /[*>]/.test(topic);
 }
 
-/** A test for the topics that a pattern takes. */
+/** A test for the topics that a pattern matches. */
 export function compilePattern(pattern: string): (topic: string) => boolean {
   const segments = pattern.split(".");
   const isOpen = segments[segments.length - 1] === ">";
@@ -52,7 +52,7 @@ export interface Subscriber {
   /** Gives the token that allows a topic. */
   readonly tokens?: ((topic: string) => string | undefined) | undefined;
   active(topic: string, info: ActiveTopic): void;
-  /** The server does not give the topic, or has taken it away. The subscriber is removed from it already. */
+  /** The server refuses the topic or has ended its subscription. The subscriber is removed from it already. */
   failed(topic: string, error: TidewireError, wasActive: boolean): void;
   message(message: Message): void;
   gap(gap: Gap): void;

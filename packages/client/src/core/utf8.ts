@@ -28,7 +28,7 @@ export function utf8Encoder(): Utf8Encoder {
       };
 }
 
-/** A decoder, which throws for what is not UTF-8 and keeps a byte order mark. */
+/** A decoder, which throws for bytes that are not UTF-8 and keeps a byte order mark. */
 export function utf8Decoder(): Utf8Decoder {
   return globalThis.TextDecoder ? new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }) : { decode };
 }
@@ -43,16 +43,16 @@ function decode(bytes: Uint8Array): string {
 
 /** The bytes of a text with one byte in each character, which is what `atob` returns. */
 export function fromBinary(text: string): Bytes {
-  // `Uint8Array.from` takes twenty times as long, and payloads may have megabytes.
+  // `Uint8Array.from` needs twenty times as long, and payloads may have megabytes.
   const bytes = new Uint8Array(text.length);
   for (let at = 0; at < bytes.length; at += 1) bytes[at] = text.charCodeAt(at);
   return bytes;
 }
 
-/** A text with one byte in each character, which is what `btoa` takes. */
+/** A text with one byte in each character, which is the input of `btoa`. */
 export function toBinary(bytes: Uint8Array): string {
   let text = "";
-  // In pieces, because a function takes a limited number of arguments.
+  // In pieces, because a function accepts a limited number of arguments.
   for (let at = 0; at < bytes.length; at += 8192) {
     text += String.fromCharCode(...bytes.subarray(at, at + 8192));
   }

@@ -117,7 +117,7 @@ function distance(left: string, right: string): number {
 /** What of a value cannot be sent, such as `payload.at is a Date`. Its place begins with `name`. */
 export function explainFlaw(name: string, value: unknown, isBinary: boolean | undefined): string {
   const flaw = flawOf(value, levelsAround(name), isBinary) ?? " is a value that messages do not have";
-  // The place of what is deep is long.
+  // The place of a deeply nested value is long.
   const place = (name + flaw).replace(/^\./, "").replace(/^(.{60}).{9,}(.{60})$/s, "$1…$2");
   return `${place}, which cannot be sent; send values of JSON, or bytes as the whole payload`;
 }

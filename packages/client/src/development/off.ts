@@ -1,4 +1,4 @@
-/** Production: an error of the client says its code, and unknown options have no effect. */
+/** Production: the message of an error is its code alone, and unknown options have no effect. */
 
 export const DEVELOPMENT = false as boolean;
 

@@ -1,4 +1,4 @@
-/** Development: errors come with an explanation, and options are checked. Node has it always. */
+/** Development: errors have an explanation, and options are checked. Node always uses it. */
 
 export { checkClient, checkEndpoints, checkPublish, checkSubscribe, explainFlaw } from "./checks.js";
 

@@ -1,6 +1,5 @@
 /**
- * Appending of messages to a store: what is added while a commit is under way goes into the next
- * one together.
+ * Appending of messages to a store: messages that are added during a commit go into the next one together.
  */
 
 import { DEVELOPMENT } from "#development";
@@ -47,7 +46,7 @@ export class Appender {
   }
 
   async #store(): Promise<void> {
-    // What is added in the same turn goes together.
+    // Messages that are added in the same turn go together.
     await undefined;
     while (this.#adding.length > 0) {
       const adding = this.#adding.splice(0, COMMIT_MAX);

@@ -13,9 +13,9 @@ export interface QueueLimits {
   /** Messages that may be without an acknowledgement at a time. Default 1,024. */
   window: number;
   /**
-   * What becomes of messages of which it is not known whether the server took them, because it has
-   * forgotten this client: `drop` reports them (each arrives at most once), `resend` sends them
-   * again and reports them (each arrives at least once). Default `drop`.
+   * The handling of messages of which it is not known whether the server accepted them, because it has forgotten
+   * this client: `drop` reports them (each arrives at most once), `resend` sends them again and reports them
+   * (each arrives at least once). Default `drop`.
    */
   uncertain: "drop" | "resend";
 }

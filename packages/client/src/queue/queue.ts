@@ -91,8 +91,7 @@ export class Queue implements MessageQueue {
   #isReportingUncertain = false;
 
   /**
-   * `place` gives the storage of an opening; `notWorking` says why the one that it gave first
-   * cannot be used.
+   * `place` gives the storage of an opening; `notWorking` is the reason why the first storage cannot be used.
    */
   constructor(limits: Partial<QueueLimits>, place: (notWorking?: string) => Place) {
     this.#limits = limitsOf(limits);
@@ -191,7 +190,7 @@ export class Queue implements MessageQueue {
     return this.#enqueue({ type, ...options }, payload, false);
   }
 
-  /** Stores a message; with `waits` it also waits until the server has taken it. */
+  /** Stores a message; with `waits` it also waits until the server has accepted it. */
   async #enqueue(
     { signal, ...entry }: Omit<QueueEntry, "payload" | "priority"> & QueuedOptions,
     payload: unknown,
@@ -263,8 +262,8 @@ export class Queue implements MessageQueue {
   }
 
   /**
-   * Takes out of numbered messages, which the server has not accepted, those that it never will. The others have the
-   * numbers that the server expects next.
+   * Removes the numbered messages that the server will never accept. The others get the numbers that the server
+   * expects next.
    */
   async #renumber(rows: Row[], last: number): Promise<Row[]> {
     const refused: Refused[] = [];
@@ -302,7 +301,7 @@ export class Queue implements MessageQueue {
     }
   }
 
-  /** A message of which it is not known whether the server took it. */
+  /** A message of which it is not known whether the server accepted it. */
   #forgotten(row: Row): Row {
     return this.#limits.uncertain === "drop"
       ? { ...row, state: UNCERTAIN, order: 0 }
@@ -335,7 +334,7 @@ export class Queue implements MessageQueue {
           this.#isFailing = false;
           if (messages.length > 0) return messages;
           if (isAny || wakes !== this.#wakes) continue;
-          // A wake that comes before the answer is there would be lost.
+          // A wake that arrives before the caller has the answer would be lost.
           setTimeout(() => wakes !== this.#wakes && this.#wake());
           return messages;
         } catch (error) {
@@ -347,7 +346,7 @@ export class Queue implements MessageQueue {
     });
   }
 
-  /** Takes once; whether there was anything in the store, though it was not to be sent. */
+  /** Reads the store once. `isAny`: the store held messages, though they were not to be sent. */
   async #take(
     count: number,
     bytesMax: number,
@@ -513,11 +512,11 @@ export class Queue implements MessageQueue {
     this.#tabs?.tell({ type: "settled", rows: numbers, ...(refusal && { refusal }) });
   }
 
-  /** Settles the receipts of messages that are gone while this page could not be told why. */
+  /** Settles the receipts of messages that are gone while this page could not receive the reason. */
   async #settleMissing(): Promise<void> {
     const rows = await this.#storage.missing(this.#receipts.rows).catch(() => []);
     if (rows.length === 0) return;
-    // What another tab has told may still be on its way.
+    // The report of another tab may still be on its way.
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     const waited = new Set(this.#receipts.rows);
     const message = "another tab had the message; whether the server took it is not known here";

@@ -2,7 +2,7 @@
 
 import { TidewireError } from "../errors.js";
 
-/** Why a message was not acknowledged, as tabs tell it each other. */
+/** Why a message was not acknowledged, in the form that tabs send to each other. */
 export interface Refusal {
   code: string;
   message: string;

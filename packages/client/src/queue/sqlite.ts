@@ -19,12 +19,12 @@ import {
   waitingOrder,
 } from "./storage.js";
 
-/** What is used of `node:sqlite`, which the types of Node 20 do not have. */
+/** The used part of `node:sqlite`, which the types of Node 20 do not have. */
 export interface Sqlite {
   DatabaseSync: new (path: string) => Database;
 }
 
-/** What is used of `node:fs`. */
+/** The used part of `node:fs`. */
 export interface Files {
   openSync(path: string, flags: "wx", mode: number): number;
   closeSync(file: number): void;
@@ -165,19 +165,19 @@ export class SqliteStorage implements Storage {
   }
 
   /**
-   * Makes the file with mode 0600 if it is not there; SQLite gives the files beside it the same mode. A file that is
-   * there is never opened: to close it would take the locks that another part of the process has on it.
+   * Creates the file with mode 0600 if it does not exist; SQLite gives the files beside it the same mode. An
+   * existing file is never opened: closing it would release the locks that another part of the process has on it.
    */
   #create(): void {
     if (!this.#files || this.#path === ":memory:") return;
     try {
       this.#files.closeSync(this.#files.openSync(this.#path, "wx", 0o600));
     } catch {
-      // It is there, or SQLite says what is wrong.
+      // The file exists, or SQLite reports the error.
     }
   }
 
-  /** Takes the files from everybody but their owner: an older version made them for all to read. */
+  /** Removes the access of everybody but the owner: an older version made the files readable for all. */
   #restrict(): void {
     for (const path of [this.#path, `${this.#path}-wal`, `${this.#path}-shm`]) {
       const mode = this.#files?.statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
@@ -211,7 +211,7 @@ export class SqliteStorage implements Storage {
     this.depth = { ...(this.#all(sql)[0] as unknown as Depth) };
   }
 
-  /** Brings the file to a version. The last one comes with the first binary payload: older programs read all others. */
+  /** Brings the file to a version. The last one is for the first binary payload: older programs read all others. */
   #upgrade(version: number): void {
     for (const step of VERSIONS.slice(this.#version, version)) this.#database!.exec(step);
     if (this.#version < version) this.#statements.clear();

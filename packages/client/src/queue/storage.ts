@@ -1,12 +1,12 @@
-/** Storage of a queue: rows, one for each message, and what is known beside them. */
+/** Storage of a queue: one row for each message, and the data beside the messages. */
 
 import { DEVELOPMENT } from "#development";
 import type { QueueEntry } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
 
 /**
- * A message that was never sent; that has a number; of which it is not known whether the server
- * took it.
+ * The state of a message: never sent; with a number; or uncertain, because it is not known whether the server
+ * accepted it.
  */
 export const WAITING = 0;
 export const NUMBERED = 1;
@@ -34,7 +34,7 @@ export interface Row extends NewRow {
   row: number;
 }
 
-/** What is known beside the messages. */
+/** The data of a store beside the messages. */
 export interface Meta {
   /** The producer's id, made with the store. */
   producer: string;

@@ -1,8 +1,8 @@
-/** Tabs that share a store: which of them owns it, and what they tell each other. */
+/** Tabs that share a store: which of them owns it, and the messages between them. */
 
 import type { Refusal } from "./receipts.js";
 
-/** What tabs tell each other. */
+/** A message from one tab to the others. */
 export type TabMessage =
   /** There are messages in the store that were not there before. */
   | { type: "added" }
@@ -17,7 +17,7 @@ export interface TabHandler {
   /** This tab has become the owner, or has ceased to be. */
   onOwner(isOwner: boolean): void;
   onMessage(message: TabMessage): void;
-  /** This page was frozen, and has missed what the others have told. */
+  /** This page was frozen, and has missed the messages of the others. */
   onReturn(): void;
 }
 

@@ -4,7 +4,7 @@ import { Hub } from "./hub.js";
 import type { Pipe } from "./pipe.js";
 import type { Channel, Realm } from "./realm.js";
 
-/** What tabs tell the whole group. */
+/** A message from one tab to the whole group. */
 interface Announcement {
   /** A tab wants this pipe of its own to be attached. */
   pipe?: string;
@@ -49,7 +49,7 @@ export class Group {
     else pipe.offer();
   }
 
-  /** Takes a pipe out. The last one ends the membership, and the hub, if this tab leads. */
+  /** Removes a pipe. The last one ends the membership, and the hub, if this tab leads. */
   remove(pipe: Pipe, code: number, reason: string): void {
     if (!this.#pipes.delete(pipe) || this.#pipes.size) return;
     this.#off.abort();
@@ -67,7 +67,7 @@ export class Group {
     this.#producer = producer ?? this.#producer;
   }
 
-  /** Takes the lead from a tab that does not answer. */
+  /** Steals the lead from a tab that does not answer. */
   steal(): void {
     if (!this.#hub) this.#request(true);
   }
@@ -88,7 +88,7 @@ export class Group {
   }
 
   /**
-   * Attaches the pipe of another tab, and drops it when that tab's lock says that the tab is gone.
+   * Attaches the pipe of another tab. Drops it when that tab's lock is free, because the tab is then gone.
    */
   #attach(id: string, isVisible: boolean): void {
     const hub = this.#hub;
@@ -124,7 +124,7 @@ export class Group {
       .request(this.name, steal ? { steal } : { signal: off.signal }, lead)
       .catch((error: unknown) => {
         isLost = true;
-        // Another tab took the lead, because this one did not answer.
+        // Another tab has acquired the lead, because this one did not answer.
         if (hub) return hub.end(1000, "another tab takes the lead");
         if (off.signal.aborted || (error as Error).name === "AbortError") return;
         for (const pipe of [...this.#pipes]) pipe.refuse(String(error));

@@ -15,7 +15,7 @@ import { Tab } from "./tab.js";
 import { Topics } from "./topics.js";
 import { Upstream } from "./upstream.js";
 
-/** A request whose answer is to come: of a tab, or of the hub itself. */
+/** A request whose answer is pending: of a tab, or of the hub itself. */
 interface Pending {
   tab?: Tab;
   cid?: unknown;
@@ -24,7 +24,7 @@ interface Pending {
   done?: (answer: Envelope, isError: boolean) => void;
 }
 
-/** What the hub tells its group. */
+/** Reports of the hub to its group. */
 export interface HubHost {
   /** No pipe is attached any more, and none will be. */
   over(): void;
@@ -50,7 +50,7 @@ const REQUESTS = new Set(
 const SYSTEM = new Set(["auth_refresh", "publication_ack"]);
 /** Entries of each of the hub's tables; the oldest makes room. */
 const TABLE_MAX = 20_000;
-/** Bytes that wait for the network, past which tabs are told to wait. */
+/** Bytes that wait for the network; above this limit tabs have to wait. */
 const BUFFERED_MAX = 1024 * 1024;
 
 export class Hub {
@@ -78,7 +78,7 @@ export class Hub {
   #producerTab: Tab | undefined;
   #numbered = 0;
   #acknowledged = 0;
-  /** What the server said last of its broker. */
+  /** The server's last message about its broker. */
   #broker: Frame | undefined;
   #left!: () => void;
   /** Resolves when the shared connection is closed. */
@@ -245,7 +245,7 @@ export class Hub {
     this.#sendTo(this.#tabs, message, frame);
   }
 
-  /** The server has given topics, or has taken them away. */
+  /** The server has subscribed the client to topics, or has ended subscriptions. */
   #changed(isGiven: boolean, topics: readonly unknown[]): void {
     if (!isGiven) this.#topics.taken(topics);
     for (const topic of topics) {
@@ -416,7 +416,7 @@ export class Hub {
     this.#answer(cid, p);
   }
 
-  /** Answers a tab's hello with what the server has said. */
+  /** Answers a tab's hello with the data that the server has sent. */
   #greet(tab: Tab, { producer }: Envelope): void {
     const {
       producer: known,
@@ -432,7 +432,7 @@ export class Hub {
         if (this.#producerTab && id !== this.producer) {
           return this.#alone(tab, "another tab has another queue");
         }
-        // The server says only at the start of a connection how far a producer is.
+        // Only the start of a connection shows how far a producer is.
         this.producer = id;
         return this.end(1000, "another tab has the queue");
       }

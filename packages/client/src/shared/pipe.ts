@@ -28,7 +28,7 @@ export interface PipeOptions {
 
 /** Bytes that are on their way and do not count yet, because their receipt is reported in batches. */
 const UNTOLD_BYTES = 64 * 1024;
-/** Tabs in the background come back later, so that a visible one leads. */
+/** Tabs in the background reconnect later, so that a visible one leads. */
 const HIDDEN_WAIT_MS = 300;
 
 export class Pipe implements Socket {
@@ -68,7 +68,7 @@ export class Pipe implements Socket {
 
   send(frame: OutgoingFrame): void {
     const data = typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data;
-    // A copy of a view would take along all the memory behind it.
+    // A copy of a view would include all the memory behind it.
     const isView = typeof data !== "string" && data.length < data.buffer.byteLength;
     this.#port?.send(isView ? data.slice() : data);
     this.#isFull ||= this.bufferedBytes > 0;
@@ -148,9 +148,10 @@ export class Pipe implements Socket {
   }
 
   /**
-   * Asks the leading tab whether it is there when it has been silent for a while, and takes the lead from one that does not
-   * answer twice: its page may stand at a breakpoint or a dialogue. The second time is for an answer that is there and unread,
-   * because this page itself stood still. Tabs in the background do not ask, because nobody looks at them.
+   * Asks the leading tab whether it is there when it has been silent for a while, and steals the lead from one
+   * that does not answer twice: its page may stand at a breakpoint or a dialogue. The second time is for an
+   * answer that is there and unread, because this page itself stood still. Tabs in the background do not ask,
+   * because nobody looks at them.
    */
   #watchLeader(asked = 0): void {
     const { realm } = this.#group;

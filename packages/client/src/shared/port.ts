@@ -6,7 +6,7 @@
 import type { CloseInfo, Frame } from "../transport.js";
 import type { Channel } from "./realm.js";
 
-/** What tabs tell one another. Each message has the fields of one line. */
+/** The messages between tabs. Each has the fields of one line. */
 export interface Wire {
   /** Frames, in order. */
   frames?: Frame[];
@@ -17,7 +17,7 @@ export interface Wire {
   /** The hub has accepted the pipe, or is there. */
   hub?: string;
   producer?: string | undefined;
-  /** The pipe is over; for the tab, `alone` says why it needs a connection of its own. */
+  /** The pipe is over; for the tab, `alone` is the reason why it needs a connection of its own. */
   end?: CloseInfo;
   alone?: string | undefined;
 }

@@ -26,12 +26,12 @@ export interface Realm {
    */
   readonly hiddenMsMax: number;
   /**
-   * How long a tab waits for the leading one, in milliseconds, before it takes the lead from it.
+   * How long a tab waits for the leading one, in milliseconds, before it steals the lead from it.
    */
   readonly joinMsMax: number;
   /**
-   * How long a visible tab hears nothing of the leading one, in milliseconds, before it asks whether that is there; it asks
-   * twice, and then takes the lead. Each time is drawn from this to one and a half times as much.
+   * How long a visible tab hears nothing of the leading one, in milliseconds, before it asks whether that is
+   * there; it asks twice, and then steals the lead. Each time is drawn from this to one and a half times as much.
    */
   readonly silentMsMax: number;
   /** The groups of which this tab is a member, by name. */
@@ -60,7 +60,7 @@ export function browserRealm(): Realm | undefined {
   return realm;
 }
 
-/** Two ends of a channel in memory. Messages come in later microtasks, in order. */
+/** Two ends of a channel in memory. Messages arrive in later microtasks, in order. */
 export function channelPair(): [Channel, Channel] {
   const end = (): Channel & { other?: Channel } => ({
     onmessage: null,

@@ -50,7 +50,7 @@ export class Tab {
     this.#heldBytes += frame.length;
   }
 
-  /** Sends the answer to a subscription, and what belongs to it, before what is held. */
+  /** Sends the answer to a subscription, and the frames that belong to it, before the held frames. */
   answer(frames: Frame[]): void {
     if (this.#holds) this.#answers.push(...frames);
     else for (const frame of frames) this.send(frame);

@@ -57,7 +57,7 @@ interface Joining {
   left: number;
   readonly given: string[];
   readonly failed: string[];
-  /** Why, as the server's answer says it. */
+  /** The reasons, in the form of the server's answer. */
   readonly failures: unknown[];
   readonly recovery: Record<string, object>;
   readonly replay: Frame[];
@@ -90,7 +90,7 @@ export class Topics {
     this.#host = host;
   }
 
-  /** Takes a tab's `subscription_update`. */
+  /** Handles a tab's `subscription_update`. */
   request(tab: Tab, p: Envelope, cid: unknown): void {
     const topics = p.topics as string[];
     if (p.action === "unsubscribe") {
@@ -310,7 +310,7 @@ export class Topics {
     return this.#host.encode({ c: "WSE", t: "publication_gap", p });
   }
 
-  /** Publications as frames; where the history has lost some to their age, a gap says so. */
+  /** Publications as frames; a gap reports those that the history has lost to their age. */
   #withGaps(topic: string, { epoch, offset }: Position, from: number, found: Envelope[]): Frame[] {
     const frames: Frame[] = [];
     const gap = (first: number, next: number) => {
@@ -343,7 +343,7 @@ export class Topics {
     if (given.length) tab.release();
   }
 
-  /** Takes a publication. The tabs that get it. */
+  /** Handles a publication. Returns the tabs that get it. */
   publication(name: string, position: Position | undefined, value: Kept["value"], bytes: number): Set<Tab> {
     const own = this.#entries.get(name);
     let isOld = false;
@@ -364,14 +364,14 @@ export class Topics {
     return tabs;
   }
 
-  /** Takes a gap. The tabs that are told. */
+  /** Handles a gap. Returns the tabs that get it. */
   gap(p: Envelope, value: Envelope): Set<Tab> {
     const own = this.#entries.get(String(p.topic));
     if (own?.position && typeof p.to === "number") this.#keep(own, p.to, value, 200);
     return this.subscribers(String(p.topic));
   }
 
-  /** The tabs that have a topic, or a pattern that takes it. */
+  /** The tabs that have a topic, or a pattern that matches it. */
   subscribers(name: string): Set<Tab> {
     const tabs = new Set<Tab>();
     for (const entry of this.#route(name)) {
@@ -385,7 +385,7 @@ export class Topics {
     return [...this.#entries.values()].filter(({ tabs }) => tabs.has(tab)).map(({ name }) => name);
   }
 
-  /** The server has taken topics away. */
+  /** The server has ended the subscriptions of these topics. */
   taken(names: readonly unknown[]): void {
     for (const name of names) {
       const entry = this.#entries.get(name as string);

@@ -1,4 +1,4 @@
-/** The shared connection: opens it, says hello, and moves messages through the layers. */
+/** The shared connection: opens it, sends the hello, and moves messages through the layers. */
 
 import { helloProducer } from "../core/attempt.js";
 import { isObject, payloadOf, typeOf, uint } from "../core/envelope.js";
@@ -12,7 +12,7 @@ import type { ResolvedOptions } from "../options.js";
 import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
 
 export interface UpstreamHost {
-  /** The server has said hello: these are the payloads of `server_ready` and `server_hello`. */
+  /** The server has sent its hello: these are the payloads of `server_ready` and `server_hello`. */
   opened(ready: Envelope, hello: Envelope): void;
   /** A message; with `frame`, if that holds it as it is. */
   received(message: Message | Envelope, frame: Frame | undefined): void;
@@ -33,7 +33,7 @@ export class Upstream {
   #isOpen = false;
   #isOver = false;
   #sequence = 0;
-  /** The largest message that the server accepts; 0 if it has not said. */
+  /** The largest message that the server accepts; 0 if the server has not announced it. */
   #bytesMax = 0;
   readonly #layerSizes: LayerSizes;
   #ready: Envelope | undefined;

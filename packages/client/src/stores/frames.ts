@@ -39,7 +39,7 @@ class Turn {
   }
 }
 
-/** Requests the next frame; where there are none, or none in time, a timer takes its place. */
+/** Requests the next frame; where there are none, or none in time, a timer replaces it. */
 function requestFrame(run: () => void): () => void {
   let frame: number | undefined;
   const cancel = () => {
@@ -75,7 +75,7 @@ export function schedule(updates: Updates, call: () => void): void {
   turns[updates].add(call);
 }
 
-/** Takes a call back. */
+/** Cancels a scheduled call. */
 export function unschedule(updates: Updates, call: () => void): void {
   turns[updates].delete(call);
 }

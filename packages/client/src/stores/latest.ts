@@ -23,11 +23,11 @@ export interface UseRowsOptions<T> extends TopicOptions {
    * all components share one table. A message without a key is passed over.
    */
   key: RowKey<T>;
-  /** Rows at most; past it the row that came first is dropped. Default 10,000. */
+  /** Rows at most; past it the row that arrived first is dropped. Default 10,000. */
   rowsMax?: number;
 }
 
-/** The last message of each row, in the order in which the rows first came. */
+/** The last message of each row, in the order in which the rows first arrived. */
 export type Rows<T> = ReadonlyMap<string, Message<T>>;
 
 class LastStore<T> extends SubscriptionStore<T, Message<T> | undefined> {
@@ -122,7 +122,7 @@ export interface LatestOptions extends TopicOptions {
 
 const identity: Select = (snapshot) => snapshot;
 
-/** The last message of a topic or, with `key`, of each row of a table. Components share what is kept. */
+/** The last message of a topic or, with `key`, of each row of a table. Components share the stored messages. */
 export function latestPlan<T>(topics: Topics, options: LatestOptions): Plan<unknown, Store<unknown>> {
   const names = namesOf(topics);
   const { rowsMax = 10_000 } = options;

@@ -27,7 +27,7 @@ export interface Presence<D> extends Omit<TopicState, "isIncomplete"> {
   readonly members: readonly Member<D>[];
   /** How many users are there: more than `members` if the server does not name all. */
   readonly users: number;
-  /** The list has come: before it, nobody is known. */
+  /** The list has arrived: before it, nobody is known. */
   readonly isLoaded: boolean;
 }
 
@@ -66,7 +66,10 @@ export class PresenceStore<D> extends SubscriptionStore<unknown, Presence<D>> {
     };
   }
 
-  /** Tells others about this user. The result ends that: the data stays until the last subscription of the topic ends. */
+  /**
+   * Shows others the data of this user. The result ends that: the data stays until the last subscription of the
+   * topic ends.
+   */
   tell(data: object): () => void {
     const [topic] = this.topics;
     const { client } = this.slot;

@@ -108,8 +108,9 @@ export function requestPlan<T>(
 export type Publish<T> = (payload: T, options?: PublishOptions) => Promise<Published>;
 
 /**
- * A function that publishes to a topic, for handlers and effects. What the end of the client cuts off rejects with `CLOSED`,
- * and is no unhandled rejection where nobody waits for it: a component that is gone has nobody to tell.
+ * A function that publishes to a topic, for handlers and effects. A call that the end of the client cuts off
+ * rejects with `CLOSED`. It is no unhandled rejection where nobody waits for it, because a component that is gone
+ * has nobody to notify.
  */
 export function publisher<T>(slot: ClientSlot, topic: string): Publish<T> {
   const publish: Publish<T> = async (payload, options) => {

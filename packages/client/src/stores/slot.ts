@@ -40,7 +40,7 @@ export interface ClientSlot {
   open(): void;
   /** Calls `listener` when there is another client, or none. */
   subscribe(listener: () => void): () => void;
-  /** The provider is there. The result says that it is gone. */
+  /** The provider is there. The result is to be called when it is gone. */
   mount(): () => void;
 }
 

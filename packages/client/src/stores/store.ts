@@ -51,7 +51,7 @@ export abstract class Store<Snapshot> {
     return () => {
       this.#listeners.delete(own);
       if (this.#listeners.size) return;
-      // StrictMode, fast refresh and a component that moves take the listener away and bring it back at once.
+      // StrictMode, fast refresh and a component that moves remove the listener and add it again at once.
       clearTimeout(this.#linger);
       this.#linger = setTimeout(this.#end);
       this.slot.lingering.add(this.#end);

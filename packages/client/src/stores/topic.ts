@@ -16,10 +16,10 @@ export type TopicOptions = Pick<SubscribeOptions, "recover" | "from" | "replay" 
 
 /** How a topic stands. */
 export interface TopicState {
-  /** `pending` until the server has answered, `active`, or `ended`: there is no topic, or `error` says why. */
+  /** `pending` until the server has answered, `active`, or `ended`: there is no topic, or `error` is the reason. */
   readonly status: SubscriptionStatus["state"];
   readonly error: TidewireError | undefined;
-  /** The connection was lost after the topic had been active: what is shown may be old. */
+  /** The connection was lost after the topic had been active: the shown data may be old. */
   readonly isRecovering: boolean;
   /**
    * Publications are missing that could not be recovered, or that the server has dropped. Conflation does not count. False again
@@ -108,7 +108,7 @@ export abstract class SubscriptionStore<T, Snapshot> extends Store<Snapshot> {
     this.#set({ isIncomplete: true });
   }
 
-  /** What is shown does not reach back to what is missing. */
+  /** The shown messages no longer reach back to the missing ones. */
   protected completed(): void {
     this.#set({ isIncomplete: false });
   }
@@ -155,7 +155,7 @@ function asError(error: unknown): TidewireError {
 export interface UseMessagesOptions<T> extends TopicOptions {
   /** The newest messages that are kept. Default 100; 0 keeps none, and no message renders. */
   max?: number;
-  /** Called for each message, for what is no rendering, such as a sound. */
+  /** Called for each message, for effects beside rendering, such as a sound. */
   onMessage?: (message: Message<T>) => void;
   reduce?: undefined;
 }

@@ -31,7 +31,7 @@ export interface TestRequest {
   readonly what: Exclude<FaultPoint, "connect" | "publication">;
   /** The topic; the type of a request or message. */
   readonly name: string;
-  /** The payload of a publication, a request or a message; what a subscriber tells of itself, for `subscribe`. */
+  /** The payload of a publication, a request or a message; for `subscribe`, the presence data of the subscriber. */
   readonly payload: unknown;
   readonly user: string | undefined;
 }
@@ -161,7 +161,7 @@ export class TestConnection implements Receiver {
     this.#then(() => this.end({ code, reason }));
   }
 
-  /** Ends the connection for a while: the client is told when to come back, if it is. @internal */
+  /** Ends the connection for a while. The client gets the time to reconnect, if there is one. @internal */
   interrupt(code: number, reason: string, comeBackMs: number | false): void {
     const hint = { c: "WSE", t: "reconnect", p: { after_ms: comeBackMs } };
     if (this.#isOpen && comeBackMs !== false) this.#socket?.onMessages([JSON.stringify(hint)]);
@@ -193,7 +193,7 @@ export class TestConnection implements Receiver {
     socket?.onClose(info);
   }
 
-  /** Takes a message of the client, behind those that came before. @internal */
+  /** Handles a message of the client, behind those that arrived before. @internal */
   receive(frame: OutgoingFrame): void {
     const data = typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data;
     const read = () => (this.#socket ? this.#read(data) : undefined);
@@ -298,7 +298,7 @@ export class TestConnection implements Receiver {
     this.#write({ c: "WSE", t: "server_hello", p: hello });
   }
 
-  /** Tells the test what the client asks for, and what happens to it. Resolves when it is time to do it. */
+  /** Reports to the test what the client asks for. Resolves with the effects of the faults when it is time to act. */
   async #asked(what: TestRequest["what"], names: readonly string[], payload?: unknown): Promise<Effect[]> {
     for (const name of names) this.#host.asked({ what, name, payload, user: this.user });
     const effects = names.map((name) => this.#host.fault(what, name));
@@ -307,7 +307,7 @@ export class TestConnection implements Receiver {
     return effects;
   }
 
-  /** The same for what is done or refused as a whole. */
+  /** The same for requests that are done or refused as a whole. */
   async #askedOnce(what: TestRequest["what"], names: readonly string[], payload?: unknown): Promise<Effect> {
     return Object.assign({}, ...(await this.#asked(what, names, payload))) as Effect;
   }
@@ -404,7 +404,7 @@ export class TestConnection implements Receiver {
     this.#answer("publish_response", cid, { topic, duplicate: done.isDuplicate, ...done.position });
   }
 
-  /** As {@link #goesOn}, for what a producer may have numbered: what is refused for good has its number, too. */
+  /** As {@link #goesOn}, for messages that a producer may have numbered: one refused for good has its number, too. */
   #isAccepted(effect: Effect, n: unknown, cid: unknown): boolean {
     const { drops, refusal } = effect;
     const isLost = drops === "request" || (refusal !== undefined && TEMPORARY.test(String(refusal.code)));

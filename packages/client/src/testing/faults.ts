@@ -21,7 +21,7 @@ export interface FaultOptions {
 }
 
 export interface DropOptions extends FaultOptions {
-  /** The server does what it is asked for, and only the answer is lost. Default false: the request is lost. */
+  /** The server handles the request, and only the answer is lost. Default false: the request is lost. */
   answerOnly?: boolean;
 }
 
@@ -69,7 +69,7 @@ export class Faults {
     this.#faults.clear();
   }
 
-  /** What happens now to something with this name. Each fault that takes part counts once. */
+  /** The effect of the faults on something with this name. Each fault that applies counts once. */
   take(point: FaultPoint, name: string): Effect {
     let effect = NO_EFFECT;
     for (const fault of this.#faults) {

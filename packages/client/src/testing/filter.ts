@@ -3,7 +3,7 @@
 type Test = (value: unknown, isThere: boolean) => boolean;
 type Filter = (payload: unknown) => boolean;
 
-/** Compiles a filter. Throws an `Error` that says what of it the server would refuse. */
+/** Compiles a filter. Throws an `Error` that names the part of it that the server would refuse. */
 export function compileFilter(filter: unknown): Filter {
   const tests = Object.entries(asObject(filter, "a filter")).map(([name, operand]) => member(name, operand));
   return (payload) => tests.every((test) => test(payload));

@@ -25,7 +25,7 @@ import {
 import { Producers } from "./producers.js";
 import { type Member, type TopicSettings, Topics } from "./topics.js";
 
-/** What a client says when it connects. */
+/** The data of a client's connection request. */
 export interface Handshake {
   /** The address, with its query. */
   readonly url: URL;
@@ -64,7 +64,7 @@ export interface StopOptions {
   /** The close code; 1006 for connections that are lost. Default 1012: the server restarts. */
   code?: number;
   reason?: string;
-  /** When the clients connect again, in milliseconds: the server tells them. Default 0; `false` leaves it to them. */
+  /** When the clients connect again, in milliseconds: the server sends it. Default 0; `false` leaves it to them. */
   comeBackMs?: number | false;
 }
 

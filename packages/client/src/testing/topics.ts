@@ -1,4 +1,4 @@
-/** Topics of the test server: who is subscribed and present, and what is kept (PROTOCOL 19). */
+/** Topics of the test server: subscribers, presence, and kept publications (PROTOCOL 19). */
 
 import { hex } from "../core/bytes.js";
 import type { Envelope } from "../core/layers.js";
@@ -25,7 +25,7 @@ export interface Receiver {
   deliver(topic: string, envelope: Envelope): void;
 }
 
-/** What a publisher says of a publication, in the words of the protocol. */
+/** A publication as its publisher describes it, in the words of the protocol. */
 export interface Draft {
   type: string;
   payload: unknown;
@@ -169,8 +169,9 @@ export class Topics {
   }
 
   /**
-   * Subscribes, and returns where the topic stands and what is sent again; who has the topic already changes its filter.
-   * Throws an `Error` about a filter that is wrong. The receiver is present by {@link join}.
+   * Subscribes, and returns the position of the topic and the publications that are sent again. A receiver that
+   * has the topic already changes its filter. Throws an `Error` about a wrong filter. {@link join} makes the
+   * receiver present.
    */
   subscribe(
     receiver: Receiver,
@@ -188,7 +189,7 @@ export class Topics {
     return before ? { replayed: [] } : this.recover(receiver, name, request);
   }
 
-  /** Where a topic stands for who comes to it, and what is sent again. */
+  /** Returns the position of a topic for a new subscriber, and the publications that are sent again. */
   recover(
     receiver: Receiver,
     name: string,
@@ -212,7 +213,7 @@ export class Topics {
     return { recovery, replayed };
   }
 
-  /** A subscriber is present on a topic with presence, and says so to others, or has other data. */
+  /** Makes a subscriber present on a topic with presence, or changes its data, and notifies the others. */
   join(receiver: Receiver, name: string, data: object | undefined): void {
     if (!this.hasPresence(name)) return;
     let present = this.#present.get(name);

@@ -2,7 +2,7 @@
 
 import type { CloseInfo, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
 
-/** The browser drops nothing and reports no room: what waits is looked at so often while much waits. */
+/** The browser drops nothing and reports no room: the waiting bytes are checked so often while there are many. */
 const DRAIN_POLL_MS = 20;
 const DRAIN_BYTES = 256 * 1024;
 
@@ -52,7 +52,7 @@ function openSocket(socket: WebSocket, messageBytesMax: number, handler: SocketH
       if (timer === undefined && isFull()) poll();
     },
     get bufferedBytes(): number {
-      // workerd does not tell, and React Native says nothing until it has sent.
+      // workerd has no such value, and React Native has none until it has sent.
       return socket.bufferedAmount ?? 0;
     },
     close: (code, reason) => socket.close(code, reason),

@@ -17,7 +17,7 @@ export interface NodeTransportOptions {
   tls?: ConnectionOptions;
   /** The address to connect from. */
   localAddress?: string;
-  /** How long opening a connection may take, in milliseconds; 10,000 by default. */
+  /** Maximum time to open a connection, in milliseconds; 10,000 by default. */
   openTimeoutMs?: number;
   /** How long to wait for the answer to a close, in milliseconds; 6,000 by default. */
   closeTimeoutMs?: number;
@@ -29,11 +29,11 @@ export interface NodeTransport extends Transport {
 }
 
 const OPEN_TIMEOUT_MS = 10_000;
-/** Longer than the 5 s of the client, which knows whose close it was and says so. */
+/** Longer than the 5 s of the client, which knows and reports whose close it was. */
 const CLOSE_TIMEOUT_MS = 6_000;
 
 /**
- * A transport that opens connections from Node. What is sent in one turn of the event loop leaves in one write.
+ * A transport that opens connections from Node. The frames of one turn of the event loop leave in one write.
  *
  * @throws if `caFile` cannot be read.
  */

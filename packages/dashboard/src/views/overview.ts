@@ -8,7 +8,7 @@ class Series {
   readonly #lines = new Map<string, number[]>();
   #before: { stats: SumOfStats; at_s: number; whose: string } | undefined;
 
-  /** Takes the numbers of a second; `whose` they are changes with a restart. */
+  /** Adds the numbers of a second; `whose` identifies their source and changes with a restart. */
   record(stats: SumOfStats, at_s: number, whose: string): void {
     const { total } = stats;
     const last = this.#before;
@@ -56,7 +56,7 @@ function seriesOf(scope: string): Series {
   return known;
 }
 
-/** Takes the numbers of a second of the server of the page. */
+/** Adds the numbers of a second of the server of the page. */
 export function record(stats: Stats): void {
   seriesOf("").record(stats, stats.uptime_s, String(stats.started_unix_ms));
 }
@@ -179,7 +179,7 @@ export function overview(node: string | undefined): View {
     }
   }
 
-  /** Takes the numbers of the server of the page. */
+  /** Shows the numbers of the server of the page. */
   function update(stats: Stats): void {
     latest = stats;
     const isShared = (stats.broker?.nodes.length ?? 0) > 1;

@@ -46,7 +46,7 @@ export class FrameError extends Error {
     this.rule = rule;
   }
 
-  /** The close code that says so. */
+  /** The close code for the broken rule. */
   get closeCode(): number {
     if (this.rule === "invalid_utf8") return 1007;
     return this.rule === "message_too_large" ? 1009 : 1002;
@@ -62,24 +62,24 @@ const SPACE = 0x20;
 
 /**
  * Reads the frames of one connection. A message that lies in one read costs no copy but the one into its string.
- * Memory is reserved only for bytes that have come.
+ * Memory is reserved only for bytes that have arrived.
  */
 export class FrameReader {
   readonly #bytesMax: number;
   readonly #sink: FrameSink;
-  /** A header of which only a part has come. */
+  /** A header of which only a part has arrived. */
   readonly #header = Buffer.alloc(HEADER_BYTES_MAX);
   #headerBytes = 0;
   /** The frame whose payload is being read. */
   #opcode = 0;
   #isFinal = false;
   #length = 0;
-  /** Bytes of it that have not come; -1 between frames. */
+  /** Bytes of the payload that have not arrived; -1 between frames. */
   #missing = -1;
   /** The kind of the fragmented message that is being read, 0 without one. */
   #messageKind = 0;
   #messageBytes = 0;
-  /** What has come of a message that does not lie in one read; twice as large as that at most. */
+  /** The received part of a message that does not lie in one read. The buffer has at most twice its size. */
   #parts: Buffer = EMPTY;
   #validator: TextDecoder | undefined;
   #control: Buffer = EMPTY;
@@ -95,7 +95,7 @@ export class FrameReader {
   /**
    * Reads all frames of `chunk`. Overwrites headers in it, so that all its texts can be checked at once.
    *
-   * @throws {FrameError} for a broken rule; what came before it has been given to the sink.
+   * @throws {FrameError} for a broken rule; the sink has received everything before it.
    */
   read(chunk: Buffer): void {
     let at = 0;
@@ -109,7 +109,7 @@ export class FrameReader {
     this.#settle(chunk);
   }
 
-  /** Reads one frame, or what there is of it, and returns where the next one begins. */
+  /** Reads one frame, or the available part of it, and returns where the next one begins. */
   #step(chunk: Buffer, at: number): number {
     if (this.#missing >= 0) return this.#continuePayload(chunk, at);
     if (this.#headerBytes > 0) return this.#continueHeader(chunk, at);
@@ -158,7 +158,7 @@ export class FrameReader {
     return next;
   }
 
-  /** Checks the two bytes that decide on all but the length, as far as they have come. */
+  /** Checks the two bytes that decide on all but the length, as far as they have arrived. */
   #checkPartial(bytes: Buffer, at: number, available: number): void {
     const first = bytes[at]!;
     const opcode = first & 0x0f;
@@ -180,7 +180,7 @@ export class FrameReader {
     if (opcode >= OPCODE.close && second > CONTROL_BYTES_MAX) throw new FrameError("control_too_long");
   }
 
-  /** Takes a whole header. */
+  /** Reads a whole header. */
   #open(bytes: Buffer, at: number): void {
     this.#checkPartial(bytes, at, 2);
     const first = bytes[at]!;
@@ -192,7 +192,7 @@ export class FrameReader {
     }
   }
 
-  /** Takes what the chunk has of the payload. */
+  /** Reads the chunk's part of the payload. */
   #continuePayload(chunk: Buffer, at: number): number {
     const end = Math.min(chunk.length, at + this.#missing);
     this.#missing -= end - at;
@@ -234,7 +234,7 @@ export class FrameReader {
     }
   }
 
-  /** Adds a part to the message. Many small parts take no more memory than few large ones. */
+  /** Adds a part to the message. Many small parts need no more memory than few large ones. */
   #keep(part: Buffer): void {
     const bytes = this.#messageBytes + part.length;
     if (bytes > this.#parts.length) {

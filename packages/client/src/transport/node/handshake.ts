@@ -46,10 +46,10 @@ export interface UpgradeRequest {
 /** An answer that accepts the upgrade. */
 export interface Acceptance {
   kind: "accepted";
-  /** Bytes of the head, with the empty line; what follows are frames. */
+  /** Bytes of the head, with the empty line; frames follow it. */
   headBytes: number;
   protocol: string | undefined;
-  /** `Server`, if it says what it is. */
+  /** The header `Server`, if the server sends it. */
   server: string | undefined;
 }
 
@@ -66,7 +66,7 @@ export type RefusalError =
 export interface Refusal {
   kind: "refused";
   error: RefusalError;
-  /** What was wrong, in words. */
+  /** The error in words. */
   reason: string;
   /** The HTTP status, if the error is `refused`. */
   status?: number;
@@ -111,9 +111,9 @@ export function acceptValue(key: string): string {
 }
 
 /**
- * Reads the answer to a request from the bytes that have come, as ISO 8859-1; `undefined` if its end is not among them
- * and it can still become an acceptance. Interim responses (1xx, but 101) before it are skipped. `nowMs` is the time for a
- * `Retry-After` with a date but no `Date`.
+ * Reads the answer to a request from the received bytes, as ISO 8859-1; `undefined` if its end is not among them
+ * and it can still become an acceptance. Interim responses (1xx, but 101) before it are skipped. `nowMs` is the
+ * time for a `Retry-After` with a date but no `Date`.
  */
 export function parseResponse(
   text: string,
@@ -235,7 +235,7 @@ function refusedWith(status: number, words: string, headers: readonly Header[], 
   return { ...refusal("refused", reason), status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
 }
 
-/** What a challenge for a bearer token says (RFC 6750, section 3); without an error it means that there was none. */
+/** The text of a challenge for a bearer token (RFC 6750, section 3); without an error there was no token. */
 function tokenProblem(challenge: string): string {
   if (!/^bearer( |$)/i.test(challenge)) return "";
   const description = /error_description="([^"]*)"/.exec(challenge)?.[1];
@@ -243,7 +243,7 @@ function tokenProblem(challenge: string): string {
   return challenge.includes("error=") ? "" : ": a token is needed";
 }
 
-/** `Retry-After` as milliseconds. A date counts from what the server says it is now, as this clock may be wrong. */
+/** `Retry-After` as milliseconds. A date counts from the server's own `Date`, as this clock may be wrong. */
 function waitOf(value: string | undefined, date: string | undefined, nowMs: number): number | undefined {
   if (value === undefined) return undefined;
   if (/^[0-9]+$/.test(value)) return Math.min(Number(value) * 1000, RETRY_MS_MAX);

@@ -49,7 +49,7 @@ const PONG_BACKLOG_BYTES = 65_536;
 
 type Phase = "connecting" | "open" | "closing" | "closed";
 
-/** Opens a connection; its errors come by `onClose`. */
+/** Opens a connection; `onClose` reports its errors. */
 export function openSocket(options: OpenOptions, settings: Settings, handler: NodeSocketHandler): NodeSocket {
   return new Connection(options, settings, handler);
 }
@@ -64,7 +64,7 @@ class Connection implements NodeSocket {
   readonly #key = randomBytes(16).toString("base64");
   #stream: net.Socket | undefined;
   #phase: Phase = "connecting";
-  /** The answer to the upgrade as far as it has come, in ISO 8859-1. */
+  /** The received part of the answer to the upgrade, in ISO 8859-1. */
   #head = "";
   #timer: NodeJS.Timeout | undefined;
   #end: CloseInfo | undefined;
@@ -137,7 +137,7 @@ class Connection implements NodeSocket {
     if (this.#phase === "open") this.#stream?.resume();
   }
 
-  /** Writes what was collected in this turn; called by the end of the turn. */
+  /** Writes the frames that were collected in this turn; called by the end of the turn. */
   flush(): void {
     this.#isFlushScheduled = false;
     this.#writer.flush();
@@ -177,7 +177,7 @@ class Connection implements NodeSocket {
     this.#startTimer(openTimeoutMs, `no answer to the opening handshake within ${openTimeoutMs / 1000} s`);
   }
 
-  /** Takes the bytes of one read. */
+  /** Handles the bytes of one read. */
   #receive(byteCount: number): boolean {
     const chunk = this.#readMemory.subarray(0, byteCount);
     if (this.#phase === "connecting") this.#receiveHead(chunk);

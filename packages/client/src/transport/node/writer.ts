@@ -5,7 +5,7 @@ import { CONTROL_BYTES_MAX, OPCODE } from "./frames.js";
 import { applyMask, nextMask, writeMask } from "./masks.js";
 import { acquireSlab, LARGE_BYTES, newSlab, releaseSlab, type Slab, SMALL_BYTES } from "./slabs.js";
 
-/** Takes what is to be written; the slab is free once `bytes` have been. */
+/** Writes a part of a slab; the slab is free once `bytes` have been written. */
 export type WriteSlab = (bytes: Buffer, slab: Slab) => void;
 
 /** The largest header of a frame with a mask. */
