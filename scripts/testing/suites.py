@@ -207,6 +207,7 @@ SUITES = [
         is_nice=True,
         groups=("check",),
     ),
+    # It compiles the crates with other features than the build: without Clippy, which has looked at them.
     Suite("wheel", f"env -u RUSTC_WORKSPACE_WRAPPER {NATIVE} bindings/python/run wheel", after=("native modules",), is_nice=True, groups=("check",)),
     Suite("types of python", "bindings/python/run check", after=("native modules",), groups=("check",)),
     Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), groups=("check",)),

@@ -1,6 +1,7 @@
 //! Files that are made from a table and checked in.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -10,6 +11,17 @@ use crate::tree::Tree;
 
 /// A generated file: its path from the root of the repository, and its text.
 pub(crate) type Made = (&'static str, String);
+
+/// A row of a table of Markdown; a bar in a cell does not end it.
+pub(crate) fn row(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |", cells.join(" | "))
+}
+
+/// Adds a line.
+pub(crate) fn push(out: &mut String, text: &str) {
+    writeln!(out, "{text}").expect("a String takes every write");
+}
 
 /// Writes the files that are not current and returns their paths.
 ///

@@ -15,7 +15,6 @@ use crate::tree::Tree;
 #[serde(deny_unknown_fields)]
 struct Table {
     rule: Vec<Rule>,
-    #[serde(default)]
     share: Vec<Share>,
 }
 
@@ -97,12 +96,13 @@ impl Share {
                 continue;
             }
             let (lines, faults) = folders.entry(folder).or_default();
-            for (number, line) in (1..).zip(text.lines()) {
-                if self.of.0.is_match(line) {
-                    *lines += 1;
-                    if self.finds.0.is_match(line) {
-                        faults.push((path.clone(), number));
-                    }
+            let of = (1..)
+                .zip(text.lines())
+                .filter(|(_, line)| self.of.0.is_match(line));
+            for (number, line) in of {
+                *lines += 1;
+                if self.finds.0.is_match(line) {
+                    faults.push((path.clone(), number));
                 }
             }
         }

@@ -237,7 +237,7 @@ impl Driver {
             // The callers that waited for the first session have their answer.
             self.first_round = None;
         }
-        // A server that accepts clients and loses them at once is no success for the back-off.
+        // If the server accepts the client and ends the connection at once, the back-off counts no success.
         if hints.was_established && lasted_ms >= STEADY_MS {
             backoff.handle_success();
         }

@@ -52,7 +52,7 @@ pub(crate) struct Numbered {
 pub(crate) struct Resumed {
     /// The server had accepted them already.
     pub(crate) acknowledged: Vec<u64>,
-    /// Whether the server accepted them is not known. With [`Uncertain::Drop`] they are not sent any more, and
+    /// It is not known whether the server accepted them. With [`Uncertain::Drop`] they are not sent any more, and
     /// stay until [`Store::forget`]; [`Store::uncertain`] returns them. With [`Uncertain::Resend`] they wait to
     /// be sent again.
     pub(crate) uncertain: Vec<u64>,

@@ -247,7 +247,7 @@ impl Session {
         self.pending.fail_all(reason);
     }
 
-    /// Whether the server has accepted this client. Its next messages to the server wait until the session is
+    /// True if the server has accepted this client. Its next messages to the server wait until the session is
     /// established, one more round trip later.
     pub(crate) fn is_accepted(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_accepted)

@@ -87,11 +87,10 @@ impl ExporterConfig {
         }
         let name = "OTEL_RESOURCE_ATTRIBUTES";
         config.attributes = pairs(name, variable(name))?;
-        let is_name = |(key, _): &&(String, String)| key == "service.name";
-        let in_attributes = config.attributes.iter().find(is_name);
-        let in_attributes = in_attributes.map(|(_, name)| name.clone());
+        let mut attributes = config.attributes.iter();
+        let named = attributes.find(|(key, _)| key == "service.name");
         config.service_name = variable("OTEL_SERVICE_NAME")
-            .or(in_attributes)
+            .or_else(|| named.map(|(_, name)| name.clone()))
             .unwrap_or(config.service_name);
         config.sampling = sampling(&variable)?;
         Ok(Some(config))

@@ -1,52 +1,58 @@
 //! The page of error and close codes for people.
 
-use std::fmt::Write as _;
-
 use super::table::{Condition, Fault, Retry, Table};
+use crate::generated::{push, row};
 
 /// The page: one table for errors, one for close codes, one for the ranges of all other close codes.
 pub(crate) fn page(table: &Table) -> String {
     let mut out = String::from(HEADER);
-    for row in &table.errors {
-        let session = if row.recoverable { "continues" } else { "ends" };
-        let again = retry(row.retry(), "with the next `client_hello`, which has a key");
-        let cells = format!("{session} | {again} | {}", row.advice);
-        line(
+    for error in &table.errors {
+        let session = if error.recoverable {
+            "continues"
+        } else {
+            "ends"
+        };
+        push(
             &mut out,
-            &format!(
-                "| `{}` | {} | {} | {cells} |",
-                row.spelling,
-                row.meaning,
-                fault(row.fault, "client")
-            ),
+            &row(&[
+                format!("`{}`", error.spelling),
+                error.meaning.clone(),
+                fault(error.fault, "client").to_owned(),
+                session.to_owned(),
+                retry(error.retry()).to_owned(),
+                error.advice.clone(),
+            ]),
         );
     }
     out.push_str(CLOSES);
-    for row in &table.closes {
-        let wire = if row.on_wire {
+    for close in &table.closes {
+        let wire = if close.on_wire {
             ""
         } else {
             "; never in a close frame"
         };
-        let cells = format!("{} | {}", retry(row.reconnect(), "with a key"), row.advice);
-        let fault = fault(row.fault, "who receives it");
-        line(
+        push(
             &mut out,
-            &format!(
-                "| {} | `{}` | {}{wire} | {fault} | {cells} |",
-                row.number, row.name, row.meaning
-            ),
+            &row(&[
+                close.number.to_string(),
+                format!("`{}`", close.name),
+                close.meaning.clone() + wire,
+                fault(close.fault, "who receives it").to_owned(),
+                retry(close.reconnect()).to_owned(),
+                close.advice.clone(),
+            ]),
         );
     }
     out.push_str(RANGES);
-    for row in &table.ranges {
-        let again = retry(row.reconnect(), "with a key");
-        line(
+    for range in &table.ranges {
+        let codes = format!("{} to {}", range.first, range.last);
+        push(
             &mut out,
-            &format!(
-                "| {} to {} | {} | {again} |",
-                row.first, row.last, row.meaning
-            ),
+            &row(&[
+                codes,
+                range.meaning.clone(),
+                retry(range.reconnect()).to_owned(),
+            ]),
         );
     }
     out
@@ -62,18 +68,14 @@ fn fault(fault: Fault, peer: &'static str) -> &'static str {
     }
 }
 
-fn retry(retry: Retry, with_key: &'static str) -> &'static str {
+fn retry(retry: Retry) -> &'static str {
     match retry {
         Retry::No => "no",
         Retry::Yes => "yes",
         Retry::After(Condition::Delay) => "after a delay",
         Retry::After(Condition::NewToken) => "with a new token",
-        Retry::After(Condition::KeyExchange) => with_key,
+        Retry::After(Condition::KeyExchange) => "with a public key in the next `client_hello`",
     }
-}
-
-fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a String takes every write");
 }
 
 const HEADER: &str = "\
@@ -81,9 +83,9 @@ const HEADER: &str = "\
 
 # Error and close codes
 
-Find the code of your log or of an error in the first column; the last column names what to do. An error answers one message:
+Find the code of an error or of a log line in the first column. The last column states what to do. An error answers one message:
 `error.code` in TypeScript and Python, `error.code()` in Rust. A close code ends the connection: `closeCode` in TypeScript,
-`close_code` in Python. Names in `this font` in the last column are [options of the server](options.md).
+`close_code` in Python. Names such as `errors_max` in the last column are [options of the server](options.md).
 
 Each client has further codes of its own: [TypeScript](typescript.md#errors), [Python](python-client.md), [Rust](client.md). Those of
 the HTTP API are on [its page](http-api.md).

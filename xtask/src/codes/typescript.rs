@@ -4,9 +4,8 @@
 //! only those that differ from their range. The names of the codes are objects of their own, which a bundler leaves out
 //! where nobody uses them.
 
-use std::fmt::Write as _;
-
 use super::table::{Condition, Fault, Retry, Table};
+use crate::generated::push;
 
 /// The codes, their types and the lookups of their policies.
 pub(crate) fn codes(table: &Table) -> String {
@@ -29,32 +28,32 @@ pub(crate) fn codes(table: &Table) -> String {
             (row.name.as_str(), meaning, row.number.to_string())
         }),
     );
-    line(&mut out, FAULTS);
+    push(&mut out, FAULTS);
     for fault in ["client", "server"] {
-        line(&mut out, &format!("  {fault}: ["));
+        push(&mut out, &format!("  {fault}: ["));
         for row in &table.errors {
             let is_servers = matches!(row.fault, Fault::Caller | Fault::Server);
             if is_servers == (fault == "server") {
-                line(&mut out, &format!("    \"{}\",", row.spelling));
+                push(&mut out, &format!("    \"{}\",", row.spelling));
             }
         }
-        line(&mut out, "  ],");
+        push(&mut out, "  ],");
     }
-    line(&mut out, "};\n");
-    line(&mut out, CLOSES);
+    push(&mut out, "};\n");
+    push(&mut out, CLOSES);
     for row in &table.closes {
         let policy = policy(row.fault, row.reconnect());
         if policy != of_range(table, row.number) {
-            line(&mut out, &format!("  {}: {policy},", row.number));
+            push(&mut out, &format!("  {}: {policy},", row.number));
         }
     }
-    line(&mut out, "};\n");
+    push(&mut out, "};\n");
     let refusing = table.ranges.iter();
     let refusing = refusing.filter(|row| policy(Fault::None, row.reconnect()) == 0);
     let bounds = refusing.map(|row| format!("{}, {}", row.first, row.last));
     let bounds = bounds.collect::<Vec<_>>().join(", ");
-    line(&mut out, RANGES);
-    line(
+    push(&mut out, RANGES);
+    push(
         &mut out,
         &format!("const closedRanges: readonly number[] = [{bounds}];\n"),
     );
@@ -69,14 +68,14 @@ fn names<'a>(
     about: &str,
     rows: impl Iterator<Item = (&'a str, String, String)>,
 ) {
-    line(out, &format!("/** {about} */"));
-    line(out, &format!("export const {name} = {{"));
+    push(out, &format!("/** {about} */"));
+    push(out, &format!("export const {name} = {{"));
     for (member, meaning, value) in rows {
-        line(out, &format!("  /** {meaning}. */"));
-        line(out, &format!("  {member}: {value},"));
+        push(out, &format!("  /** {meaning}. */"));
+        push(out, &format!("  {member}: {value},"));
     }
-    line(out, "} as const;");
-    line(
+    push(out, "} as const;");
+    push(
         out,
         &format!("export type {name} = (typeof {name})[keyof typeof {name}];\n"),
     );
@@ -98,10 +97,6 @@ fn of_range(table: &Table, number: u16) -> u32 {
     let mut ranges = table.ranges.iter();
     let range = ranges.find(|row| (row.first..=row.last).contains(&number));
     range.map_or(1, |row| policy(Fault::None, row.reconnect()))
-}
-
-fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a String takes every write");
 }
 
 const HEADER: &str =

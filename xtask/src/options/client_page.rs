@@ -1,8 +1,9 @@
 //! The reference page of the options of the clients.
 
-use super::page::{default, links, meaning, or_dash, push, range, row};
+use super::page::{default, links, meaning, or_dash, range};
 use super::table::{Row, Table, Way};
 use super::value::Value;
+use crate::generated::{push, row};
 
 /// The text of `docs/client-options.md`.
 pub(crate) fn reference(table: &Table) -> String {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::page::{default, links, meaning, or_dash, push, range, row};
+use super::page::{default, links, meaning, or_dash, range};
 use super::table::{Item, Kind, Row, Table, Way};
 use super::value::Value;
+use crate::generated::{push, row};
 
 /// The static tables `GROUPS` and `OPTIONS`, and the form in which programs give the options.
 pub(crate) fn table(table: &Table) -> String {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::{Group, Kind, Row, Table, Way};
 use super::value::Value;
+use crate::generated::{push, row};
 
 /// The text of `docs/options.md`.
 pub(crate) fn reference(table: &Table) -> String {
@@ -59,12 +60,6 @@ fn section(out: &mut String, group: &Group) {
         ];
         push(out, &row(&cells));
     }
-}
-
-/// A row of a table; a bar in a cell does not end it.
-pub(super) fn row(cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-    format!("| {} |", cells.join(" | "))
 }
 
 pub(super) fn default(option: &Row) -> String {
@@ -144,10 +139,6 @@ fn anchor(title: &str) -> String {
         _ => Some(letter.to_ascii_lowercase()),
     });
     letters.collect()
-}
-
-pub(super) fn push(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a String takes every write");
 }
 
 const HEADER: &str = "\

@@ -3,9 +3,9 @@
 //! Every option that a file can have stands in it once: those of [`ACTIVE`] with a value, the others as comments. All
 //! keys stand at the top level, so that a line works wherever its comment sign is removed; rules of topics come last.
 
-use super::page::push;
 use super::table::{Kind, Row, Table, Way};
 use super::value::Value;
+use crate::generated::push;
 
 /// The text of the file.
 pub(crate) fn file(table: &Table) -> String {

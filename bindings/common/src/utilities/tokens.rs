@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for Names {
         let mut names = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if name == SUBJECT {
-                // Of duplicate claims the last one counts, as for every reader of JSON.
+                // If a claim occurs twice, the last one counts, as for every reader of JSON.
                 names.retain(|present| present != SUBJECT);
                 if is_empty(&map.next_value::<Value>()?) {
                     continue;

@@ -19,7 +19,7 @@ impl NativeFilter {
         Ok(Self { filter })
     }
 
-    /// Whether a payload, given as JSON text, passes the filter.
+    /// True if a payload, given as JSON text, passes the filter.
     #[napi]
     pub fn matches(&self, payload: String) -> bool {
         self.filter.matches(payload.as_bytes())

@@ -161,8 +161,8 @@ impl ServerCore {
         retry(py, wait_ms, || Ok(handle.broadcast(message.clone())))
     }
 
-    /// Sends pairs of a connection and data, unchanged and in their order. A received message in place of the
-    /// connection stands for the connection that sent it.
+    /// Sends pairs of a connection and data, unchanged and in their order. A received message may replace the
+    /// connection; it means the connection that sent the message.
     #[pyo3(signature = (pairs, *, wait_ms = Whole(1000)), text_signature = "($self, pairs, *, wait_ms=1000)")]
     fn send_raw_many(
         &self,

@@ -23,7 +23,7 @@ impl Filter {
         Ok(Self { filter })
     }
 
-    /// Whether a payload, given as a value or its JSON text, passes the filter.
+    /// True if a payload, given as a value or its JSON text, passes the filter.
     fn matches(&self, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
         let text = Payload::of(payload)?;
         let text = text.as_slice();

@@ -35,7 +35,7 @@ pub(crate) struct EmbeddedServer {
 
 impl EmbeddedServer {
     /// Starts a server at an address with these further arguments and waits until it listens. If no
-    /// secret is given, the server gets a random one. If the server ends by itself later, `stop` is set.
+    /// secret is given, the server gets a random one. If the server ends without being stopped, `stop` is set.
     ///
     /// # Errors
     /// The child cannot be started or ends at once; its last output is in the message.

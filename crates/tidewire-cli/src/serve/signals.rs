@@ -33,12 +33,12 @@ impl Signals {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whether SIGHUP arrived since the last call.
+    /// True if SIGHUP arrived since the last call.
     pub(super) fn was_hung_up(&self) -> bool {
         self.hangup.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether SIGUSR2 arrived since the last call.
+    /// True if SIGUSR2 arrived since the last call.
     pub(super) fn told_to_hand_over(&self) -> bool {
         self.hand_over.swap(false, Ordering::AcqRel)
     }

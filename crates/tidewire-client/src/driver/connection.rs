@@ -412,19 +412,18 @@ impl Connection<'_> {
         self.limit.map_or(deadline, |limit| limit.min(deadline))
     }
 
-    /// Whether reading stops, because the application has not received the events already read.
+    /// True if reading stops, because the application has not received the events already read.
     fn is_full(&self) -> bool {
         self.closing != Closing::Sent && (self.has_more || !self.shared.inbox.has_room())
     }
 
-    /// Whether received bytes may be read. Behind our close it is always true, because the server's close is
-    /// among them.
+    /// True if received bytes may be read: after our close always, because the server's close is among them.
     fn may_read(&self) -> bool {
         self.closing == Closing::Sent || self.shared.inbox.has_room()
     }
 
-    /// Whether the application gets the events that were read. Behind our close the queue may have no room, and
-    /// an application that closes may have stopped receiving, so that nobody makes room.
+    /// True if the application gets the events that were read. After our close the queue may stay full, because an
+    /// application that closes may have stopped receiving.
     fn may_keep(&self) -> bool {
         self.closing != Closing::Sent || self.shared.inbox.has_room()
     }

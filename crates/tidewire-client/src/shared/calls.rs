@@ -46,7 +46,7 @@ impl Calls {
 }
 
 impl OpenCall<'_> {
-    /// The call has ended by itself, so that nothing of it is left to be sent.
+    /// Ends an answered call. A call that is dropped without this counts as abandoned.
     pub(crate) fn handle_answer(mut self) {
         self.is_answered = true;
     }

@@ -25,7 +25,7 @@ pub enum ClientState {
 #[derive(Debug)]
 pub(crate) struct Life {
     state: watch::Sender<ClientState>,
-    /// Whether there was a session. It becomes true before the state is [`ClientState::Connected`].
+    /// True from the first session on. It becomes true before the state is [`ClientState::Connected`].
     has_connected: AtomicBool,
     /// Whether the application has requested the end.
     is_closing: watch::Sender<bool>,

@@ -162,7 +162,7 @@ impl ApiKey {
         Ok(Self(Arc::new(key)))
     }
 
-    /// Whether this is the key. The time of the comparison depends on the length of `shown` alone.
+    /// True if this is the key. The duration of the comparison depends on the length of `shown` alone.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         let key = &*self.0;
         let mut difference = u8::from(key.len() != shown.len());

@@ -54,7 +54,7 @@ impl HostPolicy {
         })
     }
 
-    /// Whether a `Host` is accepted. `is_guarded`: without a list, only names of this machine are accepted.
+    /// True if a `Host` is accepted. `is_guarded`: without a list, only names of this machine are accepted.
     fn allows(&self, host: &str, is_guarded: bool) -> bool {
         let name = without_port(host);
         match self {

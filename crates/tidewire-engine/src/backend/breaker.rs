@@ -109,7 +109,7 @@ impl Breaker {
                 }
                 &self.failing
             }
-            // The failure of a request that was sent before the pause is no news.
+            // The failure of a request that was sent before the pause changes nothing.
             Some(opening) if !opening.probing.has(owner) => return false,
             Some(opening) => {
                 opening.failed.add(owner);

@@ -57,7 +57,7 @@ impl Reach {
     /// A connection could not be opened. Whether the backend is left alone from now on.
     pub(crate) fn fail(&mut self, reason: &str, now_ms: u64) -> bool {
         self.failures = self.failures.saturating_add(1);
-        // The failure of an attempt that began before the pause is no news.
+        // The failure of an attempt that began before the pause changes nothing.
         let waits = self.away.as_ref().is_some_and(|away| !away.is_probing);
         if waits || self.failures < FAILURES_MAX {
             return false;

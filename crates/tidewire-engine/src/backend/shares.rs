@@ -77,8 +77,8 @@ impl Seats {
     /// A seat for a request of an owner, if one is free for it. `is_only`: nobody else has used the backend
     /// lately. `is_only_of`: nobody else has used it for this kind.
     ///
-    /// Of the rest an owner uses at most as much as it leaves free: alone one half, of two busy owners each a
-    /// third, and so on. So one owner more always finds a seat. Seats that are reserved for a kind go to
+    /// An owner leaves at least as many of the other seats free as it uses: a single owner uses at most one half,
+    /// each of two busy owners a third, and so on. So one owner more always finds a seat. Seats that are reserved for a kind go to
     /// owners with no request of this kind under way.
     pub(crate) fn take(
         &mut self,

@@ -200,8 +200,8 @@ fn a_peer_that_reads_slowly_is_not_silent() {
     config.limits.outbox_bytes_max = 128 * 1024 * 1024;
     let (server, seen) = announcing(config);
     let mut slow = connect(&server);
-    // Else the kernel may take most of it for the peer (32 MiB by default on Linux), and then the server hears nothing of
-    // a peer that reads.
+    // Without this limit the kernel may buffer most of the messages for the peer (`tcp_rmem`). Then the server has nothing
+    // more to send and cannot know that the peer reads.
     socket2::SockRef::from(slow.stream.tcp())
         .set_recv_buffer_size(256 * 1024)
         .expect("a socket that is open");
