@@ -2,7 +2,7 @@
 //! connections break, Redis ends and comes back with its data or without, clients move from server
 //! to server.
 //!
-//! `TIDEWIRE_SEEDS` is the number of seeds, 30 without it; `TIDEWIRE_SEED` is one of them.
+//! `TIDEWIRE_SEEDS` is the number of seeds, 15 without it; `TIDEWIRE_SEED` is one of them.
 
 mod clocks;
 #[path = "../common/mod.rs"]
