@@ -10,7 +10,7 @@ every status of an error, unless the command says which one it is to get: `# HTT
 bindings/python/tests/test_docs.py, TypeScript by packages/client/test/docs.test.ts, those of Node by
 bindings/node/test/docs.test.mjs, and the programs of ten-minutes.md by
 packages/client/test/browser/ten-minutes.test.ts. Those in Rust are doctests of the crates that include the pages:
-README.md, engine.md, client.md and load.md. A Rust snippet of another page is an error here.
+README.md, engine.md, client.md, for-rust.md and load.md. A Rust snippet of another page is an error here.
 
 Exit code: 0 if every snippet works, 1 if one does not, 2 for a wrong command line.
 """
@@ -299,7 +299,7 @@ NEEDS_SERVERS = {
 }
 
 # Pages whose Rust snippets are doctests of a crate.
-DOCTESTS = {"README.md", "engine.md", "client.md", "load.md"}
+DOCTESTS = {"README.md", "engine.md", "client.md", "for-rust.md", "load.md"}
 
 # Pages that read the reports of earlier runs.
 NEEDS_REPORTS = {

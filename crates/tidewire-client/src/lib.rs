@@ -10,6 +10,11 @@
 #[doc = include_str!("../../../docs/client.md")]
 struct Guide;
 
+/// The snippets of the front page for Rust developers.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/for-rust.md")]
+struct FrontPage;
+
 pub mod backoff;
 pub mod breaker;
 mod check;

@@ -87,6 +87,9 @@ Find the code of an error or of a log line in the first column. The last column 
 `error.code` in TypeScript and Python, `error.code()` in Rust. A close code ends the connection: `closeCode` in TypeScript,
 `close_code` in Python. Names such as `errors_max` in the last column are [options of the server](options.md).
 
+An example: a page reports `closeCode` 4401. The row [4401](#close-codes) names the cause, a token that is missing, wrong or expired. It
+also says that the client reconnects with a new token, and what to do if that fails.
+
 Each client has further codes of its own: [TypeScript](typescript.md#errors), [Python](python-client.md), [Rust](client.md). Those of
 the HTTP API are on [its page](http-api.md).
 

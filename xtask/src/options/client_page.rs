@@ -67,7 +67,13 @@ const HEADER: &str = "\
 The options of the [Python client](python-client.md), the [TypeScript client](typescript.md) and the [Rust
 client](client.md). In TypeScript a point stands before a field of an object: `reconnect.maxMs` is
 `{ reconnect: { maxMs } }`. In Rust the names are fields of `tidewire_client::Config`, and times are a `Duration`. An
-unknown name is an error that names the nearest option.
+unknown name is an error that names the nearest option. One option in the three languages:
+
+```text
+tidewire.connect(url, connect_timeout_ms=3000)                              # Python
+connect(url, { connectTimeoutMs: 3000 })                                    // TypeScript
+Config { connect_timeout: Duration::from_secs(3), ..Config::new(url) }        // Rust
+```
 
 ";
 

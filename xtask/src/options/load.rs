@@ -180,7 +180,13 @@ const PAGE: &str = "\
 # Options of a load
 
 `tidewire load` has the flags. `tidewire.load` in Python has the names as keyword arguments, `load` in Node has them in
-camelCase, and a JSON object has them for `LoadOptions::from_json` in Rust. All four check a value alike.
+camelCase, and a JSON object has them for `LoadOptions::from_json` in Rust. All four check a value alike. One load in three of them:
+
+```text
+tidewire load http://127.0.0.1:8080/ --rate-per-s 500                       # the program
+tidewire.load(\"http://127.0.0.1:8080/\", rate_per_s=500)                     # Python
+await load(\"http://127.0.0.1:8080/\", { ratePerS: 500 })                     // Node
+```
 
 On the command line a number may end in k, M or G, and a time in ms, s, m or h. A flag of a list is written once for each
 item. Programs give numbers, and for a list a text or a list of texts.
