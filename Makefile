@@ -64,7 +64,7 @@ deploy-check: ## The files of deploy/, with systemd, Prometheus and the proxies 
 	python3 deploy/check.py $(TARGET)/release/tidewire
 	python3 deploy/watch.py $(TARGET)/release/tidewire
 
-dist: ## The static program, the Python wheel and the npm packages in target/dist; installs each and runs a message through
+dist: ## A release for x86-64 and arm64 in target/dist: programs, images, wheels, npm packages, contents, licences; runs a message through each
 	scripts/release/run
 
 docs: ## One site of the documentation and the references of Rust, Python and TypeScript, in target/docs

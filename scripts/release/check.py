@@ -3,13 +3,17 @@
     check.py DIST VERSION
 
 The server is the program of the archive. A client of the wheel and one of the npm packages talk to each other over it;
-then the servers inside the wheel and inside the npm package each answer a client. Nothing of the repository is used.
+then the servers inside the wheel and inside the npm package each answer a client. qemu-user runs the packages for
+another machine. The program of the image serves in a root of its own. Nothing of the repository is used.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +24,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TIME_S = 60.0
+# The Node that an emulator runs: npm has it for every machine.
+NODE = "20.20.2"
+# What Debian calls a machine, and what Node calls it.
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+NPM = {"x86_64": "x64", "aarch64": "arm64"}
 
 PYTHON_CLIENT = """
 import sys
@@ -88,20 +97,131 @@ await server.stop();
 
 def main(dist: Path, version: str) -> None:
     check_sums(dist)
+    check_contents(dist, version)
     with tempfile.TemporaryDirectory(prefix="tidewire-dist-") as name:
         folder = Path(name)
-        program = unpack(only(dist, f"tidewire-{version}-*.tar.gz"), folder)
-        python = install_wheel(only(dist, f"tidewire-{version}-*.whl"), folder)
-        packages = install_npm(sorted(dist.glob("*.tgz")), version, folder)
-        said = run([program, "--version"], folder)
-        assert version in said, said
-        with serving(program, folder) as url:
-            talk(python, packages, url)
-        print("A message went through the program, the wheel and the npm package.")
-        assert run([python, "-c", PYTHON_SERVER, version], folder) == "sum 21\n"
-        print("The server of the wheel answers.")
-        assert node(packages, "server.mjs", NODE_SERVER, version) == "sum 21\n"
-        print("The server of the npm package answers.")
+        archives = {machine_of(file): file for file in dist.glob(f"tidewire-{version}-*-linux-*.tar.gz")}
+        own = platform.machine()
+        assert own in archives, f"{dist} has no program for {own}; build it with make dist"
+        python = install_wheel(wheel_for(dist, version, own), folder)
+        packages = install_npm(sorted(dist.glob("*.tgz")), version, sorted(archives), folder)
+        for machine, archive in sorted(archives.items()):
+            program = unpack(archive, folder)
+            emulator = [] if machine == own else emulator_of(machine)
+            if emulator is None:
+                continue
+            assert version in run([*emulator, program, "--version"], folder)
+            with serving([*emulator, program], folder) as url:
+                talk(python, packages, url)
+            print(f"A message went through the program for {machine}, the wheel and the npm package.")
+            check_image(dist / f"tidewire-{version}-image-{machine}.tar", program, machine, folder / f"image-{machine}")
+            if machine == own:
+                servers([python], ["node"], packages, machine, version)
+            elif root := foreign_root(machine, folder):
+                target = install_foreign(wheel_for(dist, version, machine), folder)
+                foreign = install_npm(sorted(dist.glob("*.tgz")), version, sorted(archives), folder, machine)
+                within = [*emulator, "-L", root, "-E", f"PYTHONPATH={target}", "-E", f"PYTHONHOME={root}/usr"]
+                interpreters = [*within, root / "usr/bin/python3.11"], [*within, root / "package/bin/node"]
+                servers(*interpreters, foreign, machine, version)
+
+
+def servers(python: list[str | Path], node: list[str | Path], packages: Path, machine: str, version: str) -> None:
+    """The servers of the wheel and of the npm package each answer a client."""
+    assert run([*python, "-c", PYTHON_SERVER, version], packages.parent) == "sum 21\n"
+    print(f"The server of the wheel for {machine} answers.")
+    assert script(packages, node, "server.mjs", NODE_SERVER, version) == "sum 21\n"
+    print(f"The server of the npm package for {machine} answers.")
+
+
+def machine_of(archive: Path) -> str:
+    return archive.name.split("-")[2]
+
+
+def left_out(what: str, package: str) -> None:
+    print(f"Left out: {what}. It needs {package} (Debian: apt-get install {package}).", file=sys.stderr)
+
+
+def emulator_of(machine: str) -> list[str | Path] | None:
+    """What runs programs of another machine."""
+    emulator = shutil.which(f"qemu-{machine}")
+    if emulator is None:
+        left_out(f"the test of the packages for {machine}", "qemu-user")
+    return [emulator] if emulator else None
+
+
+def foreign_root(machine: str, folder: Path) -> Path | None:
+    """The libraries, the Python and the Node of another machine, unpacked and not installed."""
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        left_out(
+            f"the servers of the wheel and of the npm package for {machine}, also as another user than root",
+            "debootstrap",
+        )
+        return None
+    root = folder / "root"
+    run(
+        [
+            "debootstrap",
+            "--foreign",
+            f"--arch={DEBIAN[machine]}",
+            "--variant=minbase",
+            "--include=python3",
+            "bookworm",
+            root,
+        ],
+        folder,
+    )
+    for package in (root / "var/cache/apt/archives").glob("*.deb"):
+        # Folders that are links stay links.
+        unpacked = f"dpkg --fsys-tarfile {package} | tar -x --keep-directory-symlink -C {root}"
+        run(["bash", "-eo", "pipefail", "-c", unpacked], folder)
+    # Debian's Node is older than the oldest that the package supports.
+    archive = run(["npm", "pack", "--silent", f"node-linux-{NPM[machine]}@{NODE}"], folder).strip()
+    run(["tar", "-xzf", folder / archive, "-C", root], folder)
+    return root
+
+
+def install_foreign(wheel: Path, folder: Path) -> Path:
+    """The wheel and what it needs, for the Python of another machine."""
+    target = folder / "foreign-python"
+    machine = next(machine for machine in DEBIAN if machine in wheel.name)
+    platforms = [f"--platform={name}_{machine}" for name in ("manylinux_2_17", "manylinux2014")]
+    pip = [folder / "python/bin/python", "-m", "pip", "install", "--quiet", "--target", target, "--only-binary=:all:"]
+    run([*pip, *platforms, "--python-version=3.11", "--implementation=cp", "--abi=abi3", "--abi=cp311", wheel], folder)
+    return target
+
+
+def check_contents(dist: Path, version: str) -> None:
+    """The lists of contents name what one knows to be inside, with versions and licences."""
+    for kind, known in (("program", "rustls"), ("python", "pyo3"), ("node", "napi")):
+        content = json.loads((dist / f"tidewire-{version}-{kind}.cdx.json").read_text())
+        assert content["bomFormat"] == "CycloneDX", content
+        names = {component["name"]: component for component in content["components"]}
+        found = [name for name in names if known.endswith(name)]
+        assert found and all(component["version"] for component in names.values()), f"{kind}: {sorted(names)}"
+        assert all("licenses" in component for component in names.values()), kind
+    licences = (dist / "LICENSE-THIRD-PARTY.html").read_text()
+    assert ">rustls " in licences and "Permission is hereby granted" in licences
+
+
+def check_image(archive: Path, program: Path, machine: str, folder: Path) -> None:
+    """The image has the program of the archive, and works where this process may change its root."""
+    if not archive.exists():
+        print(f"Left out: the image for {machine}, which was not built.", file=sys.stderr)
+        return
+    with tarfile.open(archive) as image:
+        manifest = json.load(image.extractfile("manifest.json"))[0]
+        config = json.load(image.extractfile(manifest["Config"]))
+        for layer in manifest["Layers"]:
+            with tarfile.open(fileobj=image.extractfile(layer)) as files:
+                files.extractall(folder, filter="data")
+    assert config["architecture"] == DEBIAN[machine], config["architecture"]
+    assert config["config"]["Entrypoint"] == ["/tidewire"], config["config"]
+    assert (folder / "tidewire").read_bytes() == program.read_bytes()
+    assert (folder / "licenses/LICENSE-THIRD-PARTY.html").exists()
+    if machine == platform.machine() and os.geteuid() == 0:
+        user = config["config"]["User"]
+        with serving(["chroot", f"--userspec={user}", folder, "/tidewire"], folder):
+            print("The program of the image serves, alone in its root and not as root.")
 
 
 def check_sums(dist: Path) -> None:
@@ -128,6 +248,10 @@ def unpack(archive: Path, folder: Path) -> Path:
     return program
 
 
+def wheel_for(dist: Path, version: str, machine: str) -> Path:
+    return only(dist, f"tidewire-{version}-*_{machine}.whl")
+
+
 def install_wheel(wheel: Path, folder: Path) -> Path:
     venv.create(folder / "python", with_pip=True)
     python = folder / "python" / "bin" / "python"
@@ -135,14 +259,22 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     return python
 
 
-def install_npm(archives: list[Path], version: str, folder: Path) -> Path:
+def install_npm(archives: list[Path], version: str, machines: list[str], folder: Path, machine: str = "") -> Path:
+    """All npm packages in an empty folder; for another machine if one is named."""
     wanted = {f"tidewire-{package}-{version}.tgz" for package in ("client", "react", "vue", "svelte", "bench")}
     wanted.add(f"tidewire-{version}.tgz")
-    assert {archive.name for archive in archives} == wanted, archives
-    packages = folder / "npm"
+    natives = {NPM[name]: f"tidewire-native-linux-{NPM[name]}-gnu-{version}.tgz" for name in machines}
+    assert {archive.name for archive in archives} == wanted | set(natives.values()), archives
+    packages = folder / f"npm{machine}"
     packages.mkdir()
+    cpu = NPM[machine or platform.machine()]
+    # As npm would find them in a registry: the native part for another processor is not installed.
+    archives = [archive for archive in archives if archive.name in wanted | {natives[cpu]}]
     (packages / "package.json").write_text('{"private": true, "type": "module"}\n')
-    run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "react@19", "vue@3", "svelte@5", *archives], packages)
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--omit=optional"]
+    # By force: npm refuses the package of another processor than its own.
+    npm += ["--force"] if machine else []
+    run([*npm, "react@19", "vue@3", "svelte@5", *archives], packages)
     return packages
 
 
@@ -154,7 +286,7 @@ def talk(python: Path, packages: Path, url: str) -> None:
     try:
         assert client.stdout is not None
         assert client.stdout.readline() == "subscribed\n", "the client of the wheel has not subscribed"
-        assert node(packages, "client.mjs", NODE_CLIENT, url) == "answer 21\n"
+        assert script(packages, ["node"], "client.mjs", NODE_CLIENT, url) == "answer 21\n"
         assert client.wait(TIME_S) == 0
     finally:
         client.kill()
@@ -162,10 +294,10 @@ def talk(python: Path, packages: Path, url: str) -> None:
 
 
 @contextmanager
-def serving(program: Path, folder: Path) -> Iterator[str]:
-    """The address of the program as a server that lets everyone publish."""
+def serving(program: list[str | Path], folder: Path) -> Iterator[str]:
+    """The address of a program as a server that lets everyone publish."""
     arguments = ["serve", "--no-auth", "--topics-open", "--listen", "127.0.0.1:0"]
-    server = subprocess.Popen([program, *arguments], cwd=folder, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([*program, *arguments], cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         lines = []
@@ -180,9 +312,9 @@ def serving(program: Path, folder: Path) -> Iterator[str]:
         server.wait()
 
 
-def node(packages: Path, name: str, source: str, *arguments: str) -> str:
+def script(packages: Path, node: list[str | Path], name: str, source: str, *arguments: str) -> str:
     (packages / name).write_text(source)
-    return run(["node", name, *arguments], packages)
+    return run([*node, name, *arguments], packages)
 
 
 def run(command: list[str | Path], folder: Path) -> str:

@@ -124,6 +124,12 @@ async function chat(): Promise<void> {
   await ada.getByText("Here now: ada", { exact: true }).waitFor();
 }
 
+// A chat that runs already: scripts/timed-pages starts one as the page says.
+test.skipIf(!process.env.TIDEWIRE_CHAT)("the chat at an address", async () => {
+  pages = process.env.TIDEWIRE_CHAT!;
+  await chat();
+});
+
 // `make test` installs the Python package before it runs this.
 test.skipIf(!existsSync(PYTHON))("the chat with the server in Python", async () => {
   await writeFile(join(folder, "chat/chat.py"), block("python"));
