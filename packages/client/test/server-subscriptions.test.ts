@@ -89,6 +89,23 @@ async function reconnect(): Promise<void> {
   await later(100);
 }
 
+test("a message for several such subscriptions arrives once, and not where the client has one of its own", async () => {
+  await start();
+  give("news.eu", 5);
+  give("news.*");
+  give("*.eu");
+  publish("news.eu", 6);
+  last().send({ c: "U", t: "x", tp: "news.us", p: 1 });
+  expect(told).toEqual(["news.eu 6", "news.us 1"]);
+  const own: unknown[] = [];
+  client.subscribe("news.>").on("message", ({ payload }) => own.push(payload));
+  await later(0);
+  answer({ "news.>": 6 });
+  publish("news.eu", 7);
+  expect(own).toEqual([7]);
+  expect(told).toEqual(["news.eu 6", "news.us 1"]);
+});
+
 test("what such a subscription brings is what the client has not asked for, and it is asked for again", async () => {
   await start();
   give("news", 5);

@@ -532,10 +532,11 @@ export class Subscriptions {
     }
     const topics = this.#route(name);
     if (!topics.length) return this.#host.emit("message", message);
+    const isAsked = topics.length > 1 && topics.some(({ wire }) => wire !== SERVERS);
     for (const topic of topics) {
       // A message that a subscription of the client receives does not count as one that the client has not asked
-      // for.
-      if (topic.isReplaced || (topic.wire === SERVERS && topics.length > 1)) continue;
+      // for. One for several subscriptions of the server is one message.
+      if (topic.isReplaced || (topic.wire === SERVERS && (isAsked || topic !== topics[0]))) continue;
       if (topic.givesLast) topic.last = message;
       for (const subscriber of topic.subscribers) subscriber.message(message);
     }
