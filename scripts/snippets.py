@@ -17,13 +17,16 @@ Exit code: 0 if every snippet works, 1 if one does not, 2 for a wrong command li
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -38,7 +41,7 @@ SHELL_LIMIT_S = 60
 ELSEWHERE = ("10.0.0.7", "echo.example.com")
 
 # Programs that other jobs run.
-LOOKED_UP = ("make", "cargo", "npm", "node", "pip", "tidewire-bench-ts", "python", "python3")
+LOOKED_UP = ("make", "cargo", "npm", "node", "pip", "tidewire-bench-ts", "python", "python3", "docker")
 
 WRAPPER = r"""#!{python}
 import os, signal, subprocess, sys, time
@@ -111,12 +114,23 @@ if name == "make":
     missing = [word for word in words if word not in targets]
 elif name == "python3" and words[:2] == ["-m", "venv"]:
     # An environment whose programs are only looked up as well.
-    os.makedirs(words[2] + "/bin")
+    os.makedirs(words[2] + "/bin", exist_ok=True)
     for program in ("pip", "python"):
-        os.symlink(sys.argv[0], os.path.join(words[2], "bin", program))
+        place = os.path.join(words[2], "bin", program)
+        os.path.exists(place) or os.symlink(sys.argv[0], place)
     missing = []
 elif name in ("pip", "npm"):
-    missing = [word for word in words if word.startswith(".") and not os.path.exists(os.path.join({root!r}, word))]
+    if "--prefix" in words:
+        os.makedirs(words[words.index("--prefix") + 1], exist_ok=True)
+    # The packages of a release are not built here: scripts/timed-pages installs them.
+    place = os.path.relpath(os.getcwd(), os.environ["PAGE_FOLDER"])
+    missing = [
+        word
+        for word in words
+        if word.startswith(".")
+        and not re.search(r"/tidewire-[^/]*[.](tgz|whl)$", word)
+        and not os.path.exists(os.path.normpath(os.path.join({root!r}, place, word)))
+    ]
 else:
     missing = []
 sys.exit(f"there is no {{missing[0]}}" if missing else 0)
@@ -162,6 +176,14 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
     built = folder / "packages/client/dist/tidewire.min.js"
     built.parent.mkdir(parents=True)
     built.touch()
+    # The files of a release that a page unpacks itself.
+    name = f"tidewire-0.1.0-{platform.machine()}-unknown-linux-musl"
+    with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+        archive.add(programs / "tidewire", f"{name}/tidewire")
+    with tarfile.open(folder / "tidewire-client-0.1.0.tgz", "w:gz") as archive:
+        archive.add(built, "package/dist/tidewire.min.js")
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() + f"  {file.name}\n" for file in folder.glob("tidewire-*gz")]
+    (folder / "SHA256SUMS").write_text("".join(sums))
     quiet = {"cwd": folder, "check": True, "capture_output": True}
     subject = ["-subj", "/CN=localhost", "-days", "2"]
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem"]
@@ -172,7 +194,7 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
         (folder / name).write_text(SECRET + "\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")}
     environment |= {"PATH": f"{programs}:{environment['PATH']}", "SECRET": SECRET}
-    environment |= {"no_proxy": "127.0.0.1,localhost"}
+    environment |= {"no_proxy": "127.0.0.1,localhost", "PAGE_FOLDER": str(folder)}
     return environment
 
 

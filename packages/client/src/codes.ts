@@ -83,7 +83,7 @@ export const CloseCode = {
   TLS_FAILED: 1015,
   /** 4300: the server drains its connections; reconnect, perhaps to another one. */
   DRAINING: 4300,
-  /** 4310: queued messages waited for longer or grew larger than allowed. */
+  /** 4310: the peer reads too slowly: more messages wait for it than allowed. */
   SLOW_CONSUMER: 4310,
   /** 4401: no valid token, or one that has expired. */
   NOT_AUTHENTICATED: 4401,

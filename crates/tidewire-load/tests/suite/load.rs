@@ -319,7 +319,9 @@ fn the_search_never_holds_more_than_the_service_can_do() {
     for step in steps.iter().filter(|step| step.held == Some(true)) {
         assert!(step.offered_per_s < 1_100.0, "{step:?}");
     }
-    assert!(!result.notes.is_empty());
+    // The service could do more.
+    let is_named = |note: &String| note.starts_with("The connections were the limit");
+    assert!(result.notes.iter().any(is_named), "{:?}", result.notes);
 }
 
 #[test]

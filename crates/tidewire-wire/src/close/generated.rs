@@ -26,7 +26,7 @@ impl CloseCode {
     pub const TRY_AGAIN_LATER: Self = Self(1013);
     /// 4300: the server drains its connections; reconnect, perhaps to another one.
     pub const DRAINING: Self = Self(4300);
-    /// 4310: queued messages waited for longer or grew larger than allowed.
+    /// 4310: the peer reads too slowly: more messages wait for it than allowed.
     pub const SLOW_CONSUMER: Self = Self(4310);
     /// 4401: no valid token, or one that has expired.
     pub const NOT_AUTHENTICATED: Self = Self(4401);

@@ -63,6 +63,7 @@ impl Loading<'_> {
         let mut steps = Vec::new();
         let mut best: Option<TestResult> = None;
         let mut worst: Option<TestResult> = None;
+        let (mut held, mut broke) = (Occupancy::default(), Occupancy::default());
         let found = search(limits, needed.unwrap_or(1), |rate, longest| {
             if self.is_stopped() {
                 return Ok(None);
@@ -73,9 +74,10 @@ impl Loading<'_> {
             if self.is_stopped() {
                 return Ok(None);
             }
+            let occupancy = Occupancy::of(&tally, self.plan.setup.users, self.plan.setup.in_flight);
             match outcome {
-                Outcome::Held => best = Some(result),
-                _ => worst = Some(result),
+                Outcome::Held => (best, held) = (Some(result), occupancy),
+                _ => (worst, broke) = (Some(result), occupancy),
             }
             Ok::<_, LoadError>(Some(outcome))
         })?;
@@ -83,6 +85,9 @@ impl Loading<'_> {
             .or(worst)
             .unwrap_or_else(|| self.nothing_measured(&expectations));
         describe(&mut result, &found, &steps);
+        if found.held.is_some() && found.broke.is_some() {
+            result.notes.extend(limit_of_connections(held, broke));
+        }
         if self.is_stopped() {
             result.verdict = Verdict::Failed;
             result.doubts.push("interrupted".to_owned());
@@ -121,6 +126,41 @@ impl Loading<'_> {
         let outcome = judge(&result, &tally, (&share, rate, longest.as_secs_f64()));
         Ok((result, tally, outcome))
     }
+}
+
+/// How long the connections of a step waited for responses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Occupancy {
+    /// Of the time of all requests that can be in flight, the part with one.
+    busy_share: f64,
+    /// The mean time from sending to the response.
+    service_ns: f64,
+}
+
+impl Occupancy {
+    fn of(tally: &Tally, connections: usize, in_flight: u32) -> Self {
+        let service_ns = tally.service.mean_ns();
+        let slots = connections as f64 * f64::from(in_flight);
+        let whole_ns = slots * tally.duration().as_nanos() as f64;
+        Self {
+            busy_share: tally.service.count() as f64 * service_ns / whole_ns.max(1.0),
+            service_ns,
+        }
+    }
+}
+
+/// The note of a search that the number of connections has ended: at the rate that broke all of them were busy, and the service
+/// answered about as fast as at the rate that held.
+fn limit_of_connections(held: Occupancy, broke: Occupancy) -> Option<String> {
+    let is_busy = broke.busy_share >= BUSY_MIN;
+    let is_as_fast = broke.service_ns <= held.service_ns * SLOWER_MAX;
+    (is_busy && is_as_fast).then(|| {
+        format!(
+            "The connections were the limit: all of them were busy at the rate that did not hold, although the service answered \
+             in {} on average, as before. With more connections it may hold a higher rate.",
+            number::us(broke.service_ns / 1_000.0)
+        )
+    })
 }
 
 fn step_of(rate: f64, result: &TestResult, tally: &Tally, outcome: &Outcome) -> RateStep {
@@ -185,6 +225,12 @@ fn describe(result: &mut TestResult, found: &Found, steps: &[RateStep]) {
         );
     }
 }
+
+/// From this part of their time on, the connections were busy. Between two requests each rests for a moment.
+const BUSY_MIN: f64 = 0.9;
+
+/// A service that answers slower than this many times as slow is at its own limit.
+const SLOWER_MAX: f64 = 1.5;
 
 /// A request with a smaller share of all makes no step longer.
 const SHARE_MIN: f64 = 0.001;
