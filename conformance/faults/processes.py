@@ -15,14 +15,19 @@ import urllib.request
 import redis.asyncio
 
 READY_WITHIN_S = 30
+_given = set()
 
 
 def free_port():
     """A free port below those that the system gives to outgoing connections: one of these could take it meanwhile."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
+        # Nobody may listen yet at a port that another server of this run was given.
+        if port in _given:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.add(port)
             return port
 
 

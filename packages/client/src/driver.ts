@@ -371,7 +371,7 @@ export class Driver implements SessionHost {
       attempt.openMs === undefined &&
       moment.ms >= attempt.startMs + this.options.connectTimeoutMs
     ) {
-      this.#end(attempt, 1006, "the server did not establish the session in time", false);
+      this.#end(attempt, 1006, "the server did not say hello in time", false);
     }
     try {
       this.session.timeout(moment);

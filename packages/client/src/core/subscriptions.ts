@@ -28,6 +28,8 @@ interface Host {
 /** What subscriptions of the server have as options: the requests that renew them do (PROTOCOL 7.5 (9)). */
 const SERVERS: WireOptions = { renew: true };
 const SERVERS_KEY = JSON.stringify(SERVERS);
+/** Whether the client asked for the subscription. */
+const isOwn = ({ wire }: Topic) => wire !== SERVERS;
 /** How long the server's application may need to subscribe the client again (PROTOCOL 7.5 (11)). */
 const LOST_MS = 5_000;
 /** Topics in one request (PROTOCOL 12). */
@@ -532,11 +534,11 @@ export class Subscriptions {
     }
     const topics = this.#route(name);
     if (!topics.length) return this.#host.emit("message", message);
-    const isAsked = topics.length > 1 && topics.some(({ wire }) => wire !== SERVERS);
     for (const topic of topics) {
       // A message that a subscription of the client receives does not count as one that the client has not asked
       // for. One for several subscriptions of the server is one message.
-      if (topic.isReplaced || (topic.wire === SERVERS && (isAsked || topic !== topics[0]))) continue;
+      if (topic.isReplaced) continue;
+      if (topic.wire === SERVERS && topic !== (topics.find(isOwn) ?? topics[0])) continue;
       if (topic.givesLast) topic.last = message;
       for (const subscriber of topic.subscribers) subscriber.message(message);
     }

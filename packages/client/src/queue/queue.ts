@@ -519,7 +519,7 @@ export class Queue implements MessageQueue {
     // The report of another tab may still be on its way.
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     const waited = new Set(this.#receipts.rows);
-    const message = "another tab had the message; whether the server took it is not known here";
+    const message = "another tab had the message; whether the server took it is not known";
     this.#receipts.settle(
       rows.filter((row) => waited.has(row)),
       { code: "CONNECTION_LOST", message },

@@ -245,7 +245,7 @@ export class Topics {
     const isSame = missed?.epoch === position.epoch;
     const needsHistory = isSame ? missed.offset < entry.start : replay > 0 && position.offset > 0;
     if (needsHistory && (entry.filter !== "null" || !this.#host.hasHistory)) {
-      return this.#host.alone(tab, `what this tab missed of ${name} is known to the server alone`);
+      return this.#host.alone(tab, `only the server knows what this tab missed of ${name}`);
     }
     if (isSame && !needsHistory) {
       this.#begin(joining, entry, missed);

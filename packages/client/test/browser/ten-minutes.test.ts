@@ -1,8 +1,11 @@
-/** The chats of docs/ten-minutes.md as they stand there: both servers, and the page in a real browser. */
+/**
+ * The chats of docs/ten-minutes.md as they stand there, both servers and the page in a real browser, and the shortest page of
+ * docs/for-web-developers.md.
+ */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,15 +30,8 @@ const children: ChildProcess[] = [];
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "tidewire-ten-minutes-"));
-  text = await readFile(`${root}docs/ten-minutes.md`, "utf8");
-  // The ports of the page may be taken on this machine. That of the clients is the default of `tidewire serve`.
-  for (const port of ["8000", "5006", "5007"]) {
-    const other = await freePort();
-    text = text.replaceAll(`:${port}`, `:${other}`).replaceAll(new RegExp(`\\b${port}\\b`, "g"), `${other}`);
-    if (port === "8000") pages = `http://127.0.0.1:${other}/`;
-    if (port === "5006") listen = `127.0.0.1:${other}`;
-  }
-  execFileSync("mkdir", [join(folder, "chat")]);
+  await read("ten-minutes.md");
+  await mkdir(join(folder, "chat"));
   await writeFile(join(folder, "chat/index.html"), block("html"));
   await build({
     entryPoints: [`${root}packages/client/src/index.ts`],
@@ -53,6 +49,18 @@ afterEach(async () => {
   for (const child of children.splice(0)) child.kill("SIGKILL");
   await rm(folder, { recursive: true, force: true });
 });
+
+/** Reads a page of the documentation, with free ports in place of its own. */
+async function read(page: string): Promise<void> {
+  text = await readFile(`${root}docs/${page}`, "utf8");
+  // The ports of the page may be taken on this machine. That of the clients is the default of `tidewire serve`.
+  for (const port of ["8000", "5006", "5007"]) {
+    const other = await freePort();
+    text = text.replaceAll(`:${port}`, `:${other}`).replaceAll(new RegExp(`\\b${port}\\b`, "g"), `${other}`);
+    if (port === "8000") pages = `http://127.0.0.1:${other}/`;
+    if (port === "5006") listen = `127.0.0.1:${other}`;
+  }
+}
 
 /** The text of the only block in this language. */
 function block(language: string): string {
@@ -125,10 +133,12 @@ async function chat(): Promise<void> {
 }
 
 // A chat that runs already: scripts/timed-pages starts one as the page says.
-test.skipIf(!process.env.TIDEWIRE_CHAT)("the chat at an address", async () => {
-  pages = process.env.TIDEWIRE_CHAT!;
-  await chat();
-});
+if (process.env.TIDEWIRE_CHAT) {
+  test("the chat at an address", async () => {
+    pages = process.env.TIDEWIRE_CHAT!;
+    await chat();
+  });
+}
 
 // `make test` installs the Python package before it runs this.
 test.skipIf(!existsSync(PYTHON))("the chat with the server in Python", async () => {
@@ -152,4 +162,29 @@ test("the chat with tidewire serve and a backend in Node", async () => {
   await page.getByText("ada: <b>hello</b>").waitFor();
   execFileSync("bash", ["-ec", shell("the house")], { cwd: folder, stdio: "pipe" });
   await page.getByText("the house: hello").waitFor();
+});
+
+test("the shortest page for web developers", async () => {
+  await read("for-web-developers.md");
+  await writeFile(join(folder, "chat.html"), block("html"));
+  await mkdir(join(folder, "packages/client/dist"), { recursive: true });
+  await copyFile(join(folder, "chat/tidewire.min.js"), join(folder, "packages/client/dist/tidewire.min.js"));
+  const [site, serve] = shell("http.server").split("\n");
+  await start(
+    "bash",
+    ["-ec", `exec ${site!.replace("python3", "python3 -u").replace(/ &$/, "")}`],
+    "Serving HTTP",
+  );
+  await start("bash", ["-ec", serve!.replace("tidewire", `exec ${program()}`)], "listening on");
+  const open = async () => {
+    const page = await (await chromium.browser.newContext()).newPage();
+    await page.goto(`${pages}chat.html`);
+    return page;
+  };
+  const [one, other] = [await open(), await open()];
+  await one.locator("input[name=text]").fill("<i>hello</i>");
+  await one.getByRole("button", { name: "Send" }).click();
+  for (const page of [one, other]) await page.getByText("<i>hello</i>").waitFor();
+  await other.reload();
+  await other.getByText("<i>hello</i>").waitFor();
 });

@@ -145,6 +145,7 @@ describe.each([
     const own = heard(client, "kept.a");
     await own.ready();
     const { position: last } = await client.publish("kept.a", 1);
+    await poll(() => payloads(own)).toEqual([1]);
     await stage.restart();
     await poll(() => own.lost.length).toBe(1);
     expect(own.lost[0]).toMatchObject({ last, now: { offset: 0 } });
