@@ -92,10 +92,7 @@ SUITES = [
     # What the others need. Packages are fetched while the compiler works.
     # The program with the feature is built first: the one without takes its place.
     Suite("traces", "cargo test --workspace --features tidewire-cli/otlp --test traces", after=(), needs=("cc", "git")),
-    # Examples bring the features of the tests, so that this compiles nothing that the next one compiles again.
-    Suite("build", "cargo build --workspace --lib --bins --examples", after=("traces",), needs=("cc",), groups=BOTH),
-    # Beside the suites in other languages, which wait more than they compute.
-    Suite("build of the tests", "cargo build --workspace --all-targets", needs=("cc",), groups=BOTH),
+    Suite("build", "cargo build --workspace --all-targets", after=("traces",), needs=("cc",), groups=BOTH),
     Suite("npm packages", "packages/run build", after=(), needs=("npm",), groups=BOTH),
     Suite("Python packages", "bindings/python/run tools", after=(), groups=BOTH),
     Suite(
@@ -116,7 +113,7 @@ SUITES = [
     Suite(
         "figures",
         f"{NEXTEST_RUN} --profile figures --test-threads 2 -E '({FIGURES}){{without}}'",
-        after=("build of the tests", "nextest"),
+        after=("build", "nextest"),
         is_alone=True,
     ),
     Suite(
@@ -129,7 +126,7 @@ SUITES = [
     Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
-        after=("build of the tests", "nextest", "http tools"),
+        after=("build", "nextest", "http tools"),
         parts=(
             Part(
                 "redis-server",
@@ -201,13 +198,12 @@ SUITES = [
     Suite("kubernetes", f"{PROGRAM} deploy/kubernetes/run", needs=("redis-server",)),
     Suite("watch", f"python3 deploy/watch.py {BUILT}/tidewire", needs=("promtool", "prometheus", "redis-server")),
     # One cargo at a time: they wait for each other's locks.
-    Suite("rust documentation", "cargo test --workspace --doc", after=("build of the tests",), is_nice=True),
+    Suite("rust documentation", "cargo test --workspace --doc", is_nice=True),
     Suite(
         "lints of rust",
         "cargo fmt --check && cargo fmt --all --check --manifest-path bench/peers/Cargo.toml"
         " && cargo fmt --all --check --manifest-path fuzz/Cargo.toml"
         f" && {BUILT}/xtask tidy && scripts/check-features && {BUILT}/xtask wasm{CLIPPY}",
-        after=("build of the tests",),
         is_nice=True,
         groups=("check",),
     ),
@@ -215,7 +211,7 @@ SUITES = [
     Suite(
         "wheel",
         f"env -u RUSTC_WORKSPACE_WRAPPER {NATIVE} bindings/python/run wheel",
-        after=("native modules", "build of the tests"),
+        after=("native modules",),
         is_nice=True,
         groups=("check",),
     ),
