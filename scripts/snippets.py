@@ -35,6 +35,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECRET = "0123456789abcdef0123456789abcdef"
+# Pages that name the files of a release name those of this version.
+VERSION = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]  # type: ignore[index]
+FENCE = re.compile(r"^```([a-z]+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL_LIMIT_S = 60
 
 # Machines that only exist in the text, and what is said of a command that asks them.
@@ -128,7 +131,7 @@ elif name in ("pip", "npm"):
         word
         for word in words
         if word.startswith(".")
-        and not re.search(r"/tidewire-[^/]*[.](tgz|whl)$", word)
+        and not re.search(r"/tidewire-.*" + re.escape({version!r}) + r"(-[^/]*)?[.](tgz|whl)$", word)
         and not os.path.exists(os.path.normpath(os.path.join({root!r}, place, word)))
     ]
 else:
@@ -152,8 +155,7 @@ class Snippet(NamedTuple):
 
 def snippets(page: Path) -> list[Snippet]:
     text = page.read_text()
-    found = re.finditer(r"^```([a-z]+)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    return [Snippet(page, text.count("\n", 0, block.start()) + 1, block[1], block[2]) for block in found]
+    return [Snippet(page, text.count("\n", 0, block.start()) + 1, block[1], block[2]) for block in FENCE.finditer(text)]
 
 
 def prepare(folder: Path, program: str) -> dict[str, str]:
@@ -170,17 +172,17 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
     curl.chmod(0o755)
     for name in LOOKED_UP:
         place = programs / name
-        place.write_text(LOOK_UP.format(python=sys.executable, root=str(ROOT)))
+        place.write_text(LOOK_UP.format(python=sys.executable, root=str(ROOT), version=VERSION))
         place.chmod(0o755)
     # The outputs of `npm run build`.
     built = folder / "packages/client/dist/tidewire.min.js"
     built.parent.mkdir(parents=True)
     built.touch()
     # The files of a release that a page unpacks itself.
-    name = f"tidewire-0.1.0-{platform.machine()}-unknown-linux-musl"
+    name = f"tidewire-{VERSION}-{platform.machine()}-unknown-linux-musl"
     with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
         archive.add(programs / "tidewire", f"{name}/tidewire")
-    with tarfile.open(folder / "tidewire-client-0.1.0.tgz", "w:gz") as archive:
+    with tarfile.open(folder / f"tidewire-client-{VERSION}.tgz", "w:gz") as archive:
         archive.add(built, "package/dist/tidewire.min.js")
     sums = [hashlib.sha256(file.read_bytes()).hexdigest() + f"  {file.name}\n" for file in folder.glob("tidewire-*gz")]
     (folder / "SHA256SUMS").write_text("".join(sums))

@@ -10,13 +10,13 @@ const file = path.join(__dirname, "..", "tidewire.node");
 
 function load() {
   const { platform, arch, version } = process;
-  const packaged = `@tidewire/native-${platform}-${arch}-gnu`;
+  const packaged = `@tidewire/native-${platform}-${arch}${platform === "linux" ? "-gnu" : ""}`;
   try {
     return require(fs.existsSync(file) ? file : packaged);
   } catch (error) {
     const hint =
       error.code === "MODULE_NOT_FOUND"
-        ? `the package ${packaged} is not installed, and nothing has been built: install it, or run \`npm run build\` in the folder of the sources, which needs Rust`
+        ? `nothing has been built, and the package ${packaged} is not installed: install it if the release has it, or run \`npm run build\` in the folder of the sources, which needs Rust`
         : `it was built for another platform than ${platform} ${arch}, or another Node than ${version}`;
     throw new Error(`the native part of tidewire cannot be loaded: ${hint} (${error.message})`, {
       cause: error,

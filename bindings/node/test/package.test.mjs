@@ -171,6 +171,24 @@ test("no public name tells how the package is made, or is a field of a message",
   }
 });
 
+test("without a build of its own the package loads the native package for the platform, or names it", (t) => {
+  const own = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(own, { recursive: true }));
+  fs.mkdirSync(path.join(own, "lib"));
+  fs.copyFileSync(path.join(folder, "lib", "native.js"), path.join(own, "lib", "native.js"));
+  const load = () =>
+    spawnSync(process.execPath, ["-p", 'require("./lib/native.js")'], { cwd: own, encoding: "utf8" });
+  const name = `@tidewire/native-${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`;
+  assert.match(load().stderr, new RegExp(`nothing has been built, and the package ${name} is not installed`));
+  const packaged = path.join(own, "node_modules", name);
+  fs.mkdirSync(packaged, { recursive: true });
+  fs.writeFileSync(path.join(packaged, "index.js"), 'module.exports = "packaged"');
+  assert.equal(load().stdout, "packaged\n");
+  fs.mkdirSync(path.join(own, "tidewire.node"));
+  fs.writeFileSync(path.join(own, "tidewire.node", "index.js"), 'module.exports = "built"');
+  assert.equal(load().stdout, "built\n");
+});
+
 /** A folder of sources with scripts, and a module of an earlier build. */
 function sources(t, earlier) {
   const root = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));

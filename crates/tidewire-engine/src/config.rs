@@ -23,9 +23,9 @@ use tidewire_wire::secure::NONCES_DEFAULT_MAX;
 /// The configuration of a server. [`Config::default`] gives the defaults that each field states.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where clients connect. Default `127.0.0.1:5006`; with port 0 the system chooses a free one.
+    /// The address for clients. Default `127.0.0.1:5006`; with port 0 the system chooses a free port.
     pub listen: SocketAddr,
-    /// Where the operations listener answers, if anywhere. Default: none.
+    /// The address of the operations listener. Default: none.
     pub ops_listen: Option<SocketAddr>,
     /// The keys of the HTTP API on the operations listener; without one the API is off. Default: none.
     pub ops_api_keys: Vec<NamedApiKey>,

@@ -416,7 +416,7 @@ impl QueueApplication {
         let next = Batch::with_room_of(&self.batch);
         let batch = std::mem::replace(&mut self.batch, next);
         if let Some(sender) = &self.sender {
-            // Without a reader nobody has to be notified; the engine goes on serving its protocol.
+            // If the reader has gone, the engine continues to serve its protocol.
             let _ = sender.send(batch);
             self.gate.waker.wake();
         }

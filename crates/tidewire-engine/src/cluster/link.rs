@@ -17,7 +17,7 @@ pub(crate) struct LinkHandler {
     finder: Option<Sender<Slot>>,
     /// Of each slot, while it is open or being opened.
     connections: [Option<ConnectionId>; 3],
-    /// Of each slot, whether it waits for the address of the broker.
+    /// True for each slot that waits for the address of the broker.
     asked: [bool; 3],
     /// An address of the broker that arrived when its slot did not wait any more. Searches may last longer
     /// than the link waits.

@@ -109,7 +109,7 @@ impl BrokerAddress {
         )
     }
 
-    /// Whether another process with fewer writes may replace it.
+    /// True if another process, which may lack the newest writes, can replace it.
     pub(crate) fn fails_over(&self) -> bool {
         matches!(self.place, Place::Sentinel { .. } | Place::Cluster { .. })
     }

@@ -102,7 +102,7 @@ impl LineLimits {
         is_permitted
     }
 
-    /// Whether [`summarize`](Self::summarize) may have a count to report.
+    /// True if [`summarize`](Self::summarize) may have a count to report.
     #[inline]
     pub(crate) fn has_left_out(&self) -> bool {
         self.has_left_out.load(Ordering::Relaxed)

@@ -63,7 +63,7 @@ impl Guesses {
         }
     }
 
-    /// Whether a right key has arrived from this address a short time ago.
+    /// True if this address sent a right key a short time ago.
     pub(crate) fn is_friend(&self, source: Source, now: Instant) -> bool {
         let mut friends = self.friends.iter();
         friends.any(|(friend, until)| *friend == source && *until > now)

@@ -80,7 +80,7 @@ impl Logins {
         token
     }
 
-    /// Whether to log a login with a wrong key: its sender controls how often that happens.
+    /// True if a login with a wrong key should be logged now. Its sender controls how often that happens, so lines are limited.
     pub(crate) fn may_warn(&self, now: Instant) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = warned.is_none_or(|at| now.duration_since(at) >= WARN_EVERY);

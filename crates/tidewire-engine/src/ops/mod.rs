@@ -141,7 +141,7 @@ impl Ops {
         })
     }
 
-    /// Where it answers, with the port in use.
+    /// Its address, with the port in use.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address

@@ -243,7 +243,7 @@ impl Server {
         Ok(())
     }
 
-    /// Where clients connect, with the port in use.
+    /// The address for clients, with the port in use.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

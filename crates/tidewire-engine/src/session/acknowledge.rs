@@ -217,7 +217,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether to accept a message. If so, it counts as accepted.
+    /// True if a message should be accepted; it then counts as accepted.
     fn check_repetition(
         &mut self,
         format: Format,

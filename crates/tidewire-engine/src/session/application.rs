@@ -21,7 +21,7 @@ pub trait Application: Send + 'static {
         let (_, _) = (context, peer);
     }
 
-    /// Whether the application, or a receiver to which it passes messages, reads their content. The engine
+    /// True if the application, or a receiver to which it passes messages, reads their content. The engine
     /// then refuses a message that some reader could not read (PROTOCOL 4.2 (3)), which costs about a
     /// nanosecond for each two bytes. Default true; false is for applications that only count messages, or
     /// send them back to their sender.
@@ -78,7 +78,7 @@ pub trait Application: Send + 'static {
         let (_, _) = (connection, reason);
     }
 
-    /// Whether the application accepts another message. While it is `false` the shard reads from no
+    /// True if the application accepts another message. While it is `false` the shard reads from no
     /// connection, so that TCP holds the senders back; up to one read buffer of messages still arrives. Asked
     /// before each read, and again when the shard is woken.
     fn is_ready(&self) -> bool {

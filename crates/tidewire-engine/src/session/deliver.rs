@@ -22,8 +22,8 @@ impl Session<'_> {
         self.send(payload);
     }
 
-    /// Whether a publication has not reached a connection through another of its subscriptions.
-    /// From now on it has.
+    /// True if no other subscription of the connection has received this publication. The call marks the
+    /// publication as received.
     pub(crate) fn is_first_way(&mut self, item: &Item) -> bool {
         let round = self.core.topics.round.number;
         let topics = self.state.topics.as_mut();

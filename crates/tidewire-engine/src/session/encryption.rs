@@ -238,7 +238,7 @@ pub(crate) fn plain_envelope(encoding: Encoding, bytes: &[u8]) -> Option<(Format
     }
 }
 
-/// Whether a message is a hello, the only one that has to be unencrypted.
+/// True for a hello, the only message that must be unencrypted.
 fn is_hello(encoding: Encoding, bytes: &[u8]) -> bool {
     let kind = match plain_envelope(encoding, bytes) {
         Some((Format::Json, text)) => classify_json(text),

@@ -16,8 +16,8 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit admits one more message. One that it does not admit has to be named by
-    /// [`Self::refuse_for_rate`] or reported by [`Self::tell_refusals`]. The peer receives refusals at most
+    /// True if the rate limit admits one more message. Each refused message must be reported, by
+    /// [`Self::refuse_for_rate`] or [`Self::tell_refusals`]. The peer receives refusals at most
     /// once a second, because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {

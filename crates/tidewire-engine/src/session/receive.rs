@@ -202,7 +202,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 }
 
-/// Whether a message may need much work, by its bytes: it is long, or it is in a layer.
+/// True if a message may need much work: it is long, or compressed, encrypted or signed.
 #[inline]
 fn needs_much(encoding: Encoding, bytes: &[u8]) -> bool {
     let is_layered = || {

@@ -42,6 +42,8 @@ export function program(): string {
 async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(20_000, 32_000);
+    // Nobody may listen yet at a port that another server of this run was given.
+    if (given.has(port)) continue;
     const probe = createServer().listen(port, "127.0.0.1");
     try {
       await once(probe, "listening");
@@ -50,9 +52,12 @@ async function freePort(): Promise<number> {
     }
     probe.close();
     await once(probe, "close");
+    given.add(port);
     return port;
   }
 }
+
+const given = new Set<number>();
 
 /** Starts `tidewire serve` with these options, and waits until it listens. */
 export async function startEngine(...options: string[]): Promise<Engine> {

@@ -50,7 +50,7 @@ impl Outage {
         Self { told: Vec::new() }
     }
 
-    /// Whether this reason has to be logged. Of one outage only the first few different reasons are.
+    /// True if this reason should be logged: only the first few different reasons of an outage are.
     pub(super) fn is_new(&mut self, reason: Option<&str>) -> bool {
         let is_known = self.told.iter().any(|told| told.as_deref() == reason);
         if is_known || self.told.len() >= REASONS_MAX {

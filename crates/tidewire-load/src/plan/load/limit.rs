@@ -77,7 +77,8 @@ impl Loading<'_> {
             let occupancy = Occupancy::of(&tally, self.plan.setup.users, self.plan.setup.in_flight);
             match outcome {
                 Outcome::Held => (best, held) = (Some(result), occupancy),
-                _ => (worst, broke) = (Some(result), occupancy),
+                Outcome::Broke(_) => (worst, broke) = (Some(result), occupancy),
+                Outcome::Unclear(_) | Outcome::Disturbed(_) => worst = Some(result),
             }
             Ok::<_, LoadError>(Some(outcome))
         })?;
@@ -128,10 +129,10 @@ impl Loading<'_> {
     }
 }
 
-/// How long the connections of a step waited for responses.
+/// How busy the connections of a step were.
 #[derive(Debug, Clone, Copy, Default)]
 struct Occupancy {
-    /// Of the time of all requests that can be in flight, the part with one.
+    /// The requests in flight on average, as a part of those that the connections can have in flight.
     busy_share: f64,
     /// The mean time from sending to the response.
     service_ns: f64,
@@ -149,7 +150,7 @@ impl Occupancy {
     }
 }
 
-/// The note of a search that the number of connections has ended: at the rate that broke all of them were busy, and the service
+/// A note if the number of connections limited the search: at the rate that broke, all of them were busy, and the service
 /// answered about as fast as at the rate that held.
 fn limit_of_connections(held: Occupancy, broke: Occupancy) -> Option<String> {
     let is_busy = broke.busy_share >= BUSY_MIN;
@@ -226,10 +227,10 @@ fn describe(result: &mut TestResult, found: &Found, steps: &[RateStep]) {
     }
 }
 
-/// From this part of their time on, the connections were busy. Between two requests each rests for a moment.
+/// The least occupancy of connections that are busy. Between two requests each rests for a moment.
 const BUSY_MIN: f64 = 0.9;
 
-/// A service that answers slower than this many times as slow is at its own limit.
+/// With a response time above this multiple of the earlier one, the service is at its own limit.
 const SLOWER_MAX: f64 = 1.5;
 
 /// A request with a smaller share of all makes no step longer.
