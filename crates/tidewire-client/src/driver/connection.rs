@@ -322,7 +322,7 @@ impl Connection<'_> {
         if self.limit.is_some_and(|limit| limit <= Instant::now()) {
             let (code, _) = self.shared.life.close_code_and_reason();
             return Err(match self.closing {
-                Closing::No => Ending::lost("the server did not establish the session in time"),
+                Closing::No => Ending::lost("the server did not say hello in time"),
                 Closing::Greeting => {
                     let words = "the server did not say hello; what waited for it was not sent";
                     Ending::ours(code, words)
