@@ -94,7 +94,8 @@ valkey-test: ## The tests of the broker against the Valkey of the Python package
 long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the search for worst messages, every fault of a load at every time, the Autobahn suite; takes hours
 	$(MAKE) simulation kill-test fault-check conformance
 	TIDEWIRE_SEEDS=20 cargo test --release --package tidewire-engine --test worst_search
-	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib baseline
+	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib -- baseline virtual_service
+	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-testkit --lib search
 	TIDEWIRE_SEEDS=2 cargo test --package tidewire-load --test suite generated -- --test-threads 1
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000

@@ -36,6 +36,8 @@ export default defineConfig({
           ],
           testTimeout: 60_000,
           hookTimeout: 60_000,
+          // They leave nothing behind in their process: a fifth less work than a process for each file.
+          isolate: false,
         },
       },
       ...reactProjects,

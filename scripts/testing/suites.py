@@ -112,7 +112,7 @@ SUITES = [
     # They judge a generator or a server by its figures, and need the machine for themselves.
     Suite(
         "figures",
-        f"{NEXTEST_RUN} --profile figures --test-threads 2 -E '({FIGURES}){{without}}'",
+        f"{NEXTEST_RUN} --profile figures -E '({FIGURES}){{without}}'",
         after=("build", "nextest"),
         is_alone=True,
     ),
@@ -207,10 +207,10 @@ SUITES = [
         is_nice=True,
         groups=("check",),
     ),
-    # It compiles the crates with other features than the build: without Clippy, which has looked at them.
+    # It compiles some crates with other features than the build: without Clippy, which has looked at them.
     Suite(
         "wheel",
-        f"env -u RUSTC_WORKSPACE_WRAPPER {NATIVE} bindings/python/run wheel",
+        f"CHECKED=1 {NATIVE} bindings/python/run wheel",
         after=("native modules",),
         is_nice=True,
         groups=("check",),

@@ -36,7 +36,7 @@ const PEAK_BYTES_MAX: usize = (18 + 8) << 20;
 /// The messages of a commit, and those of the long run.
 const SHORT_BYTES: usize = 64 * 1024;
 const LONG_BYTES: usize = 1024 * 1024 - 1_000;
-const SHORT_STEPS: usize = 12;
+const SHORT_STEPS: usize = 6;
 const LONG_STEPS: usize = 100;
 
 /// What a message costs.

@@ -219,13 +219,14 @@ const FILLINGS_MAX: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeds::number_of_seeds;
     use tidewire_wire::envelope::{Kind, classify_json};
 
     #[test]
     fn candidates_are_messages_of_their_type_in_every_shape() {
         let grammar = Grammar::load();
         for system in SystemType::ALL {
-            for seed in 0..20 {
+            for seed in 0..number_of_seeds(5) {
                 let mut shapes = 0;
                 let (found, _) = climb(&grammar, system, seed, 20, |candidate| {
                     shapes += 1;

@@ -47,7 +47,7 @@ fn config(is_durable: bool) -> Config {
 
 /// Runs a test with each seed; the fates take turns.
 pub(crate) fn each_seed(fates: &[Fate], run: fn(u64, Fate)) {
-    seeds::each_seed(15, |seed| run(seed, fates[seed as usize % fates.len()]));
+    seeds::each_seed(8, |seed| run(seed, fates[seed as usize % fates.len()]));
 }
 
 /// A connection of a link to the model: bytes on their way.

@@ -17,7 +17,7 @@ use tidewire_testkit::seeds::each_seed;
 use world::run;
 
 /// Seeds without a wish for others.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 50;
 
 #[test]
 fn whatever_the_network_does_every_subscriber_is_served_or_told() {

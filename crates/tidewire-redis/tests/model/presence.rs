@@ -148,7 +148,7 @@ fn run(seed: u64, faults: Faults) {
 }
 
 fn run_all(faults: Faults) {
-    each_seed(30, |seed| run(seed, faults));
+    each_seed(15, |seed| run(seed, faults));
 }
 
 #[test]

@@ -122,11 +122,11 @@ fn run_changing_patterns(seed: u64) {
 
 #[test]
 fn a_pattern_sees_every_publication_once_whatever_other_patterns_come_and_go() {
-    each_seed(15, run_changing_patterns);
+    each_seed(8, run_changing_patterns);
 }
 
 fn run_all(faults: Faults) {
-    each_seed(30, |seed| run(seed, faults));
+    each_seed(15, |seed| run(seed, faults));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidewire_testkit::seeds::number_of_seeds;
 
 use super::FindLimit;
 use super::judge::{Outcome, judge};
@@ -102,7 +103,7 @@ fn find(service: Service, expected: &str, seed: u64) -> Found {
 }
 
 #[test]
-fn thirty_searches_find_the_capacity() {
+fn nine_of_ten_searches_find_the_capacity() {
     // With a limit far above what a growing queue reaches in a step, the queue itself is the reason.
     for (workers, takes_ms, expected) in [(1, 10.0, "p99<1s"), (4, 25.0, "p99<5s")] {
         let service = Service {
@@ -111,13 +112,17 @@ fn thirty_searches_find_the_capacity() {
             fails_every: None,
         };
         let capacity = service.capacity_per_s();
-        let contained = (0..30).filter(|&seed| {
+        let seeds = number_of_seeds(30);
+        let contained = (0..seeds).filter(|&seed| {
             let found = find(service, expected, seed);
             let (held, broke) = (found.held.unwrap_or(0.0), found.broke.unwrap_or(0.0));
             held <= capacity && broke >= capacity
         });
-        let contained = contained.count();
-        assert!(contained >= 27, "{contained} of 30 contain {capacity}/s");
+        let contained = contained.count() as u64;
+        assert!(
+            contained * 10 >= seeds * 9,
+            "{contained} of {seeds} contain {capacity}/s"
+        );
     }
 }
 
