@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use tidewire_load::plan::bench::{TestExpectation, TestExpectationError, TestKind};
-use tidewire_load::plan::run::{DURATION, PAYLOAD_BYTES};
+use tidewire_load::plan::run::{DURATION, LIMIT_RESOLUTIONS, PAYLOAD_BYTES};
 use tidewire_load::worker::pace::RATE_PER_S;
 use tidewire_load::worker::websocket::profile::Profile;
 
@@ -72,6 +72,15 @@ pub(crate) struct PlanFlags {
     /// With --rate-per-s: at random times, as independent users send, not evenly
     #[arg(long, requires = "rate_per_s")]
     pub(crate) poisson: bool,
+    /// For rapid-reconnect: how often each connection is opened, in place of --duration-s
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
+    pub(crate) cycles: Option<u64>,
+    /// Seconds between two pings of a held connection [default: 5, with --quick 0.2]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) hold_ping_s: Option<Duration>,
+    /// Connections being opened at once, over all workers, from 1 to 65536 [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) handshakes_in_flight: Option<u32>,
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
     pub(crate) pings_per_connection: Option<u64>,
@@ -82,6 +91,9 @@ pub(crate) struct PlanFlags {
     /// 1000000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
     pub(crate) connections_max: Option<usize>,
+    /// How close connection-limit comes to the limit, as a share of it [default: 0.015625, which is 1/64]
+    #[arg(long, value_name = "SHARE", value_parser = resolution)]
+    pub(crate) limit_resolution: Option<f64>,
     /// An expectation of a figure, such as 'p99<5ms', for each test that has the figure; with the
     /// name of a test, such as 'throughput: rate>100k', for that test. May be repeated. The exit code
     /// is 5 if one is broken
@@ -243,6 +255,14 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| {
             format!("expected messages per second, such as 5000 or 0.5, from {least} to {most}")
         })
+}
+
+fn resolution(text: &str) -> Result<f64, String> {
+    let (least, most) = (LIMIT_RESOLUTIONS.start(), LIMIT_RESOLUTIONS.end());
+    text.parse()
+        .ok()
+        .filter(|share: &f64| LIMIT_RESOLUTIONS.contains(share))
+        .ok_or_else(|| format!("expected a share, such as 0.01, from {least} to {most}"))
 }
 
 fn payload(text: &str) -> Result<usize, String> {

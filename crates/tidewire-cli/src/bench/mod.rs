@@ -210,6 +210,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
     options.connections_max =
         plan.connections_max
             .unwrap_or(if plan.quick { QUICK_LIMIT } else { LIMIT });
+    options.limit_resolution = plan.limit_resolution.unwrap_or(options.limit_resolution);
     if !plan.test.is_empty() {
         options.tests = plan.test.clone();
     } else if server.has_open_topics() {
@@ -242,8 +243,15 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
         options.timeouts.pong_ms = timeout.as_millis() as u64;
     }
     options.rounds = plan.rounds.unwrap_or(usual.rounds);
+    options.cycles = plan.cycles;
     if plan.quick {
         options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
+    }
+    if let Some(every) = plan.hold_ping_s {
+        options.hold_ping_every_ms = every.as_millis() as u64;
+    }
+    if let Some(count) = plan.handshakes_in_flight {
+        options.handshakes_in_flight_max = count as usize;
     }
     options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
     options.fan_out_in_flight = plan.in_flight;

@@ -148,11 +148,8 @@ fn outcome(result: &TestResult) -> String {
     if let Some(survival) = result.survival {
         parts.push(format!("{:.1} % survived", survival.percent));
     }
-    if let Some(limit) = result.limit {
-        parts.push(format!(
-            "{} connections",
-            number::grouped(limit.largest_stable)
-        ));
+    if let Some(limit) = &result.limit {
+        parts.push(number::connections(limit.largest_stable));
     }
     let expectations = &result.load.expectations;
     let broken = expectations.iter().filter(|one| !one.kept);

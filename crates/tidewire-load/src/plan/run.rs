@@ -8,7 +8,9 @@ use tidewire_wire::timestamp::write_rfc3339_ms;
 use crate::accounting::resources;
 use crate::accounting::server::ServerWatch;
 use crate::fleet::preflight::{self, Shortage};
-pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, RunError};
+pub use crate::plan::bench::options::{
+    BenchOptions, DURATION, LIMIT_RESOLUTIONS, PAYLOAD_BYTES, RunError,
+};
 use crate::plan::bench::{Bench, TestExpectation, TestKind, run_test};
 use crate::plan::observe::Progress;
 use crate::report::model::IMPOSSIBLE;
@@ -165,6 +167,11 @@ fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
                 format!("from {least:?} to {most:?}"),
             );
         }
+    }
+    if !LIMIT_RESOLUTIONS.contains(&options.limit_resolution) {
+        let (least, most) = (LIMIT_RESOLUTIONS.start(), LIMIT_RESOLUTIONS.end());
+        let bounds = format!("from {least} to {most}");
+        return out("a resolution", options.limit_resolution.to_string(), bounds);
     }
     let needs = |tests: &[TestKind]| options.tests.iter().any(|test| tests.contains(test));
     let of_trades = [

@@ -191,7 +191,7 @@ fn ping(report: &Report) -> Option<Fact> {
 
 fn limit(report: &Report) -> Option<Fact> {
     let mut usable = usable(report, model::CONNECTION_LIMIT);
-    let limit = usable.find_map(|result| result.limit)?;
+    let limit = usable.find_map(|result| result.limit.as_ref())?;
     // Whatever else stopped the test, the server would have held more.
     let bound = match limit.stopped_by {
         StoppedBy::Server => Bound::Exact,

@@ -231,9 +231,26 @@ fn notes(page: &mut Page, notes: &[String]) {
     }
     page.put(format_args!("<ul class=\"notes\">\n"));
     for note in notes {
-        page.put(format_args!("<li>{}</li>\n", escape(note)));
+        page.put(format_args!("<li>{}</li>\n", with_code(note)));
     }
     page.put(format_args!("</ul>\n"));
+}
+
+/// Escaped text in which what stands between backticks is code.
+fn with_code(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escape(text);
+    }
+    let mut out = String::new();
+    for (index, part) in parts.iter().enumerate() {
+        let part = escape(part);
+        match index % 2 {
+            0 => out.push_str(&part),
+            _ => out.push_str(&format!("<code>{part}</code>")),
+        }
+    }
+    out
 }
 
 fn figure(page: &mut Page, figure: &Figure) {

@@ -8,16 +8,8 @@ use super::model::{
     TargetFigures, TestResult,
 };
 use super::number;
-use super::table::{self, ABSENT};
-
-/// A table with its title.
-pub(super) struct Block {
-    pub(super) title: String,
-    pub(super) header: Vec<&'static str>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// The first columns are text, the others numbers.
-    pub(super) text_columns: usize,
-}
+use super::probes;
+use super::table::{self, ABSENT, Block};
 
 /// The tables of all results of a test. With several results each title names its result.
 pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
@@ -34,6 +26,7 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
     };
     let mut blocks = vec![expectations(results)];
     blocks.extend(results.iter().flat_map(of_one));
+    blocks.push(probes::table(results));
     blocks.push(memory(results));
     blocks.retain(|block| !block.rows.is_empty());
     blocks

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use super::grid::grids;
 use super::load_tables;
-use super::model::Report;
+use super::model::{self, Report};
 use super::summary;
-use super::table::{Section, Table};
+use super::table::{ABSENT, Section, Table};
 
 /// Renders a report as Markdown with pipe tables. All text of the report is escaped.
 pub fn render(report: &Report) -> String {
@@ -28,6 +29,9 @@ pub fn render(report: &Report) -> String {
             }
         }
         table(&mut out, &section.figures());
+        if section.test == model::SIZE_MATRIX {
+            matrix(&mut out, &section);
+        }
         for block in load_tables::blocks(&section.results) {
             push(&mut out, format_args!("\n{}:\n\n", escape(&block.title)));
             rows(&mut out, &block.header, &block.rows, block.text_columns);
@@ -46,6 +50,27 @@ pub fn render(report: &Report) -> String {
 /// Renders one table.
 pub(super) fn table(out: &mut String, table: &Table) {
     rows(out, &table.header, &table.rows, 1);
+}
+
+/// The figures of the size matrix with a row for each number of connections and a column for each size. One row would only
+/// repeat the results.
+fn matrix(out: &mut String, section: &Section<'_>) {
+    for grid in grids(&section.results) {
+        if grid.rows.len() < 2 {
+            return;
+        }
+        push(out, format_args!("\n{}:\n\n", grid.caption));
+        let mut header = vec!["Connections".to_owned()];
+        header.extend(grid.columns);
+        let cell = |cell: &Option<f64>| cell.map_or_else(|| ABSENT.to_owned(), grid.text);
+        let row = |(name, cells): (String, &Vec<Option<f64>>)| {
+            std::iter::once(name)
+                .chain(cells.iter().map(cell))
+                .collect()
+        };
+        let lines: Vec<Vec<String>> = grid.rows.into_iter().zip(&grid.cells).map(row).collect();
+        rows(out, &header, &lines, 0);
+    }
 }
 
 /// Renders rows under a header; the first `text_columns` are left aligned, the others right.

@@ -17,9 +17,11 @@ pub(crate) mod buckets;
 mod chart;
 mod escape;
 mod facts;
+mod grid;
 mod load_plots;
 mod load_tables;
 mod plots;
+mod probes;
 pub mod repeats;
 mod service;
 pub mod side_by_side;
@@ -37,10 +39,10 @@ pub use model::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
     BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
     EndedConnections, ErrorBounds, ExpectationResult, FanOut, Finding, FoundRate, GeneratorHealth,
-    Latency, LatencyOrigin, LatencyOverTime, LatencyWindow, Lateness, LoadError, LoadFigures,
-    LoopKind, Machine, Memory, Messages, Pace, Pings, Plan, Processes, Range, RateStep, Received,
-    Repeats, ReplyFaults, Report, Requests, ResourceSample, Spread, StoppedBy, Survival, Target,
-    TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
+    Latency, LatencyOrigin, LatencyOverTime, LatencyWindow, Lateness, LimitPhase, LimitProbe,
+    LoadError, LoadFigures, LoopKind, Machine, Memory, Messages, Pace, Pings, Plan, Processes,
+    Range, RateStep, Received, Repeats, ReplyFaults, Report, Requests, ResourceSample, Spread,
+    StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
 };
 
 pub(crate) use service::{failed as failed_requests, failures as failures_of, unit as unit_of};

@@ -20,8 +20,8 @@ mod repeats;
 
 pub use connecting::{Connecting, EndedConnections, ended_in_words};
 pub use figures::{
-    ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
-    Pace, Pings, Processes, StoppedBy, Survival,
+    ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LimitPhase, LimitProbe,
+    LoopKind, Memory, Messages, Pace, Pings, Processes, StoppedBy, Survival,
 };
 
 pub use judgement::{

@@ -49,10 +49,19 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
+/// `1 connection`, `10,000 connections`.
+pub fn connections(count: u64) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} connection{plural}", grouped(count))
+}
+
 /// A percentage from 0 to 100 with enough decimals to distinguish it from 100: `99.98 %`, `100 %`.
 pub fn percent(value: f64) -> String {
-    if value == value.round() {
+    if value == value.round() || value >= 999.5 {
         return format!("{value:.0} %");
+    }
+    if value > 100.0 {
+        return format!("{value:.1} %");
     }
     if value > 0.0 && value < 0.01 {
         return format!("{value:.4} %");
@@ -147,5 +156,9 @@ mod tests {
         assert_eq!(percent(99.999), "99.99 %");
         assert_eq!(percent(0.001), "0.0010 %");
         assert_eq!(percent(98.5), "98.50 %");
+        assert_eq!(percent(264.52), "264.5 %");
+        assert_eq!(percent(12_345.6), "12346 %");
+        assert_eq!(connections(1), "1 connection");
+        assert_eq!(connections(1_000), "1,000 connections");
     }
 }

@@ -3,6 +3,7 @@
 use super::chart::{
     Figure, abscissas, bounds, figure, linear, nines_axis, on_decades, ordinates, seconds, usable,
 };
+use super::grid::{distinct, grids};
 use super::load_plots;
 use super::model::{self, Latency, TestResult};
 use super::svg::{self, Series};
@@ -68,45 +69,18 @@ fn rates(rate_name: &'static str, results: &[&TestResult]) -> Option<Figure> {
 }
 
 /// Two grids of payload size and number of connections: messages and bytes per second.
-fn matrix(results: &[&TestResult]) -> Vec<Figure> {
-    let sizes = distinct(results.iter().filter_map(|r| r.payload_bytes));
-    let tiers = distinct(results.iter().map(|r| r.connections));
-    let columns: Vec<String> = sizes
-        .iter()
-        .map(|&size| number::bytes(size as f64))
-        .collect();
-    let rows: Vec<String> = tiers.iter().map(|&tier| number::grouped(tier)).collect();
-    let grid = |of: fn(&TestResult) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
-        let cell = |tier, size| {
-            let here = |r: &&&TestResult| r.connections == tier && r.payload_bytes == Some(size);
-            results.iter().filter(here).find_map(|result| of(result))
-        };
-        tiers
-            .iter()
-            .map(|&tier| sizes.iter().map(|&size| cell(tier, size)).collect())
-            .collect()
-    };
-    let figure = |caption: &str, of, text| {
-        let cells = grid(of);
-        cells.iter().flatten().any(Option::is_some).then(|| Figure {
-            caption: caption.to_owned(),
-            svg: svg::heat(caption, &columns, &rows, &cells, text),
-            legend: Vec::new(),
-        })
-    };
-    let maps = [
-        figure(
-            "Confirmed messages/s by connections (rows) and payload",
-            |result| result.rate_per_s,
-            number::si as fn(f64) -> String,
+fn matrix(results: &[&TestResult]) -> impl Iterator<Item = Figure> {
+    grids(results).into_iter().map(|grid| Figure {
+        caption: grid.caption.to_owned(),
+        svg: svg::heat(
+            grid.caption,
+            &grid.columns,
+            &grid.rows,
+            &grid.cells,
+            grid.text,
         ),
-        figure(
-            "Confirmed bytes/s by connections (rows) and payload",
-            |result| result.bytes_per_s,
-            number::decimal_bytes,
-        ),
-    ];
-    maps.into_iter().flatten().collect()
+        legend: Vec::new(),
+    })
 }
 
 /// Times by percentile, on an axis where each further nine is as wide as the previous one. `label` is that of the axis
@@ -185,13 +159,6 @@ fn nines(latency: &Latency) -> Vec<(f64, f64)> {
             )
         })
         .collect()
-}
-
-fn distinct(values: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 const NINES_MAX: f64 = 7.5;

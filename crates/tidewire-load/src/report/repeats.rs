@@ -66,7 +66,7 @@ fn median(mut results: Vec<TestResult>) -> Option<TestResult> {
         rate_per_s: range(|result| result.rate_per_s),
         p50_us: range(|result| result.latency_us.as_ref().map(|latency| latency.p50)),
         p99_us: range(|result| result.latency_us.as_ref().map(|latency| latency.p99)),
-        largest_stable: range(|result| result.limit.map(|limit| limit.largest_stable as f64)),
+        largest_stable: range(|result| Some(result.limit.as_ref()?.largest_stable as f64)),
     };
     let verdict = results.iter().map(|result| result.verdict).max()?;
     let doubts = distinct(results.iter().flat_map(|result| &result.doubts));
@@ -86,7 +86,7 @@ fn median(mut results: Vec<TestResult>) -> Option<TestResult> {
 
 /// The figure by which results are ordered; one that measured nothing is the first.
 fn figure(result: &TestResult) -> f64 {
-    let limit = || Some(result.limit?.largest_stable as f64);
+    let limit = || Some(result.limit.as_ref()?.largest_stable as f64);
     result
         .rate_per_s
         .or_else(limit)
@@ -156,6 +156,7 @@ mod tests {
             limit: Some(ConnectionLimit {
                 largest_stable,
                 stopped_by: StoppedBy::Plan,
+                probes: Vec::new(),
             }),
             ..TestResult::new(model::CONNECTION_LIMIT, 10)
         };
@@ -191,7 +192,7 @@ mod tests {
             ["80 % were used", "the same", "it varied"]
         );
         // Of two runs the smaller one is shown.
-        assert_eq!(limit.limit.unwrap().largest_stable, 100);
+        assert_eq!(limit.limit.as_ref().unwrap().largest_stable, 100);
         assert_eq!(limit.repeats.unwrap().largest_stable, range(100.0, 300.0));
         for text in [
             terminal::render(&merged),

@@ -6,9 +6,10 @@ mod plots;
 
 use super::chart::Figure;
 use super::compare::Comparison;
-use super::load_tables::{self, Block};
+use super::load_tables;
 use super::model::{BaselineFigure, BaselineFinding, Report, TestResult};
 use super::printable::printable;
+use super::table::Block;
 use super::{baseline, html, markdown, number, service, table, terminal};
 
 /// Reports beside one another.

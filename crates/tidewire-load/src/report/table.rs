@@ -26,6 +26,15 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
 }
 
+/// A table with its title.
+pub(super) struct Block {
+    pub(super) title: String,
+    pub(super) header: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// The first columns are text, the others numbers.
+    pub(super) text_columns: usize,
+}
+
 impl<'a> Section<'a> {
     /// The report's tests in order of first appearance.
     pub(super) fn all(report: &'a Report) -> Vec<Self> {
@@ -144,8 +153,7 @@ impl<'a> Section<'a> {
 /// The properties that distinguish a result from the others of its test: `1,000 connections, json,
 /// 175 B`.
 pub(super) fn label(result: &TestResult) -> String {
-    let plural = if result.connections == 1 { "" } else { "s" };
-    let mut text = format!("{} connection{plural}", number::grouped(result.connections));
+    let mut text = number::connections(result.connections);
     if let Some(format) = &result.format {
         text.push_str(", ");
         text.push_str(format);
@@ -261,11 +269,14 @@ const FIGURES: &[Column] = &[
         r.survival.map(|s| number::percent(s.percent))
     }),
     ("Largest stable", |r| {
-        r.limit.map(|l| number::grouped(l.largest_stable))
+        r.limit.as_ref().map(|l| number::grouped(l.largest_stable))
     }),
     ("Stopped by", |r| {
-        r.limit.map(|l| stopped_by(l.stopped_by).to_owned())
+        r.limit
+            .as_ref()
+            .map(|l| stopped_by(l.stopped_by).to_owned())
     }),
+    ("Min", |r| latency(r, |l| l.min)),
     ("p50", |r| latency(r, |l| l.p50)),
     ("p90", |r| latency(r, |l| l.p90)),
     ("p95", |r| latency(r, |l| l.p95)),
@@ -280,14 +291,11 @@ const FIGURES: &[Column] = &[
     ("Duplicates", |r| found(r, |f| f.duplicates)),
     ("Confirmed by", confirmed_by),
     ("Failed", |r| {
-        r.failed.filter(|&n| n > 0).map(number::grouped)
+        // Those of a load have a table of their own, beside the requests that failed.
+        let failed = r.failed.filter(|&n| n > 0 || r.load.requests.is_none())?;
+        Some(number::grouped(failed))
     }),
-    ("Lost", |r| {
-        r.messages
-            .map(|m| m.lost)
-            .filter(|&n| n > 0)
-            .map(number::grouped)
-    }),
+    ("Lost", |r| r.messages.map(|m| number::grouped(m.lost))),
     ("Bottleneck", |r| {
         (r.bottleneck != Bottleneck::None).then(|| r.bottleneck.as_str().into())
     }),
@@ -320,7 +328,8 @@ const RESOURCES: &[Column] = &[
     ("Refused", |r| {
         r.messages.and_then(|m| m.refused).map(number::grouped)
     }),
-    ("Lost", |r| r.messages.map(|m| number::grouped(m.lost))),
+    ("Pings", |r| r.pings.map(|p| number::grouped(p.sent))),
+    ("Pings lost", |r| r.pings.map(|p| number::grouped(p.lost))),
     ("Mean latency", |r| latency(r, |l| l.mean)),
     ("p50, other origin", |r| {
         r.latency_other_us.as_ref().map(|l| number::us(l.p50))

@@ -168,7 +168,7 @@ fn a_search_for_the_limit_counts_only_connections_that_live() {
         options.tiers = vec![10];
         options.connections_max = 100;
         let result = result(&options);
-        let limit = result.limit.unwrap();
+        let limit = result.limit.as_ref().unwrap();
         assert_eq!(
             (limit.largest_stable, limit.stopped_by),
             (30, StoppedBy::Server),

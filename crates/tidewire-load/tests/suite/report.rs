@@ -200,11 +200,38 @@ fn every_rendering_has_the_verdict_the_figures_and_every_test() {
             "50,816",
             "open files",
             "Example Processor",
+            "Probes of the search",
+            "780 open-files",
         ] {
             assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }
         assert!(text.contains("Confirmed msgs/s") && !text.contains("Offered/s"));
     }
+}
+
+#[test]
+fn the_size_matrix_has_a_row_for_each_number_of_connections() {
+    let text = markdown::render(&fixture::report());
+    let lines: Vec<&str> = text.lines().collect();
+    for caption in ["Confirmed messages/s", "Confirmed bytes/s"] {
+        let title = lines.iter().position(|line| line.starts_with(caption));
+        let table = &lines[title.expect(caption) + 2..];
+        assert!(
+            table[0].starts_with("| Connections | 64 B |"),
+            "{}",
+            table[0]
+        );
+        let rows = table[2..].iter().take_while(|line| line.starts_with('|'));
+        assert!(rows.count() > 1, "{caption}");
+    }
+}
+
+#[test]
+fn what_stands_between_backticks_is_code_on_the_page() {
+    let mut report = fixture::report();
+    report.results[0].notes = vec!["`a<b` is broken".into(), "one ` alone".into()];
+    let page = html::render(&report);
+    assert!(page.contains("<code>a&lt;b</code> is broken") && page.contains("one ` alone"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tidewire_load::accounting::resources;
 use tidewire_load::accounting::stats::StatsSource;
 use tidewire_load::plan::bench::TestKind;
 use tidewire_load::plan::run::{BenchOptions, run};
-use tidewire_load::report::{LatencyOrigin, StoppedBy, TestResult, Verdict};
+use tidewire_load::report::{LatencyOrigin, LimitPhase, StoppedBy, TestResult, Verdict};
 use tidewire_load::worker::order::Timeouts;
 use tidewire_load::worker::target::TokenSource;
 use tidewire_load::worker::websocket::profile::Profile;
@@ -153,7 +153,7 @@ fn every_default_test_is_valid_on_an_honest_server() {
     assert_eq!(hold.survival.unwrap().survived, 20);
     assert!(hold.rate_per_s.unwrap() > 0.0);
     assert!(hold.latency_us.as_ref().unwrap().count >= 60);
-    let found = limit.limit.unwrap();
+    let found = limit.limit.as_ref().unwrap();
     assert_eq!(
         (found.largest_stable, found.stopped_by),
         (50, StoppedBy::Plan)
@@ -339,14 +339,54 @@ fn the_connection_limit_is_found_and_its_cause_named() {
     options.tiers = vec![10];
     options.connections_max = 1_000;
     let result = &report(&options).results[0];
-    let limit = result.limit.unwrap();
+    let limit = result.limit.as_ref().unwrap();
     assert_eq!(
         (limit.largest_stable, limit.stopped_by),
         (45, StoppedBy::Server),
         "{result:#?}"
     );
+    let tried: Vec<_> = limit
+        .probes
+        .iter()
+        .map(|probe| (probe.phase, probe.connections, probe.stable))
+        .collect();
+    use LimitPhase::{Doubling, Narrowing};
+    assert_eq!(
+        tried,
+        [
+            (Doubling, 10, true),
+            (Doubling, 20, true),
+            (Doubling, 40, true),
+            (Doubling, 80, false),
+            (Narrowing, 60, false),
+            (Narrowing, 50, false),
+            (Narrowing, 45, true),
+            (Narrowing, 47, false),
+            (Narrowing, 46, false),
+        ]
+    );
+    let beyond = &limit.probes[3];
+    assert_eq!((beyond.connected, beyond.source_addresses), (45, 1));
+    assert_eq!(beyond.errors["unexpected-status-503"], 35, "{beyond:?}");
+    assert!(beyond.rate_per_s.unwrap() > 0.0 && limit.probes[0].errors.is_empty());
     assert!(
         result.notes.iter().any(|note| note.contains("HTTP 503")),
+        "{:?}",
+        result.notes
+    );
+}
+
+#[test]
+fn connections_are_opened_again_as_often_as_asked() {
+    let server = Server::raw(Conduct::Sink);
+    let mut options = options(&server, TestKind::RapidReconnect, Profile::Raw);
+    options.tiers = vec![5];
+    options.cycles = Some(7);
+    let result = &report(&options).results[0];
+    assert_eq!(result.failed, Some(0), "{result:#?}");
+    let opened = "35 connections were opened and closed, 5 at a time.";
+    assert!(
+        result.notes.iter().any(|note| note == opened),
         "{:?}",
         result.notes
     );

@@ -177,7 +177,7 @@ fn figures<'a>(result: &TestResult, opened: &'a Opened, ran: Option<&'a Ran>) ->
         count: pings.lost,
         of: pings.sent,
     });
-    let stable = result.limit.map(|limit| limit.largest_stable);
+    let stable = result.limit.as_ref().map(|limit| limit.largest_stable);
     Figures {
         latency: Some(ran.map_or(&opened.latency, |ran| &ran.latency)),
         service: ran

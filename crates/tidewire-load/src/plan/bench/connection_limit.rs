@@ -1,5 +1,6 @@
 //! `connection-limit`: doubles the connections until something fails, then bisects.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::measure::Bench;
@@ -9,7 +10,8 @@ use crate::accounting::outcome::Opened;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
 use crate::report::model::CONNECTION_LIMIT;
-use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
+use crate::report::number;
+use crate::report::{ConnectionLimit, LimitPhase, LimitProbe, StoppedBy, TestResult, Verdict};
 use crate::verdict::Doubt;
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
@@ -17,26 +19,32 @@ use crate::worker::order::Activity;
 pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>, RunError> {
     let files_max = bench.connections_room()?;
     let connections_max = bench.options.connections_max.min(files_max).max(1);
-    let mut search = Search::new(first.clamp(1, connections_max), connections_max);
+    let first = first.clamp(1, connections_max);
+    let mut search = Search::new(first, connections_max, bench.options.limit_resolution);
     let mut best: Option<TestResult> = None;
     let mut last_failures = Failures::default();
     let mut full_processes = None;
     let mut was_interrupted = false;
+    let mut probes = Vec::new();
     while let Some(count) = search.next() {
-        let detail = format!("{count} connections");
+        let detail = number::connections(count as u64);
         bench.started(CONNECTION_LIMIT, &detail, Duration::from_secs(2));
-        let (result, failures, processes) = try_count(bench, count)?;
+        let tried = try_count(bench, count)?;
         // What failed in this one may have failed by the interruption.
         was_interrupted = bench.is_stopped();
         if was_interrupted {
             break;
         }
-        let is_stable = result.verdict != Verdict::Failed;
+        let is_stable = tried.result.verdict != Verdict::Failed;
+        probes.push(LimitProbe {
+            source_addresses: bench.source_addresses(),
+            ..tried.probe(search.phase())
+        });
         if is_stable {
-            best = Some(result);
+            best = Some(tried.result);
         } else {
-            last_failures = failures;
-            full_processes = processes;
+            last_failures = tried.failures;
+            full_processes = tried.processes;
         }
         search.record(count, is_stable);
     }
@@ -65,26 +73,51 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
                 None => StoppedBy::Plan,
                 Some(failure) => stopped_by(failure),
             },
+            probes,
         });
     }
     if let Some(words) = last_failures.in_words() {
-        result
-            .notes
-            .push(format!("With {} connections: {words}.", search.failed));
+        result.notes.push(format!(
+            "With {}: {words}.",
+            number::connections(search.failed as u64)
+        ));
         result.notes.extend(full_processes);
     }
     bench.expect(&mut result, &Opened::default(), None);
     Ok(vec![bench.finished(result)])
 }
 
-/// Opens N connections, holds them for a moment and pings each of them: stable is what all of them
-/// outlive. The result, why connections failed, and the server's processes, where there are several.
-fn try_count(
-    bench: &mut Bench<'_>,
-    count: usize,
-) -> Result<(TestResult, Failures, Option<String>), RunError> {
+/// The outcome of one number of connections.
+struct Tried {
+    result: TestResult,
+    /// Handshakes per second, of the connections that were opened.
+    rate_per_s: Option<f64>,
+    /// Why connections could not be opened or did not last.
+    failures: Failures,
+    /// The server's processes, where there are several.
+    processes: Option<String>,
+}
+
+impl Tried {
+    fn probe(&self, phase: LimitPhase) -> LimitProbe {
+        LimitProbe {
+            phase,
+            connections: self.result.connections,
+            connected: self.result.connected.unwrap_or_default(),
+            stable: self.result.verdict != Verdict::Failed,
+            rate_per_s: self.rate_per_s,
+            errors: by_name(&self.failures),
+            source_addresses: 1,
+        }
+    }
+}
+
+/// Opens N connections, holds them for a moment and pings each of them: stable is what all of them outlive.
+fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<Tried, RunError> {
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, count)?;
+    let duration_s = opened.duration_s();
+    let rate_per_s = (duration_s > 0.0).then(|| opened.connected as f64 / duration_s);
     let mut result = bench.result(CONNECTION_LIMIT, count, &opened);
     let processes = bench.server_processes_in_words();
     let mut failures = opened.failures.clone();
@@ -98,7 +131,24 @@ fn try_count(
         failures.merge(&measured.ran.broken_since_opened());
     }
     bench.close(fleet, Some(&mut result))?;
-    Ok((result, failures, processes))
+    Ok(Tried {
+        result,
+        rate_per_s,
+        failures,
+        processes,
+    })
+}
+
+/// Failures by the name of their kind, with the close code or HTTP status where they have one: `unexpected-status-503`.
+fn by_name(failures: &Failures) -> BTreeMap<String, u64> {
+    let name = |failure: Failure| match failure.code() {
+        Some(code) => format!("{}-{code}", failure.name()),
+        None => failure.name().to_owned(),
+    };
+    failures
+        .iter()
+        .map(|(failure, count)| (name(failure), count))
+        .collect()
 }
 
 fn stopped_by(failure: Failure) -> StoppedBy {
@@ -119,15 +169,25 @@ struct Search {
     failed: usize,
     first: usize,
     connections_max: usize,
+    /// How close the limit is searched, as a share of it.
+    resolution: f64,
 }
 
 impl Search {
-    fn new(first: usize, connections_max: usize) -> Self {
+    fn new(first: usize, connections_max: usize, resolution: f64) -> Self {
         Self {
             stable: 0,
             failed: usize::MAX,
             first,
             connections_max,
+            resolution,
+        }
+    }
+
+    fn phase(&self) -> LimitPhase {
+        match self.failed {
+            usize::MAX => LimitPhase::Doubling,
+            _ => LimitPhase::Narrowing,
         }
     }
 
@@ -140,7 +200,7 @@ impl Search {
             };
         }
         let gap = self.failed - self.stable;
-        let enough = (self.failed / SEARCH_RESOLUTION).max(1);
+        let enough = ((self.failed as f64 * self.resolution) as usize).max(1);
         (gap > enough).then(|| self.stable + gap / 2)
     }
 
@@ -153,15 +213,22 @@ impl Search {
     }
 }
 
-/// The limit is found to one part in this many.
-const SEARCH_RESOLUTION: usize = 64;
-
 #[cfg(test)]
 mod tests {
+    use super::super::options::LIMIT_RESOLUTION;
     use super::*;
 
     fn find(limit: usize, first: usize, connections_max: usize) -> (usize, usize) {
-        let mut search = Search::new(first, connections_max);
+        find_to(LIMIT_RESOLUTION, limit, first, connections_max)
+    }
+
+    fn find_to(
+        resolution: f64,
+        limit: usize,
+        first: usize,
+        connections_max: usize,
+    ) -> (usize, usize) {
+        let mut search = Search::new(first, connections_max, resolution);
         let mut tries = 0;
         while let Some(count) = search.next() {
             assert!(count <= connections_max);
@@ -182,6 +249,16 @@ mod tests {
             );
         }
         assert_eq!(find(0, 100, 1_000).0, 0);
+    }
+
+    #[test]
+    fn a_finer_resolution_finds_the_limit_itself_and_a_coarse_one_ends_early() {
+        assert_eq!(find_to(1e-9, 4_097, 100, 100_000).0, 4_097);
+        let (coarse, tries) = find_to(0.5, 60_000, 100, 100_000);
+        assert!(
+            (30_000..=60_000).contains(&coarse) && tries <= 12,
+            "{coarse} in {tries}"
+        );
     }
 
     #[test]

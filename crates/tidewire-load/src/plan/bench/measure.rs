@@ -502,6 +502,11 @@ impl<'a> Bench<'a> {
     }
 
     /// A result with what every test on these connections reports.
+    /// How many addresses its connections come from.
+    pub(crate) fn source_addresses(&self) -> u32 {
+        self.sources.len().max(1) as u32
+    }
+
     pub(crate) fn result(&self, name: &str, asked: usize, opened: &Opened) -> TestResult {
         let mut result = TestResult::new(name, asked as u64);
         let layer = self.options.layer;

@@ -22,7 +22,7 @@ pub(super) fn storm(
     bench: &mut Bench<'_>,
     connections: usize,
 ) -> Result<Vec<TestResult>, RunError> {
-    let detail = format!("{connections} connections");
+    let detail = number::connections(connections as u64);
     bench.started(CONNECTION_STORM, &detail, Duration::from_secs(1));
     let mut fleet = bench.fleet()?;
     let opening = Opening::of(bench, &mut fleet, |bench, fleet| {
@@ -59,15 +59,16 @@ pub(super) fn latency(bench: &mut Bench<'_>) -> Result<Vec<TestResult>, RunError
     reconnect(bench, CONNECT_LATENCY, 1, again)
 }
 
-/// Connections that are closed when they are ready, and opened again, for a while.
+/// Connections that are closed when they are ready, and opened again, for a while or a number of times.
 pub(super) fn rapid(
     bench: &mut Bench<'_>,
     connections: usize,
 ) -> Result<Vec<TestResult>, RunError> {
     let duration = bench.options.duration;
+    let cycles = bench.options.cycles;
     let again = Again {
-        rounds: None,
-        longest: Some(duration),
+        rounds: cycles,
+        longest: cycles.is_none().then_some(duration),
     };
     let detail = format!("{connections} at once");
     bench.started(RAPID_RECONNECT, &detail, duration);

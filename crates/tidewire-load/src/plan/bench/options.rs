@@ -46,6 +46,8 @@ pub struct BenchOptions {
     pub sustained: Duration,
     /// Connections of `connect-latency`, one after the other. Default 200.
     pub rounds: u64,
+    /// How often each connection of `rapid-reconnect` is opened, in place of a duration. Default none.
+    pub cycles: Option<u64>,
     /// How long a hold lasts. Default 30 s.
     pub hold: Duration,
     /// Milliseconds between two pings of a held connection. Default 5,000.
@@ -70,6 +72,8 @@ pub struct BenchOptions {
     /// Where the search for the largest number of connections ends, unless open files end it before.
     /// Default 1,000,000.
     pub connections_max: usize,
+    /// How close that search comes to the limit, as a share of it. Default 1/64; at least one connection.
+    pub limit_resolution: f64,
     /// Threads of the generator. Default half of the machine's cores, at least one.
     pub threads: usize,
     /// Commands that start workers as processes of their own, each of which speaks the worker contract on its
@@ -120,6 +124,7 @@ impl BenchOptions {
             duration: Duration::from_secs(5),
             sustained: Duration::from_secs(10),
             rounds: 200,
+            cycles: None,
             hold: Duration::from_secs(30),
             hold_ping_every_ms: 5_000,
             pings_per_connection: 50,
@@ -129,6 +134,7 @@ impl BenchOptions {
             poisson: false,
             confidence: None,
             connections_max: 1_000_000,
+            limit_resolution: LIMIT_RESOLUTION,
             threads: (cores / 2).max(1),
             workers: Vec::new(),
             stops_with_worker: false,
@@ -230,5 +236,11 @@ pub enum RunError {
 /// Durations of a measurement: at most 30 days.
 pub const DURATION: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
+
+/// How close a search for the limit of connections may be asked to come to it, as a share of the limit.
+pub const LIMIT_RESOLUTIONS: RangeInclusive<f64> = 1e-6..=0.5;
+
+/// By default it comes to one part in 64.
+pub(super) const LIMIT_RESOLUTION: f64 = 1.0 / 64.0;
 
 pub use crate::worker::websocket::payload::PAYLOAD_BYTES;

@@ -8,12 +8,16 @@ use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
 use crate::report::TestResult;
 use crate::report::model::PING_LATENCY;
+use crate::report::number;
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let per_connection = bench.options.pings_per_connection;
-    let detail = format!("{connections} connections, {per_connection} pings each");
+    let detail = format!(
+        "{}, {per_connection} pings each",
+        number::connections(connections as u64)
+    );
     bench.started(PING_LATENCY, &detail, Duration::from_secs(2));
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, connections)?;

@@ -5,13 +5,18 @@ use super::options::RunError;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
 use crate::report::model::SUSTAINED_HOLD;
+use crate::report::number;
 use crate::report::{Memory, Survival, TestResult};
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let (hold, ping_every_ms) = (bench.options.hold, bench.options.hold_ping_every_ms);
-    bench.started(SUSTAINED_HOLD, &format!("{connections} connections"), hold);
+    bench.started(
+        SUSTAINED_HOLD,
+        &number::connections(connections as u64),
+        hold,
+    );
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, connections)?;
     let activity = |_: Part<'_>| Activity::Hold { ping_every_ms };

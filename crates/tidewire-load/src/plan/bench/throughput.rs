@@ -8,6 +8,7 @@ use crate::accounting::outcome::Opened;
 use crate::fleet::Fleet;
 use crate::report::TestResult;
 use crate::report::model::{SUSTAINED_THROUGHPUT, THROUGHPUT};
+use crate::report::number;
 use crate::verdict::evidence::Aim;
 use crate::worker::websocket::payload::Payload;
 
@@ -106,7 +107,11 @@ pub(super) fn send_each(
 }
 
 fn announce(bench: &mut Bench<'_>, sending: &Sending<'_>, connections: usize, payload: &Payload) {
-    let detail = format!("{connections} connections, {}", (sending.detail)(payload));
+    let detail = format!(
+        "{}, {}",
+        number::connections(connections as u64),
+        (sending.detail)(payload)
+    );
     let duration = sending.duration.unwrap_or(bench.options.duration);
     bench.started(sending.name, &detail, duration);
 }

@@ -115,7 +115,10 @@ impl Metric {
             Self::ServerCpu => Some(result.cpu?.server_s? * 1e6 / events(result)?),
             Self::Memory => result.memory?.per_connection_bytes,
             Self::MemoryPeak => Some(result.memory?.server_rss_peak_bytes? as f64),
-            Self::LargestStable => result.limit.map(|limit| limit.largest_stable as f64),
+            Self::LargestStable => result
+                .limit
+                .as_ref()
+                .map(|limit| limit.largest_stable as f64),
             Self::FoundRate => load.found_rate.as_ref()?.held_per_s,
         }
     }

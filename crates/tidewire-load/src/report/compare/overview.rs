@@ -84,7 +84,7 @@ fn most_connections(report: &Report) -> String {
         .iter()
         .filter(|result| result.verdict != Verdict::Failed);
     let open = passed.filter_map(|result| {
-        let searched = result.limit.map(|limit| limit.largest_stable);
+        let searched = result.limit.as_ref().map(|limit| limit.largest_stable);
         searched.max(result.connected)
     });
     open.max()

@@ -1,5 +1,7 @@
 //! The figures of a test, in groups.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Messages counted on both sides.
@@ -162,12 +164,46 @@ pub struct Survival {
 }
 
 /// Outcome of the search for the largest number of connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionLimit {
     /// The largest number that was opened and held without a failure.
     pub largest_stable: u64,
     /// The failure beyond it.
     pub stopped_by: StoppedBy,
+    /// Every number that was tried, in order; empty in reports of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<LimitProbe>,
+}
+
+/// One number of connections that a search for their limit has tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitProbe {
+    /// How the search chose it.
+    pub phase: LimitPhase,
+    /// Requested connections.
+    pub connections: u64,
+    /// Connections that were opened.
+    pub connected: u64,
+    /// Whether all were opened, held and answered a ping.
+    pub stable: bool,
+    /// Handshakes per second while they were opened; absent if too few were opened to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// Connections that could not be opened or did not last, by the name of the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
+    /// Addresses that the connections came from.
+    pub source_addresses: u32,
+}
+
+/// How a search for the limit of connections chooses the next number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitPhase {
+    /// Twice the last one, as long as nothing has failed.
+    Doubling,
+    /// The middle between the largest stable one and the smallest that failed.
+    Narrowing,
 }
 
 /// The reason for the end of the search for more connections.
