@@ -108,7 +108,12 @@ def test_connections_and_their_latencies(tmp_path: pathlib.Path) -> None:
     assert results["rapid-reconnect"]["rate_per_s"] > 0
     assert results["ping-latency"]["latency_us"]["count"] == 200
     assert results["sustained-hold"]["survival"] == {"survived": 10, "percent": 100.0}
-    assert results["connection-limit"]["limit"] == {"largest_stable": 20, "stopped_by": "plan"}
+    limit = results["connection-limit"]["limit"]
+    assert (limit["largest_stable"], limit["stopped_by"]) == (20, "plan")
+    assert [(probe["phase"], probe["connections"]) for probe in limit["probes"]] == [
+        ("doubling", 10),
+        ("doubling", 20),
+    ]
     assert {result["verdict"] for result in report["results"]} <= BELIEVED.keys()
 
 
