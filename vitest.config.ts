@@ -36,7 +36,7 @@ export default defineConfig({
           ],
           testTimeout: 60_000,
           hookTimeout: 60_000,
-          // They leave nothing behind in their process: a fifth less work than a process for each file.
+          // Files share a process: a fifth less work than with one for each. No test may leave anything behind in it.
           isolate: false,
         },
       },

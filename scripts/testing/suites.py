@@ -18,7 +18,7 @@ THREADS = 2 * (os.cpu_count() or 1)
 NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --workspace --no-fail-fast"
 FIGURES = (
     "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
-    " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged)::/))"
+    " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged|workers::a_worker_gets_tokens)/))"
 )
 PYTHON_FIGURES = [f"tests/test_{name}.py" for name in ("bench_figures", "bench_runs", "load")]
 IGNORED = " ".join(f"--ignore={file}" for file in PYTHON_FIGURES)
@@ -210,7 +210,7 @@ SUITES = [
     # It compiles some crates with other features than the build: without Clippy, which has looked at them.
     Suite(
         "wheel",
-        f"CHECKED=1 {NATIVE} bindings/python/run wheel",
+        f"NO_LINTS=1 {NATIVE} bindings/python/run wheel",
         after=("native modules",),
         is_nice=True,
         groups=("check",),

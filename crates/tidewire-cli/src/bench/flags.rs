@@ -5,6 +5,7 @@ use crate::baseline::BaselineFlags;
 use crate::files::FileFlags;
 use crate::numbers;
 use clap::{Args, ValueEnum};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidewire_load::plan::bench::{TestExpectation, TestExpectationError, TestKind};
@@ -248,21 +249,22 @@ fn repeats(text: &str) -> Result<usize, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
-    text.parse()
-        .ok()
-        .filter(|rate: &f64| RATE_PER_S.contains(rate))
-        .ok_or_else(|| {
-            format!("expected messages per second, such as 5000 or 0.5, from {least} to {most}")
-        })
+    within(
+        &RATE_PER_S,
+        "messages per second, such as 5000 or 0.5",
+        text,
+    )
 }
 
 fn resolution(text: &str) -> Result<f64, String> {
-    let (least, most) = (LIMIT_RESOLUTIONS.start(), LIMIT_RESOLUTIONS.end());
-    text.parse()
-        .ok()
-        .filter(|share: &f64| LIMIT_RESOLUTIONS.contains(share))
-        .ok_or_else(|| format!("expected a share, such as 0.01, from {least} to {most}"))
+    within(&LIMIT_RESOLUTIONS, "a share, such as 0.01", text)
+}
+
+/// A number within bounds; `what` says in the error what was expected.
+fn within(bounds: &RangeInclusive<f64>, what: &str, text: &str) -> Result<f64, String> {
+    let (least, most) = (bounds.start(), bounds.end());
+    let number = text.parse().ok().filter(|number| bounds.contains(number));
+    number.ok_or_else(|| format!("expected {what}, from {least} to {most}"))
 }
 
 fn payload(text: &str) -> Result<usize, String> {

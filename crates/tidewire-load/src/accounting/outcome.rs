@@ -46,6 +46,13 @@ impl Opened {
         seconds(self.span_ns)
     }
 
+    /// Handshakes per second of this many connections; `None` if there are none.
+    #[must_use]
+    pub fn rate_per_s(&self, connections: u64) -> Option<f64> {
+        let duration_s = self.duration_s();
+        (connections > 0 && duration_s > 0.0).then(|| connections as f64 / duration_s)
+    }
+
     /// Adds the connections of another worker, or of a later order.
     pub fn merge(&mut self, other: &Self) {
         self.attempted += other.attempted;

@@ -18,6 +18,7 @@ use crate::fleet::preflight;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
 use crate::worker::messages::MessagesSetup;
+use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::script::Script;
@@ -553,7 +554,6 @@ const WEBSOCKET: &str = "websocket";
 
 const DURATION: Duration = Duration::from_secs(10);
 const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);
-const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
 const IN_FLIGHT_MAX: u32 = 10_000;
 
 /// Ports that closed short connections may occupy: with fewer, a fast run runs out of ports.

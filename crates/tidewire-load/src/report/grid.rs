@@ -26,12 +26,13 @@ pub(super) fn grids(results: &[&TestResult]) -> Vec<Grid> {
             .iter()
             .map(|&tier| sizes.iter().map(|&size| cell(tier, size)).collect())
             .collect();
+        let is_known = cells.iter().flatten().any(Option::is_some);
         let columns = sizes.iter().map(|&size| number::bytes(size as f64));
-        cells.iter().flatten().any(Option::is_some).then(|| Grid {
+        is_known.then_some(Grid {
             caption,
             columns: columns.collect(),
             rows: tiers.iter().map(|&tier| number::grouped(tier)).collect(),
-            cells: cells.clone(),
+            cells,
             text,
         })
     };

@@ -139,7 +139,7 @@ fn header(page: &mut Page, report: &Report) {
         "<section class=\"verdict {}\" aria-label=\"Verdict\"><h2>{}</h2><p>{}</p></section>\n",
         headline.tone,
         escape(headline.word),
-        escape(&headline.text),
+        with_code(&headline.text),
     ));
 }
 
@@ -293,7 +293,7 @@ fn preflight(page: &mut Page, report: &Report) {
             page.put(format_args!(
                 "<li>{}: {}</li>\n",
                 escape(name),
-                escape(hint)
+                with_code(hint)
             ));
         }
         page.put(format_args!("</ul>\n"));

@@ -51,11 +51,16 @@ pub fn grouped(value: u64) -> String {
 
 /// `1 connection`, `10,000 connections`.
 pub fn connections(count: u64) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} connection{plural}", grouped(count))
+    let noun = plural(count, "connection", "connections");
+    format!("{} {noun}", grouped(count))
 }
 
-/// A percentage from 0 to 100 with enough decimals to distinguish it from 100: `99.98 %`, `100 %`.
+/// The noun for a number of things.
+pub fn plural(count: u64, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// A percentage with enough decimals to distinguish it from 100: `99.98 %`, `100 %`. One above 100 has fewer: `264.5 %`.
 pub fn percent(value: f64) -> String {
     if value == value.round() || value >= 999.5 {
         return format!("{value:.0} %");

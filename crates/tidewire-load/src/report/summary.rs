@@ -41,7 +41,7 @@ pub(super) fn headline(report: &Report) -> Headline {
     }
     let broken = broken(report);
     if !broken.is_empty() {
-        let what = plural(broken.len(), "expectation is", "expectations are");
+        let what = number::plural(broken.len() as u64, "expectation is", "expectations are");
         text = format!(
             "{} {what} broken: {}. {text}",
             broken.len(),
@@ -60,7 +60,7 @@ pub(super) fn headline(report: &Report) -> Headline {
             0 => format!("Nothing was complete: {reason}."),
             n => format!(
                 "{n} complete {}: {reason}. {text}",
-                plural(n, "result", "results")
+                number::plural(n as u64, "result", "results")
             ),
         };
         let tone = if verdict == Verdict::Failed {
@@ -98,7 +98,7 @@ fn load_headline(report: &Report, result: &TestResult) -> Headline {
         .is_some_and(|baseline| baseline.fail_if_slower);
     let mut parts = Vec::new();
     if !broken.is_empty() {
-        let what = plural(broken.len(), "expectation is", "expectations are");
+        let what = number::plural(broken.len() as u64, "expectation is", "expectations are");
         let all = broken.join(", ");
         parts.push(format!("{} {what} broken: {all}.", broken.len()));
     }
@@ -164,7 +164,10 @@ fn verdict_text(report: &Report, verdict: Verdict) -> String {
         .iter()
         .filter(|result| result.verdict == verdict)
         .count();
-    let of = format!("{count} of {all} {}", plural(all, "result", "results"));
+    let of = format!(
+        "{count} of {all} {}",
+        number::plural(all as u64, "result", "results")
+    );
     match verdict {
         _ if all == 0 => "The report has no results.".into(),
         Verdict::Valid => {
@@ -211,7 +214,7 @@ pub(super) fn bottleneck(report: &Report) -> Option<&'static str> {
 pub(super) fn machine(machine: &Machine) -> String {
     let cores = machine
         .cores
-        .map(|n| format!("{n} {}", plural(n as usize, "core", "cores")));
+        .map(|n| format!("{n} {}", number::plural(n.into(), "core", "cores")));
     let kernel = machine
         .kernel
         .as_ref()
@@ -313,10 +316,6 @@ fn broken(report: &Report) -> Vec<String> {
         named.collect::<Vec<_>>()
     };
     report.results.iter().flat_map(of_one).collect()
-}
-
-pub(super) fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
-    if n == 1 { one } else { many }
 }
 
 #[cfg(test)]

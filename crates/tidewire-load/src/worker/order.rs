@@ -279,4 +279,5 @@ pub(crate) enum WorkerReport {
     },
 }
 
-const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
+/// Connections that are opened at the same time, if nothing else is asked for.
+pub(crate) const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;

@@ -10,8 +10,9 @@ use crate::accounting::outcome::Opened;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
 use crate::report::model::CONNECTION_LIMIT;
-use crate::report::number;
-use crate::report::{ConnectionLimit, LimitPhase, LimitProbe, StoppedBy, TestResult, Verdict};
+use crate::report::{
+    ConnectionLimit, LimitPhase, LimitProbe, StoppedBy, TestResult, Verdict, number,
+};
 use crate::verdict::Doubt;
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
@@ -36,10 +37,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
             break;
         }
         let is_stable = tried.result.verdict != Verdict::Failed;
-        probes.push(LimitProbe {
-            source_addresses: bench.source_addresses(),
-            ..tried.probe(search.phase())
-        });
+        probes.push(tried.probe(search.phase(), bench.source_addresses()));
         if is_stable {
             best = Some(tried.result);
         } else {
@@ -90,7 +88,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
 /// The outcome of one number of connections.
 struct Tried {
     result: TestResult,
-    /// Handshakes per second, of the connections that were opened.
+    /// Handshakes per second of the connections that were opened.
     rate_per_s: Option<f64>,
     /// Why connections could not be opened or did not last.
     failures: Failures,
@@ -99,7 +97,7 @@ struct Tried {
 }
 
 impl Tried {
-    fn probe(&self, phase: LimitPhase) -> LimitProbe {
+    fn probe(&self, phase: LimitPhase, source_addresses: u32) -> LimitProbe {
         LimitProbe {
             phase,
             connections: self.result.connections,
@@ -107,7 +105,7 @@ impl Tried {
             stable: self.result.verdict != Verdict::Failed,
             rate_per_s: self.rate_per_s,
             errors: by_name(&self.failures),
-            source_addresses: 1,
+            source_addresses,
         }
     }
 }
@@ -116,8 +114,7 @@ impl Tried {
 fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<Tried, RunError> {
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, count)?;
-    let duration_s = opened.duration_s();
-    let rate_per_s = (duration_s > 0.0).then(|| opened.connected as f64 / duration_s);
+    let rate_per_s = opened.rate_per_s(opened.connected);
     let mut result = bench.result(CONNECTION_LIMIT, count, &opened);
     let processes = bench.server_processes_in_words();
     let mut failures = opened.failures.clone();

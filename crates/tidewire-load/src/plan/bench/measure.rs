@@ -217,9 +217,9 @@ impl<'a> Bench<'a> {
             .iter()
             .map(|process| {
                 format!(
-                    "process {} had {} connections and {}",
+                    "process {} had {} and {}",
                     process.process_id,
-                    number::grouped(process.connections_open),
+                    number::connections(process.connections_open),
                     number::bytes(process.resident_bytes as f64)
                 )
             })
@@ -501,12 +501,12 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// A result with what every test on these connections reports.
     /// How many addresses its connections come from.
     pub(crate) fn source_addresses(&self) -> u32 {
         self.sources.len().max(1) as u32
     }
 
+    /// A result with what every test on these connections reports.
     pub(crate) fn result(&self, name: &str, asked: usize, opened: &Opened) -> TestResult {
         let mut result = TestResult::new(name, asked as u64);
         let layer = self.options.layer;

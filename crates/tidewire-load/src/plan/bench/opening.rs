@@ -133,7 +133,7 @@ impl Opening {
         let failed = opened.attempted.saturating_sub(living);
         result.failed = Some(failed);
         result.duration_s = Some(duration_s);
-        result.rate_per_s = (living > 0 && duration_s > 0.0).then(|| living as f64 / duration_s);
+        result.rate_per_s = opened.rate_per_s(living);
         result.latency_us = opened.latency.summary(LatencyOrigin::Sent);
         // Ticks of 10 ms are too coarse for a test that lasts only a few of them.
         let is_long = duration_s >= SHARE_MEANINGFUL_S;

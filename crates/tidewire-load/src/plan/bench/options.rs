@@ -11,7 +11,7 @@ use crate::accounting::server::ServerPidError;
 use crate::accounting::stats::StatsSource;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
-use crate::worker::order::Timeouts;
+use crate::worker::order::{HANDSHAKES_IN_FLIGHT_MAX, Timeouts};
 use crate::worker::rhythm::Rhythm;
 use crate::worker::target::Target;
 use crate::worker::websocket::layer::Layer;
@@ -138,7 +138,7 @@ impl BenchOptions {
             threads: (cores / 2).max(1),
             workers: Vec::new(),
             stops_with_worker: false,
-            handshakes_in_flight_max: 256,
+            handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             timeouts: Timeouts::default(),
             stats: None,
             server_pid: None,

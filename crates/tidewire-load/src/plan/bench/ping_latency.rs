@@ -6,9 +6,8 @@ use super::measure::Bench;
 use super::options::RunError;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
-use crate::report::TestResult;
 use crate::report::model::PING_LATENCY;
-use crate::report::number;
+use crate::report::{TestResult, number};
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
 

@@ -5,8 +5,7 @@ use super::options::RunError;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
 use crate::report::model::SUSTAINED_HOLD;
-use crate::report::number;
-use crate::report::{Memory, Survival, TestResult};
+use crate::report::{Memory, Survival, TestResult, number};
 use crate::verdict::evidence::Aim;
 use crate::worker::order::Activity;
 

@@ -6,9 +6,8 @@ use super::measure::Bench;
 use super::options::RunError;
 use crate::accounting::outcome::Opened;
 use crate::fleet::Fleet;
-use crate::report::TestResult;
 use crate::report::model::{SUSTAINED_THROUGHPUT, THROUGHPUT};
-use crate::report::number;
+use crate::report::{TestResult, number};
 use crate::verdict::evidence::Aim;
 use crate::worker::websocket::payload::Payload;
 

@@ -184,12 +184,12 @@ pub struct LimitProbe {
     pub connections: u64,
     /// Connections that were opened.
     pub connected: u64,
-    /// Whether all were opened, held and answered a ping.
+    /// True if every connection was opened, was held and answered a ping.
     pub stable: bool,
-    /// Handshakes per second while they were opened; absent if too few were opened to tell.
+    /// Handshakes per second. Absent if no connection was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// Connections that could not be opened or did not last, by the name of the reason.
+    /// Connections that could not be opened or were lost, by the name of the failure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
     /// Addresses that the connections came from.
