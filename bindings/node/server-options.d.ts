@@ -482,10 +482,17 @@ export interface EngineOptions {
   /**
    * The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
    * for TLS, `unix://`, `redis+sentinel://` for the master that sentinels name, or
-   * `redis+cluster://` for a Redis Cluster. On the command line other users of the machine can
-   * see its password. Default: no broker: every topic is this server's own.
+   * `redis+cluster://` for a Redis Cluster. Several independent ones, separated by commas,
+   * share the topics. On the command line other users of the machine can see its password.
+   * Default: no broker: every topic is this server's own.
    */
   broker?: string | null;
+  /**
+   * Into how many parts the topics are divided, each with keys of its own, so that several
+   * brokers or the masters of a Redis Cluster share them. The same at all servers; `tidewire
+   * partition` changes it. Default: one for each broker.
+   */
+  brokerPartitions?: number | null;
   /**
    * Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default:
    * the authorities of the web.

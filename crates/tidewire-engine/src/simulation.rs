@@ -55,7 +55,7 @@ pub fn shards_with_late_broker<A: Application>(
 }
 
 /// [`shards`], with topics that are shared over the broker of the configuration. The test carries
-/// the bytes between the link and that broker.
+/// the bytes between the link of each partition and that broker.
 ///
 /// # Errors
 /// As [`shards`].
@@ -66,21 +66,24 @@ pub fn shards_with_link<A: Application>(
     config: Config,
     application: impl FnMut(usize) -> A,
     seed: u64,
-) -> Result<(Vec<Shard<impl Handler>>, Handle, SimulatedLink), StartError> {
+) -> Result<(Vec<Shard<impl Handler>>, Handle, Vec<SimulatedLink>), StartError> {
     let broker = config.broker.as_ref().expect("a broker");
-    let (broker, mut exchange) = Cluster::simulated(broker, &LinkLimits::of(&config), seed);
-    let shared = broker as Arc<dyn Broker>;
-    let (shards, handle) = assemble(config, application, seeded(seed), Some(shared))?;
+    let (broker, exchanges) = Cluster::simulated(broker, &LinkLimits::of(&config), seed);
+    let (shards, handle) = assemble(config, application, seeded(seed), Some(broker))?;
     let this = ThisServer {
         handle: handle.clone(),
         address: String::new(),
         questions: Arc::default(),
     };
-    exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(this));
-    Ok((shards, handle, SimulatedLink { exchange }))
+    let links = exchanges.into_iter().map(|mut exchange| {
+        exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(this.clone()));
+        SimulatedLink { exchange }
+    });
+    let links = links.collect();
+    Ok((shards, handle, links))
 }
 
-/// The link of a simulated server.
+/// The link of a partition of a simulated server.
 #[derive(Debug)]
 pub struct SimulatedLink {
     exchange: Exchange,

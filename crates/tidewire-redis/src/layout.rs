@@ -1,12 +1,13 @@
 //! Names in Redis: the keys and channels, the positions in a stream, the nodes.
 //!
-//! All names begin with the prefix (`tw`) and the tag of a lane in braces, so that a cluster keeps what one script
-//! touches in one slot. There is one lane, `{0}`, as one Redis needs no more.
+//! All names begin with the prefix (`tw`) and the tag of a [partition](Partition) in braces, `{0}` for the first one, so
+//! that a cluster keeps what one script touches in one slot. Prefix and tag are the lane of the partition.
 //!
 //! Redis keeps keys apart by database, but not channels. Therefore the channels of a database other than 0 carry its
 //! number: `tw:{0}:@5:t:news` beside the key `tw:{0}:t:news`. Servers of an earlier version use the name of the key; while
 //! one of them runs, the others share these names with it and listen to both.
 
+use crate::partition::{Partition, slot_of};
 use std::fmt;
 use std::str::FromStr;
 
@@ -79,26 +80,6 @@ impl FromStr for NodeId {
     }
 }
 
-/// The slot of a key, by the specification of Redis Cluster: the slot of the text between the first brace and
-/// the next closing one, if there is any text; else of the whole key.
-fn slot_of(key: &[u8]) -> u16 {
-    let tag = memchr::memchr(b'{', key).and_then(|open| {
-        let rest = &key[open + 1..];
-        let tag = &rest[..memchr::memchr(b'}', rest)?];
-        (!tag.is_empty()).then_some(tag)
-    });
-    // CRC-16/XMODEM.
-    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
-    });
-    crc % SLOTS
-}
-
-/// The slots of a Redis Cluster.
-const SLOTS: u16 = 16_384;
-
 /// A text as a glob that matches it alone.
 fn escaped(text: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| match byte {
@@ -112,7 +93,7 @@ fn escaped(text: &[u8]) -> Vec<u8> {
 #[derive(Debug, Clone)]
 pub struct Layout {
     prefix: Vec<u8>,
-    /// The prefix and the tag of the lane: `tw:{0}:`.
+    /// The prefix and the tag of the partition: `tw:{0}:`.
     lane: String,
     /// The beginning of every stream's key: `tw:{0}:t:`.
     streams: Vec<u8>,
@@ -135,16 +116,16 @@ pub enum Sharing {
 }
 
 impl Layout {
-    /// The names below a prefix, such as `tw`.
+    /// The names below a prefix, such as `tw`, in database 0 without partitions.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
-        Self::of_database(prefix, 0)
+        Self::of(prefix, 0, Partition::WHOLE)
     }
 
-    /// The same with the channels of a database.
+    /// The names below a prefix in a database, of what belongs to a partition.
     #[must_use]
-    pub fn of_database(prefix: &str, database: u32) -> Self {
-        let lane = format!("{prefix}:{{0}}:");
+    pub fn of(prefix: &str, database: u32, partition: Partition) -> Self {
+        let lane = format!("{prefix}:{{{}}}:", partition.tag());
         let streams = format!("{lane}t:").into_bytes();
         Self {
             prefix: prefix.as_bytes().to_vec(),
@@ -278,6 +259,12 @@ impl Layout {
     #[must_use]
     pub fn agreement(&self) -> Vec<u8> {
         format!("{}agreed", self.lane).into_bytes()
+    }
+
+    /// The same of the first partition. In a Redis that has other partitions only, it says so.
+    #[must_use]
+    pub fn first_agreement(&self) -> Vec<u8> {
+        [&self.prefix, b":{0}:agreed".as_slice()].concat()
     }
 
     /// The hash that holds the number of a node's last batch and its last replies.
@@ -465,7 +452,7 @@ mod tests {
 
     #[test]
     fn channels_carry_a_database_other_than_0_and_keys_do_not() {
-        let mut layout = Layout::of_database("tw", 5);
+        let mut layout = Layout::of("tw", 5, Partition::WHOLE);
         let texts = |all: Vec<Vec<u8>>| all.into_iter().map(|it| String::from_utf8(it).unwrap());
         let own = "tw:{0}:@5:t:a";
         let shared = layout.stream("a");
@@ -495,15 +482,5 @@ mod tests {
         assert_eq!(zero.topic_of(own.as_bytes()), None);
         assert_eq!(zero.sent(&shared), shared);
         assert_eq!(zero.all(&shared), vec![shared]);
-    }
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(slot_of(b"123456789"), 12_739);
-        assert_eq!(slot_of(b"foo"), 12_182);
-        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
-        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
-        assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"));
-        assert_eq!(Layout::new("tw").slot(), slot_of(b"0"));
     }
 }

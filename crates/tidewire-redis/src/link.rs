@@ -38,7 +38,7 @@ mod sends;
 mod slots;
 mod state;
 
-pub use agreement::HistoryRules;
+pub use agreement::{Allowed, HistoryRules, Standing};
 pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
     Placed, Present, Refusal,
@@ -57,6 +57,7 @@ use crate::link::random::Random;
 use crate::link::state::{
     Channels, Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics,
 };
+use crate::partition::Partition;
 use crate::script::{Attempt, Hashes, OpenReply};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl Link {
     /// A link that is not connected. `node` must never have been used before: draw it when the process starts.
     #[must_use]
     pub fn new(options: LinkOptions, node: NodeId, seed: u64) -> Self {
-        let layout = Layout::of_database(&options.prefix, options.database);
+        let layout = Layout::of(&options.prefix, options.database, options.partition);
         let channels = Channels::new(options.database);
         let names = Names {
             fence: layout.fence(),
@@ -118,6 +119,7 @@ impl Link {
             layout,
         };
         Self {
+            agreement: Agreement::new(options.partition),
             options,
             node,
             names,
@@ -125,7 +127,6 @@ impl Link {
             hashes: Hashes::default(),
             random: Random::new(seed),
             slots: Slots::new(),
-            agreement: Agreement::default(),
             channels,
             fencing: Fencing::default(),
             publishing: Publishing::default(),
@@ -309,6 +310,25 @@ impl Link {
     /// set the same; until they do, each publishes with history on every topic of which any of them keeps it.
     pub fn agree(&mut self, rules: HistoryRules, limits: &str) {
         self.agree_on(rules, limits);
+    }
+
+    /// Sets what the other partitions of this node let this one do, unless it may do more. They join together: the others
+    /// may join when the first one is not refused, the first one may begin a cluster when all others have joined, and they
+    /// may be used when the first one has joined. Without effect where there is one partition.
+    pub fn allow(&mut self, allowed: Allowed) {
+        self.agreement.allowed = self.agreement.allowed.max(allowed);
+    }
+
+    /// What this partition knows about the cluster.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.agreement.standing()
+    }
+
+    /// The partition that this link has.
+    #[must_use]
+    pub fn partition(&self) -> Partition {
+        self.options.partition
     }
 
     /// Sets the presence of a user on a topic at this node, `None` if nothing is left of it. The link reports

@@ -41,13 +41,24 @@ pub(crate) struct ClusterBroker {
     node: NodeId,
     /// Topics that may have a mirror.
     topics_max: usize,
+    /// Publications that wait for the broker, in bytes; past it they are refused, and past half of it clients that publish
+    /// are not read.
+    waiting_bytes_max: usize,
     /// How far the clock of the broker is ahead of this server's, in milliseconds.
     pub(crate) ahead_ms: AtomicI64,
 }
 
 impl ClusterBroker {
-    pub(crate) fn new(node: NodeId, history_bytes_max: usize, history_topics_max: usize) -> Self {
+    /// `parts` is the number of partitions, which share the limits.
+    pub(crate) fn new(
+        node: NodeId,
+        (history_bytes_max, history_topics_max): (usize, usize),
+        parts: usize,
+    ) -> Self {
+        let history_topics_max = history_topics_max.div_ceil(parts);
+        let history_bytes_max = history_bytes_max.div_ceil(parts);
         Self {
+            waiting_bytes_max: WAITING_BYTES_MAX.div_ceil(parts),
             users: Mutex::default(),
             link: OnceLock::new(),
             presence: Mutex::default(),
@@ -73,6 +84,18 @@ impl ClusterBroker {
     /// How the broker is now.
     pub(crate) fn set_health(&self, health: BrokerHealth) {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    /// Whether the broker answers, as of the last report of the link.
+    pub(crate) fn is_connected(&self) -> bool {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.is_connected
+    }
+
+    /// Whether the thread of the link is stalled or has ended.
+    pub(crate) fn is_stalled(&self, stall_ms: u64) -> bool {
+        let stalled = |link| ShardHealth::of(link, stall_ms) != ShardHealth::Healthy;
+        self.link.get().is_some_and(stalled)
     }
 
     /// Presence on the shared topics. The holder of this lock acquires no other lock but that of the
@@ -104,7 +127,7 @@ impl Broker for ClusterBroker {
         tickets: Tickets<'_>,
         _: &dyn Sink,
     ) -> BrokerAnswer<Result<Published, Refusal>> {
-        if self.commands.bytes() > WAITING_BYTES_MAX {
+        if self.commands.bytes() > self.waiting_bytes_max {
             return BrokerAnswer::Now(Err(Refusal::Busy));
         }
         let order = Box::new(OwnedOrder::new(order));
@@ -291,7 +314,7 @@ impl Broker for ClusterBroker {
             Audience::Everyone => (Receiver::Everyone, None),
             Audience::Connection(key) => (Receiver::Node(NodeId(key.server())), Some(key)),
         };
-        if self.commands.bytes() > WAITING_BYTES_MAX {
+        if self.commands.bytes() > self.waiting_bytes_max {
             return self.commands.lose();
         }
         if let Some(parcel) =
@@ -337,14 +360,13 @@ impl Broker for ClusterBroker {
     }
 
     fn is_busy(&self) -> bool {
-        self.commands.bytes() > BUSY_BYTES
+        self.commands.bytes() > self.waiting_bytes_max / 2
     }
 
     fn health(&self, stall_ms: u64) -> BrokerHealth {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         let health = health.clone();
-        let stalled = |link| ShardHealth::of(link, stall_ms) != ShardHealth::Healthy;
-        match self.link.get().is_some_and(stalled) {
+        match self.is_stalled(stall_ms) {
             true => BrokerHealth {
                 is_connected: false,
                 reason: Some("the thread of the broker is stalled or has ended; a closure of publish_with may block it".into()),
@@ -371,11 +393,8 @@ impl Broker for ClusterBroker {
     }
 }
 
-/// Publications that wait for the broker, in bytes; past it they are refused.
-const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-/// The same; past it clients that publish are not read.
-const BUSY_BYTES: usize = 16 * 1024 * 1024;
+/// Publications that wait for all partitions, in bytes.
+pub(super) const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -383,7 +402,7 @@ mod tests {
 
     #[test]
     fn the_link_is_asked_once_for_all_who_wait_for_a_topic() {
-        let broker = ClusterBroker::new(NodeId(1), 1 << 20, 10);
+        let broker = ClusterBroker::new(NodeId(1), (1 << 20, 10), 1);
         let (topic, rule) = ("a".into(), TopicRule::new(">"));
         let mut ticket = || Ticket::of_caller(|_| ());
         let mut prepare = || {

@@ -27,6 +27,7 @@ use crate::cluster::broker::ClusterBroker;
 use crate::cluster::commands::{Command, OwnedOrder};
 use crate::cluster::convert;
 use crate::cluster::mirror::refuse;
+use crate::cluster::partitions::Siblings;
 use crate::topics::broker::{Done, Refusal, Sink, Ticket};
 use crate::topics::hub::Hub;
 use crate::topics::name::is_pattern;
@@ -35,7 +36,7 @@ use crate::topics::publication::Publication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tidewire_redis as redis;
-use tidewire_redis::{Event, Health, Keep, Link, Now};
+use tidewire_redis::{Allowed, Event, Health, Keep, Link, Now};
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -53,6 +54,12 @@ impl std::fmt::Debug for Server {
 pub(crate) struct Exchange {
     pub(crate) link: Link,
     broker: Arc<ClusterBroker>,
+    /// The links of the other partitions of this server.
+    siblings: Arc<Siblings>,
+    /// What they let this one do.
+    allowed: Allowed,
+    /// When it looked at them last.
+    looked_ms: u64,
     hub: Weak<Hub>,
     server: Option<Server>,
     orders: Orders,
@@ -87,13 +94,16 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn new(
         link: Link,
-        broker: Arc<ClusterBroker>,
+        (broker, siblings): (Arc<ClusterBroker>, Arc<Siblings>),
         wait_ms: u64,
         lost_close_ms: Option<u64>,
     ) -> Self {
         Self {
             link,
             broker,
+            siblings,
+            allowed: Allowed::Nothing,
+            looked_ms: 0,
             hub: Weak::new(),
             server: None,
             orders: Orders::default(),
@@ -143,6 +153,7 @@ impl Exchange {
     /// Executes the commands of the shards and the due tasks; delivers publications and answers of the
     /// broker. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
+        self.look_at_siblings(now);
         self.agree(now);
         self.tick_orders(now);
         // Before the commands: members whose work has arrived have no room for as much again.
@@ -173,7 +184,9 @@ impl Exchange {
     /// When there is something to do although nothing happens, on the clock of [`Now::ms`].
     pub(crate) fn deadline_ms(&self) -> Option<u64> {
         let first = |queue: &VecDeque<(u64, Arc<str>)>| queue.front().map(|(at_ms, _)| *at_ms);
+        let looks_ms = (self.allowed != Allowed::Use).then_some(self.looked_ms + LOOK_MS);
         [
+            looks_ms,
             self.link.deadline_ms(),
             first(&self.awaited),
             first(&self.idle),
@@ -189,6 +202,18 @@ impl Exchange {
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// The partitions of a server join its cluster together.
+    fn look_at_siblings(&mut self, now: Now) {
+        self.looked_ms = now.ms;
+        let partition = self.link.partition();
+        let topics = self.link.topics() as u64;
+        self.siblings.note(partition, self.link.standing(), topics);
+        if self.allowed != Allowed::Use {
+            self.allowed = self.siblings.allowed(partition);
+            self.link.allow(self.allowed);
+        }
     }
 
     /// Whether the shards have more to deliver than they should.
@@ -551,6 +576,9 @@ const TELL_MS: u64 = 100;
 
 /// The longest time that this server waits for the broker when it leaves, in milliseconds.
 const LEAVE_MS: u64 = 1_000;
+
+/// How often a link looks at the other partitions until they are as it needs them, in milliseconds.
+const LOOK_MS: u64 = 50;
 
 /// Ticks of the link in one turn.
 const TICKS_PER_TURN: usize = 2;

@@ -6,14 +6,16 @@ pub(crate) mod exchange;
 mod link;
 mod mirror;
 mod parcel;
+mod partitions;
 mod presence;
 mod resolve;
 mod search;
 mod secrets;
 
-use self::broker::ClusterBroker;
+use self::broker::{ClusterBroker, WAITING_BYTES_MAX};
 use self::exchange::Exchange;
 use self::link::LinkHandler;
+use self::partitions::{Part, PartitionedBroker, Siblings};
 use self::resolve::Route;
 use self::secrets::Secrets;
 use crate::config::broker::BrokerConfig;
@@ -30,12 +32,13 @@ use std::io;
 use std::sync::{Arc, Weak};
 use tidewire_net::tls::TlsError;
 use tidewire_net::{Shard, ShardConfig};
-use tidewire_redis::{Layout, Lineage, Link, LinkOptions, NodeId};
+use tidewire_redis::{Layout, Lineage, Link, LinkOptions, NodeId, Partition};
 
-/// This server's part of a cluster, before its link runs.
+/// This server's part of a cluster, before its links run.
 pub(crate) struct Cluster {
-    broker: Arc<ClusterBroker>,
-    link: Shard<LinkHandler>,
+    broker: Arc<dyn Broker>,
+    /// Of each partition.
+    links: Vec<Shard<LinkHandler>>,
 }
 
 /// The calls of the link into this server, on behalf of the others. No call blocks.
@@ -86,69 +89,128 @@ impl Cluster {
         config: &BrokerConfig,
         limits: &LinkLimits<'_>,
     ) -> Result<Self, ClusterError> {
-        let (broker, exchange) = exchange(config, limits, &mut StdRng::from_os_rng());
-        let secrets = Secrets::of(config);
-        let route = Route {
-            address: config.address.clone(),
-            slot: Layout::new(&config.prefix).slot(),
-            tls: match config.address.is_tls() {
-                true => Some(secrets.tls()?),
-                false => None,
-            },
-            secrets,
-        };
-        let shard = ShardConfig {
-            outbox_bytes_max: OUTBOX_BYTES_MAX,
-            ..ShardConfig::default()
-        };
-        let (mut link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
-        link.handler_mut().find_by(&mailbox)?;
-        broker.commands.connect(mailbox.waker());
-        broker.watch_link(link.heartbeat());
-        Ok(Self { broker, link })
+        let (broker, parts) = parts(config, limits, &mut StdRng::from_os_rng());
+        let links = parts
+            .into_iter()
+            .map(|(part, exchange)| link(config, &part, exchange));
+        Ok(Self {
+            links: links.collect::<Result<_, _>>()?,
+            broker,
+        })
     }
 
     /// The commands of the shards.
     pub(crate) fn broker(&self) -> Arc<dyn Broker> {
-        Arc::clone(&self.broker) as Arc<dyn Broker>
+        Arc::clone(&self.broker)
     }
 
-    /// The exchange without sockets, for a simulation.
+    /// The exchange of each partition without sockets, for a simulation.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(
         config: &BrokerConfig,
         limits: &LinkLimits<'_>,
         seed: u64,
-    ) -> (Arc<ClusterBroker>, Exchange) {
-        exchange(config, limits, &mut StdRng::seed_from_u64(seed))
+    ) -> (Arc<dyn Broker>, Vec<Exchange>) {
+        let (broker, parts) = parts(config, limits, &mut StdRng::seed_from_u64(seed));
+        let exchanges = parts.into_iter().map(|(_, exchange)| exchange);
+        (broker, exchanges.collect())
     }
 
-    /// The link, to be run on a thread of its own. It delivers to `hub`, and asks `server` for what
-    /// other servers want of this one.
-    pub(crate) fn into_link(
+    /// The link of each partition, to be run on a thread of its own. It delivers to `hub`, and asks `server` for
+    /// what other servers want of this one.
+    pub(crate) fn into_links(
         mut self,
-        hub: Weak<Hub>,
-        server: impl Neighbour + 'static,
-    ) -> Shard<LinkHandler> {
-        let exchange = &mut self.link.handler_mut().exchange;
-        exchange.attach(hub, Box::new(server));
-        self.link
+        hub: &Weak<Hub>,
+        server: &(impl Neighbour + Clone + 'static),
+    ) -> Vec<Shard<LinkHandler>> {
+        for link in &mut self.links {
+            let exchange = &mut link.handler_mut().exchange;
+            exchange.attach(Weak::clone(hub), Box::new(server.clone()));
+        }
+        self.links
     }
 }
 
-/// Both sides of a server's part of a cluster; `random` draws its name.
+/// Both sides of each partition.
+type Parts = Vec<(Arc<ClusterBroker>, Exchange)>;
+
+/// The broker of the shards, and each partition with its exchange. `random` draws the name of this server.
+fn parts(
+    config: &BrokerConfig,
+    limits: &LinkLimits<'_>,
+    random: &mut StdRng,
+) -> (Arc<dyn Broker>, Parts) {
+    // A connection's key contains this many bits of it.
+    let node = NodeId(random.random_range(1..1 << 48));
+    let siblings = Arc::new(Siblings::new(config.partitions()));
+    let partitions = Partition::all(config.partitions());
+    let parts = partitions.map(|partition| {
+        exchange(
+            config,
+            limits,
+            (node, partition),
+            &siblings,
+            random.random(),
+        )
+    });
+    let parts: Vec<_> = parts.collect();
+    let broker: Arc<dyn Broker> = match &*parts {
+        [(broker, _)] => Arc::clone(broker) as Arc<dyn Broker>,
+        several => {
+            let several = several.iter().map(|(broker, exchange)| Part {
+                broker: Arc::clone(broker),
+                address: config.address_of(exchange.link.partition()).to_string(),
+            });
+            Arc::new(PartitionedBroker::new(several.collect()))
+        }
+    };
+    (broker, parts)
+}
+
+/// The link of a partition with its sockets.
+fn link(
+    config: &BrokerConfig,
+    broker: &ClusterBroker,
+    exchange: Exchange,
+) -> Result<Shard<LinkHandler>, ClusterError> {
+    let partition = exchange.link.partition();
+    let address = config.address_of(partition);
+    let secrets = Secrets::of(config);
+    let route = Route {
+        address: address.clone(),
+        slot: Layout::of(&config.prefix, address.database, partition).slot(),
+        tls: match address.is_tls() {
+            true => Some(secrets.tls()?),
+            false => None,
+        },
+        secrets,
+    };
+    let shard = ShardConfig {
+        outbox_bytes_max: OUTBOX_BYTES_MAX,
+        ..ShardConfig::default()
+    };
+    let (mut link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
+    link.handler_mut().find_by(&mailbox)?;
+    broker.commands.connect(mailbox.waker());
+    broker.watch_link(link.heartbeat());
+    Ok(link)
+}
+
+/// Both sides of a partition.
 fn exchange(
     config: &BrokerConfig,
     LinkLimits { topics, producers }: &LinkLimits<'_>,
-    random: &mut StdRng,
+    (node, partition): (NodeId, Partition),
+    siblings: &Arc<Siblings>,
+    seed: u64,
 ) -> (Arc<ClusterBroker>, Exchange) {
-    // A connection's key contains this many bits of it.
-    let node = NodeId(random.random_range(1..1 << 48));
+    let parts = usize::from(partition.count());
     let broker = Arc::new(ClusterBroker::new(
         node,
-        topics.history_bytes_max,
-        topics.history_topics_max,
+        (topics.history_bytes_max, topics.history_topics_max),
+        parts,
     ));
+    let address = config.address_of(partition);
     let options = LinkOptions {
         group_waiting_max: topics.group_waiting_max as u64,
         group_waiting_bytes_max: topics.group_waiting_bytes_max as u64,
@@ -156,24 +218,24 @@ fn exchange(
         groups_per_topic_max: topics.groups_per_topic_max as u64,
         producer_ttl_ms: producers.producer_ttl_ms,
         prefix: config.prefix.clone(),
-        user: config
-            .username
-            .clone()
-            .or_else(|| config.address.user.clone()),
-        password: config.address.password.clone(),
-        database: config.address.database,
-        lineage: match config.is_durable && !config.address.fails_over() {
+        partition,
+        servers: config.servers(),
+        user: config.username.clone().or_else(|| address.user.clone()),
+        password: address.password.clone(),
+        database: address.database,
+        lineage: match config.is_durable && !address.fails_over() {
             true => Lineage::Single,
             false => Lineage::Replaced,
         },
         broker_wait_ms: config.wait_ms,
+        waiting_bytes_max: WAITING_BYTES_MAX.div_ceil(parts),
         linger_ms: LINGER_MS,
         ..LinkOptions::default()
     };
-    let link = Link::new(options, node, random.random());
+    let link = Link::new(options, node, seed);
     let exchange = Exchange::new(
         link,
-        Arc::clone(&broker),
+        (Arc::clone(&broker), Arc::clone(siblings)),
         config.wait_ms,
         config.lost_close_ms,
     );

@@ -1,12 +1,17 @@
 //! The broker that several servers share: where it is, and how they use it.
 
 use std::path::PathBuf;
+use tidewire_redis::Partition;
 
 /// The broker that this server shares topics over with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerConfig {
-    /// Where it is.
-    pub address: BrokerAddress,
+    /// Where it is: one address, or those of several independent servers, which share the partitions. They have the
+    /// same order at all servers of a cluster. At least one.
+    pub addresses: Vec<BrokerAddress>,
+    /// Into how many parts the topics are divided, each with keys of its own, at most 64; at least one for each address. The
+    /// same at all servers of a cluster. Default 1.
+    pub partitions: u16,
     /// Certificates of authorities, PEM, for an address with TLS; `None` for those of the web.
     pub authorities: Option<PathBuf>,
     /// The certificate chain and its key, PEM, that this server shows to an address with TLS.
@@ -34,7 +39,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn new(address: BrokerAddress) -> Self {
         Self {
-            address,
+            addresses: vec![address],
+            partitions: 1,
             authorities: None,
             certificate: None,
             username: None,
@@ -43,6 +49,30 @@ impl BrokerConfig {
             is_durable: false,
             wait_ms: 5_000,
             lost_close_ms: None,
+        }
+    }
+
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u16 {
+        let addresses = u16::try_from(self.addresses.len()).unwrap_or(u16::MAX);
+        self.partitions
+            .max(addresses)
+            .clamp(1, Partition::COUNT_MAX)
+    }
+
+    /// Where a partition is: the addresses take turns.
+    pub(crate) fn address_of(&self, partition: Partition) -> &BrokerAddress {
+        &self.addresses[usize::from(partition.index()) % self.addresses.len()]
+    }
+
+    /// The names of several independent servers; none for one.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        match &*self.addresses {
+            [_] => Vec::new(),
+            several => several
+                .iter()
+                .map(BrokerAddress::place_and_database)
+                .collect(),
         }
     }
 }
@@ -117,6 +147,37 @@ impl BrokerAddress {
     /// Whether the URL has a user or a password.
     pub(crate) fn has_login(&self) -> bool {
         self.user.is_some() || self.password.is_some()
+    }
+
+    /// Reads one address, or several that are separated by commas.
+    ///
+    /// # Errors
+    /// [`InvalidBrokerUrl`].
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, InvalidBrokerUrl> {
+        // A URL may have commas of its own: between the nodes of a cluster or the sentinels.
+        let mut urls: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            match urls.last_mut().filter(|_| !part.contains("://")) {
+                Some(url) => *url += &format!(",{part}"),
+                None => urls.push(part.trim().to_owned()),
+            }
+        }
+        urls.iter().map(|url| Self::parse(url)).collect()
+    }
+
+    /// Its place, as one of several servers.
+    fn place_and_database(&self) -> String {
+        format!("{self}/{}", self.database)
+    }
+
+    /// Whether both name the same database of the same server.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        (&self.place, self.database) == (&other.place, other.database)
+    }
+
+    /// Whether it is a Redis Cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster { .. })
     }
 
     /// Reads `redis://`, `rediss://` (TLS), the same with `valkey`, `unix://`, `redis+sentinel://`, whose

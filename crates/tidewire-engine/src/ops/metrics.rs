@@ -220,6 +220,15 @@ fn write_broker(body: &mut String, broker: &BrokerHealth) {
     let away_s = broker.away_ms as f64 / 1_000.0;
     let help = "How long the broker that servers share has not answered";
     write_gauge(body, "broker_away_seconds", help, "", away_s);
+    if !broker.partitions.is_empty() {
+        let name = "tidewire_broker_partition_connected";
+        let help = "Whether a partition of the broker answers";
+        write_head(body, name, help, "gauge");
+        for it in &broker.partitions {
+            let connected = u8::from(it.is_connected);
+            let _ = writeln!(body, "{name}{{partition=\"{}\"}} {connected}", it.partition);
+        }
+    }
     let name = "tidewire_broker_problem";
     let help = "Problems of a broker that answers: 1 while the problem lasts";
     write_head(body, name, help, "gauge");

@@ -40,6 +40,14 @@ fn failing_shards(source: &dyn OpsSource) -> Vec<Value> {
     described.collect()
 }
 
+/// The partitions of the broker that do not answer.
+fn partitions_away(source: &dyn OpsSource) -> Vec<Value> {
+    let partitions = source.broker().map(|broker| broker.partitions);
+    let away = partitions.into_iter().flatten();
+    let away = away.filter(|partition| !partition.is_connected);
+    away.map(|partition| json!(partition)).collect()
+}
+
 pub(crate) fn ready(source: &dyn OpsSource) -> Response {
     if !source.is_ready() {
         return json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5");
@@ -64,7 +72,13 @@ pub(crate) fn ready(source: &dyn OpsSource) -> Response {
         }
     }
     if shards.is_empty() {
-        return json_response(200, &json!({ "status": "ready" }));
+        let mut body = json!({ "status": "ready" });
+        // Clients stay: all other topics go on, and other servers may have lost the partition as well.
+        let away = partitions_away(source);
+        if !away.is_empty() {
+            body["partitions_away"] = away.into();
+        }
+        return json_response(200, &body);
     }
     let body = json!({ "status": "failing", "shards": shards });
     json_response(503, &body).with("Retry-After", "5")

@@ -122,8 +122,9 @@ impl Subject {
         let broker = cluster.broker();
         let hub = new_hub(&config, Some(Arc::clone(&broker))).expect("topics");
         let hub = Arc::new(hub);
-        let link = cluster.into_link(Arc::downgrade(&hub), Alone);
-        std::thread::spawn(move || link.run().map(drop));
+        for link in cluster.into_links(&Arc::downgrade(&hub), &Alone) {
+            std::thread::spawn(move || link.run().map(drop));
+        }
         let seen = Arc::new(Seen {
             hub: Some(Arc::clone(&hub)),
             ..Seen::default()
@@ -275,6 +276,7 @@ fn memory_broker() -> MemoryBroker {
 }
 
 /// The only server of its cluster, without clients.
+#[derive(Clone)]
 struct Alone;
 
 impl Neighbour for Alone {

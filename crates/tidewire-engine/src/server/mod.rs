@@ -54,7 +54,7 @@ pub struct Server {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
     /// Of the link to the broker.
-    link: Option<JoinHandle<()>>,
+    links: Vec<JoinHandle<()>>,
     /// Of the link to the backend.
     backend: Option<JoinHandle<()>>,
     /// Of the link that fetches keys.
@@ -170,7 +170,7 @@ impl Server {
         let mut server = Self {
             handle,
             threads: Vec::new(),
-            link: None,
+            links: Vec::new(),
             backend: None,
             keys: None,
             ops,
@@ -185,9 +185,10 @@ impl Server {
                 address: address.to_string(),
                 questions: Arc::default(),
             };
-            let link = cluster.into_link(hub, this);
-            let thread = threads::spawn_link("broker", link, server.handle())?;
-            server.link = Some(thread);
+            for link in cluster.into_links(&hub, &this) {
+                let thread = threads::spawn_link("broker", link, server.handle())?;
+                server.links.push(thread);
+            }
         }
         if let Some(link) = backend {
             let thread = threads::spawn_link("backend", link, server.handle())?;
@@ -293,7 +294,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         threads::stop(&self.handle, std::mem::take(&mut self.threads));
-        if let Some(link) = self.link.take() {
+        for link in std::mem::take(&mut self.links) {
             // The link ends with its next turn. Before that it notifies those who wait for it.
             let _ = link.join();
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Does what other servers want by the handle of this one.
+#[derive(Clone)]
 pub(crate) struct ThisServer {
     pub(crate) handle: Handle,
     /// Where it listens.

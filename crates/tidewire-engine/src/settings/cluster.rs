@@ -3,14 +3,24 @@
 use super::SettingError;
 use super::given::Settings;
 use crate::config::broker::{BrokerAddress, BrokerConfig, PasswordSource};
+use tidewire_redis::Partition;
 
 pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, SettingError> {
     let Some(url) = settings.text("broker") else {
         return Ok(None);
     };
-    let address =
-        BrokerAddress::parse(&url).map_err(|error| settings.wrong("broker", error.to_string()))?;
-    let mut broker = BrokerConfig::new(address);
+    let addresses = BrokerAddress::parse_list(&url);
+    let addresses = addresses.map_err(|error| settings.wrong("broker", error.to_string()))?;
+    let mut broker = BrokerConfig::new(addresses[0].clone());
+    broker.addresses = addresses;
+    check_list(&broker.addresses).map_err(|words| settings.wrong("broker", words))?;
+    if let Some(partitions) = settings.integer("broker_partitions") {
+        if partitions < broker.addresses.len() as u64 {
+            let words = "each broker of the list needs a partition: there are fewer partitions";
+            return Err(settings.wrong("broker_partitions", words));
+        }
+        broker.partitions = u16::try_from(partitions).unwrap_or(u16::MAX);
+    }
     broker.authorities = settings.text("broker_ca_file").map(Into::into);
     broker.certificate = match (
         settings.text("broker_certificate_file"),
@@ -39,14 +49,16 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
         (None, Some(command)) => Some(PasswordSource::Command(command)),
         (None, None) => None,
     };
-    if (broker.username.is_some() || broker.password.is_some()) && broker.address.has_login() {
+    if (broker.username.is_some() || broker.password.is_some())
+        && broker.addresses.iter().any(BrokerAddress::has_login)
+    {
         let words =
             "the URL has a user or a password; give it there or by the other options, not by both";
         return Err(settings.wrong("broker", words));
     }
     broker.prefix = settings.text("broker_prefix").unwrap_or(broker.prefix);
     broker.is_durable = settings.flag("broker_is_durable");
-    if broker.is_durable && broker.address.fails_over() {
+    if broker.is_durable && broker.addresses.iter().any(BrokerAddress::fails_over) {
         let words = "a master with sentinels or in a cluster may be replaced by a replica that lacks \
                      its last writes: it is not durable";
         return Err(settings.wrong("broker_is_durable", words));
@@ -57,4 +69,28 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
         .filter(|s| *s > 0)
         .map(|s| s.saturating_mul(1_000));
     Ok(Some(broker))
+}
+
+/// Several addresses are those of independent servers.
+fn check_list(addresses: &[BrokerAddress]) -> Result<(), &'static str> {
+    if addresses.len() == 1 {
+        return Ok(());
+    }
+    if addresses.iter().any(BrokerAddress::is_cluster) {
+        return Err(
+            "a Redis Cluster spreads its keys itself: give one address and broker_partitions",
+        );
+    }
+    if addresses.len() > usize::from(Partition::COUNT_MAX) {
+        return Err("at most 64 brokers");
+    }
+    let is_twice = |(index, address): (usize, &BrokerAddress)| {
+        addresses[..index]
+            .iter()
+            .any(|other| other.is_same_place(address))
+    };
+    match addresses.iter().enumerate().any(is_twice) {
+        true => Err("a broker is in the list twice"),
+        false => Ok(()),
+    }
 }

@@ -120,6 +120,7 @@ const FAMILIES: &[&[&str]] = &[
     ],
     &[
         "broker",
+        "broker_partitions",
         "broker_ca_file",
         "broker_certificate_file",
         "broker_key_file",

@@ -399,6 +399,8 @@ pub struct BrokerHealth {
     pub away_ms: u64,
     /// The problems of a broker that answers. Each lasts until it is ended.
     pub problems: Vec<BrokerProblem>,
+    /// Its partitions in their order; empty if it has one. Everything above but `problems` is that of the first one.
+    pub partitions: Vec<BrokerPartition>,
     /// The servers that share it, this one among them, as of some seconds ago.
     pub nodes: Vec<ClusterNode>,
     /// The counts since the start of the server, by name.
@@ -415,6 +417,21 @@ pub struct BrokerProblem {
     pub is_fatal: bool,
     /// The problem and the remedy.
     pub text: String,
+}
+
+/// A part of the topics, and the broker that has it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct BrokerPartition {
+    /// From 0.
+    pub partition: usize,
+    /// The broker that has it, as it was configured, without a password.
+    pub address: String,
+    /// It answers. While it does not, its topics wait, and nothing else does.
+    pub is_connected: bool,
+    /// Why it does not answer: the problem and the remedy.
+    pub reason: Option<String>,
+    /// How long it has not answered, in milliseconds; 0 if it does, or never has.
+    pub away_ms: u64,
 }
 
 /// A server of a cluster, as it reports itself.
@@ -454,6 +471,7 @@ impl Default for BrokerHealth {
             warning: None,
             away_ms: 0,
             problems: Vec::new(),
+            partitions: Vec::new(),
             nodes: Vec::new(),
             counts: Vec::new(),
         }

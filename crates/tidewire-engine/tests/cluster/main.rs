@@ -14,6 +14,7 @@ mod everywhere;
 mod forgetting;
 mod groups;
 mod outages;
+mod partitions;
 mod places;
 mod presence;
 mod producers;

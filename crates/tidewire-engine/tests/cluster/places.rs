@@ -11,8 +11,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use tidewire_engine::Config;
 use tidewire_engine::apps::Sink;
+use tidewire_engine::{Config, Server};
 use tidewire_testkit::redis::RedisServer;
 
 fn free_port() -> u16 {
@@ -178,6 +178,7 @@ impl Nodes {
             ports,
             bus_ports,
         };
+        // That of `{0}`, the only partition unless there are several.
         let slots = [(0, SLOT - 1), (SLOT, 16_383)];
         for (port, (first, last)) in ports.into_iter().zip(slots) {
             tell(port, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
@@ -270,6 +271,48 @@ fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
         |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
     wait_until("all have left the old node", || !has_link(nodes.ports[1]));
     assert!(has_link(nodes.ports[0]));
+}
+
+#[test]
+fn a_cluster_has_partitions_at_all_its_nodes() {
+    let nodes = Nodes::start();
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
+    let servers = [(); 2].map(|()| {
+        let mut config = config(&url);
+        config.broker.as_mut().expect("a broker").partitions = 4;
+        start(config, Sink)
+    });
+    let is_whole = |server: &Server| {
+        let health = server.handle().broker_health().expect("a broker");
+        health.is_connected && health.partitions.iter().all(|it| it.is_connected)
+    };
+    for server in &servers {
+        wait_until("all partitions", || is_whole(server));
+    }
+    let has_link =
+        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
+    assert!(nodes.ports.into_iter().all(has_link));
+    let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
+    subscribe(&mut subscriber, json!(["h.*"]));
+    // Topics of the partitions 0, 1, 2 and 3.
+    let topics = ["h.a", "h.d", "h.c", "h.b"];
+    let mut publish = |topic: &str, number: u64| {
+        let payload = json!({"topic": topic, "type": "count", "payload": {"n": number}});
+        let request = json!({"t": "publish_request", "cid": "1", "p": payload});
+        publisher.ask(&request)["p"].clone()
+    };
+    for topic in topics {
+        assert_eq!(publish(topic, 1)["offset"], 1);
+        assert_eq!(subscriber.next_json()["tp"], topic);
+    }
+    // The slot of the first partition moves: the topics of the others have the same epochs as before.
+    let before = topics.map(|topic| publish(topic, 2)["epoch"].clone());
+    nodes.move_slot();
+    wait_until("a publication is taken", || {
+        publish("h.a", 3)["offset"].is_u64()
+    });
+    let after = topics.map(|topic| publish(topic, 4)["epoch"].clone());
+    assert_eq!(before[1..], after[1..]);
 }
 
 #[test]

@@ -7,7 +7,6 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use tidewire_net::Handler;
-use tidewire_testkit::redis_model::Redis;
 
 /// The view of one client of the topic.
 struct Follower {
@@ -168,7 +167,7 @@ fn run(seed: u64, fate: Fate) {
     publishers
         .iter_mut()
         .for_each(|client| receive_all(client, &mut log));
-    check(&world.redis, &followers, &log, (fate, published));
+    check(&world, &followers, &log, (fate, published));
     check_presence(&mut world, &mut publishers, &mut followers, &mut log);
 }
 
@@ -256,8 +255,13 @@ fn receive_all(client: &mut SimulatedClient, log: &mut Log) {
     }
 }
 
-fn check(redis: &Redis, followers: &[Follower], log: &Log, (fate, published): (Fate, u64)) {
-    let stream = redis.stream(format!("tw:{{0}}:t:{TOPIC}").as_bytes());
+fn check<H: Handler>(
+    world: &World<H>,
+    followers: &[Follower],
+    log: &Log,
+    (fate, published): (Fate, u64),
+) {
+    let stream = world.stream(TOPIC);
     let (head, _) = stream.last().expect("a publication");
     let end = (json!(format!("{:08x}", head.epoch)), head.offset);
     for follower in followers {

@@ -1,7 +1,6 @@
 //! A producer that moves between three servers: its messages are accepted once and in turn, and no server forgets what
 //! another one has acknowledged.
 
-use super::TOPIC;
 use super::world::{Fate, World, each_seed, world};
 use crate::common::simulated::SimulatedClient;
 use rand::Rng;
@@ -64,9 +63,10 @@ impl Producer {
         }
     }
 
-    /// Every third is for the application, the others are publications.
+    /// Every third is for the application, the others are publications to two topics, which may be in two partitions.
     fn send(&self, number: u64) {
-        let publication = json!({"topic": TOPIC, "type": "x", "payload": {"n": number}});
+        let topic = TOPICS[(number % 2) as usize];
+        let publication = json!({"topic": topic, "type": "x", "payload": {"n": number}});
         let message = match is_publication(number) {
             true => json!({"t": "publish_request", "n": number, "p": publication}),
             false => json!({"t": "note", "n": number, "p": {}}),
@@ -119,17 +119,23 @@ fn is_publication(number: u64) -> bool {
     !number.is_multiple_of(3)
 }
 
+const TOPICS: [&str; 2] = ["h.a", "h.b"];
+
 /// Who sees what is published, on the server that never dies.
 struct Follower {
     client: SimulatedClient,
-    numbers: Vec<u64>,
+    /// Of each topic.
+    numbers: [Vec<u64>; 2],
 }
 
 impl Follower {
     fn read(&mut self) {
         for message in self.client.receive_json() {
             match message["t"].as_str() {
-                Some("x") => self.numbers.extend(message["p"]["n"].as_u64()),
+                Some("x") => {
+                    let topic = TOPICS.iter().position(|topic| message["tp"] == *topic);
+                    self.numbers[topic.expect("a topic")].extend(message["p"]["n"].as_u64());
+                }
                 Some("publication_gap") => panic!("{message}"),
                 _ => {}
             }
@@ -147,10 +153,10 @@ fn run(seed: u64, fate: Fate) {
     let mut world = world(seed, fate);
     let mut follower = Follower {
         client: world.connect(0),
-        numbers: Vec::new(),
+        numbers: Default::default(),
     };
     world.run(500);
-    let payload = json!({"action": "subscribe", "topics": [TOPIC]});
+    let payload = json!({"action": "subscribe", "topics": TOPICS});
     let subscribe = json!({"t": "subscription_update", "p": payload});
     follower.client.send(&subscribe);
     world.run(1_000);
@@ -190,10 +196,12 @@ fn run(seed: u64, fate: Fate) {
     }
     follower.read();
     assert_eq!(producer.acknowledged, producer.made);
-    let expected: Vec<u64> = (1..=producer.made)
-        .filter(|number| is_publication(*number))
-        .collect();
-    assert_eq!(follower.numbers, expected);
+    for (topic, numbers) in (0..).zip(&follower.numbers) {
+        let expected = (1..=producer.made)
+            .filter(|number| is_publication(*number) && number % 2 == topic)
+            .collect::<Vec<_>>();
+        assert_eq!(*numbers, expected);
+    }
 }
 
 /// Goes on at a server that lives. The hello of the connection before may still be on its way.

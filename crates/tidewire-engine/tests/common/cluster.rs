@@ -5,12 +5,23 @@ use super::{start, wait_until};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{BrokerAddress, BrokerConfig, Config, HistoryLimits, Server, TopicRule};
 
-/// Everyone may everything, as often as they like, over the broker of a URL.
+/// Everyone may everything, as often as they like, over the broker of a URL, or several of them. With
+/// `TIDEWIRE_TEST_PARTITIONS` the topics are in as many partitions.
 pub fn shared_topics(url: &str) -> Config {
     let mut config = open_topics();
     config.limits.rate_limit_capacity = 0;
-    config.broker = Some(BrokerConfig::new(BrokerAddress::parse(url).expect("a URL")));
+    let addresses = BrokerAddress::parse_list(url).expect("URLs");
+    let mut broker = BrokerConfig::new(addresses[0].clone());
+    broker.addresses = addresses;
+    broker.partitions = partitions() as u16;
+    config.broker = Some(broker);
     config
+}
+
+/// Into how many parts the topics are divided.
+pub fn partitions() -> u64 {
+    let number = std::env::var("TIDEWIRE_TEST_PARTITIONS").ok();
+    number.map_or(1, |number| number.parse().expect("a number of partitions"))
 }
 
 /// The same, with a history of N publications for each topic of `h.>`.

@@ -12,6 +12,7 @@ use crate::link::event::{History, Keep};
 use crate::link::options::{Lineage, LinkOptions, Now, Slot};
 use crate::link::problem::Problem;
 use crate::link::state::Tag;
+use crate::partition::Partition;
 use crate::resp::Value;
 use crate::script::{AgreeCall, AgreeReply, Agreed};
 
@@ -78,6 +79,10 @@ fn matches(pattern: &str, topic: &str) -> bool {
 /// The rules and limits of this node, and its knowledge of the other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
+    /// What the other partitions let this one do.
+    pub(super) allowed: Allowed,
+    /// Redis knows no cluster.
+    is_unbegun: bool,
     rules: HistoryRules,
     limits: String,
     /// Since when this node belongs to the cluster, in milliseconds of Redis.
@@ -101,6 +106,24 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
+    pub(super) fn new(partition: Partition) -> Self {
+        Self {
+            allowed: match partition.count() {
+                1 => Allowed::Use,
+                _ => Allowed::Nothing,
+            },
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self.joined_ms {
+            Some(_) => Standing::Joined,
+            None if self.is_unbegun => Standing::Unbegun,
+            None => Standing::Unknown,
+        }
+    }
+
     /// What another node keeps of a topic of which this node keeps nothing.
     pub(super) fn history_of(&self, topic: &str) -> History {
         self.others.iter().find_map(|rules| rules.of(topic))
@@ -143,13 +166,21 @@ impl Link {
     pub(super) fn ask_agreement(&mut self, now: Now) -> bool {
         let agreement = &self.agreement;
         let is_due = !agreement.is_joined || agreement.is_stale;
+        if agreement.allowed == Allowed::Nothing {
+            self.health.reason = Some(NOT_BY_FIRST.to_owned());
+            return false;
+        }
         if !is_due || agreement.is_asking || agreement.hold_until_ms > now.ms {
             return agreement.is_joined;
         }
         let terms = self.terms();
+        let servers = self.options.servers.join(" ");
+        let partition = self.options.partition;
         let deadline_ms = now.ms + self.options.command_ms;
         let (layout, agreement) = (&self.names.layout, &mut self.agreement);
         let rules = agreement.rules.text();
+        let is_elsewhere = self.options.is_elsewhere();
+        let first_agreement = is_elsewhere.then(|| layout.first_agreement());
         let call = AgreeCall {
             agreement_key: &layout.agreement(),
             nodes_key: &layout.nodes(),
@@ -161,6 +192,9 @@ impl Link {
             lease_ms: LEASE_MS,
             own_channels: layout.own_channels(),
             were_shared: self.channels.were_shared,
+            may_begin: !partition.is_first() || agreement.allowed == Allowed::Use,
+            servers: &servers,
+            first_agreement_key: first_agreement.as_deref(),
             terms: &terms,
         };
         if let Some(connection) = self.slots.ready(Slot::Command) {
@@ -175,12 +209,23 @@ impl Link {
     fn terms(&self) -> Vec<(&'static str, String)> {
         let is_durable = self.options.lineage == Lineage::Single;
         let LinkOptions {
-            prefix, database, ..
+            prefix,
+            database,
+            partition,
+            servers,
+            ..
         } = &self.options;
+        let protocol = match partition.count() {
+            1 => PROTOCOL.to_owned(),
+            // Servers of earlier versions, which compare nothing but this, do not join.
+            count => format!("{PROTOCOL} in {count} partitions"),
+        };
         vec![
             ("broker_is_durable", is_durable.to_string()),
             ("prefix and database", format!("{prefix}/{database}")),
-            ("protocol of records", PROTOCOL.to_owned()),
+            (PROTOCOL_TERM, protocol),
+            (PARTITIONS_TERM, partition.count().to_string()),
+            (SERVERS_TERM, servers.join(" ")),
         ]
     }
 
@@ -212,6 +257,14 @@ impl Link {
 
     fn take_agreement(&mut self, reply: AgreeReply, now: Now) {
         self.note_terms(&reply);
+        self.agreement.is_unbegun = reply.state == Agreed::Unbegun;
+        if reply.state == Agreed::Unbegun {
+            self.health.reason = Some(
+                "the cluster begins when this server has reached all partitions of the broker"
+                    .to_owned(),
+            );
+            return;
+        }
         if reply.state == Agreed::Differs {
             // What began later than the cluster, and differs, ends.
             self.agreement.is_joined = false;
@@ -260,11 +313,26 @@ impl Link {
     /// Ends the earlier problems, and begins a new one if terms, rules or limits differ.
     fn note_terms(&mut self, reply: &AgreeReply) {
         let own = self.terms();
-        let differing = reply.differing.iter().map(|(name, theirs)| {
+        let partitions_differ = reply
+            .differing
+            .iter()
+            .any(|(name, _)| name == PARTITIONS_TERM);
+        let differing = reply.differing.iter();
+        // It follows from the number of partitions.
+        let differing = differing.filter(|(name, _)| !partitions_differ || name != PROTOCOL_TERM);
+        let differing = differing.map(|(name, theirs)| {
             let mut own = own.iter();
             let ours = own.find(|(own, _)| own == name);
             let ours = ours.map_or("unknown", |(_, value)| value);
-            format!("{name} is {ours} here and {theirs} in the cluster")
+            let shown = |value: &str| match value {
+                "" => "nothing".to_owned(),
+                value => value.to_owned(),
+            };
+            format!(
+                "{name} is {} here and {} in the cluster",
+                shown(ours),
+                shown(theirs)
+            )
         });
         let differing = differing.collect::<Vec<_>>().join(", ");
         let advice = "correct the setting of this server, or change what the cluster has agreed on as \
@@ -290,10 +358,42 @@ impl Link {
                 );
                 self.begin_problem(Problem::SettingsDiffer, text);
             }
-            Agreed::Joined => {}
+            Agreed::Joined | Agreed::Unbegun => {}
         }
     }
 }
+
+/// What the other partitions of a node let one do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Allowed {
+    /// Nothing: the first partition has not been asked, or refuses this node.
+    #[default]
+    Nothing,
+    /// It may join.
+    Join,
+    /// It may be used. The first partition may begin a cluster.
+    Use,
+}
+
+/// What one partition knows about the cluster of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing, or that the node differs from it.
+    Unknown,
+    /// It has not begun.
+    Unbegun,
+    /// The node belongs to it.
+    Joined,
+}
+
+/// Why a partition is not used although its broker answers.
+pub(super) const NOT_BY_FIRST: &str =
+    "this server has not joined the cluster by its first partition";
+
+/// The names of terms that depend on partitions.
+const PROTOCOL_TERM: &str = "protocol of records";
+const PARTITIONS_TERM: &str = "broker_partitions";
+const SERVERS_TERM: &str = "the list of brokers";
 
 /// Of the records in streams and channels, of the scripts, and of the messages between nodes.
 const PROTOCOL: &str = "1";

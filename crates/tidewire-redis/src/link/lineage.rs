@@ -9,6 +9,7 @@
 
 use crate::connection::{ErrorKind, ServerError, ServerInfo};
 use crate::link::Link;
+use crate::link::agreement::{Allowed, NOT_BY_FIRST};
 use crate::link::options::{Lineage, Now, Slot};
 use crate::link::state::Tag;
 use crate::resp::Value;
@@ -31,6 +32,10 @@ impl Link {
         // Before the fence, which uses the durability of the least confident node.
         let is_joined = self.slots.is_ready(Slot::Command) && self.ask_agreement(now);
         if self.fencing.is_fenced || self.fencing.is_asking || !is_joined {
+            return;
+        }
+        if self.agreement.allowed != Allowed::Use && !self.options.partition.is_first() {
+            self.health.reason = Some(NOT_BY_FIRST.to_owned());
             return;
         }
         let Some(server) = self.slots.get(Slot::Command).map(|it| it.server().clone()) else {

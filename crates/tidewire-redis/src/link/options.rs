@@ -1,5 +1,7 @@
 //! Options and limits of a link.
 
+use crate::partition::Partition;
+
 /// How a link reaches Redis and how much it may keep. Addresses and TLS belong to whoever opens the connections.
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
@@ -11,6 +13,11 @@ pub struct LinkOptions {
     pub password: Option<String>,
     /// The database, `SELECT`. Default 0.
     pub database: u32,
+    /// The partition that this link has. Default the only one.
+    pub partition: Partition,
+    /// The addresses of several independent Redis servers in their order, the same at all nodes: the partitions take turns.
+    /// Default empty: there is one server, or a Redis Cluster.
+    pub servers: Vec<String>,
     /// Whether positions outlive a restart of Redis. Default [`Lineage::Replaced`].
     pub lineage: Lineage,
     /// How long an operation waits for a broker that is away, in milliseconds. Default 5,000.
@@ -51,6 +58,8 @@ impl Default for LinkOptions {
             user: None,
             password: None,
             database: 0,
+            partition: Partition::WHOLE,
+            servers: Vec::new(),
             lineage: Lineage::Replaced,
             broker_wait_ms: 5_000,
             command_ms: 4_000,
@@ -67,6 +76,14 @@ impl Default for LinkOptions {
             groups_per_topic_max: 64,
             producer_ttl_ms: 3_600_000,
         }
+    }
+}
+
+impl LinkOptions {
+    /// Whether the Redis of this link is not the first of several independent ones.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let servers = self.servers.len().max(1);
+        usize::from(self.partition.index()) % servers != 0
     }
 }
 

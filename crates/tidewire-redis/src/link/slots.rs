@@ -19,7 +19,7 @@ impl Link {
             user: self.options.user.clone(),
             password: self.options.password.clone(),
             database: self.options.database,
-            name: format!("tidewire-{}-{}", self.node, slot.name()),
+            name: self.connection_name(slot),
         };
         let scripts: Scripts = if slot == Slot::Subscribe {
             |_| &[]
@@ -30,6 +30,16 @@ impl Link {
         let state = &mut self.slots.each[slot.index()];
         state.phase = Phase::Up(Box::new(connection));
         state.frames = Frames::new(Limits::default());
+    }
+
+    /// In `CLIENT LIST`: the node, the connection, and the partition if there are several.
+    fn connection_name(&self, slot: Slot) -> String {
+        let name = format!("tidewire-{}-{}", self.node, slot.name());
+        let partition = self.options.partition;
+        match partition.count() {
+            1 => name,
+            _ => format!("{name}-{}", partition.index()),
+        }
     }
 
     pub(super) fn handle_bytes(&mut self, slot: Slot, bytes: &[u8], now: Now) {

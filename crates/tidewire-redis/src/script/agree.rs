@@ -27,6 +27,12 @@ pub struct AgreeCall<'a> {
     pub own_channels: Option<&'a str>,
     /// When the node asked last, the names were shared with other databases.
     pub were_shared: bool,
+    /// It may begin the cluster if Redis knows none.
+    pub may_begin: bool,
+    /// The addresses of several independent Redis servers; empty if there is one.
+    pub servers: &'a str,
+    /// The key of the agreement of the first partition, in a Redis that has only others and is none of a Redis Cluster.
+    pub first_agreement_key: Option<&'a [u8]>,
     /// What must be the same everywhere: names and values.
     pub terms: &'a [(&'static str, String)],
 }
@@ -67,6 +73,8 @@ pub enum Agreed {
     Joined,
     /// It does not: something differs.
     Differs,
+    /// There is no cluster yet, and it may not begin one.
+    Unbegun,
     /// It does, but an operator has changed the agreement since it joined.
     Changed,
 }
@@ -87,10 +95,11 @@ pub struct OtherNode {
 impl AgreeCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Agree, 3, 8 + 2 * self.terms.len(), out);
-        for key in [self.agreement_key, self.nodes_key, self.fence_key] {
-            argument(out, key);
-        }
+        let keys = [self.agreement_key, self.nodes_key, self.fence_key];
+        let keys = keys.into_iter().chain(self.first_agreement_key);
+        let arguments = 10 + 2 * self.terms.len();
+        hashes.begin(Script::Agree, keys.clone().count(), arguments, out);
+        keys.for_each(|key| argument(out, key));
         argument(out, self.node.to_string().as_bytes());
         argument(out, if self.joined_ms.is_some() { b"1" } else { b"0" });
         number_argument(out, self.joined_ms.unwrap_or(0));
@@ -99,6 +108,8 @@ impl AgreeCall<'_> {
         number_argument(out, self.lease_ms);
         argument(out, self.own_channels.unwrap_or_default().as_bytes());
         argument(out, if self.were_shared { b"1" } else { b"0" });
+        argument(out, if self.may_begin { b"1" } else { b"0" });
+        argument(out, self.servers.as_bytes());
         for (name, value) in self.terms {
             argument(out, name.as_bytes());
             argument(out, value.as_bytes());
@@ -113,6 +124,7 @@ impl AgreeReply {
         let state = match text(items.next())? {
             b"joined" => Agreed::Joined,
             b"differs" => Agreed::Differs,
+            b"unbegun" => Agreed::Unbegun,
             b"changed" => Agreed::Changed,
             _ => return Err(UnknownReply),
         };

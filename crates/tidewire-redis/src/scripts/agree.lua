@@ -1,11 +1,12 @@
 -- Joins a node to what all nodes of the cluster must have in common.
 --
--- KEYS: agreement, nodes, fence.
+-- KEYS: agreement, nodes, fence; in one of several independent Redis servers that does not have the first partition also the
+--   agreement of the first partition, which there holds nothing but the list of servers.
 -- ARGV: node, '1' if it has joined before, since when it has by the clock of Redis, its rules of topics, the limits that
 --   its clients are told, milliseconds of its lease, what the names of the database's own channels begin with or '' in
---   database 0, '1' if the names were shared with other databases when the node asked last; then names and values that
---   must be the same everywhere.
--- Reply: 'joined', 'differs' or, after an operator has changed the agreement, 'changed'; the stamp, which changes with
+--   database 0, '1' if the names were shared with other databases when the node asked last, '1' if it may begin the
+--   cluster, the list of independent Redis servers or ''; then names and values that must be the same everywhere.
+-- Reply: 'joined', 'differs', 'unbegun' or, after an operator has changed the agreement, 'changed'; the stamp, which changes with
 --   everything in here; the milliseconds of Redis; names and values that differ; then for each other node whose
 --   rules or limits differ the node, its rules, its limits, and the stamp that it has seen; then for how many
 --   milliseconds channels have had names of the database's own, or '' while they are shared.
@@ -18,13 +19,22 @@ local fields, all = {}, redis.call('HGETALL', key)
 for i = 1, #all, 2 do fields[all[i]] = all[i + 1] end
 local at, differing = tonumber(fields['at']), {}
 -- With names of its own a cluster has another protocol for servers of earlier versions, which do not join any more.
+local earlier = { broker_partitions = '1', ['the list of brokers'] = '' }
 local own_names, moved = ARGV[7], ' with channels of its own'
-for i = 9, #ARGV, 2 do
-  local known = fields['s:' .. ARGV[i]]
+for i = 11, #ARGV, 2 do
+  local known = fields['s:' .. ARGV[i]] or at and earlier[ARGV[i]]
   if known and known ~= ARGV[i + 1] and (own_names == '' or known ~= ARGV[i + 1] .. moved) then
     differing[#differing + 1] = ARGV[i]
     differing[#differing + 1] = known
   end
+end
+-- Of which servers this Redis is one, if it does not have the first partition.
+local servers = fields['elsewhere']
+if KEYS[4] then
+  servers = redis.call('HGET', KEYS[4], 'elsewhere') or redis.call('EXISTS', KEYS[4]) == 1 and 'another: here is a first partition'
+end
+if servers and (not KEYS[4] or servers ~= ARGV[10]) then
+  return { 'differs', fields['stamp'] or '', text(now), { 'the list of brokers', servers }, {}, '' }
 end
 local state = 'joined'
 local begins = not at
@@ -37,6 +47,8 @@ if at and #differing > 0 then
     return { 'differs', fields['stamp'] or '', text(now), differing, {}, '' }
   end
 end
+if begins and not joined and ARGV[9] ~= '1' then return { 'unbegun', '', text(now), {}, {}, '' } end
+if KEYS[4] then redis.call('HSET', KEYS[4], 'elsewhere', ARGV[10]) end
 redis.call('ZADD', nodes, text(now + tonumber(ARGV[6])), node)
 local changed = begins
 if begins then
@@ -44,7 +56,7 @@ if begins then
   redis.call('HDEL', key, 'set')
   differing = {}
 end
-for i = 9, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   local name = 's:' .. ARGV[i]
   if begins or not fields[name] then redis.call('HSET', key, name, ARGV[i + 1]) end
 end
@@ -86,7 +98,7 @@ if own_names ~= '' and not since then
   if all_know then
     since = (begins or #alive == 1) and 0 or now
     redis.call('HSET', key, 'channels', own_names, 'channels_at', text(since))
-    for i = 9, #ARGV, 2 do
+    for i = 11, #ARGV, 2 do
       if ARGV[i] == 'protocol of records' then redis.call('HSET', key, 's:' .. ARGV[i], ARGV[i + 1] .. moved) end
     end
     changed = true

@@ -18,7 +18,7 @@ local function heal(key)
   local newest = redis.call('XREVRANGE', key, '+', '-', 'COUNT', '1')[1]
   if newest then redis.call('XSETID', key, newest[1]) else redis.call('UNLINK', key) end
   -- In both forms: this is rare, and subscribers use one of them. The channel may have a name of the database's own.
-  local lane, rest = string.match(key, '^(.-{0}:)(t:.*)$')
+  local lane, rest = string.match(key, '^(.-{%d+}:)(t:.*)$')
   local own = lane and redis.call('HGET', lane .. 'agreed', 'channels')
   local channel = own and own .. rest or key
   redis.call('PUBLISH', channel, 'x' .. removed)

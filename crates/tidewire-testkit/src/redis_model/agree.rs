@@ -14,6 +14,8 @@ struct Head<'a> {
     lease_ms: u64,
     own_names: &'a [u8],
     were_shared: bool,
+    may_begin: bool,
+    servers: &'a [u8],
 }
 
 impl<'a> Head<'a> {
@@ -27,6 +29,8 @@ impl<'a> Head<'a> {
             lease_ms,
             own_names,
             shared,
+            may_begin,
+            servers,
         ] = *arguments
         else {
             return None;
@@ -40,6 +44,8 @@ impl<'a> Head<'a> {
             lease_ms: number(lease_ms)?,
             own_names,
             were_shared: shared == b"1",
+            may_begin: may_begin == b"1",
+            servers,
         })
     }
 
@@ -56,19 +62,21 @@ impl Redis {
         arguments: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let ([key, nodes, fence], (head, terms)) = (keys, arguments.split_at_checked(8)?) else {
+        let ([key, nodes, fence, first @ ..], (head, terms)) =
+            (keys, arguments.split_at_checked(10)?)
+        else {
             return None;
         };
         let head = Head::of(head)?;
         let now_ms = self.store.unix_ms;
-        let at = self.store.field(key, "at").and_then(number);
-        let mut differing = Vec::new();
-        for term in terms.chunks_exact(2) {
-            let known = self.store.value(key, &name(b"s", term[0]));
-            if let Some(known) = known.filter(|known| !head.is_same(term[1], known)) {
-                differing.extend([term[0].to_vec(), known.to_vec()]);
-            }
+        let stamp = self.store.field(key, "stamp").unwrap_or_default().to_vec();
+        if let Some(servers) = self.other_servers(key, first, head.servers) {
+            let differing = [SERVERS.to_vec(), servers];
+            write(("differs", &stamp, now_ms), [&differing, &[]], None, out);
+            return Some(());
         }
+        let at = self.store.field(key, "at").and_then(number);
+        let mut differing = self.differing(key, &head, terms);
         let (mut state, mut begins) = ("joined", at.is_none());
         if let (Some(at), false) = (at, differing.is_empty()) {
             if head.is_joined && self.store.field(key, "set") == Some(b"1") {
@@ -76,10 +84,16 @@ impl Redis {
             } else if head.is_joined && number(head.since)? < at {
                 begins = true;
             } else {
-                let stamp = self.store.field(key, "stamp").unwrap_or_default().to_vec();
                 write(("differs", &stamp, now_ms), [&differing, &[]], None, out);
                 return Some(());
             }
+        }
+        if begins && !head.is_joined && !head.may_begin {
+            write(("unbegun", b"", now_ms), [&[], &[]], None, out);
+            return Some(());
+        }
+        if let [first] = first {
+            self.store.put(first, b"elsewhere", Some(head.servers));
         }
         let text = (now_ms + head.lease_ms).to_string();
         self.store.put(nodes, head.node, Some(text.as_bytes()));
@@ -108,19 +122,40 @@ impl Redis {
             let value = [term[1], MOVED].concat();
             self.store.put(key, &name(b"s", RECORDS), Some(&value));
         }
-        let known = self.store.field(key, "stamp").and_then(number);
-        let stamp = match known {
-            Some(stamp) if !changed => stamp,
-            known => now_ms.max(known.unwrap_or(0) + 1),
-        };
-        let stamp = stamp.to_string();
-        self.store.put(key, b"stamp", Some(stamp.as_bytes()));
-        let seen = name(b"a", head.node);
-        self.store.put(key, &seen, Some(stamp.as_bytes()));
-        self.store.set_field(fence, "agreed", stamp.as_bytes());
+        let stamp = self.put_stamp(key, fence, &head, changed);
         let head = (state, stamp.as_bytes(), now_ms);
         write(head, [&differing, &others], channels, out);
         Some(())
+    }
+
+    /// The servers that this Redis is one of, if it is not one of `servers` or has another place among them. `first` is the
+    /// key of the first partition's agreement, if that partition is elsewhere.
+    fn other_servers(&self, key: &[u8], first: &[&[u8]], servers: &[u8]) -> Option<Vec<u8>> {
+        let Some(first) = first.first() else {
+            return self.store.field(key, "elsewhere").map(<[u8]>::to_vec);
+        };
+        let known = self.store.field(first, "elsewhere");
+        let own = || (!self.store.fields(first).is_empty()).then_some(IS_FIRST);
+        let known = known.or_else(own).filter(|known| *known != servers);
+        known.map(<[u8]>::to_vec)
+    }
+
+    /// The terms that are not those of the cluster, each with what the cluster has.
+    fn differing(&self, key: &[u8], head: &Head<'_>, terms: &[&[u8]]) -> Vec<Vec<u8>> {
+        let has_begun = self.store.field(key, "at").is_some();
+        let mut differing = Vec::new();
+        for term in terms.chunks_exact(2) {
+            let known = self.store.value(key, &name(b"s", term[0]));
+            let earlier = EARLIER.iter().find(|(name, _)| *name == term[0]);
+            let earlier = earlier.filter(|_| has_begun).map(|(_, value)| *value);
+            if let Some(known) = known
+                .or(earlier)
+                .filter(|known| !head.is_same(term[1], known))
+            {
+                differing.extend([term[0].to_vec(), known.to_vec()]);
+            }
+        }
+        differing
     }
 
     fn put_terms(&mut self, key: &[u8], terms: &[&[u8]], begins: bool) {
@@ -130,6 +165,20 @@ impl Redis {
                 self.store.put(key, &name, Some(term[1]));
             }
         }
+    }
+
+    /// Stores the stamp, another one if something has changed.
+    fn put_stamp(&mut self, key: &[u8], fence: &[u8], head: &Head<'_>, changed: bool) -> String {
+        let stamp = match self.store.field(key, "stamp").and_then(number) {
+            Some(stamp) if !changed => stamp,
+            known => self.store.unix_ms.max(known.unwrap_or(0) + 1),
+        };
+        let stamp = stamp.to_string();
+        self.store.put(key, b"stamp", Some(stamp.as_bytes()));
+        let seen = name(b"a", head.node);
+        self.store.put(key, &seen, Some(stamp.as_bytes()));
+        self.store.set_field(fence, "agreed", stamp.as_bytes());
+        stamp
     }
 
     /// Stores what a node reports about itself. Returns whether its rules or limits have changed.
@@ -254,6 +303,13 @@ fn write(
 
 /// What a cluster with channels of its own has behind its protocol.
 const MOVED: &[u8] = b" with channels of its own";
+
+/// What servers of earlier versions have in common.
+const EARLIER: [(&[u8], &[u8]); 2] = [(b"broker_partitions", b"1"), (SERVERS, b"")];
+
+/// The name of the list of servers, and its value for a Redis that has the first partition.
+const SERVERS: &[u8] = b"the list of brokers";
+const IS_FIRST: &[u8] = b"another: here is a first partition";
 
 /// The name of the protocol.
 const RECORDS: &[u8] = b"protocol of records";

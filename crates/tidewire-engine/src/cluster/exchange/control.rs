@@ -58,6 +58,9 @@ impl Orders {
 impl Exchange {
     /// Follows the log, and does what waits.
     pub(super) fn tick_orders(&mut self, now: Now) {
+        if !self.link.partition().is_first() {
+            return;
+        }
         if !std::mem::replace(&mut self.orders.is_wanted, true) {
             self.orders.began_unix_ms = now.unix_ms;
             self.link.want(&CONTROL.into(), CONTROL_HISTORY, now);

@@ -12,12 +12,14 @@ impl Exchange {
                 self.away.note_answer();
                 self.outage = Outage::after_answer();
                 tracing::info!(
+                    partition = self.partition_name(),
                     version = health.version.as_deref(),
                     is_durable = health.is_durable,
                     "the broker answers",
                 );
             }
             (_, false) if self.outage.is_new(health.reason.as_deref()) => tracing::warn!(
+                partition = self.partition_name(),
                 reason = health.reason.as_deref(),
                 "the broker does not answer",
             ),
@@ -33,6 +35,12 @@ impl Exchange {
         self.tell_health();
     }
 
+    /// The partition, if there are several.
+    fn partition_name(&self) -> Option<String> {
+        let partition = self.link.partition();
+        (partition.count() > 1).then(|| partition.to_string())
+    }
+
     /// Reports the health of the broker to the shards' side.
     pub(super) fn tell_health(&self) {
         let counters = self.link.counters();
@@ -44,6 +52,7 @@ impl Exchange {
             warning: health.warning.clone(),
             away_ms: self.away.for_ms,
             problems: problems(&health.problems),
+            partitions: Vec::new(),
             nodes: self.nodes.list.clone(),
             counts: vec![
                 ("publications_offered", counters.offered),

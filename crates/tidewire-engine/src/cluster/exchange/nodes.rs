@@ -16,14 +16,14 @@ pub(super) struct Nodes {
 impl Exchange {
     pub(super) fn describe(&mut self, now: Now) {
         let since_ms = now.ms.saturating_sub(self.nodes.described_ms);
-        if since_ms < DESCRIBE_MS {
+        if since_ms < DESCRIBE_MS || !self.link.partition().is_first() {
             return;
         }
         let Some(server) = &self.server else {
             return;
         };
         let mut own = server.0.describe();
-        own.topics = self.link.topics() as u64;
+        own.topics = self.siblings.topics();
         let received = own.publications_received;
         let new = received.saturating_sub(self.nodes.received);
         own.publications_per_s = new.saturating_mul(1_000) / since_ms;
