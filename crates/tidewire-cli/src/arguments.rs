@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::init::InitFlags;
 use crate::load::{self, LoadFlags};
 use crate::numbers;
+use crate::partition::PartitionFlags;
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::Ranks;
@@ -28,6 +29,8 @@ pub(crate) enum Parsed {
     Init(InitFlags),
     /// `serve`
     Serve(Box<ServeFlags>),
+    /// `partition`
+    Partition(Box<PartitionFlags>),
     /// `top`
     Top(TopFlags),
     /// `token`, and the source of each option.
@@ -60,6 +63,9 @@ enum Command {
     /// Run a WebSocket server
     #[command(after_help = SERVE_NOTES)]
     Serve(Box<ServeFlags>),
+    /// Move the topics of stopped servers into other partitions of their broker
+    #[command(after_help = PARTITION_NOTES)]
+    Partition(Box<PartitionFlags>),
     /// Show the activity of a server, second by second
     #[command(after_help = TOP_NOTES)]
     Top(TopFlags),
@@ -89,7 +95,7 @@ enum Command {
 /// A mistake in it, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage = "say what to do: init, serve, top, bench, load, report, test-server, worker or token (see `tidewire --help`)";
+        let usage = "say what to do: init, serve, partition, top, bench, load, report, test-server, worker or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let words = load::translate(words)?;
@@ -107,6 +113,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     Ok(match cli.command {
         Command::Init(flags) => Parsed::Init(flags),
         Command::Serve(flags) => Parsed::Serve(flags),
+        Command::Partition(flags) => Parsed::Partition(flags),
         Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Load(flags) => Parsed::Load(flags),
@@ -222,6 +229,17 @@ Examples:
   tidewire serve --no-auth --app sink --topics-open --history 'orders.>=1000' --presence 'rooms.*'
 
 Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
+
+const PARTITION_NOTES: &str = "\
+Stop all servers of the cluster first. Every topic keeps its history, its epochs, its ids and its open work, and producers
+their numbers. While topics are moved no server joins the cluster. After an interruption run the same command again.
+docs/scale-out.md says when partitions help.
+
+Examples:
+  tidewire partition --broker redis://127.0.0.1:6379 --to 4
+  tidewire partition --config tidewire.toml --to 4 --to-broker redis://redis-1:6379,redis://redis-2:6379
+
+Exit codes: 0 moved, 1 servers run or a broker failed, 2 a mistake in options.";
 
 const TOP_NOTES: &str =
     "`tidewire serve` prints the URL after `operations on`. Press q or Escape to end the program.

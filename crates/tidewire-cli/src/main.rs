@@ -12,6 +12,7 @@ mod live;
 mod load;
 mod numbers;
 mod output;
+mod partition;
 mod report;
 mod serve;
 mod sources;
@@ -45,6 +46,7 @@ fn run() -> Result<u8, Failure> {
         Parsed::Usage(text) => Err(Failure::usage(text)),
         Parsed::Init(flags) => init::run(&flags),
         Parsed::Serve(flags) => serve::run(&flags),
+        Parsed::Partition(flags) => partition::run(&flags),
         Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),

@@ -61,6 +61,7 @@ mod trace;
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
 pub use auth::{hosts, token};
+pub use cluster::{RepartitionError, Repartitioned, repartition};
 pub use config::backend::{
     BackendAway, BackendConfig, BackendEvent, BackendEvents, BackendSecret, BackendUrl,
     InvalidBackendUrl,

@@ -43,6 +43,7 @@ pub use spec::{GroupSpec, Item, Kind, OptionSpec, Way};
 pub use table::{GROUPS, OPTIONS, RULE_KEYS};
 
 use crate::config::Config;
+use crate::config::broker::BrokerConfig;
 use crate::model::spelling::OptionSpelling;
 use serde_json::{Map, Value};
 
@@ -112,12 +113,20 @@ impl Settings {
         config.auth = auth::auth(self, &config)?;
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
-        config.broker = cluster::broker(self)?;
+        config.broker = self.broker()?;
         config.option_spelling = match self.way() {
             Way::Keyword => OptionSpelling::Keyword,
             Way::File | Way::Variable | Way::Flag => OptionSpelling::Flag,
         };
         Ok(config)
+    }
+
+    /// The broker of that configuration; `None` without one.
+    ///
+    /// # Errors
+    /// Options of the broker do not fit together.
+    pub fn broker(&self) -> Result<Option<BrokerConfig>, SettingError> {
+        cluster::broker(self)
     }
 }
 

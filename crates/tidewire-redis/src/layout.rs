@@ -187,6 +187,18 @@ impl Layout {
         own.into_iter().chain([name.to_vec()]).collect()
     }
 
+    /// What all keys of the partition begin with: `tw:{0}:`.
+    #[must_use]
+    pub fn lane(&self) -> &str {
+        &self.lane
+    }
+
+    /// The glob that matches all keys of the partition.
+    #[must_use]
+    pub fn glob_of_lane(&self) -> Vec<u8> {
+        [escaped(self.lane.as_bytes()), b"*".to_vec()].concat()
+    }
+
     fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         name.strip_prefix(self.lane.as_bytes())
     }

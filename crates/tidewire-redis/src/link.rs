@@ -43,7 +43,7 @@ pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
     Placed, Present, Refusal,
 };
-pub use options::{Lineage, LinkOptions, Now, Slot};
+pub use options::{Lineage, LinkOptions, Now, PARTITIONS_TERM, PROTOCOL_TERM, SERVERS_TERM, Slot};
 pub use problem::{Problem, Problems};
 
 use crate::connection::PubSub;

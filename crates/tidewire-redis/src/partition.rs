@@ -18,7 +18,7 @@ impl Partition {
     pub const COUNT_MAX: u16 = 64;
 
     /// All partitions of a cluster that has this many; at least one, and at most [`Partition::COUNT_MAX`].
-    pub fn all(count: u16) -> impl Iterator<Item = Self> {
+    pub fn all(count: u16) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
         let count = count.clamp(1, Self::COUNT_MAX);
         (0..count).map(move |index| Self { index, count })
     }

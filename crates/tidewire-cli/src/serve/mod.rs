@@ -10,7 +10,7 @@ mod successor;
 mod supervisor;
 mod traces;
 
-pub(crate) use options::ServeFlags;
+pub(crate) use options::{BrokerFlags, ServeFlags};
 
 use crate::failure::Failure;
 use crate::output::print;

@@ -7,10 +7,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
-use tidewire_engine::Config;
 use tidewire_engine::settings::{
     GROUPS, Kind, OPTIONS, OptionSpec, Origin, SettingError, Settings, Way, nearest, spelled,
 };
+use tidewire_engine::{BrokerConfig, Config};
 
 /// The flags that were given.
 #[derive(Debug, Clone, Default)]
@@ -125,19 +125,81 @@ impl FromArgMatches for ServeFlags {
         let [stop_with_stdin, print_config] = HIDDEN.map(|name| matches.get_flag(name));
         (self.stop_with_stdin, self.print_config) = (stop_with_stdin, print_config);
         self.check = matches.get_flag(CHECK);
-        for spec in OPTIONS.iter().filter(|spec| spec.flag) {
-            let Some(values) = matches.get_many::<String>(spec.name) else {
-                continue;
-            };
-            let mut values: Vec<Value> = values.cloned().map(Value::from).collect();
-            let value = match spec.kind {
-                Kind::List(_) | Kind::Counts => Value::Array(values),
-                _ => values.pop().unwrap_or_default(),
-            };
-            self.given.push((spec.name, value));
-        }
+        let specs = OPTIONS.iter().filter(|spec| spec.flag);
+        self.given
+            .extend(specs.filter_map(|spec| given(matches, spec)));
         Ok(())
     }
+}
+
+/// The flags that say where the broker of a cluster is, and the file that may say it as well.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BrokerFlags(ServeFlags);
+
+impl BrokerFlags {
+    /// The broker by the options of all sources.
+    ///
+    /// # Errors
+    /// As [`ServeFlags::settings`], or there is no broker.
+    pub(crate) fn broker(&self) -> Result<BrokerConfig, Failure> {
+        let broker = self.0.settings()?.broker().map_err(failure)?;
+        broker.ok_or_else(|| Failure::usage("say where the broker is: --broker or --config"))
+    }
+
+    fn specs() -> impl Iterator<Item = &'static OptionSpec> {
+        let is_used = |spec: &&OptionSpec| {
+            spec.name == "config" || (spec.group == "cluster" && OF_PLACE.contains(&spec.name))
+        };
+        OPTIONS.iter().filter(is_used)
+    }
+}
+
+impl Args for BrokerFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(Self::specs().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for BrokerFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let given = Self::specs().filter_map(|spec| given(matches, spec));
+        self.0.given.extend(given);
+        Ok(())
+    }
+}
+
+/// The options of the place of a broker.
+const OF_PLACE: &[&str] = &[
+    "broker",
+    "broker_ca_file",
+    "broker_certificate_file",
+    "broker_key_file",
+    "broker_username",
+    "broker_password_file",
+    "broker_password_command",
+    "broker_prefix",
+    "broker_is_durable",
+];
+
+/// The value of an option, if its flag was given.
+fn given(matches: &ArgMatches, spec: &OptionSpec) -> Option<(&'static str, Value)> {
+    let values = matches.get_many::<String>(spec.name)?;
+    let mut values: Vec<Value> = values.cloned().map(Value::from).collect();
+    let value = match spec.kind {
+        Kind::List(_) | Kind::Counts => Value::Array(values),
+        _ => values.pop().unwrap_or_default(),
+    };
+    Some((spec.name, value))
 }
 
 /// The flag of an option. Its value is checked where those of all sources are.

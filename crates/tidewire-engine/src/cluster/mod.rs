@@ -1,3 +1,4 @@
+mod blocking;
 mod broker;
 mod calls;
 mod commands;
@@ -5,19 +6,22 @@ mod convert;
 pub(crate) mod exchange;
 mod link;
 mod mirror;
+mod options;
 mod parcel;
 mod partitions;
 mod presence;
+mod repartition;
 mod resolve;
 mod search;
 mod secrets;
 
+pub use self::repartition::{RepartitionError, Repartitioned, repartition};
+
 use self::broker::{ClusterBroker, WAITING_BYTES_MAX};
 use self::exchange::Exchange;
 use self::link::LinkHandler;
+use self::options::{link_options, route};
 use self::partitions::{Part, PartitionedBroker, Siblings};
-use self::resolve::Route;
-use self::secrets::Secrets;
 use crate::config::broker::BrokerConfig;
 use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
@@ -32,7 +36,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use tidewire_net::tls::TlsError;
 use tidewire_net::{Shard, ShardConfig};
-use tidewire_redis::{Layout, Lineage, Link, LinkOptions, NodeId, Partition};
+use tidewire_redis::{Link, LinkOptions, NodeId, Partition};
 
 /// This server's part of a cluster, before its links run.
 pub(crate) struct Cluster {
@@ -173,18 +177,7 @@ fn link(
     broker: &ClusterBroker,
     exchange: Exchange,
 ) -> Result<Shard<LinkHandler>, ClusterError> {
-    let partition = exchange.link.partition();
-    let address = config.address_of(partition);
-    let secrets = Secrets::of(config);
-    let route = Route {
-        address: address.clone(),
-        slot: Layout::of(&config.prefix, address.database, partition).slot(),
-        tls: match address.is_tls() {
-            true => Some(secrets.tls()?),
-            false => None,
-        },
-        secrets,
-    };
+    let route = route(config, exchange.link.partition())?;
     let shard = ShardConfig {
         outbox_bytes_max: OUTBOX_BYTES_MAX,
         ..ShardConfig::default()
@@ -210,27 +203,14 @@ fn exchange(
         (topics.history_bytes_max, topics.history_topics_max),
         parts,
     ));
-    let address = config.address_of(partition);
     let options = LinkOptions {
         group_waiting_max: topics.group_waiting_max as u64,
         group_waiting_bytes_max: topics.group_waiting_bytes_max as u64,
         group_drops_newest: topics.group_overload == GroupOverload::DropNewest,
         groups_per_topic_max: topics.groups_per_topic_max as u64,
         producer_ttl_ms: producers.producer_ttl_ms,
-        prefix: config.prefix.clone(),
-        partition,
-        servers: config.servers(),
-        user: config.username.clone().or_else(|| address.user.clone()),
-        password: address.password.clone(),
-        database: address.database,
-        lineage: match config.is_durable && !address.fails_over() {
-            true => Lineage::Single,
-            false => Lineage::Replaced,
-        },
-        broker_wait_ms: config.wait_ms,
         waiting_bytes_max: WAITING_BYTES_MAX.div_ceil(parts),
-        linger_ms: LINGER_MS,
-        ..LinkOptions::default()
+        ..link_options(config, partition)
     };
     let link = Link::new(options, node, seed);
     let exchange = Exchange::new(
@@ -241,9 +221,6 @@ fn exchange(
     );
     (broker, exchange)
 }
-
-/// How long the link stays subscribed to a topic that the exchange has let go, in milliseconds.
-const LINGER_MS: u64 = 1_000;
 
 /// The limit of commands that wait to be sent to the broker, in bytes: more than the limit of the link.
 const OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;

@@ -2,7 +2,8 @@
 //!
 //! Both may be slow to find, so a separate thread searches for them. The link never waits.
 
-use crate::cluster::search::{Named, Search, Wanted};
+use crate::cluster::blocking::Named;
+use crate::cluster::search::{Search, Wanted};
 use crate::cluster::secrets::{Login, Secrets};
 use crate::config::broker::{BrokerAddress, Place};
 use std::io;
@@ -99,7 +100,7 @@ impl Route {
     }
 
     /// The servers that know the address of the master.
-    fn search(&self) -> Option<Search> {
+    pub(super) fn search(&self) -> Option<Search> {
         let tls = self.tls.clone();
         match &self.address.place {
             Place::Sentinel {

@@ -1,16 +1,11 @@
 //! Asking those who know where a master is: sentinels, or nodes of a cluster.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::ops::ControlFlow;
+use super::blocking::{Blocking, Commands, Named, Patience, Reply};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidewire_net::io_words;
-use tidewire_net::tls::{self, ClientConfig, ClientConnection, StreamOwned};
-use tidewire_redis::resp::{Frames, Limits, Value, command};
-
-/// A host as it was named, and a port.
-pub(super) type Named = (String, u16);
+use tidewire_net::tls::ClientConfig;
 
 /// Which master is searched.
 #[derive(Debug, Clone)]
@@ -73,95 +68,36 @@ impl Search {
     }
 
     /// The answer of one of them.
-    fn ask(&self, (host, port): &Named, deadline: Instant) -> io::Result<Named> {
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in (host.as_str(), *port).to_socket_addrs()? {
-            let socket = left(deadline).and_then(|left| TcpStream::connect_timeout(&address, left));
-            match socket {
-                Ok(socket) => return self.talk_by(socket, host, deadline),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-
-    fn talk_by(&self, socket: TcpStream, host: &str, deadline: Instant) -> io::Result<Named> {
-        socket.set_read_timeout(Some(left(deadline)?))?;
-        socket.set_write_timeout(Some(left(deadline)?))?;
-        let Some(config) = &self.tls else {
-            return self.talk(socket, host, deadline);
+    fn ask(&self, place: &Named, deadline: Instant) -> io::Result<Named> {
+        let patience = Patience {
+            deadline: Some(deadline),
+            step: STEP,
         };
-        let server = tls::server_name(host).map_err(io::Error::other)?;
-        let session = ClientConnection::new(Arc::clone(config), server);
-        let session = session.map_err(io::Error::other)?;
-        self.talk(StreamOwned::new(session, socket), host, deadline)
+        let mut connection = Blocking::tcp(place, self.tls.as_ref(), patience, ANSWER_BYTES_MAX)?;
+        let replies = connection.ask_all(self.question())?;
+        let answer = replies.last().unwrap_or(&Reply::Nothing);
+        self.read_answer(answer, &place.0)
     }
 
-    /// Asks `host`, and reads its answer.
-    fn talk(
-        &self,
-        mut stream: impl Read + Write,
-        host: &str,
-        deadline: Instant,
-    ) -> io::Result<Named> {
-        let mut out = Vec::new();
-        let mut expected = self.write_question(&mut out);
-        stream.write_all(&out)?;
-        let mut frames = Frames::new(Limits {
-            string_bytes_max: ANSWER_BYTES_MAX,
-            value_bytes_max: ANSWER_BYTES_MAX,
-        });
-        let mut bytes = [0; 4096];
-        loop {
-            // The deadline holds also for an answer that arrives byte by byte.
-            left(deadline)?;
-            let read = stream.read(&mut bytes)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let mut answer = None;
-            let scanned = frames.read(&bytes[..read], |value| {
-                expected -= 1;
-                if let Value::Error(text) = value {
-                    answer = Some(Err(io::Error::other(String::from_utf8_lossy(text))));
-                } else if expected == 0 {
-                    answer = Some(self.read_answer(value, host));
-                }
-                match answer {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
-                }
-            });
-            scanned.map_err(io::Error::other)?;
-            if let Some(answer) = answer {
-                return answer;
-            }
-        }
-    }
-
-    /// Writes the commands; how many answers they have. The last one counts.
-    fn write_question(&self, out: &mut Vec<u8>) -> usize {
-        let mut count = 1;
+    /// The commands; the reply to the last one is the answer.
+    fn question(&self) -> Commands {
+        let mut commands = Commands::default();
         if let Some(password) = &self.password {
             let user = self.user.as_ref().map(String::as_bytes);
             let words = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())];
-            command(out, &words.into_iter().flatten().collect::<Vec<_>>());
-            count += 1;
+            commands.push(&words.into_iter().flatten().collect::<Vec<_>>());
         }
         match &self.wanted {
             Wanted::Name(name) => {
-                command(
-                    out,
-                    &[b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()],
-                );
+                commands.push(&[b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);
             }
-            Wanted::Slot(_) => command(out, &[b"CLUSTER", b"SLOTS"]),
+            Wanted::Slot(_) => commands.push(&[b"CLUSTER", b"SLOTS"]),
         }
-        count
+        commands
     }
 
     /// The master of an answer of `asked`.
-    fn read_answer(&self, value: Value<'_>, asked: &str) -> io::Result<Named> {
+    fn read_answer(&self, value: &Reply, asked: &str) -> io::Result<Named> {
         let (named, words) = match &self.wanted {
             Wanted::Name(name) => (master_of(value), format!("it knows no master {name:?}")),
             Wanted::Slot(slot) => (
@@ -174,43 +110,35 @@ impl Search {
 }
 
 /// Reads `[host, port]`; nothing stands for a name that the sentinel does not know.
-fn master_of(value: Value<'_>) -> Option<Named> {
-    let mut items = value.items();
-    let mut next = || {
-        let text = items.next()?.text()?;
-        String::from_utf8(text.to_vec()).ok()
+fn master_of(value: &Reply) -> Option<Named> {
+    let [host, port, ..] = value.items() else {
+        return None;
     };
-    let (host, port) = (next()?, next()?);
-    Some((host, port.parse().ok()?))
+    let host = String::from_utf8(host.text()?.to_vec()).ok()?;
+    Some((host, port.number()?.try_into().ok()?))
 }
 
 /// Reads ranges of slots `[first, last, [host, port, ...] of the master, replicas ...]`. A node that does not know its
 /// own name stands at the host that was asked.
-fn master_of_slot(value: Value<'_>, slot: u16, asked: &str) -> Option<Named> {
-    let slot = u64::from(slot);
-    value.items().find_map(|range| {
-        let mut items = range.items();
-        let (first, last) = (items.next()?.unsigned()?, items.next()?.unsigned()?);
-        if !(first..=last).contains(&slot) {
+fn master_of_slot(value: &Reply, slot: u16, asked: &str) -> Option<Named> {
+    let slot = i64::from(slot);
+    value.items().iter().find_map(|range| {
+        let [first, last, master, ..] = range.items() else {
+            return None;
+        };
+        if !(first.number()?..=last.number()?).contains(&slot) {
             return None;
         }
-        let mut master = items.next()?.items();
-        let host = master.next()?.text().filter(|host| !host.is_empty());
+        let [host, port, ..] = master.items() else {
+            return None;
+        };
+        let host = host.text().filter(|host| !host.is_empty());
         let host = match host {
             Some(host) => String::from_utf8(host.to_vec()).ok()?,
             None => asked.to_owned(),
         };
-        Some((host, u16::try_from(master.next()?.unsigned()?).ok()?))
+        Some((host, port.number()?.try_into().ok()?))
     })
-}
-
-/// The time until the deadline, at most that of one step.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(io::ErrorKind::TimedOut.into()),
-        false => Ok(left.min(STEP)),
-    }
 }
 
 /// The time limit for all of them together.
@@ -225,6 +153,7 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     /// A sentinel that names this host as the master to everybody; `None` accepts and sends nothing.

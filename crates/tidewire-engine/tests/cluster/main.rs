@@ -19,5 +19,6 @@ mod places;
 mod presence;
 mod producers;
 mod publications;
+mod repartition;
 mod told;
 mod unreadable;

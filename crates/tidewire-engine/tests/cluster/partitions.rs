@@ -14,14 +14,15 @@ use tidewire_testkit::redis::RedisServer;
 /// Topics of the partitions 0, 1, 2 and 3 of 4, and so of 0, 1, 0 and 1 of 2.
 const TOPICS: [&str; 4] = ["h.a", "h.d", "h.c", "h.b"];
 
-fn config(urls: &[String], partitions: u16) -> Config {
+pub(crate) fn config(urls: &[impl AsRef<str>], partitions: u16) -> Config {
+    let urls: Vec<&str> = urls.iter().map(AsRef::as_ref).collect();
     let mut config = shared_history(&urls.join(","), 1_000);
     let broker = config.broker.as_mut().expect("a broker");
     (broker.partitions, broker.wait_ms) = (partitions, 300);
     config
 }
 
-fn publish_and_wait(client: &mut Client, topic: &str, number: u64) -> Value {
+pub(crate) fn publish_and_wait(client: &mut Client, topic: &str, number: u64) -> Value {
     let payload = json!({"topic": topic, "type": "count", "payload": {"n": number}});
     client.ask(&json!({"t": "publish_request", "cid": "1", "p": payload}))
 }
@@ -40,13 +41,13 @@ fn receive(client: &mut Client, count: usize) -> BTreeMap<String, Vec<u64>> {
     received
 }
 
-fn is_whole(server: &Server) -> bool {
+pub(crate) fn is_whole(server: &Server) -> bool {
     let health = server.handle().broker_health().expect("a broker");
     health.is_connected && health.partitions.iter().all(|it| it.is_connected)
 }
 
 /// The tags of the keys in a Redis: `0` of `tw:{0}:t:a`.
-fn tags(redis: &RedisServer, of: &str) -> BTreeSet<String> {
+pub(crate) fn tags(redis: &RedisServer, of: &str) -> BTreeSet<String> {
     let keys = redis.ask(&format!("KEYS tw:*:{of}"));
     let tag = |key: &str| Some(key.split_once('{')?.1.split_once('}')?.0.to_owned());
     keys.lines().filter_map(tag).collect()
@@ -167,7 +168,7 @@ fn a_partition_that_fails_stops_its_topics_and_nothing_else() {
 }
 
 /// What keeps a server from its cluster.
-fn refusal(config: Config) -> String {
+pub(crate) fn refusal(config: Config) -> String {
     let server = start(config, Sink);
     let text = || {
         let health = server.handle().broker_health().expect("a broker");

@@ -9,7 +9,7 @@ use crate::layout::number;
 use crate::link::Link;
 use crate::link::clock::LEASE_MS;
 use crate::link::event::{History, Keep};
-use crate::link::options::{Lineage, LinkOptions, Now, Slot};
+use crate::link::options::{Now, PARTITIONS_TERM, PROTOCOL_TERM, Slot};
 use crate::link::problem::Problem;
 use crate::link::state::Tag;
 use crate::partition::Partition;
@@ -173,7 +173,7 @@ impl Link {
         if !is_due || agreement.is_asking || agreement.hold_until_ms > now.ms {
             return agreement.is_joined;
         }
-        let terms = self.terms();
+        let terms = self.options.terms();
         let servers = self.options.servers.join(" ");
         let partition = self.options.partition;
         let deadline_ms = now.ms + self.options.command_ms;
@@ -203,30 +203,6 @@ impl Link {
             connection.send(Tag::Agree, deadline_ms, |out| call.write(&self.hashes, out));
         }
         agreement.is_joined
-    }
-
-    /// What must be the same at all nodes.
-    fn terms(&self) -> Vec<(&'static str, String)> {
-        let is_durable = self.options.lineage == Lineage::Single;
-        let LinkOptions {
-            prefix,
-            database,
-            partition,
-            servers,
-            ..
-        } = &self.options;
-        let protocol = match partition.count() {
-            1 => PROTOCOL.to_owned(),
-            // Servers of earlier versions, which compare nothing but this, do not join.
-            count => format!("{PROTOCOL} in {count} partitions"),
-        };
-        vec![
-            ("broker_is_durable", is_durable.to_string()),
-            ("prefix and database", format!("{prefix}/{database}")),
-            (PROTOCOL_TERM, protocol),
-            (PARTITIONS_TERM, partition.count().to_string()),
-            (SERVERS_TERM, servers.join(" ")),
-        ]
     }
 
     pub(super) fn agreement_deadline_ms(&self) -> Option<u64> {
@@ -312,7 +288,7 @@ impl Link {
 
     /// Ends the earlier problems, and begins a new one if terms, rules or limits differ.
     fn note_terms(&mut self, reply: &AgreeReply) {
-        let own = self.terms();
+        let own = self.options.terms();
         let partitions_differ = reply
             .differing
             .iter()
@@ -389,14 +365,6 @@ pub enum Standing {
 /// Why a partition is not used although its broker answers.
 pub(super) const NOT_BY_FIRST: &str =
     "this server has not joined the cluster by its first partition";
-
-/// The names of terms that depend on partitions.
-const PROTOCOL_TERM: &str = "protocol of records";
-const PARTITIONS_TERM: &str = "broker_partitions";
-const SERVERS_TERM: &str = "the list of brokers";
-
-/// Of the records in streams and channels, of the scripts, and of the messages between nodes.
-const PROTOCOL: &str = "1";
 
 /// How long the link waits until it asks again, in milliseconds.
 const RETRY_MS: u64 = 200;

@@ -80,6 +80,27 @@ impl Default for LinkOptions {
 }
 
 impl LinkOptions {
+    /// What must be the same at all nodes of a cluster: names and values.
+    #[must_use]
+    pub fn terms(&self) -> Vec<(&'static str, String)> {
+        let is_durable = self.lineage == Lineage::Single;
+        let protocol = match self.partition.count() {
+            1 => PROTOCOL.to_owned(),
+            // Servers of earlier versions, which compare nothing but this, do not join.
+            count => format!("{PROTOCOL} in {count} partitions"),
+        };
+        vec![
+            ("broker_is_durable", is_durable.to_string()),
+            (
+                "prefix and database",
+                format!("{}/{}", self.prefix, self.database),
+            ),
+            (PROTOCOL_TERM, protocol),
+            (PARTITIONS_TERM, self.partition.count().to_string()),
+            (SERVERS_TERM, self.servers.join(" ")),
+        ]
+    }
+
     /// Whether the Redis of this link is not the first of several independent ones.
     pub(super) fn is_elsewhere(&self) -> bool {
         let servers = self.servers.len().max(1);
@@ -98,6 +119,16 @@ pub enum Lineage {
     /// outlive a restart.
     Single,
 }
+
+/// Names of terms.
+pub const PROTOCOL_TERM: &str = "protocol of records";
+/// See [`PROTOCOL_TERM`].
+pub const PARTITIONS_TERM: &str = "broker_partitions";
+/// See [`PROTOCOL_TERM`].
+pub const SERVERS_TERM: &str = "the list of brokers";
+
+/// Of the records in streams and channels, of the scripts, and of the messages between nodes.
+const PROTOCOL: &str = "1";
 
 /// The three connections of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

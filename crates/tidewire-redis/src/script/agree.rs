@@ -31,7 +31,7 @@ pub struct AgreeCall<'a> {
     pub may_begin: bool,
     /// The addresses of several independent Redis servers; empty if there is one.
     pub servers: &'a str,
-    /// The key of the agreement of the first partition, in a Redis that has only others and is none of a Redis Cluster.
+    /// The key of the agreement of the first partition, at one of several independent servers that does not have it.
     pub first_agreement_key: Option<&'a [u8]>,
     /// What must be the same everywhere: names and values.
     pub terms: &'a [(&'static str, String)],

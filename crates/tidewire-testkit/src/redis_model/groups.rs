@@ -67,6 +67,7 @@ impl Redis {
         let Some(stream) = self.work_stream(&stream_key(groups, topic)) else {
             return;
         };
+        let least = least.max(stream.last.epoch);
         let is_next = stream.last.epoch == least;
         stream.last = Position {
             epoch: least,

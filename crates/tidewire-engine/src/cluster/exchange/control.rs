@@ -238,7 +238,7 @@ impl Exchange {
 }
 
 /// The topic of commands to all servers; no client's topic has such a name.
-pub(super) const CONTROL: &str = "\u{1}control";
+pub(crate) const CONTROL: &str = "\u{1}control";
 
 /// The kept history of commands: it covers what a server has missed while its link was down.
 pub(super) const CONTROL_HISTORY: redis::History = Some(Keep {

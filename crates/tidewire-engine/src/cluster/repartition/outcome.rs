@@ -1,0 +1,49 @@
+//! The outcome of a move.
+
+use std::io;
+use tidewire_net::tls::TlsError;
+
+/// What [`repartition`](super::repartition) has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Repartitioned {
+    /// The partitions that the cluster had before.
+    pub partitions_before: u16,
+    /// The topics with a history.
+    pub topics: u64,
+    /// Those of them that were moved.
+    pub topics_moved: u64,
+}
+
+/// Why topics cannot be moved. All of them are where they were, unless [`repartition`](super::repartition) says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum RepartitionError {
+    /// Servers run. The caller stops them.
+    #[error(
+        "servers of this cluster run, or ended without a word less than 10 s ago: {0}; stop them all, and try again"
+    )]
+    Running(u64),
+    /// There is no cluster.
+    #[error("no server has ever used this prefix here: check broker, database and broker_prefix")]
+    NoCluster,
+    /// The list of brokers is not the one of the cluster.
+    #[error(
+        "the cluster has the brokers {known:?}, and not {given:?}: give the list that its servers had"
+    )]
+    OtherServers {
+        /// What the servers of the cluster had.
+        known: String,
+        /// What was given.
+        given: String,
+    },
+    /// Certificates of the broker cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A broker failed or refused a command.
+    #[error("{broker}: {error}; nothing is lost: run the same command again")]
+    Broker {
+        /// Where it is.
+        broker: String,
+        /// Its answer, or the fault of the connection.
+        error: io::Error,
+    },
+}
