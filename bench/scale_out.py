@@ -77,9 +77,9 @@ def redis(durable=False):
     return port, process
 
 
-def server(broker_port):
+def server(broker, *more):
     port, ops = free_port(), free_port()
-    flags = ["--broker", f"redis://127.0.0.1:{broker_port}"] if broker_port else []
+    flags = [*(["--broker", broker] if broker else []), *more]
     process = Process(
         TIDEWIRE, "serve", "--no-auth", "--topics-open", "--shards", 1, "--app", "sink",
         "--rate-limit-capacity", 0, "--history", "h.>=100", "--log-level", "error",
@@ -119,7 +119,7 @@ def publish(port, topic, connections, in_flight, seconds, rate=None):
 
 
 def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=None):
-    port, process = server(broker_port)
+    port, process = server(f"redis://127.0.0.1:{broker_port}" if broker_port else None)
     with process:
         before = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s() if broker else 0
         result = publish(port, topic, connections, in_flight, seconds, rate)
@@ -136,21 +136,28 @@ def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=No
     }
 
 
-def measure_inside(broker_port, broker, kind, seconds):
-    """The server publishes by itself, as Socket.IO's does, but each publication is acknowledged."""
-    url = f"redis://127.0.0.1:{broker_port}"
-    with Process(INSIDE, url, seconds, kind, stdout=subprocess.PIPE) as process:
+def measure_inside(brokers, kind, seconds, *more):
+    """The server publishes by itself, as Socket.IO's does, but each publication is acknowledged. `brokers` are ports and
+    processes, `more` the number of partitions and the rate."""
+    urls = ",".join(f"redis://127.0.0.1:{port}" for port, _ in brokers)
+
+    def cpu_s():
+        return process.cpu_s(), process.cpu_s("tidewire-broker"), *(broker.cpu_s() for _, broker in brokers)
+
+    with Process(INSIDE, urls, seconds, kind, *more, stdout=subprocess.PIPE) as process:
         output = process.process.stdout
         if output.readline() != "ready\n":
             raise SystemExit(f"{INSIDE} did not reach Redis")
-        before = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s()
+        before = cpu_s()
         # Just before its end, while its threads are there.
         measured_s = seconds - 0.1
         time.sleep(measured_s)
-        after = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s()
+        after = cpu_s()
         rate = float(output.readline())
-    engine, link, redis_cpu = ((b - a) * 1e6 / (rate * measured_s) for a, b in zip(before, after))
-    return {"rate": rate, "engine_us": engine - link, "link_us": link, "redis_us": redis_cpu}
+    engine, link, *each = ((b - a) * 1e6 / (rate * measured_s) for a, b in zip(before, after))
+    return {
+        "rate": rate, "engine_us": engine - link, "link_us": link, "redis_us": sum(each), "busiest_us": max(each),
+    }  # fmt: skip
 
 
 def script_alone(publications=50_000):
@@ -232,7 +239,7 @@ def main():
         for kind, measured in inside.items():
             port, process = redis()
             with process:
-                measured.append(measure_inside(port, process, kind, arguments.seconds))
+                measured.append(measure_inside([(port, process)], kind, arguments.seconds))
         for kind, measured in peers.items():
             port, process = redis()
             with process:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks a cluster of three servers and a Redis on purpose, and checks that its guarantees hold.
 
-    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND]
+    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND] [--partitions N]
 
 Each round starts Redis, three servers with a proxy before Redis each, publishers, and subscribers that connect again
 and recover; members of a queue group share work. In the rounds `sentinel` and `slot` the servers find Redis by a
@@ -25,6 +25,7 @@ import time
 
 import faults
 import invariants
+import partitions
 from clients import WORK, Member, Publisher, Subscriber
 from places import Replicated, Slotted
 from processes import Proxy, Redis, Server, folder_for_logs, until, wrong_clock
@@ -42,15 +43,18 @@ TOKEN = re.compile(rb'"n": "([^"]+)"')
 class Cluster:
     """Redis, three servers, and the clients of a round."""
 
-    def __init__(self, kind, draw):
+    def __init__(self, kind, draw, partition_count):
         self.folder = folder_for_logs()
-        self.place = PLACES[kind](self.folder, "everysec") if kind in PLACES else None
+        self.partition_count = partition_count
+        slots = partitions.slots(partition_count)
+        self.place = PLACES[kind](self.folder, "everysec", slots) if kind in PLACES else None
         self.redis = self.place or Redis(self.folder, kind)
         self.draw = draw
         self.is_durable = kind == "always"
         self.wrong = []
         self.asleep = None  # a server that no other fault concerns
-        flags = ["--broker-wait-ms", 3000, *(["--broker-is-durable"] if self.is_durable else [])]
+        flags = ["--broker-wait-ms", 3000, "--broker-partitions", partition_count]
+        flags += ["--broker-is-durable"] if self.is_durable else []
         self.proxies = [] if self.place else [Proxy(self.redis.port) for _ in range(3)]
         brokers = self.proxies or [self.place] * 3
         # One clock is right, one is an hour ahead, one an hour behind.
@@ -147,9 +151,10 @@ class Cluster:
     async def log(self):
         """The streams of all topics, read by a client that knows nothing of this project."""
         log = {}
-        async with contextlib.aclosing(self.redis.client()) as client:
-            for topic in TOPICS:
-                entries = await client.xrange(f"tw:{{0}}:t:{topic}")
+        for topic in TOPICS:
+            slot = partitions.slot_of(topic, self.partition_count)
+            async with contextlib.aclosing(self.redis.client(slot)) as client:
+                entries = await client.xrange(partitions.stream_of(topic, self.partition_count))
                 log[topic] = [entry_of(place, fields) for place, fields in entries]
         return log
 
@@ -188,10 +193,10 @@ def entry_of(place, fields):
     return f"{int(epoch):08x}", int(offset), token
 
 
-async def round_of_faults(kind, seed, seconds):
+async def round_of_faults(kind, seed, seconds, partition_count):
     """One round: what was found wrong, and what happened, as a line."""
     draw = random.Random(f"{seed}-{kind}")
-    cluster = Cluster(kind, draw)
+    cluster = Cluster(kind, draw, partition_count)
     kinds = [*faults.OF_SERVERS, *([] if cluster.place else faults.GENTLE)]
     if cluster.place:
         kinds += [faults.move_broker, faults.move_broker]
@@ -280,12 +285,13 @@ def main():
     parser.add_argument(
         "--only", choices=KINDS, help="one kind of rounds instead of all: what appendfsync is, or where Redis is"
     )
+    parser.add_argument("--partitions", type=int, default=1, help="partitions of the topics")
     options = parser.parse_args()
     kinds = [options.only] if options.only else KINDS
     count = 0
     for seed in range(options.seed, options.seed + options.rounds):
         for kind in kinds:
-            found = asyncio.run(round_of_faults(kind, seed, options.seconds))
+            found = asyncio.run(round_of_faults(kind, seed, options.seconds, options.partitions))
             count += len(found)
             for fault in found[:20]:
                 print(f"  WRONG: {fault}", flush=True)

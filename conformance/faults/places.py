@@ -1,6 +1,6 @@
 """Where the broker is behind something: sentinels that name the master, or a cluster whose slot moves.
 
-Each has what a run needs of a Redis: `url`, `client()` of the master of the moment, `start()`, `kill()`, and `break_it()`,
+Each has what a run needs of a Redis: `url`, `client()` of the master of the moment for a slot, `start()`, `kill()`, and `break_it()`,
 the fault that only it can have.
 """
 
@@ -12,7 +12,7 @@ import redis.exceptions
 from processes import Program, Redis, free_port, until
 
 MASTER = "main"
-# That of `{0}`, in which all keys are.
+# That of `{0}`, the first partition: the first one of the second node.
 SLOT = 13907
 
 
@@ -54,7 +54,7 @@ class Sentinel(Program):
 class Replicated:
     """A master, its replica, and a sentinel. The replica lags when it takes the master's place."""
 
-    def __init__(self, folder, durability):
+    def __init__(self, folder, durability, _slots):
         self.nodes = [Redis(folder, durability), Redis(folder, durability)]
         self.sentinel = Sentinel(folder, self.nodes[0].port)
         self.master = 0
@@ -63,7 +63,7 @@ class Replicated:
     def url(self):
         return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{MASTER}"
 
-    def client(self):
+    def client(self, _slot=SLOT):
         return self.nodes[self.master].client()
 
     async def start(self):
@@ -139,11 +139,12 @@ class Replicated:
 
 
 class Slotted:
-    """Two masters of a Redis Cluster; the slot of all keys moves from one to the other and back."""
+    """Two masters of a Redis Cluster; the slots of the partitions move from one to the other and back."""
 
-    def __init__(self, folder, durability):
+    def __init__(self, folder, durability, slots):
         self.nodes = [Redis(folder, durability, self.flags()), Redis(folder, durability, self.flags())]
-        self.owner = 1
+        # The node of each.
+        self.owners = {slot: int(slot >= SLOT) for slot in slots}
 
     @staticmethod
     def flags():
@@ -154,8 +155,8 @@ class Slotted:
         ports = [node.port for node in self.nodes]
         return f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
 
-    def client(self):
-        return self.nodes[self.owner].client()
+    def client(self, slot=SLOT):
+        return self.nodes[self.owners[slot]].client()
 
     async def tell(self, node, *command):
         client = self.nodes[node].client()
@@ -179,19 +180,20 @@ class Slotted:
         return b"cluster_state:ok" in (info if isinstance(info, bytes) else str(info).encode())
 
     async def break_it(self, draw):
-        """Moves the slot with all its keys, some at a time."""
-        old, new = self.owner, 1 - self.owner
+        """Moves a slot with all its keys, some at a time."""
+        slot = draw.choice(sorted(self.owners))
+        old, new = self.owners[slot], 1 - self.owners[slot]
         ids = [(await self.tell(node, "CLUSTER", "MYID")).decode() for node in range(2)]
-        await self.tell(new, "CLUSTER", "SETSLOT", SLOT, "IMPORTING", ids[old])
-        await self.tell(old, "CLUSTER", "SETSLOT", SLOT, "MIGRATING", ids[new])
-        while keys := await self.tell(old, "CLUSTER", "GETKEYSINSLOT", SLOT, 3):
+        await self.tell(new, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
+        await self.tell(old, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
+        while keys := await self.tell(old, "CLUSTER", "GETKEYSINSLOT", slot, 3):
             port = self.nodes[new].port
             await self.tell(old, "MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
             await asyncio.sleep(draw.uniform(0, 0.01))
         # The new owner first: it then tells the other one.
         for node in (new, old):
-            await self.tell(node, "CLUSTER", "SETSLOT", SLOT, "NODE", ids[new])
-        self.owner = new
+            await self.tell(node, "CLUSTER", "SETSLOT", slot, "NODE", ids[new])
+        self.owners[slot] = new
 
     async def kill(self):
         for node in self.nodes:

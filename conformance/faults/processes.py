@@ -123,7 +123,7 @@ class Redis(Program):
         except (redis.exceptions.RedisError, OSError):
             return False
 
-    def client(self):
+    def client(self, _slot=None):
         """A new client that this project did not write."""
         return redis.asyncio.Redis(port=self.port, socket_timeout=10, single_connection_client=False)
 
@@ -222,8 +222,9 @@ class Server(Program):
         await until(lambda: accepts(self.port), f"server {self.number}")
 
     async def is_ready(self):
-        """Whether `/ready` answers 200."""
-        return await self.ask("/ready") is not None
+        """Whether `/ready` answers 200, and no partition of the broker is away."""
+        body = await self.ask("/ready")
+        return body is not None and "partitions_failing" not in body
 
     async def has_lost_lease(self):
         """Whether its lease has ended although it lives, once or more."""

@@ -1,5 +1,6 @@
-//! Publishes from inside a server to 100 topics that it shares over Redis, for `bench/scale_out.py`. Arguments: the URL of
-//! the broker, the seconds, and `history` for topics with a history of 100 publications.
+//! Publishes from inside a server to 100 topics that it shares over Redis, for `bench/scale_out.py` and `bench/partitions.py`.
+//! Arguments: the URLs of the brokers, separated by commas, the seconds, `history` for topics with a history of 100 publications,
+//! the number of partitions, and publications per second in place of as many as possible.
 //!
 //! ```sh
 //! cargo run --release -p tidewire-engine --example cluster_publish -- redis://127.0.0.1:6379 3 history
@@ -28,19 +29,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = arguments.next().ok_or("the URL of a broker is missing")?;
     let seconds = arguments.next().map_or(Ok(3.0), |text| text.parse())?;
     let has_history = arguments.next().is_some_and(|word| word == "history");
+    let partitions = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let rate_per_s: Option<f64> = arguments.next().map(|text| text.parse()).transpose()?;
+    let addresses = BrokerAddress::parse_list(&url)?;
+    let mut broker = BrokerConfig::new(addresses[0].clone());
+    (broker.addresses, broker.partitions) = (addresses, partitions);
     let config = Config {
         listen: "127.0.0.1:0".parse()?,
         shards: 1,
-        broker: Some(BrokerConfig::new(BrokerAddress::parse(&url)?)),
+        broker: Some(broker),
         topics: topics(has_history),
         ..Config::default()
     };
     let server = Server::start(config, |_| Silent)?;
     let mut publisher = Publisher::new(server.handle());
-    publisher.publish_for(Duration::ZERO)?;
+    publisher.publish_for(Duration::ZERO, None)?;
     println!("ready");
     let began = Instant::now();
-    let published = publisher.publish_for(Duration::try_from_secs_f64(seconds)?)?;
+    let published = publisher.publish_for(Duration::try_from_secs_f64(seconds)?, rate_per_s)?;
     println!("{:.0}", published as f64 / began.elapsed().as_secs_f64());
     server.stop();
     Ok(())
@@ -92,10 +98,15 @@ impl Publisher {
 
     /// Publishes to every topic in turn, at least once to each, until the time is over and everything was answered. Returns how many
     /// were acknowledged.
-    fn publish_for(&mut self, duration: Duration) -> Result<u64, String> {
+    fn publish_for(&mut self, duration: Duration, rate_per_s: Option<f64>) -> Result<u64, String> {
         let (began, before) = (Instant::now(), self.published);
         loop {
-            for topic in &self.topics {
+            for (number, topic) in self.topics.iter().enumerate() {
+                if let Some(rate_per_s) = rate_per_s {
+                    let due = (self.published - before + number as u64) as f64 / rate_per_s;
+                    let due = Duration::from_secs_f64(due);
+                    std::thread::sleep(due.saturating_sub(began.elapsed()));
+                }
                 let answers = Arc::clone(&self.answers);
                 self.handle
                     .publish_with(topic, &self.publication, move |result| {

@@ -16,6 +16,7 @@ mod load;
 mod log;
 mod mistakes;
 mod options;
+mod partition;
 mod program;
 #[cfg(unix)]
 mod reload;

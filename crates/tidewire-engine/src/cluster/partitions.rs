@@ -5,9 +5,10 @@ use crate::cluster::broker::ClusterBroker;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{
-    Audience, Broker, BrokerAnswer, BrokerHealth, BrokerPartition, BrokerUsage, Control, Done,
-    Missed, Moment, Order, PageQuery, Prepare, PresenceView, ProducerName, ProducerOpening,
-    ProducerPlace, Refusal, Sending, Sink, Ticket, TicketOutcome, Tickets,
+    Audience, Broker, BrokerAnswer, BrokerHealth, BrokerPartition, BrokerProblem, BrokerUsage,
+    Control, Done, Missed, Moment, Order, PARTITION_AWAY, PageQuery, Prepare, PresenceView,
+    ProducerName, ProducerOpening, ProducerPlace, Refusal, Sending, Sink, Ticket, TicketOutcome,
+    Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
@@ -18,7 +19,7 @@ use crate::topics::publication::{Publication, Published};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidewire_redis::{Allowed, Partition, Standing};
+use tidewire_redis::{Allowed, Partition, Problem, Standing};
 
 /// The partitions of a server, in their order.
 #[derive(Debug)]
@@ -231,7 +232,7 @@ impl Broker for PartitionedBroker {
         whole.is_connected &= stalled.is_none();
         let reason = each[leading].reason.as_ref();
         whole.reason = reason.map(|reason| format!("partition {leading} of {count}: {reason}"));
-        for part in &each[1..] {
+        for (partition, part) in each.iter().enumerate().skip(1) {
             for (total, (name, count)) in whole.counts.iter_mut().zip(&part.counts) {
                 // The same servers in each partition.
                 if *name != "nodes_lost" {
@@ -239,17 +240,33 @@ impl Broker for PartitionedBroker {
                 }
             }
             whole.warning = whole.warning.or_else(|| part.warning.clone());
-            for problem in &part.problems {
-                if !whole.problems.contains(problem) {
-                    whole.problems.push(problem.clone());
-                }
+            if !part.is_connected {
+                let address = &self.parts[partition].address;
+                let reason = part.reason.as_deref().unwrap_or("it does not answer");
+                whole.problems.push(BrokerProblem {
+                    kind: PARTITION_AWAY,
+                    is_fatal: false,
+                    text: format!("partition {partition} of {count} at {address}: {reason}"),
+                });
             }
+            let known = &each[0].problems;
+            let others = part.problems.iter().filter(|it| !known.contains(it));
+            whole.problems.extend(others.map(|problem| BrokerProblem {
+                text: format!("partition {partition} of {count}: {}", problem.text),
+                is_fatal: problem.is_fatal && !is_of_broker(problem),
+                ..problem.clone()
+            }));
         }
         let parts = self.parts.iter().zip(each).enumerate();
         let parts = parts.map(|(partition, (part, health))| BrokerPartition {
             partition,
             address: part.address.clone(),
             is_connected: health.is_connected,
+            problem: health
+                .problems
+                .into_iter()
+                .find(is_of_broker)
+                .map(|it| it.text),
             reason: health.reason,
             away_ms: health.away_ms,
         });
@@ -265,6 +282,12 @@ impl Broker for PartitionedBroker {
         let none = BrokerUsage::default();
         self.all().fold(none, |sum, part| sum.sum(&part.usage()))
     }
+}
+
+/// Whether a problem is one of a broker that refuses all publications, and not one of this server.
+fn is_of_broker(problem: &BrokerProblem) -> bool {
+    let of_server = [Problem::DoesNotAgree, Problem::Unreadable];
+    problem.is_fatal && of_server.iter().all(|it| it.name() != problem.kind)
 }
 
 /// One answer of several partitions: the first refusal if there is one.

@@ -11,7 +11,7 @@ use crate::ops::pages::VERSION;
 use crate::ops::process;
 use crate::ops::request::Response;
 use crate::ops::source::{OpsSource, TopicsUsage};
-use crate::topics::broker::BrokerHealth;
+use crate::topics::broker::{BrokerHealth, PARTITION_AWAY};
 use crate::trace::TraceCounts;
 use std::fmt::{Display, Write as _};
 
@@ -232,7 +232,8 @@ fn write_broker(body: &mut String, broker: &BrokerHealth) {
     let name = "tidewire_broker_problem";
     let help = "Problems of a broker that answers: 1 while the problem lasts";
     write_head(body, name, help, "gauge");
-    for problem in tidewire_redis::Problem::ALL.map(tidewire_redis::Problem::name) {
+    let kinds = tidewire_redis::Problem::ALL.map(tidewire_redis::Problem::name);
+    for problem in kinds.into_iter().chain([PARTITION_AWAY]) {
         let lasts = broker.problems.iter().any(|it| it.kind == problem);
         let _ = writeln!(body, "{name}{{kind=\"{problem}\"}} {}", u8::from(lasts));
     }

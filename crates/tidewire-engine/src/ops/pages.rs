@@ -9,6 +9,7 @@ use crate::ops::request::Response;
 use crate::ops::source::OpsSource;
 use crate::ops::sums::sum_of_servers;
 use crate::ops::task::{Parameters, Task, TaskContext, node_of};
+use crate::topics::broker::BrokerPartition;
 use serde_json::{Map, Value, json};
 
 pub(crate) fn health(source: &dyn OpsSource) -> Response {
@@ -40,12 +41,12 @@ fn failing_shards(source: &dyn OpsSource) -> Vec<Value> {
     described.collect()
 }
 
-/// The partitions of the broker that do not answer.
-fn partitions_away(source: &dyn OpsSource) -> Vec<Value> {
+/// The partitions of the broker whose topics wait.
+fn failing_partitions(source: &dyn OpsSource) -> Vec<Value> {
     let partitions = source.broker().map(|broker| broker.partitions);
-    let away = partitions.into_iter().flatten();
-    let away = away.filter(|partition| !partition.is_connected);
-    away.map(|partition| json!(partition)).collect()
+    let failing = partitions.into_iter().flatten();
+    let failing = failing.filter(BrokerPartition::is_failing);
+    failing.map(|partition| json!(partition)).collect()
 }
 
 pub(crate) fn ready(source: &dyn OpsSource) -> Response {
@@ -74,9 +75,9 @@ pub(crate) fn ready(source: &dyn OpsSource) -> Response {
     if shards.is_empty() {
         let mut body = json!({ "status": "ready" });
         // Clients stay: all other topics go on, and other servers may have lost the partition as well.
-        let away = partitions_away(source);
-        if !away.is_empty() {
-            body["partitions_away"] = away.into();
+        let failing = failing_partitions(source);
+        if !failing.is_empty() {
+            body["partitions_failing"] = failing.into();
         }
         return json_response(200, &body);
     }

@@ -419,6 +419,9 @@ pub struct BrokerProblem {
     pub text: String,
 }
 
+/// The kind of the problem that a partition, but for the first, does not answer.
+pub(crate) const PARTITION_AWAY: &str = "partition_away";
+
 /// A part of the topics, and the broker that has it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BrokerPartition {
@@ -430,8 +433,18 @@ pub struct BrokerPartition {
     pub is_connected: bool,
     /// Why it does not answer: the problem and the remedy.
     pub reason: Option<String>,
+    /// Why it answers and refuses all publications, with the remedy.
+    pub problem: Option<String>,
     /// How long it has not answered, in milliseconds; 0 if it does, or never has.
     pub away_ms: u64,
+}
+
+impl BrokerPartition {
+    /// Whether its topics wait.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        !self.is_connected || self.problem.is_some()
+    }
 }
 
 /// A server of a cluster, as it reports itself.

@@ -4,11 +4,11 @@ use crate::common;
 
 use common::cluster::{is_connected, shared_history, start_connected};
 use common::topics::subscribe;
-use common::{Client, connect_v1, start, wait_until};
+use common::{Client, answer, connect_v1, start, wait_until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Config, Server};
+use tidewire_engine::{BrokerHealth, Config, Server};
 use tidewire_testkit::redis::RedisServer;
 
 /// Topics of the partitions 0, 1, 2 and 3 of 4, and so of 0, 1, 0 and 1 of 2.
@@ -113,31 +113,51 @@ fn the_topics_of_all_partitions_are_those_of_one_cluster() {
     );
 }
 
+/// A server of two brokers with a partition each.
+struct Halves {
+    home: RedisServer,
+    other: RedisServer,
+    server: Server,
+}
+
+impl Halves {
+    fn start() -> Self {
+        let [home, other] = [(); 2].map(|()| RedisServer::start(""));
+        let mut config = config(&[home.url(), other.url()], 2);
+        config.ops_listen = Some("127.0.0.1:0".parse().expect("an address"));
+        let server = start_connected(config);
+        wait_until("all partitions", || is_whole(&server));
+        Self {
+            home,
+            other,
+            server,
+        }
+    }
+
+    /// What the operations listener answers.
+    fn ask(&self, path: &str) -> String {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        answer(self.server.ops_address().expect("an address"), request)
+    }
+
+    fn health(&self) -> BrokerHealth {
+        self.server.handle().broker_health().expect("a broker")
+    }
+}
+
 #[test]
 fn a_partition_that_fails_stops_its_topics_and_nothing_else() {
-    let [home, mut other] = [(); 2].map(|()| RedisServer::start(""));
-    let urls = [home.url(), other.url()];
-    let server = start_connected(config(&urls, 2));
-    wait_until("all partitions", || is_whole(&server));
-    assert_eq!(tags(&home, "agreed"), ["0".to_owned()].into());
-    let (mut subscriber, mut publisher) = (connect_v1(&server), connect_v1(&server));
+    let mut halves = Halves::start();
+    assert_eq!(tags(&halves.home, "agreed"), ["0".to_owned()].into());
+    let [mut subscriber, mut publisher] = [(); 2].map(|()| connect_v1(&halves.server));
     subscribe(&mut subscriber, json!(TOPICS));
     for topic in TOPICS {
         assert_eq!(publish_and_wait(&mut publisher, topic, 1)["p"]["offset"], 1);
     }
     receive(&mut subscriber, 4);
-    other.kill();
-    wait_until("one is away", || !is_whole(&server));
-    let health = server.handle().broker_health().expect("a broker");
-    assert!(health.is_connected, "the first one is there: {health:?}");
-    let away: Vec<_> = health
-        .partitions
-        .iter()
-        .filter(|it| !it.is_connected)
-        .collect();
-    assert_eq!(away.len(), 1);
-    assert_eq!((away[0].partition, &away[0].address), (1, &urls[1]));
-    assert!(away[0].reason.is_some(), "{away:?}");
+    halves.other.kill();
+    wait_until("one is away", || !is_whole(&halves.server));
     for (topic, number) in TOPICS.into_iter().zip([2, 0, 2, 0]) {
         let answer = publish_and_wait(&mut publisher, topic, 2);
         match number {
@@ -147,16 +167,14 @@ fn a_partition_that_fails_stops_its_topics_and_nothing_else() {
     }
     let received = receive(&mut subscriber, 2);
     assert_eq!(received.into_keys().collect::<Vec<_>>(), ["h.a", "h.c"]);
-    other.run();
-    wait_until("all partitions", || is_whole(&server));
+    halves.other.run();
+    wait_until("all partitions", || is_whole(&halves.server));
     // Redis has lost its memory, and only topics of this partition have another epoch.
     for topic in [TOPICS[1], TOPICS[3]] {
         assert_eq!(publish_and_wait(&mut publisher, topic, 3)["p"]["offset"], 1);
     }
-    assert_eq!(
-        publish_and_wait(&mut publisher, TOPICS[0], 3)["p"]["offset"],
-        3
-    );
+    let answer = publish_and_wait(&mut publisher, TOPICS[0], 3);
+    assert_eq!(answer["p"]["offset"], 3);
     let mut gaps = BTreeSet::new();
     while gaps.len() < 2 {
         let message = subscriber.next_json();
@@ -165,6 +183,62 @@ fn a_partition_that_fails_stops_its_topics_and_nothing_else() {
         }
     }
     assert_eq!(gaps, [TOPICS[1], TOPICS[3]].map(str::to_owned).into());
+}
+
+#[test]
+fn a_server_says_which_partition_fails_and_stays_in_service() {
+    let mut halves = Halves::start();
+    assert!(halves.ask("/ready").ends_with("{\"status\":\"ready\"}\n"));
+    halves.other.kill();
+    wait_until("one is away", || !is_whole(&halves.server));
+    let health = halves.health();
+    assert!(health.is_connected, "the first one is there: {health:?}");
+    let mut problems = health.problems.iter();
+    let problem = problems.find(|it| it.kind == "partition_away");
+    let problem = problem.map_or("", |problem| problem.text.as_str());
+    let address = halves.other.url();
+    let expected = format!("partition 1 of 2 at {address}: ");
+    assert!(problem.starts_with(&expected), "{problem}");
+    let away = &health.partitions[1];
+    assert_eq!((away.partition, &away.address), (1, &address));
+    assert!(away.reason.is_some(), "{away:?}");
+    let ready = halves.ask("/ready");
+    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    let away = format!("\"partitions_failing\":[{{\"address\":\"{address}\",");
+    assert!(ready.contains(&away), "{ready}");
+    let metrics = halves.ask("/metrics");
+    for line in [
+        "tidewire_broker_problem{kind=\"partition_away\"} 1\n",
+        "tidewire_broker_partition_connected{partition=\"0\"} 1\n",
+        "tidewire_broker_partition_connected{partition=\"1\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "no {line}");
+    }
+}
+
+#[test]
+fn a_partition_whose_broker_is_full_fails_alone() {
+    let halves = Halves::start();
+    let mut publisher = connect_v1(&halves.server);
+    halves.other.ask("CONFIG SET maxmemory 1");
+    let refused = publish_and_wait(&mut publisher, TOPICS[1], 1);
+    assert_eq!(refused["p"]["code"], "BROKER_UNAVAILABLE", "{refused}");
+    let taken = publish_and_wait(&mut publisher, TOPICS[0], 1);
+    assert_eq!(taken["p"]["offset"], 1, "{taken}");
+    wait_until("the problem is reported", || {
+        let problem = halves.health().partitions[1].problem.clone();
+        problem.is_some_and(|it| it.contains("OOM"))
+    });
+    let ready = halves.ask("/ready");
+    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    assert!(
+        ready.contains("\"problem\":\"the broker refused: OOM"),
+        "{ready}"
+    );
+    halves.other.ask("CONFIG SET maxmemory 0");
+    wait_until("it takes publications", || {
+        publish_and_wait(&mut publisher, TOPICS[1], 2)["p"]["offset"] == 1
+    });
 }
 
 /// What keeps a server from its cluster.
