@@ -73,7 +73,7 @@ fn flags_and_values() {
     let cases: [(&[&str], &[&str]); 15] = [
         (
             &[],
-            &["serve, top, bench, load, report, test-server, worker or token"],
+            &["serve, partition, top, bench, load, report, test-server, worker or token"],
         ),
         (&["sevre"], &["sevre", "serve"]),
         (&["serve", "--lisen", "a"], &["--lisen", "--listen"]),
