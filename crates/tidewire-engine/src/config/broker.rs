@@ -166,7 +166,7 @@ impl BrokerAddress {
     }
 
     /// Its place, as one of several servers.
-    fn place_and_database(&self) -> String {
+    pub(crate) fn place_and_database(&self) -> String {
         format!("{self}/{}", self.database)
     }
 

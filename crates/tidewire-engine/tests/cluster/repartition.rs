@@ -121,6 +121,30 @@ fn repartition(from: &Config, to: &Config) -> Result<Repartitioned, RepartitionE
     tidewire_engine::repartition(from, to, &mut |_| ())
 }
 
+/// Interrupts a move when some topics are at a Redis: it is full then. Gives one of these topics.
+fn interrupt(full: &RedisServer, from: &Config, to: &Config) -> String {
+    let used = full.ask("INFO memory");
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let used: u64 = used.expect("a number").parse().expect("a number");
+    for room in (0..).map(|step| step * 10_000) {
+        full.ask(&format!("CONFIG SET maxmemory {}", used + room));
+        let failed = repartition(from, to);
+        assert!(
+            matches!(failed, Err(RepartitionError::Broker { .. })),
+            "{failed:?}"
+        );
+        let copied = full.ask("KEYS tw:*:t:h.*");
+        let copied = copied.lines().find(|line| line.starts_with("tw:"));
+        if let Some((_, topic)) = copied.and_then(|key| key.split_once(":t:")) {
+            full.ask("CONFIG SET maxmemory 0");
+            return topic.to_owned();
+        }
+    }
+    unreachable!("there is room in the end")
+}
+
 #[test]
 fn topics_move_between_partitions_and_servers_with_all_that_they_have() {
     let [one, two] = [(); 2].map(|()| RedisServer::start(""));
@@ -140,7 +164,10 @@ fn topics_move_between_partitions_and_servers_with_all_that_they_have() {
         assert!(done.topics_moved > 0);
         check(pair[1].clone(), &before);
     }
-    assert_eq!(one.ask("DBSIZE"), ":0\r\n", "{}", one.ask("KEYS *"));
+    assert_eq!(one.ask("DBSIZE"), ":1\r\n", "{}", one.ask("KEYS *"));
+    let text = refusal(layouts[0].clone());
+    let expected = format!("and moved to {}/0 in the cluster", two.url());
+    assert!(text.contains(&expected), "{text}");
     assert_eq!(tags(&two, "*"), ["0".to_owned()].into());
 }
 
@@ -177,18 +204,7 @@ fn a_move_that_was_interrupted_goes_on() {
     let [a, b] = [one.url(), two.url()];
     let [from, to] = [config(&[&a], 2), config(&[&a, &b], 4)];
     let before = fill(from.clone());
-    // The second Redis is full after some of the topics.
-    let used = two.ask("INFO memory");
-    let used = used
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    let used: u64 = used.expect("a number").parse().expect("a number");
-    two.ask(&format!("CONFIG SET maxmemory {}", used + 20_000));
-    let failed = repartition(&from, &to);
-    assert!(
-        matches!(failed, Err(RepartitionError::Broker { .. })),
-        "{failed:?}"
-    );
+    interrupt(&two, &from, &to);
     for config in [&from, &to] {
         let text = refusal(config.clone());
         assert!(
@@ -196,7 +212,6 @@ fn a_move_that_was_interrupted_goes_on() {
             "{text}"
         );
     }
-    two.ask("CONFIG SET maxmemory 0");
     repartition(&from, &to).expect("moved");
     check(to, &before);
 }
@@ -207,9 +222,7 @@ fn a_move_that_was_interrupted_can_be_taken_back() {
     let [a, b] = [one.url(), two.url()];
     let [from, to] = [config(&[&a], 2), config(&[&a, &b], 4)];
     let before = fill(from.clone());
-    two.ask("CONFIG SET maxmemory 1");
-    assert!(repartition(&from, &to).is_err());
-    two.ask("CONFIG SET maxmemory 0");
+    interrupt(&two, &from, &to);
     let done = repartition(&from, &from).expect("taken back");
     assert_eq!(done.topics_moved, 0);
     check(from, &before);
@@ -273,4 +286,78 @@ fn partitions_of_brokers_that_began_at_different_times_become_one() {
             done.entry(topic.to_owned()).or_default().insert(number);
         }
     }
+}
+
+#[test]
+fn what_an_interrupted_move_has_copied_does_not_come_back() {
+    let [one, two] = [(); 2].map(|()| RedisServer::start(""));
+    let [a, b] = [one.url(), two.url()];
+    let [from, to] = [config(&[&a], 2), config(&[&a, &b], 4)];
+    fill(from.clone());
+    let topic = interrupt(&two, &from, &to);
+    // Its end comes while nobody looks.
+    for key in one
+        .ask(&format!("KEYS tw:*:t:{topic}"))
+        .lines()
+        .filter(|line| line.starts_with("tw:"))
+    {
+        one.ask(&format!("UNLINK {key}"));
+    }
+    let done = repartition(&from, &to).expect("moved");
+    assert_eq!(done.topics, 20, "{done:?}");
+    for redis in [&one, &two] {
+        assert_eq!(redis.ask(&format!("KEYS tw:*:t:{topic}")), "*0\r\n");
+    }
+}
+
+#[test]
+fn a_move_that_has_not_removed_all_is_ended_before_another() {
+    let redis = RedisServer::start("");
+    let url = [redis.url()];
+    let before = fill(config(&url, 1));
+    let layouts = [1, 4, 8].map(|partitions| config(&url, partitions));
+    repartition(&layouts[0], &layouts[1]).expect("moved");
+    // As the call left it before its end.
+    redis.ask("HSET tw:{0}:agreed \"moved from\" 1 \"moved to\" 4 \"moved from servers\" \"\" \"moved to servers\" \"\"");
+    let refused = repartition(&layouts[0], &layouts[2]);
+    let expected = matches!(
+        refused,
+        Err(RepartitionError::Unfinished { partitions: 4, .. })
+    );
+    assert!(expected, "{refused:?}");
+    repartition(&layouts[0], &layouts[1]).expect("ended");
+    check(layouts[1].clone(), &before);
+    repartition(&layouts[1], &layouts[2]).expect("moved");
+    check(layouts[2].clone(), &before);
+}
+
+#[test]
+fn a_broker_that_is_named_in_two_ways_is_one() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let redis = RedisServer::start(&format!("--port {port}"));
+    let by_name = format!("redis://localhost:{port}");
+    let [from, to] = [config(&[redis.url()], 2), config(&[by_name], 2)];
+    let before = fill(from.clone());
+    let done = repartition(&from, &to).expect("nothing to move");
+    assert_eq!((done.topics, done.topics_moved), (21, 0));
+    check(to, &before);
+}
+
+#[test]
+fn topics_are_not_moved_into_another_cluster() {
+    let [one, two] = [(); 2].map(|()| RedisServer::start(""));
+    let [from, other] = [&one, &two].map(|redis| config(&[redis.url()], 1));
+    let before = [&from, &other].map(|config| fill(config.clone()));
+    for partitions in [1, 3] {
+        let to = config(&[two.url()], partitions);
+        let refused = repartition(&from, &to);
+        assert!(
+            matches!(refused, Err(RepartitionError::Occupied(_))),
+            "{refused:?}"
+        );
+    }
+    check(from, &before[0]);
+    check(other, &before[1]);
 }

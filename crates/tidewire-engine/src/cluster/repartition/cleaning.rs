@@ -3,12 +3,19 @@
 use super::keys::{Key, Shape, owner_of, shape_of};
 use super::lanes::Lane;
 use super::outcome::RepartitionError;
-use super::plan::{KEYS_AT_ONCE, Plan};
+use super::plan::{KEYS_AT_ONCE, Plan, lane_of};
 use crate::cluster::blocking::Commands;
 
 impl Plan<'_> {
-    /// Removes what does not belong where it is.
-    pub(super) fn clean(&mut self, others: &[Lane]) -> Result<(), RepartitionError> {
+    /// Removes what interrupted calls have copied: everything of a topic that is not where the cluster has it now.
+    pub(super) fn remove_leftovers(&mut self) -> Result<(), RepartitionError> {
+        let (mut lanes, layout) = (self.new.clone(), self.old.clone());
+        lanes.extend(&self.others);
+        self.clean_lanes(lanes, &layout, false)
+    }
+
+    /// Removes everything that is not where the cluster has it from now on.
+    pub(super) fn clean(&mut self) -> Result<(), RepartitionError> {
         for lane in self.old.clone() {
             // The list of brokers, at one that is no longer in it.
             let is_at_its_broker = |new: &Lane| self.lanes.is_one_server(*new, lane);
@@ -17,18 +24,30 @@ impl Plan<'_> {
                 self.lanes.ask(lane, &[b"UNLINK", &first])?;
             }
         }
-        let mut all: Vec<Lane> = Vec::new();
-        for lane in self.old.iter().chain(&self.new).chain(others) {
-            if !all.iter().any(|known| self.lanes.is_same(*known, *lane)) {
-                all.push(*lane);
+        let (mut lanes, layout) = (self.old.clone(), self.new.clone());
+        lanes.extend(&layout);
+        lanes.extend(&self.others);
+        self.clean_lanes(lanes, &layout, true)
+    }
+
+    /// Removes from some lanes what does not belong there by a layout; with `all` also what is of no topic.
+    fn clean_lanes(
+        &mut self,
+        lanes: Vec<Lane>,
+        layout: &[Lane],
+        all: bool,
+    ) -> Result<(), RepartitionError> {
+        let mut done: Vec<Lane> = Vec::new();
+        for lane in lanes {
+            if done.iter().any(|known| self.lanes.is_same(*known, lane)) {
+                continue;
             }
-        }
-        for lane in all {
+            done.push(lane);
             let mut cursor = b"0".to_vec();
             loop {
                 let keys = self.scan(lane, &mut cursor)?;
                 for some in keys.chunks(KEYS_AT_ONCE) {
-                    self.clean_some(lane, some)?;
+                    self.clean_some(lane, some, layout, all)?;
                 }
                 if cursor == b"0" {
                     break;
@@ -38,26 +57,34 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn clean_some(&mut self, lane: Lane, keys: &[Key]) -> Result<(), RepartitionError> {
-        let is_used = self.new.iter().any(|new| self.lanes.is_same(*new, lane));
-        let is_elsewhere = !self.lanes.is_one_server(lane, self.new[0]);
+    fn clean_some(
+        &mut self,
+        lane: Lane,
+        keys: &[Key],
+        layout: &[Lane],
+        all: bool,
+    ) -> Result<(), RepartitionError> {
+        let is_used = layout.iter().any(|used| self.lanes.is_same(*used, lane));
+        let is_elsewhere = !self.lanes.is_one_server(lane, layout[0]);
         let mut commands = Commands::default();
         for key in keys {
             let name = self.lanes.key(lane, key.rest());
             let belongs = match key {
                 Key::Stream(topic) | Key::Id(topic, _) | Key::Work(topic) => {
-                    self.lanes.is_same(lane, self.lane_of(topic))
+                    self.lanes.is_same(lane, lane_of(layout, topic))
                 }
-                Key::Producer(_) => self.lanes.is_same(lane, self.new[0]),
+                Key::Producer(_) => self.lanes.is_same(lane, layout[0]),
                 Key::Parts(_) if is_used => {
-                    self.clean_parts(lane, key)?;
+                    self.clean_parts(lane, key, layout)?;
                     true
                 }
+                Key::Parts(_) => false,
+                Key::Other(_) if !all => true,
                 // The list of brokers, at those that do not have the first partition.
                 Key::Other(rest) if rest == b"agreed" && is_elsewhere => {
                     is_used || self.is_marked(lane)
                 }
-                Key::Parts(_) | Key::Other(_) => is_used,
+                Key::Other(_) => is_used,
             };
             if !belongs {
                 commands.push(&[b"UNLINK", &name]);
@@ -77,7 +104,12 @@ impl Plan<'_> {
                 .any(|new| self.lanes.is_one_server(*new, lane))
     }
 
-    fn clean_parts(&mut self, lane: Lane, key: &Key) -> Result<(), RepartitionError> {
+    fn clean_parts(
+        &mut self,
+        lane: Lane,
+        key: &Key,
+        layout: &[Lane],
+    ) -> Result<(), RepartitionError> {
         let rest = key.rest();
         let name = self.lanes.key(lane, &rest);
         let remove: &[u8] = match shape_of(&rest) {
@@ -88,7 +120,7 @@ impl Plan<'_> {
         let mut commands = Commands::default();
         for (member, _) in self.parts(lane, key)? {
             let topic = owner_of(&rest, &member);
-            if topic.is_some_and(|topic| !self.lanes.is_same(lane, self.lane_of(topic))) {
+            if topic.is_some_and(|topic| !self.lanes.is_same(lane, lane_of(layout, topic))) {
                 commands.push(&[remove, &name, &member]);
             }
         }

@@ -3,7 +3,7 @@
 use super::keys::{Key, Shape, owner_of, shape_of};
 use super::lanes::Lane;
 use super::outcome::{RepartitionError, Repartitioned};
-use super::plan::{KEYS_AT_ONCE, Plan, index_of};
+use super::plan::{KEYS_AT_ONCE, Plan, index_of, lane_of};
 use crate::cluster::blocking::{Commands, Reply};
 
 impl Plan<'_> {
@@ -44,12 +44,12 @@ impl Plan<'_> {
         for key in keys.into_iter().filter(|key| !stale.contains(key)) {
             let to = match key {
                 Key::Stream(topic) => {
-                    let to = self.lane_of(topic);
+                    let to = lane_of(&self.new, topic);
                     done.topics += 1;
                     done.topics_moved += u64::from(!self.lanes.is_same(lane, to));
                     to
                 }
-                Key::Id(topic, _) | Key::Work(topic) => self.lane_of(topic),
+                Key::Id(topic, _) | Key::Work(topic) => lane_of(&self.new, topic),
                 Key::Producer(_) => self.new[0],
                 Key::Parts(_) => {
                     self.copy_parts(lane, index, key)?;
@@ -139,7 +139,7 @@ impl Plan<'_> {
             else {
                 continue;
             };
-            let to = self.lane_of(topic);
+            let to = lane_of(&self.new, topic);
             if self.lanes.is_same(lane, to) {
                 continue;
             }

@@ -25,12 +25,15 @@ struct Opened {
     layout: Layout,
     /// The list of independent brokers that it is in.
     servers: String,
+    is_cluster: bool,
 }
 
 struct Broker {
     /// Host and port or path, and the database.
     name: String,
+    /// With the database it is the identity of the broker: one that is named in two ways is one.
     run_id: String,
+    database: u32,
     connection: Blocking,
 }
 
@@ -87,21 +90,35 @@ impl Lanes {
                         address.password.clone(),
                     ),
                 };
-                let run_id = enter(&mut connection, (user, password), address.database);
-                self.brokers.push(Broker {
-                    name,
-                    run_id: run_id.map_err(failed)?,
-                    connection,
-                });
-                self.brokers.len() - 1
+                let database = address.database;
+                let run_id = enter(&mut connection, (user, password), database);
+                let run_id = run_id.map_err(failed)?;
+                let mut known = self.brokers.iter();
+                let is_it = |known: &Broker| (&known.run_id, known.database) == (&run_id, database);
+                let known = known.position(is_it);
+                known.unwrap_or_else(|| {
+                    self.brokers.push(Broker {
+                        name,
+                        run_id,
+                        database,
+                        connection,
+                    });
+                    self.brokers.len() - 1
+                })
             }
         };
         self.lanes.push(Opened {
             broker,
             layout,
             servers: config.servers().join(" "),
+            is_cluster: address.is_cluster(),
         });
         Ok(Lane(self.lanes.len() - 1))
+    }
+
+    /// The broker of a lane, for a person.
+    pub(super) fn name(&self, lane: Lane) -> &str {
+        &self.brokers[self.lanes[lane.0].broker].name
     }
 
     /// Whether two lanes are the same keys.
@@ -113,7 +130,7 @@ impl Lanes {
     /// Whether two lanes are at brokers that share their keys: of one address, or of one Redis Cluster.
     pub(super) fn is_one_server(&self, one: Lane, two: Lane) -> bool {
         let [one, two] = [one, two].map(|lane| &self.lanes[lane.0]);
-        one.broker == two.broker || (one.servers.is_empty() && two.servers.is_empty())
+        one.broker == two.broker || (one.is_cluster && two.is_cluster)
     }
 
     /// Whether a lane has the keys of the first partition.

@@ -35,6 +35,21 @@ pub enum RepartitionError {
         /// What was given.
         given: String,
     },
+    /// There is something else where the topics are to be moved.
+    #[error(
+        "{0} has keys of another cluster with this prefix: remove them, or choose another broker"
+    )]
+    Occupied(String),
+    /// An earlier move has done all but the removal of what it left.
+    #[error(
+        "a move to {partitions} partitions of {servers:?} has not removed all that it left: run that command again first"
+    )]
+    Unfinished {
+        /// Its number of partitions.
+        partitions: u16,
+        /// Its list of brokers; empty for one broker.
+        servers: String,
+    },
     /// Certificates of the broker cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

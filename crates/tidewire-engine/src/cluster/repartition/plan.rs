@@ -12,6 +12,8 @@ pub(super) struct Plan<'a> {
     pub(super) lanes: Lanes,
     pub(super) old: Vec<Lane>,
     pub(super) new: Vec<Lane>,
+    /// Where an interrupted call may have copied something.
+    pub(super) others: Vec<Lane>,
     pub(super) looked_at: u64,
     pub(super) progress: &'a mut dyn FnMut(u64),
 }
@@ -20,11 +22,6 @@ pub(super) struct Plan<'a> {
 pub(super) type Part = (Vec<u8>, Vec<u8>);
 
 impl Plan<'_> {
-    /// The lane where a topic belongs.
-    pub(super) fn lane_of(&self, topic: &[u8]) -> Lane {
-        self.new[index_of(topic, self.new.len())]
-    }
-
     /// The members of a key that has some of each topic, and their values.
     pub(super) fn parts(&mut self, lane: Lane, key: &Key) -> Result<Vec<Part>, RepartitionError> {
         let rest = key.rest();
@@ -58,6 +55,11 @@ impl Plan<'_> {
         (self.progress)(self.looked_at);
         Ok(keys)
     }
+}
+
+/// The lane of a topic among those of all partitions.
+pub(super) fn lane_of(layout: &[Lane], topic: &[u8]) -> Lane {
+    layout[index_of(topic, layout.len())]
 }
 
 /// The index of the partition of a topic.
