@@ -28,11 +28,8 @@ pub(crate) fn run(flags: &PartitionFlags) -> Result<u8, Failure> {
             .map_err(|error| Failure::usage(format!("--to-broker: {error}")))?;
     }
     to.partitions = flags.to;
-    if to.addresses.len() > usize::from(flags.to) {
-        return Err(Failure::usage(
-            "each broker of the list needs a partition: there are fewer partitions",
-        ));
-    }
+    to.check()
+        .map_err(|words| Failure::usage(format!("--to-broker: {words}")))?;
     let shows = std::io::stderr().is_terminal();
     let mut progress = |keys: u64| {
         if shows {
@@ -44,10 +41,10 @@ pub(crate) fn run(flags: &PartitionFlags) -> Result<u8, Failure> {
     if shows {
         let _ = write!(std::io::stderr(), "\r");
     }
-    print(&summary(&done, &to)).map(|()| 0)
+    print(&summary(&done, &to, flags.to_broker.is_some())).map(|()| 0)
 }
 
-fn summary(done: &Repartitioned, to: &BrokerConfig) -> String {
+fn summary(done: &Repartitioned, to: &BrokerConfig, is_elsewhere: bool) -> String {
     let Repartitioned {
         partitions_before,
         topics,
@@ -55,7 +52,12 @@ fn summary(done: &Repartitioned, to: &BrokerConfig) -> String {
     } = done;
     format!(
         "{topics_moved} of {topics} topics with a history were moved, from {partitions_before} to {} partitions; \
-         start all servers with --broker-partitions {}\n",
-        to.partitions, to.partitions
+         start all servers with --broker-partitions {}{}\n",
+        to.partitions,
+        to.partitions,
+        match is_elsewhere {
+            true => " and the new --broker",
+            false => "",
+        }
     )
 }

@@ -7,9 +7,9 @@ use crate::cluster::presence::SharedPresence;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::model::{ConnectionKey, ShardHealth};
 use crate::topics::broker::{
-    Audience, Broker, BrokerAnswer, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order,
-    PageQuery, Prepare, PresenceView, ProducerName, ProducerOpening, ProducerPlace, Refusal,
-    Sending, Sink, Ticket, Tickets,
+    Audience, Broker, BrokerAnswer, BrokerHealth, BrokerProblem, BrokerUsage, Control, Missed,
+    Moment, Order, PageQuery, Prepare, PresenceView, ProducerName, ProducerOpening, ProducerPlace,
+    Refusal, Sending, Sink, Ticket, Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::groups::EndedWork;
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidewire_net::Heartbeat;
-use tidewire_redis::{NodeId, Present};
+use tidewire_redis::{NodeId, Present, Problem};
 
 /// Asks the link, and answers from the mirrors what they have.
 #[derive(Debug)]
@@ -54,11 +54,12 @@ impl ClusterBroker {
         node: NodeId,
         (history_bytes_max, history_topics_max): (usize, usize),
         parts: usize,
+        waiting_bytes_max: usize,
     ) -> Self {
         let history_topics_max = history_topics_max.div_ceil(parts);
         let history_bytes_max = history_bytes_max.div_ceil(parts);
         Self {
-            waiting_bytes_max: WAITING_BYTES_MAX.div_ceil(parts),
+            waiting_bytes_max,
             users: Mutex::default(),
             link: OnceLock::new(),
             presence: Mutex::default(),
@@ -86,10 +87,10 @@ impl ClusterBroker {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    /// Whether the broker answers, as of the last report of the link.
-    pub(crate) fn is_connected(&self) -> bool {
+    /// Whether the broker answers and does not refuse all publications, as of the last report of the link.
+    pub(crate) fn takes_publications(&self) -> bool {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.is_connected
+        health.is_connected && !health.problems.iter().any(is_of_broker)
     }
 
     /// Whether the thread of the link is stalled or has ended.
@@ -393,6 +394,12 @@ impl Broker for ClusterBroker {
     }
 }
 
+/// Whether a problem is one of a broker that refuses all publications, and not one of this server.
+pub(super) fn is_of_broker(problem: &BrokerProblem) -> bool {
+    let of_server = [Problem::DoesNotAgree, Problem::Unreadable];
+    problem.is_fatal && of_server.iter().all(|it| it.name() != problem.kind)
+}
+
 /// Publications that wait for all partitions, in bytes.
 pub(super) const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -402,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_link_is_asked_once_for_all_who_wait_for_a_topic() {
-        let broker = ClusterBroker::new(NodeId(1), (1 << 20, 10), 1);
+        let broker = ClusterBroker::new(NodeId(1), (1 << 20, 10), 1, 1 << 20);
         let (topic, rule) = ("a".into(), TopicRule::new(">"));
         let mut ticket = || Ticket::of_caller(|_| ());
         let mut prepare = || {

@@ -65,6 +65,7 @@ pub(crate) trait Neighbour: Send {
 pub(crate) struct LinkLimits<'a> {
     pub(crate) topics: &'a TopicLimits,
     pub(crate) producers: &'a ProducerConfig,
+    pub(crate) message_bytes_max: usize,
 }
 
 impl<'a> LinkLimits<'a> {
@@ -72,6 +73,7 @@ impl<'a> LinkLimits<'a> {
         Self {
             topics: &config.topics.limits,
             producers: &config.producers,
+            message_bytes_max: config.limits.message_bytes_max,
         }
     }
 }
@@ -192,16 +194,24 @@ fn link(
 /// Both sides of a partition.
 fn exchange(
     config: &BrokerConfig,
-    LinkLimits { topics, producers }: &LinkLimits<'_>,
+    limits: &LinkLimits<'_>,
     (node, partition): (NodeId, Partition),
     siblings: &Arc<Siblings>,
     seed: u64,
 ) -> (Arc<ClusterBroker>, Exchange) {
+    let LinkLimits {
+        topics, producers, ..
+    } = limits;
     let parts = usize::from(partition.count());
+    // A message of the largest size has room in each.
+    let waiting_bytes_max = WAITING_BYTES_MAX
+        .div_ceil(parts)
+        .max(2 * limits.message_bytes_max);
     let broker = Arc::new(ClusterBroker::new(
         node,
         (topics.history_bytes_max, topics.history_topics_max),
         parts,
+        waiting_bytes_max,
     ));
     let options = LinkOptions {
         group_waiting_max: topics.group_waiting_max as u64,
@@ -209,7 +219,7 @@ fn exchange(
         group_drops_newest: topics.group_overload == GroupOverload::DropNewest,
         groups_per_topic_max: topics.groups_per_topic_max as u64,
         producer_ttl_ms: producers.producer_ttl_ms,
-        waiting_bytes_max: WAITING_BYTES_MAX.div_ceil(parts),
+        waiting_bytes_max,
         ..link_options(config, partition)
     };
     let link = Link::new(options, node, seed);

@@ -1,7 +1,7 @@
 //! A broker in several partitions: each has a part of the topics, and is a broker of its own. The first one also has
 //! everything that is of no topic: servers, users, producers and commands.
 
-use crate::cluster::broker::ClusterBroker;
+use crate::cluster::broker::{ClusterBroker, is_of_broker};
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{
@@ -19,7 +19,7 @@ use crate::topics::publication::{Publication, Published};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
-use tidewire_redis::{Allowed, Partition, Problem, Standing};
+use tidewire_redis::{Allowed, Partition, Standing};
 
 /// The partitions of a server, in their order.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Broker for PartitionedBroker {
     ) -> BrokerAnswer<Result<Published, Refusal>> {
         let part = self.of(order.topic);
         // Publishers do not wait for a partition that is away: other topics go on.
-        if part.is_busy() && !part.is_connected() {
+        if part.is_busy() && !part.takes_publications() {
             return BrokerAnswer::Now(Err(Refusal::Busy));
         }
         part.publish(order, tickets, sink)
@@ -219,7 +219,8 @@ impl Broker for PartitionedBroker {
     }
 
     fn is_busy(&self) -> bool {
-        self.all().any(|part| part.is_busy() && part.is_connected())
+        self.all()
+            .any(|part| part.is_busy() && part.takes_publications())
     }
 
     /// It answers if the first partition does, and if this server can ask all of them.
@@ -240,7 +241,8 @@ impl Broker for PartitionedBroker {
                 }
             }
             whole.warning = whole.warning.or_else(|| part.warning.clone());
-            if !part.is_connected {
+            // Without the first one the others are not used, whatever their brokers do.
+            if !part.is_connected && each[0].is_connected {
                 let address = &self.parts[partition].address;
                 let reason = part.reason.as_deref().unwrap_or("it does not answer");
                 whole.problems.push(BrokerProblem {
@@ -282,12 +284,6 @@ impl Broker for PartitionedBroker {
         let none = BrokerUsage::default();
         self.all().fold(none, |sum, part| sum.sum(&part.usage()))
     }
-}
-
-/// Whether a problem is one of a broker that refuses all publications, and not one of this server.
-fn is_of_broker(problem: &BrokerProblem) -> bool {
-    let of_server = [Problem::DoesNotAgree, Problem::Unreadable];
-    problem.is_fatal && of_server.iter().all(|it| it.name() != problem.kind)
 }
 
 /// One answer of several partitions: the first refusal if there is one.
@@ -375,7 +371,7 @@ impl Siblings {
         };
         let (first, others) = (&self.0[0], &self.0[1..]);
         let (may_join, may_use) = match partition.is_first() {
-            true => (true, others.iter().all(|it| stands(it, Standing::Joined))),
+            true => (true, others.iter().all(|it| stands(it, Standing::Unbegun))),
             false => (
                 stands(first, Standing::Unbegun),
                 stands(first, Standing::Joined),

@@ -52,6 +52,30 @@ impl BrokerConfig {
         }
     }
 
+    /// Whether the addresses and the number of partitions fit together.
+    ///
+    /// # Errors
+    /// What is wrong with them. The caller's fault.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let addresses = &self.addresses;
+        if addresses.len() > usize::from(self.partitions.min(Partition::COUNT_MAX)) {
+            return Err("each broker of the list needs a partition: there are fewer partitions");
+        }
+        if addresses.len() > 1 && addresses.iter().any(BrokerAddress::is_cluster) {
+            return Err(
+                "a Redis Cluster spreads its keys itself: give one address and broker_partitions",
+            );
+        }
+        let is_twice = |(index, address): (usize, &BrokerAddress)| {
+            let mut before = addresses[..index].iter();
+            before.any(|other| other.is_same_place(address))
+        };
+        match addresses.iter().enumerate().any(is_twice) {
+            true => Err("a broker is in the list twice"),
+            false => Ok(()),
+        }
+    }
+
     /// How many partitions there are.
     pub(crate) fn partitions(&self) -> u16 {
         let addresses = u16::try_from(self.addresses.len()).unwrap_or(u16::MAX);

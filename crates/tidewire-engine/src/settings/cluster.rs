@@ -3,7 +3,6 @@
 use super::SettingError;
 use super::given::Settings;
 use crate::config::broker::{BrokerAddress, BrokerConfig, PasswordSource};
-use tidewire_redis::Partition;
 
 pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, SettingError> {
     let Some(url) = settings.text("broker") else {
@@ -13,14 +12,12 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
     let addresses = addresses.map_err(|error| settings.wrong("broker", error.to_string()))?;
     let mut broker = BrokerConfig::new(addresses[0].clone());
     broker.addresses = addresses;
-    check_list(&broker.addresses).map_err(|words| settings.wrong("broker", words))?;
-    if let Some(partitions) = settings.integer("broker_partitions") {
-        if partitions < broker.addresses.len() as u64 {
-            let words = "each broker of the list needs a partition: there are fewer partitions";
-            return Err(settings.wrong("broker_partitions", words));
-        }
-        broker.partitions = u16::try_from(partitions).unwrap_or(u16::MAX);
-    }
+    broker.partitions = match settings.integer("broker_partitions") {
+        Some(partitions) => u16::try_from(partitions).unwrap_or(u16::MAX),
+        None => broker.partitions(),
+    };
+    let checked = broker.check();
+    checked.map_err(|words| settings.wrong("broker", words))?;
     broker.authorities = settings.text("broker_ca_file").map(Into::into);
     broker.certificate = match (
         settings.text("broker_certificate_file"),
@@ -69,28 +66,4 @@ pub(super) fn broker(settings: &Settings) -> Result<Option<BrokerConfig>, Settin
         .filter(|s| *s > 0)
         .map(|s| s.saturating_mul(1_000));
     Ok(Some(broker))
-}
-
-/// Several addresses are those of independent servers.
-fn check_list(addresses: &[BrokerAddress]) -> Result<(), &'static str> {
-    if addresses.len() == 1 {
-        return Ok(());
-    }
-    if addresses.iter().any(BrokerAddress::is_cluster) {
-        return Err(
-            "a Redis Cluster spreads its keys itself: give one address and broker_partitions",
-        );
-    }
-    if addresses.len() > usize::from(Partition::COUNT_MAX) {
-        return Err("at most 64 brokers");
-    }
-    let is_twice = |(index, address): (usize, &BrokerAddress)| {
-        addresses[..index]
-            .iter()
-            .any(|other| other.is_same_place(address))
-    };
-    match addresses.iter().enumerate().any(is_twice) {
-        true => Err("a broker is in the list twice"),
-        false => Ok(()),
-    }
 }

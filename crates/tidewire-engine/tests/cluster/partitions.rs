@@ -292,7 +292,7 @@ fn another_list_of_servers_is_refused() {
         (vec![b.clone(), a.clone()], &known),
         (
             vec![c, a.clone()],
-            "another: here is a first partition in the cluster",
+            "this broker has the first partition of a cluster already",
         ),
         (vec![a], &known),
         (vec![b], &known),

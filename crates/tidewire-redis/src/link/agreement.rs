@@ -9,7 +9,7 @@ use crate::layout::number;
 use crate::link::Link;
 use crate::link::clock::LEASE_MS;
 use crate::link::event::{History, Keep};
-use crate::link::options::{Now, PARTITIONS_TERM, PROTOCOL_TERM, Slot};
+use crate::link::options::{Now, PARTITIONS_TERM, PROTOCOL_TERM, SERVERS_TERM, Slot};
 use crate::link::problem::Problem;
 use crate::link::state::Tag;
 use crate::partition::Partition;
@@ -175,7 +175,6 @@ impl Link {
         }
         let terms = self.options.terms();
         let servers = self.options.servers.join(" ");
-        let partition = self.options.partition;
         let deadline_ms = now.ms + self.options.command_ms;
         let (layout, agreement) = (&self.names.layout, &mut self.agreement);
         let rules = agreement.rules.text();
@@ -192,7 +191,7 @@ impl Link {
             lease_ms: LEASE_MS,
             own_channels: layout.own_channels(),
             were_shared: self.channels.were_shared,
-            may_begin: !partition.is_first() || agreement.allowed == Allowed::Use,
+            may_begin: agreement.allowed == Allowed::Use,
             servers: &servers,
             first_agreement_key: first_agreement.as_deref(),
             terms: &terms,
@@ -300,6 +299,13 @@ impl Link {
             let mut own = own.iter();
             let ours = own.find(|(own, _)| own == name);
             let ours = ours.map_or("unknown", |(_, value)| value);
+            // A Redis without the first partition says where that is.
+            if name == SERVERS_TERM && theirs.starts_with("moved to ") {
+                return format!("the topics of this broker were {theirs}");
+            }
+            if name == SERVERS_TERM && theirs == IS_FIRST {
+                return "this broker has the first partition of a cluster already".to_owned();
+            }
             let shown = |value: &str| match value {
                 "" => "nothing".to_owned(),
                 value => value.to_owned(),
@@ -365,6 +371,9 @@ pub enum Standing {
 /// Why a partition is not used although its broker answers.
 pub(super) const NOT_BY_FIRST: &str =
     "this server has not joined the cluster by its first partition";
+
+/// What the script of the agreement says of a Redis that has a first partition.
+const IS_FIRST: &str = "a first partition";
 
 /// How long the link waits until it asks again, in milliseconds.
 const RETRY_MS: u64 = 200;

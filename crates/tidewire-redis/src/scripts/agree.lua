@@ -30,10 +30,10 @@ for i = 11, #ARGV, 2 do
 end
 -- Of which servers this Redis is one, if it does not have the first partition.
 local servers = fields['elsewhere']
-if KEYS[4] then
-  servers = redis.call('HGET', KEYS[4], 'elsewhere') or redis.call('EXISTS', KEYS[4]) == 1 and 'another: here is a first partition'
+if KEYS[4] and not servers then
+  servers = redis.call('HGET', KEYS[4], 'elsewhere') or redis.call('EXISTS', KEYS[4]) == 1 and 'a first partition'
 end
-if servers and (not KEYS[4] or servers ~= ARGV[10]) then
+if servers and (fields['elsewhere'] or servers ~= ARGV[10]) then
   return { 'differs', fields['stamp'] or '', text(now), { 'the list of brokers', servers }, {}, '' }
 end
 local state = 'joined'

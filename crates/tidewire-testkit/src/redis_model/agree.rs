@@ -131,8 +131,9 @@ impl Redis {
     /// The servers that this Redis is one of, if it is not one of `servers` or has another place among them. `first` is the
     /// key of the first partition's agreement, if that partition is elsewhere.
     fn other_servers(&self, key: &[u8], first: &[&[u8]], servers: &[u8]) -> Option<Vec<u8>> {
-        let Some(first) = first.first() else {
-            return self.store.field(key, "elsewhere").map(<[u8]>::to_vec);
+        let own = self.store.field(key, "elsewhere");
+        let (None, Some(first)) = (own, first.first()) else {
+            return own.map(<[u8]>::to_vec);
         };
         let known = self.store.field(first, "elsewhere");
         let own = || (!self.store.fields(first).is_empty()).then_some(IS_FIRST);
@@ -309,7 +310,7 @@ const EARLIER: [(&[u8], &[u8]); 2] = [(b"broker_partitions", b"1"), (SERVERS, b"
 
 /// The name of the list of servers, and its value for a Redis that has the first partition.
 const SERVERS: &[u8] = b"the list of brokers";
-const IS_FIRST: &[u8] = b"another: here is a first partition";
+const IS_FIRST: &[u8] = b"a first partition";
 
 /// The name of the protocol.
 const RECORDS: &[u8] = b"protocol of records";

@@ -16,14 +16,6 @@ impl Plan<'_> {
 
     /// Removes everything that is not where the cluster has it from now on.
     pub(super) fn clean(&mut self) -> Result<(), RepartitionError> {
-        for lane in self.old.clone() {
-            // The list of brokers, at one that is no longer in it.
-            let is_at_its_broker = |new: &Lane| self.lanes.is_one_server(*new, lane);
-            if !self.new.iter().any(is_at_its_broker) {
-                let first = self.lanes.first_agreement(lane);
-                self.lanes.ask(lane, &[b"UNLINK", &first])?;
-            }
-        }
         let (mut lanes, layout) = (self.old.clone(), self.new.clone());
         lanes.extend(&layout);
         lanes.extend(&self.others);
@@ -65,7 +57,8 @@ impl Plan<'_> {
         all: bool,
     ) -> Result<(), RepartitionError> {
         let is_used = layout.iter().any(|used| self.lanes.is_same(*used, lane));
-        let is_elsewhere = !self.lanes.is_one_server(lane, layout[0]);
+        let was_used = self.old.iter().any(|used| self.lanes.is_same(*used, lane));
+        let is_other = !was_used && !self.lanes.is_lane_of_first(lane);
         let mut commands = Commands::default();
         for key in keys {
             let name = self.lanes.key(lane, key.rest());
@@ -80,10 +73,8 @@ impl Plan<'_> {
                 }
                 Key::Parts(_) => false,
                 Key::Other(_) if !all => true,
-                // The list of brokers, at those that do not have the first partition.
-                Key::Other(rest) if rest == b"agreed" && is_elsewhere => {
-                    is_used || self.is_marked(lane)
-                }
+                // It says where the cluster is, but for one that never was.
+                Key::Other(rest) if rest == b"agreed" => is_used || !is_other,
                 Key::Other(_) => is_used,
             };
             if !belongs {
@@ -92,16 +83,6 @@ impl Plan<'_> {
         }
         self.lanes.ask_all(lane, commands)?;
         Ok(())
-    }
-
-    /// Whether the broker of a lane has other partitions of the cluster, so that it keeps the list of brokers in the place
-    /// of the first one.
-    fn is_marked(&self, lane: Lane) -> bool {
-        self.lanes.is_lane_of_first(lane)
-            && self
-                .new
-                .iter()
-                .any(|new| self.lanes.is_one_server(*new, lane))
     }
 
     fn clean_parts(

@@ -80,7 +80,13 @@ impl Plan<'_> {
                 continue;
             };
             let name = self.lanes.key(*to, key.rest());
-            let left_ms = left_ms.max(0).to_string();
+            // -1 stands for a key without an end, -2 for one that has ended.
+            let left_ms = match left_ms {
+                -1 => 0,
+                ..=-2 => continue,
+                left_ms => left_ms.max(1),
+            };
+            let left_ms = left_ms.to_string();
             let words: [&[u8]; 5] = [b"RESTORE", &name, left_ms.as_bytes(), dump, b"REPLACE"];
             match orders.iter_mut().find(|(lane, _)| lane == to) {
                 Some((_, commands)) => commands.push(&words),

@@ -51,6 +51,8 @@ impl Plan<'_> {
             known().all(|it| it.is_durable),
         );
         let least = least.to_string();
+        // Before the fences: an interrupted call compares them again.
+        self.renew_producers(fences.each[0].least, &least)?;
         for lane in self.new.clone() {
             let key = self.lanes.key(lane, "f");
             // Where a Redis has begun anew since, the first server decides as after any restart.
@@ -71,7 +73,7 @@ impl Plan<'_> {
             ];
             self.lanes.ask(lane, &words)?;
         }
-        self.renew_producers(fences.each[0].least, &least)
+        Ok(())
     }
 
     /// A producer is known as long as the fence is that under which it was kept.

@@ -23,9 +23,9 @@ pub(super) struct Lanes {
 struct Opened {
     broker: usize,
     layout: Layout,
-    /// The list of independent brokers that it is in.
-    servers: String,
     is_cluster: bool,
+    /// The address as it was given.
+    place: String,
 }
 
 struct Broker {
@@ -61,9 +61,16 @@ impl Lanes {
             error,
         };
         let route = route(config, partition)?;
+        let login = route.secrets.login().map_err(failed)?;
         let named = match (&address.place, route.search()) {
             (Place::Tcp { host, port, .. }, _) => Some((host.clone(), *port)),
-            (_, Some(mut search)) => Some(search.master(None).map_err(failed)?),
+            (_, Some(mut search)) => {
+                if let (Some(login), true) = (&login, address.is_cluster()) {
+                    search.user.clone_from(&login.user);
+                    search.password.clone_from(&login.password);
+                }
+                Some(search.master(None).map_err(failed)?)
+            }
             _ => None,
         };
         let name = match (&named, &address.place) {
@@ -82,7 +89,6 @@ impl Lanes {
                     (None, _) => Err(io::Error::other("it has no name")),
                 };
                 let mut connection = connection.map_err(failed)?;
-                let login = route.secrets.login().map_err(failed)?;
                 let (user, password) = match login {
                     Some(login) => (login.user, login.password),
                     None => (
@@ -110,10 +116,15 @@ impl Lanes {
         self.lanes.push(Opened {
             broker,
             layout,
-            servers: config.servers().join(" "),
             is_cluster: address.is_cluster(),
+            place,
         });
         Ok(Lane(self.lanes.len() - 1))
+    }
+
+    /// Whether a lane is in a Redis Cluster, which has keys of one slot at one of its nodes only.
+    pub(super) fn is_of_cluster(&self, lane: Lane) -> bool {
+        self.lanes[lane.0].is_cluster
     }
 
     /// The broker of a lane, for a person.
@@ -130,7 +141,7 @@ impl Lanes {
     /// Whether two lanes are at brokers that share their keys: of one address, or of one Redis Cluster.
     pub(super) fn is_one_server(&self, one: Lane, two: Lane) -> bool {
         let [one, two] = [one, two].map(|lane| &self.lanes[lane.0]);
-        one.broker == two.broker || (one.is_cluster && two.is_cluster)
+        one.broker == two.broker || (one.is_cluster && two.is_cluster && one.place == two.place)
     }
 
     /// Whether a lane has the keys of the first partition.
@@ -141,11 +152,6 @@ impl Lanes {
     /// The key of the agreement of the first partition, at the broker of a lane.
     pub(super) fn first_agreement(&self, lane: Lane) -> Vec<u8> {
         self.lanes[lane.0].layout.first_agreement()
-    }
-
-    /// The list of independent brokers that a lane is in.
-    pub(super) fn servers(&self, lane: Lane) -> &str {
-        &self.lanes[lane.0].servers
     }
 
     /// The run id of the process that has a lane.

@@ -40,16 +40,20 @@ pub enum RepartitionError {
         "{0} has keys of another cluster with this prefix: remove them, or choose another broker"
     )]
     Occupied(String),
-    /// An earlier move has done all but the removal of what it left.
+    /// An earlier move was interrupted, and this is another one.
     #[error(
-        "a move to {partitions} partitions of {servers:?} has not removed all that it left: run that command again first"
+        "a move from {from} to {to} has not ended: run that command again, or, if it has not begun to remove what it left, take \
+         it back with --to the old number and without --to-broker"
     )]
     Unfinished {
-        /// Its number of partitions.
-        partitions: u16,
-        /// Its list of brokers; empty for one broker.
-        servers: String,
+        /// Where the topics were: the number of partitions, and the brokers.
+        from: String,
+        /// Where they are moved.
+        to: String,
     },
+    /// The cluster is elsewhere.
+    #[error("the topics of this cluster are not here any more: {0}")]
+    Elsewhere(String),
     /// Certificates of the broker cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
