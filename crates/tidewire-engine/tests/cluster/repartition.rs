@@ -373,3 +373,40 @@ fn topics_are_not_moved_into_another_cluster() {
     check(from, &before[0]);
     check(other, &before[1]);
 }
+
+#[test]
+fn an_interrupted_move_is_not_taken_for_one_in_the_other_direction() {
+    let [one, two] = [(); 2].map(|()| RedisServer::start(""));
+    let [from, to] = [&one, &two].map(|redis| config(&[redis.url()], 1));
+    let before = fill(from.clone());
+    interrupt(&two, &from, &to);
+    let refused = repartition(&to, &from);
+    let is_unfinished = matches!(refused, Err(RepartitionError::Unfinished { .. }));
+    assert!(is_unfinished, "{refused:?}");
+    repartition(&from, &to).expect("moved");
+    check(to, &before);
+}
+
+#[test]
+fn what_was_published_at_the_new_place_stays_when_a_move_goes_on() {
+    let [one, two] = [(); 2].map(|()| RedisServer::start(""));
+    let [from, to] = [&one, &two].map(|redis| config(&[redis.url()], 1));
+    let before = fill(from.clone());
+    repartition(&from, &to).expect("moved");
+    // As the call left both before it removed anything.
+    let record = format!("move \"cleaning 1 {}/0 1 {}/0\"", one.url(), two.url());
+    for redis in [&one, &two] {
+        redis.ask(&format!("HSET tw:{{0}}:agreed {record}"));
+    }
+    check(to.clone(), &before);
+    repartition(&from, &to).expect("ended");
+    let server = start_connected(to);
+    let mut client = connect_v1(&server);
+    for topic in many() {
+        let answer = publish_and_wait(&mut client, &topic, 5)["p"].clone();
+        assert_eq!(
+            (&answer["offset"], &answer["epoch"]),
+            (&json!(5), &before.epochs[&topic])
+        );
+    }
+}
