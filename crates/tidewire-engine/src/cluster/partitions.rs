@@ -371,9 +371,9 @@ impl Siblings {
         };
         let (first, others) = (&self.0[0], &self.0[1..]);
         let (may_join, may_use) = match partition.is_first() {
-            true => (true, others.iter().all(|it| stands(it, Standing::Unbegun))),
+            true => (true, others.iter().all(|it| stands(it, Standing::Accepted))),
             false => (
-                stands(first, Standing::Unbegun),
+                stands(first, Standing::Accepted),
                 stands(first, Standing::Joined),
             ),
         };

@@ -324,7 +324,8 @@ fn a_cluster_begins_when_all_partitions_are_there() {
     wait_until("all partitions", || is_whole(&server));
     // Another server joins although one partition is away.
     other.kill();
-    let second = start_connected(config(&urls, 2));
+    let second = start(config(&urls, 2), Sink);
+    wait_until("the first partition", || is_connected(&second));
     let mut client = connect_v1(&second);
     assert_eq!(publish_and_wait(&mut client, "h.a", 1)["p"]["offset"], 1);
 }

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_topics, start_connected};
+use common::cluster::{is_connected, partitions, shared_topics, start_connected};
 use common::topics::{next, publish, subscribe, update};
 use common::{Client, Opening, SECRET, connect_v1, token, wait_until};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn count(server: &Server, name: &str) -> u64 {
     };
     // Two probes, one each second: the first may have been counted before.
     let probes = counts()["probes"];
-    wait_until("probes", || counts()["probes"] >= probes + 2);
+    wait_until("probes", || counts()["probes"] >= probes + 2 * partitions());
     counts()[name]
 }
 

@@ -34,10 +34,13 @@ pub fn shared_history(url: &str, publications_max: usize) -> Config {
     config
 }
 
-/// A server that has reached its broker.
+/// A server that has reached its broker, all partitions of it.
 pub fn start_connected(config: Config) -> Server {
     let server = start(config, Sink);
-    wait_until("a broker", || is_connected(&server));
+    wait_until("a broker", || {
+        let health = server.handle().broker_health().expect("a broker");
+        health.is_connected && health.partitions.iter().all(|it| it.is_connected)
+    });
     server
 }
 

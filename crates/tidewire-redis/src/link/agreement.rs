@@ -81,8 +81,8 @@ fn matches(pattern: &str, topic: &str) -> bool {
 pub(super) struct Agreement {
     /// What the other partitions let this one do.
     pub(super) allowed: Allowed,
-    /// Redis knows no cluster.
-    is_unbegun: bool,
+    /// Redis does not refuse this node.
+    is_accepted: bool,
     rules: HistoryRules,
     limits: String,
     /// Since when this node belongs to the cluster, in milliseconds of Redis.
@@ -119,7 +119,7 @@ impl Agreement {
     pub(super) fn standing(&self) -> Standing {
         match self.joined_ms {
             Some(_) => Standing::Joined,
-            None if self.is_unbegun => Standing::Unbegun,
+            None if self.is_accepted => Standing::Accepted,
             None => Standing::Unknown,
         }
     }
@@ -232,7 +232,7 @@ impl Link {
 
     fn take_agreement(&mut self, reply: AgreeReply, now: Now) {
         self.note_terms(&reply);
-        self.agreement.is_unbegun = reply.state == Agreed::Unbegun;
+        self.agreement.is_accepted = reply.state != Agreed::Differs;
         if reply.state == Agreed::Unbegun {
             self.health.reason = Some(
                 "the cluster begins when this server has reached all partitions of the broker"
@@ -362,8 +362,8 @@ pub enum Allowed {
 pub enum Standing {
     /// Nothing, or that the node differs from it.
     Unknown,
-    /// It has not begun.
-    Unbegun,
+    /// It does not refuse the node: it has not begun, or its nodes learn the rules of this one.
+    Accepted,
     /// The node belongs to it.
     Joined,
 }
