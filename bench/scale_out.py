@@ -137,8 +137,8 @@ def measure(broker_port, broker, topic, connections, in_flight, seconds, rate=No
 
 
 def measure_inside(brokers, kind, seconds, *more):
-    """The server publishes by itself, as Socket.IO's does, but each publication is acknowledged. `brokers` are ports and
-    processes, `more` the number of partitions and the rate."""
+    """The server publishes by itself, as Socket.IO's does, but each publication is acknowledged. `brokers` is a list of
+    pairs: port and process. `more` is the number of partitions, and then the rate."""
     urls = ",".join(f"redis://127.0.0.1:{port}" for port, _ in brokers)
 
     def cpu_s():

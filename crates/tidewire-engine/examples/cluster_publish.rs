@@ -1,6 +1,6 @@
 //! Publishes from inside a server to 100 topics that it shares over Redis, for `bench/scale_out.py` and `bench/partitions.py`.
 //! Arguments: the URLs of the brokers, separated by commas, the seconds, `history` for topics with a history of 100 publications,
-//! the number of partitions, and publications per second in place of as many as possible.
+//! the number of partitions, and a rate in publications per second; without a rate it publishes as fast as it can.
 //!
 //! ```sh
 //! cargo run --release -p tidewire-engine --example cluster_publish -- redis://127.0.0.1:6379 3 history

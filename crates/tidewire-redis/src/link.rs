@@ -312,9 +312,9 @@ impl Link {
         self.agree_on(rules, limits);
     }
 
-    /// Sets what the other partitions of this node let this one do, unless it may do more. They join together: the others
-    /// may join when the first one is not refused, the first one may begin a cluster when all others have joined, and they
-    /// may be used when the first one has joined. Without effect where there is one partition.
+    /// Sets the permission of this partition, unless it has a greater one. The partitions of a node join together: the
+    /// others may join when the first one is not refused, the first one may begin a cluster when no other one is refused,
+    /// and the others may begin theirs and be used when the first one has joined. Without effect where there is one partition.
     pub fn allow(&mut self, allowed: Allowed) {
         self.agreement.allowed = self.agreement.allowed.max(allowed);
     }

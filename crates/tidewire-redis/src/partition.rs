@@ -88,11 +88,24 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
 /// CRC-16/XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
+        (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)]
     })
 }
+
+/// The CRC of each byte.
+const CRC_OF_BYTE: [u16; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// The slots of a Redis Cluster.
 const SLOTS: u16 = 16_384;

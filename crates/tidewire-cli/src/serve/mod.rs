@@ -305,6 +305,7 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
             "give another file with --signature-secret-file or --signature-public-key".to_owned()
         }
         StartError::Access(_)
+        | StartError::Broker(_)
         | StartError::TopicRule { .. }
         | StartError::Auth(_)
         | StartError::System(_)

@@ -132,7 +132,7 @@ impl FromArgMatches for ServeFlags {
     }
 }
 
-/// The flags that say where the broker of a cluster is, and the file that may say it as well.
+/// The flags for the place of a cluster's broker, and for a configuration file that contains it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BrokerFlags(ServeFlags);
 
@@ -148,7 +148,7 @@ impl BrokerFlags {
 
     fn specs() -> impl Iterator<Item = &'static OptionSpec> {
         let is_used = |spec: &&OptionSpec| {
-            spec.name == "config" || (spec.group == "cluster" && OF_PLACE.contains(&spec.name))
+            spec.name == "config" || (spec.group == "cluster" && !OF_SERVING.contains(&spec.name))
         };
         OPTIONS.iter().filter(is_used)
     }
@@ -178,18 +178,8 @@ impl FromArgMatches for BrokerFlags {
     }
 }
 
-/// The options of the place of a broker.
-const OF_PLACE: &[&str] = &[
-    "broker",
-    "broker_ca_file",
-    "broker_certificate_file",
-    "broker_key_file",
-    "broker_username",
-    "broker_password_file",
-    "broker_password_command",
-    "broker_prefix",
-    "broker_is_durable",
-];
+/// The options of a cluster that only a server needs.
+const OF_SERVING: [&str; 3] = ["broker_partitions", "broker_wait_ms", "broker_lost_close_s"];
 
 /// The value of an option, if its flag was given.
 fn given(matches: &ArgMatches, spec: &OptionSpec) -> Option<(&'static str, Value)> {

@@ -34,9 +34,9 @@ pub(super) struct Commands {
 /// The time limits of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Of everything; `None` is for ever.
+    /// The end of the whole exchange; `None`: it may last for ever.
     pub(super) deadline: Option<Instant>,
-    /// Of each step: opening a connection, and each part of a reply.
+    /// The longest time of one step: to open a connection, or to wait for a part of a reply.
     pub(super) step: Duration,
 }
 
@@ -68,6 +68,15 @@ impl Commands {
     pub(super) fn push(&mut self, words: &[&[u8]]) {
         command(&mut self.bytes, words);
         self.count += 1;
+    }
+
+    /// Pushes `AUTH`, if there is a password.
+    pub(super) fn log_in(&mut self, user: Option<&str>, password: Option<&str>) {
+        if let Some(password) = password {
+            let words = [Some("AUTH"), user, Some(password)];
+            let words: Vec<_> = words.into_iter().flatten().map(str::as_bytes).collect();
+            self.push(&words);
+        }
     }
 }
 
@@ -102,7 +111,7 @@ impl Reply {
         }
     }
 
-    /// What a list contains; nothing for anything else.
+    /// The items of a list; nothing for anything else.
     pub(super) fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,

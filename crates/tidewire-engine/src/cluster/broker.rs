@@ -87,7 +87,7 @@ impl ClusterBroker {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    /// Whether the broker answers and does not refuse all publications, as of the last report of the link.
+    /// Whether the broker answers and accepts publications, as of the last report of the link.
     pub(crate) fn takes_publications(&self) -> bool {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.is_connected && !health.problems.iter().any(is_of_broker)
@@ -394,7 +394,7 @@ impl Broker for ClusterBroker {
     }
 }
 
-/// Whether a problem is one of a broker that refuses all publications, and not one of this server.
+/// Whether a problem means that the broker refuses all publications. The other fatal ones are those of this server.
 pub(super) fn is_of_broker(problem: &BrokerProblem) -> bool {
     let of_server = [Problem::DoesNotAgree, Problem::Unreadable];
     problem.is_fatal && of_server.iter().all(|it| it.name() != problem.kind)

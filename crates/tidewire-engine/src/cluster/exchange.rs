@@ -57,9 +57,9 @@ pub(crate) struct Exchange {
     broker: Arc<ClusterBroker>,
     /// The links of the other partitions of this server.
     siblings: Arc<Siblings>,
-    /// What they let this one do.
+    /// Their permission for this one.
     allowed: Allowed,
-    /// When it looked at them last.
+    /// The time of the last look at them.
     looked_ms: u64,
     hub: Weak<Hub>,
     server: Option<Server>,

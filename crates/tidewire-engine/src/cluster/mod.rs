@@ -41,7 +41,7 @@ use tidewire_redis::{Link, LinkOptions, NodeId, Partition};
 /// This server's part of a cluster, before its links run.
 pub(crate) struct Cluster {
     broker: Arc<dyn Broker>,
-    /// Of each partition.
+    /// One for each partition.
     links: Vec<Shard<LinkHandler>>,
 }
 

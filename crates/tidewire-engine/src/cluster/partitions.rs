@@ -292,7 +292,7 @@ struct Joint(Arc<Mutex<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    /// The partitions that have not answered, and one more until it is known whom to tell.
+    /// The number of partitions that have not answered, and one more until the ticket is known.
     open: usize,
     outcome: TicketOutcome,
     ticket: Option<Ticket>,
@@ -337,7 +337,7 @@ impl Joint {
     }
 }
 
-/// What the links of a server's partitions know of each other.
+/// The state that the links of a server's partitions share.
 #[derive(Debug)]
 pub(crate) struct Siblings(Vec<Sibling>);
 
@@ -364,7 +364,7 @@ impl Siblings {
         sibling.topics.store(topics, Relaxed);
     }
 
-    /// What the others let a partition do: see [`Link::allow`](tidewire_redis::Link::allow).
+    /// The permission of a partition, which depends on the others: see [`Link::allow`](tidewire_redis::Link::allow).
     pub(crate) fn allowed(&self, partition: Partition) -> Allowed {
         let stands = |sibling: &Sibling, standing: Standing| {
             sibling.standing.load(Relaxed) >= standing as u8
@@ -384,7 +384,7 @@ impl Siblings {
         }
     }
 
-    /// Notes whether the broker of a partition has been silent for some time.
+    /// Notes whether a partition is away: its broker has been silent for some time.
     pub(crate) fn set_away(&self, partition: Partition, is_away: bool) {
         self.get(partition).is_away.store(is_away, Relaxed);
     }
@@ -393,7 +393,7 @@ impl Siblings {
         self.get(partition).is_away.load(Relaxed)
     }
 
-    /// Whether the broker of any partition has been silent for some time.
+    /// Whether at least one partition is away.
     pub(crate) fn is_any_away(&self) -> bool {
         self.0.iter().any(|it| it.is_away.load(Relaxed))
     }

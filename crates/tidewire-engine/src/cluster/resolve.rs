@@ -213,11 +213,7 @@ impl Finder {
         self.login = secrets.login()?;
         if let Some(search) = &mut self.search {
             search.tls.clone_from(&self.route.tls);
-            // The nodes of a cluster have the same users; sentinels have their own.
-            if let (Place::Cluster { .. }, Some(login)) = (&self.route.address.place, &self.login) {
-                search.user.clone_from(&login.user);
-                search.password.clone_from(&login.password);
-            }
+            search.log_in(self.login.as_ref());
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Asking those who know where a master is: sentinels, or nodes of a cluster.
 
 use super::blocking::{Blocking, Commands, Named, Patience, Reply};
+use super::secrets::Login;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,6 +68,14 @@ impl Search {
         votes.pop().map(|(master, _)| master).ok_or(failed)
     }
 
+    /// Uses another login of the broker. The nodes of a cluster have the same users; sentinels have their own.
+    pub(super) fn log_in(&mut self, login: Option<&Login>) {
+        if let (Wanted::Slot(_), Some(login)) = (&self.wanted, login) {
+            self.user.clone_from(&login.user);
+            self.password.clone_from(&login.password);
+        }
+    }
+
     /// The answer of one of them.
     fn ask(&self, place: &Named, deadline: Instant) -> io::Result<Named> {
         let patience = Patience {
@@ -82,11 +91,7 @@ impl Search {
     /// The commands; the reply to the last one is the answer.
     fn question(&self) -> Commands {
         let mut commands = Commands::default();
-        if let Some(password) = &self.password {
-            let user = self.user.as_ref().map(String::as_bytes);
-            let words = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())];
-            commands.push(&words.into_iter().flatten().collect::<Vec<_>>());
-        }
+        commands.log_in(self.user.as_deref(), self.password.as_deref());
         match &self.wanted {
             Wanted::Name(name) => {
                 commands.push(&[b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);

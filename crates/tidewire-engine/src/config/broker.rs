@@ -58,6 +58,9 @@ impl BrokerConfig {
     /// What is wrong with them. The caller's fault.
     pub fn check(&self) -> Result<(), &'static str> {
         let addresses = &self.addresses;
+        if addresses.is_empty() {
+            return Err("no broker is named");
+        }
         if addresses.len() > usize::from(self.partitions.min(Partition::COUNT_MAX)) {
             return Err("each broker of the list needs a partition: there are fewer partitions");
         }
@@ -486,5 +489,51 @@ mod tests {
             let error = BrokerAddress::parse(text).expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_list_is_read_as_several_urls() {
+        let clusters = "redis+cluster://a,b:7001";
+        let mixed = "redis://ada:secret@a/3, redis+sentinel://b,c/main,unix:///d?db=2";
+        for (text, places) in [
+            ("redis://a", vec!["redis://a:6379/0"]),
+            (clusters, vec!["redis+cluster://a:6379,b:7001/0"]),
+            (
+                mixed,
+                vec![
+                    "redis://a:6379/3",
+                    "redis+sentinel://b:26379,c:26379/main/0",
+                    "unix:///d/2",
+                ],
+            ),
+        ] {
+            let list = BrokerAddress::parse_list(text).expect(text);
+            let read = list.iter().map(BrokerAddress::place_and_database);
+            assert_eq!(read.collect::<Vec<_>>(), places, "{text}");
+        }
+        assert!(BrokerAddress::parse_list("redis://a,http://b").is_err());
+    }
+
+    #[test]
+    fn a_list_that_makes_no_sense_is_named() {
+        for (list, partitions, words) in [
+            ("redis://a,redis://b", 1, "there are fewer partitions"),
+            (
+                "redis+cluster://a,redis://b",
+                2,
+                "give one address and broker_partitions",
+            ),
+            ("redis://ada@a/1,redis://a/1", 2, "in the list twice"),
+        ] {
+            let addresses = BrokerAddress::parse_list(list).expect(list);
+            let mut config = BrokerConfig::new(addresses[0].clone());
+            (config.addresses, config.partitions) = (addresses, partitions);
+            let error = config.check().expect_err(list);
+            assert!(error.contains(words), "{list}: {error}");
+        }
+        let addresses = BrokerAddress::parse_list("redis://a/1,redis://a/2").expect("URLs");
+        let mut config = BrokerConfig::new(addresses[0].clone());
+        (config.addresses, config.partitions) = (addresses, 64);
+        assert_eq!(config.check(), Ok(()));
     }
 }

@@ -105,6 +105,9 @@ pub enum StartError {
     /// Options that have no effect, or none that was meant.
     #[error("{0}")]
     Useless(&'static str),
+    /// The brokers and the partitions do not fit together.
+    #[error("the broker: {0}")]
+    Broker(&'static str),
     /// A rule of access cannot be used.
     #[error("the access to topics: {0}")]
     Access(#[from] InvalidRules),
@@ -151,6 +154,7 @@ impl Server {
             None => None,
         };
         let (tls, certificate) = tls.unzip();
+        check(&config)?;
         let cluster = join_cluster(&config)?;
         let broker = cluster.as_ref().map(Cluster::broker);
         let random = |_| StdRng::from_os_rng();
@@ -536,7 +540,10 @@ fn check(config: &Config) -> Result<(), StartError> {
             "encryption and signatures are version 1's: plain messages have none",
         ));
     }
-    Ok(())
+    match &config.broker {
+        Some(broker) => broker.check().map_err(StartError::Broker),
+        None => Ok(()),
+    }
 }
 
 /// How long a start waits at most for the keys of tokens.
@@ -550,6 +557,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::broker::{BrokerAddress, BrokerConfig};
 
     #[test]
     fn a_limit_without_sense_is_named() {
@@ -557,5 +565,26 @@ mod tests {
         config.limits.handshakes_max = 0;
         let error = Server::start(config, |_| crate::apps::Sink).unwrap_err();
         assert_eq!(error.to_string(), "handshakes_max must be at least 1");
+    }
+
+    #[test]
+    fn brokers_that_do_not_fit_together_are_named() {
+        let addresses = BrokerAddress::parse_list("redis://a,redis://b").expect("URLs");
+        let mut broker = BrokerConfig::new(addresses[0].clone());
+        for (addresses, words) in [
+            (
+                addresses,
+                "the broker: each broker of the list needs a partition",
+            ),
+            (Vec::new(), "the broker: no broker is named"),
+        ] {
+            broker.addresses = addresses;
+            let config = Config {
+                broker: Some(broker.clone()),
+                ..Config::default()
+            };
+            let error = Server::start(config, |_| crate::apps::Sink).unwrap_err();
+            assert!(error.to_string().starts_with(words), "{error}");
+        }
     }
 }

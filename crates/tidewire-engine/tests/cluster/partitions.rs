@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_history, start_connected};
+use common::cluster::{is_connected, is_whole, shared_history, start_connected};
 use common::topics::subscribe;
 use common::{Client, answer, connect_v1, start, wait_until};
 use serde_json::{Value, json};
@@ -41,11 +41,6 @@ fn receive(client: &mut Client, count: usize) -> BTreeMap<String, Vec<u64>> {
     received
 }
 
-pub(crate) fn is_whole(server: &Server) -> bool {
-    let health = server.handle().broker_health().expect("a broker");
-    health.is_connected && health.partitions.iter().all(|it| it.is_connected)
-}
-
 /// The tags of the keys in a Redis: `0` of `tw:{0}:t:a`.
 pub(crate) fn tags(redis: &RedisServer, of: &str) -> BTreeSet<String> {
     let keys = redis.ask(&format!("KEYS tw:*:{of}"));
@@ -58,9 +53,6 @@ fn the_topics_of_all_partitions_are_those_of_one_cluster() {
     let redis = RedisServer::start("");
     let urls = [redis.url()];
     let servers = [(); 2].map(|()| start_connected(config(&urls, 4)));
-    servers
-        .iter()
-        .for_each(|server| wait_until("all partitions", || is_whole(server)));
     wait_until("a list of both", || {
         let health = servers[0].handle().broker_health().expect("a broker");
         health.nodes.len() == 2
@@ -126,7 +118,6 @@ impl Halves {
         let mut config = config(&[home.url(), other.url()], 2);
         config.ops_listen = Some("127.0.0.1:0".parse().expect("an address"));
         let server = start_connected(config);
-        wait_until("all partitions", || is_whole(&server));
         Self {
             home,
             other,
@@ -270,7 +261,6 @@ fn another_number_of_partitions_is_refused() {
     for (first, second) in [(4, 2), (1, 4)] {
         redis.ask("FLUSHALL");
         let running = start_connected(config(&urls, first));
-        wait_until("all partitions", || is_whole(&running));
         let text = refusal(config(&urls, second));
         let expected = format!("broker_partitions is {second} here and {first} in the cluster;");
         assert!(text.contains(&expected), "{text}");
@@ -280,12 +270,26 @@ fn another_number_of_partitions_is_refused() {
 }
 
 #[test]
+fn a_cluster_of_an_earlier_version_has_one_partition() {
+    let redis = RedisServer::start("");
+    let urls = [redis.url()];
+    let running = start_connected(config(&urls, 1));
+    for term in ["broker_partitions", "the list of brokers"] {
+        redis.ask(&format!("HDEL tw:{{0}}:agreed \"s:{term}\""));
+    }
+    let text = refusal(config(&urls, 4));
+    let expected = "broker_partitions is 4 here and 1 in the cluster;";
+    assert!(text.contains(expected), "{text}");
+    assert!(is_whole(&running));
+    start_connected(config(&urls, 1));
+}
+
+#[test]
 fn another_list_of_servers_is_refused() {
     let three = [(); 3].map(|()| RedisServer::start(""));
     let [a, b, c] = [0, 1, 2].map(|number: usize| three[number].url());
     let right = [a.clone(), b.clone()];
     let running = start_connected(config(&right, 2));
-    wait_until("all partitions", || is_whole(&running));
     let known = format!("{a}/0 {b}/0 in the cluster");
     for (wrong, expected) in [
         (vec![a.clone(), c.clone()], known.as_str()),
@@ -304,8 +308,8 @@ fn another_list_of_servers_is_refused() {
     for topic in TOPICS {
         assert_eq!(publish_and_wait(&mut client, topic, 1)["p"]["offset"], 1);
     }
-    let second = start_connected(config(&right, 2));
-    wait_until("the right list is taken", || is_whole(&second));
+    // The right list is taken.
+    start_connected(config(&right, 2));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, shared_history};
+use common::cluster::{is_connected, is_whole, shared_history};
 use common::topics::subscribe;
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use tidewire_engine::Config;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Config, Server};
 use tidewire_testkit::redis::RedisServer;
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
@@ -282,10 +282,6 @@ fn a_cluster_has_partitions_at_all_its_nodes() {
         config.broker.as_mut().expect("a broker").partitions = 4;
         start(config, Sink)
     });
-    let is_whole = |server: &Server| {
-        let health = server.handle().broker_health().expect("a broker");
-        health.is_connected && health.partitions.iter().all(|it| it.is_connected)
-    };
     for server in &servers {
         wait_until("all partitions", || is_whole(server));
     }

@@ -1,11 +1,12 @@
 //! Moves of topics between partitions and brokers, as `tidewire partition` makes them. Each test starts its own
 //! `redis-server`.
 
-use super::partitions::{config, is_whole, publish_and_wait, refusal, tags};
+use super::partitions::{config, publish_and_wait, refusal, tags};
+use super::places::free_port;
 use crate::common;
 
 use common::cluster::start_connected;
-use common::{Client, connect_v1, wait_until};
+use common::{Client, connect_v1};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tidewire_engine::{Config, RepartitionError, Repartitioned};
@@ -29,12 +30,21 @@ fn publish_once(client: &mut Client, topic: &str, number: u64) -> Value {
     client.ask(&json!({"t": "publish_request", "cid": "1", "p": payload}))["p"].clone()
 }
 
-fn join_group(client: &mut Client, topics: Value) {
+const JOBS: [&str; 3] = ["jobs.0", "jobs.1", "jobs.2"];
+
+/// Sends the request to be a member of the queue group of all jobs. Work may arrive before the answer.
+fn ask_for_work(client: &mut Client) {
     let payload = json!({
-        "action": "subscribe", "topics": topics, "queue_group": "workers", "acknowledge": true,
+        "action": "subscribe", "topics": JOBS, "queue_group": "workers", "acknowledge": true,
     });
-    let answer = client.ask(&json!({"t": "subscription_update", "p": payload}));
-    assert_eq!(answer["p"]["success_topics"], topics, "{answer}");
+    client.send_text(&json!({"t": "subscription_update", "p": payload}).to_string());
+}
+
+/// Joins the queue group of all jobs, which have no work yet.
+fn join_group(client: &mut Client) {
+    ask_for_work(client);
+    let answer = client.next_json();
+    assert_eq!(answer["p"]["success_topics"], json!(JOBS), "{answer}");
 }
 
 /// The producer of a connection: its epoch, and the number of its last message.
@@ -46,10 +56,8 @@ fn producer(client: &mut Client) -> Value {
 /// Fills the topics, and leaves work of a queue group open.
 fn fill(config: Config) -> Before {
     let server = start_connected(config);
-    wait_until("all partitions", || is_whole(&server));
     let mut worker = connect_v1(&server);
-    let jobs = json!(["jobs.0", "jobs.1", "jobs.2"]);
-    join_group(&mut worker, jobs);
+    join_group(&mut worker);
     let mut numbered = connect_v1(&server);
     producer(&mut numbered);
     let answer = numbered.ask(&json!({"t": "note", "n": 1, "p": {}}));
@@ -72,7 +80,6 @@ fn fill(config: Config) -> Before {
 /// The topics go on where they were, and somebody does the work.
 fn check(config: Config, before: &Before) {
     let server = start_connected(config);
-    wait_until("all partitions", || is_whole(&server));
     assert_eq!(producer(&mut connect_v1(&server))["last"], 1);
     let mut client = connect_v1(&server);
     for topic in many() {
@@ -93,11 +100,7 @@ fn check(config: Config, before: &Before) {
         assert_eq!(next["epoch"], before.epochs[&topic], "{next}");
     }
     let mut worker = connect_v1(&server);
-    let jobs = json!(["jobs.0", "jobs.1", "jobs.2"]);
-    let payload = json!({
-        "action": "subscribe", "topics": jobs, "queue_group": "workers", "acknowledge": true,
-    });
-    worker.send_text(&json!({"t": "subscription_update", "p": payload}).to_string());
+    ask_for_work(&mut worker);
     let mut open = BTreeSet::new();
     while open.len() < 3 {
         let message = worker.next_json();
@@ -253,11 +256,10 @@ fn partitions_of_brokers_that_began_at_different_times_become_one() {
     let mut ends = BTreeMap::new();
     {
         let server = start_connected(from.clone());
-        wait_until("all partitions", || is_whole(&server));
         let mut worker = connect_v1(&server);
-        join_group(&mut worker, json!(["jobs.0", "jobs.1", "jobs.2"]));
+        join_group(&mut worker);
         let mut client = connect_v1(&server);
-        for topic in many().chain((0..3).map(|number| format!("jobs.{number}"))) {
+        for topic in many().chain(JOBS.map(str::to_owned)) {
             let answer = publish_and_wait(&mut client, &topic, 5)["p"].clone();
             ends.insert(topic, (answer["epoch"].clone(), answer["offset"].clone()));
         }
@@ -269,11 +271,7 @@ fn partitions_of_brokers_that_began_at_different_times_become_one() {
     let mut client = connect_v1(&server);
     assert_eq!(producer(&mut connect_v1(&server))["last"], 1);
     let mut worker = connect_v1(&server);
-    let payload = json!({
-        "action": "subscribe", "topics": ["jobs.0", "jobs.1", "jobs.2"], "queue_group": "workers",
-        "acknowledge": true,
-    });
-    worker.send_text(&json!({"t": "subscription_update", "p": payload}).to_string());
+    ask_for_work(&mut worker);
     for topic in many() {
         let answer = publish_and_wait(&mut client, &topic, 6)["p"].clone();
         let (epoch, offset) = &ends[&topic];
@@ -345,9 +343,7 @@ fn a_move_that_has_not_removed_all_is_ended_before_another() {
 
 #[test]
 fn a_broker_that_is_named_in_two_ways_is_one() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
+    let port = free_port();
     let redis = RedisServer::start(&format!("--port {port}"));
     let by_name = format!("redis://localhost:{port}");
     let [from, to] = [config(&[redis.url()], 2), config(&[by_name], 2)];

@@ -37,11 +37,14 @@ pub fn shared_history(url: &str, publications_max: usize) -> Config {
 /// A server that has reached its broker, all partitions of it.
 pub fn start_connected(config: Config) -> Server {
     let server = start(config, Sink);
-    wait_until("a broker", || {
-        let health = server.handle().broker_health().expect("a broker");
-        health.is_connected && health.partitions.iter().all(|it| it.is_connected)
-    });
+    wait_until("a broker", || is_whole(&server));
     server
+}
+
+/// Whether a server has reached all partitions of its broker.
+pub fn is_whole(server: &Server) -> bool {
+    let health = server.handle().broker_health().expect("a broker");
+    health.is_connected && health.partitions.iter().all(|it| it.is_connected)
 }
 
 pub fn is_connected(server: &Server) -> bool {

@@ -79,7 +79,7 @@ fn matches(pattern: &str, topic: &str) -> bool {
 /// The rules and limits of this node, and its knowledge of the other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    /// What the other partitions let this one do.
+    /// The permission of this partition, which depends on the others.
     pub(super) allowed: Allowed,
     /// Redis does not refuse this node.
     is_accepted: bool,
@@ -345,15 +345,15 @@ impl Link {
     }
 }
 
-/// What the other partitions of a node let one do.
+/// The permission of a partition, which depends on the other partitions of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Allowed {
     /// Nothing: the first partition has not been asked, or refuses this node.
     #[default]
     Nothing,
-    /// It may join.
+    /// It may join a cluster that has begun.
     Join,
-    /// It may be used. The first partition may begin a cluster.
+    /// It may begin a cluster, and be used.
     Use,
 }
 

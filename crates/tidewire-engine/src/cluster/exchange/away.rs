@@ -98,8 +98,8 @@ impl Exchange {
         }
     }
 
-    /// Ends all sessions when the first partition of the broker has been away for too long, so that their clients go to servers that
-    /// reach it: once in an outage, because it may be away for all servers. Call it after the health of the
+    /// Ends all sessions when the first partition of the broker has been away for too long, so that their clients go to
+    /// servers that reach it: once in an outage, because it may be away for all servers. Call it after the health of the
     /// broker was reported: sessions that end read there how long the broker has been away.
     pub(super) fn end_cut_off(&mut self, now: Now) {
         let away = &mut self.away;

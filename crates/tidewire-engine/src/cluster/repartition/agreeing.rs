@@ -1,4 +1,4 @@
-//! The agreements of the partitions: closed, opened at the new place, and replaced by a word about it at the old one.
+//! The agreements of the partitions: they are closed, written anew at the new place, and replaced by a note at the old one.
 
 use super::lanes::Lane;
 use super::outcome::RepartitionError;
@@ -18,7 +18,7 @@ impl Plan<'_> {
     ) -> Result<(), RepartitionError> {
         let lists = [from, to].map(|config| config.servers().join(" "));
         for lane in self.new.clone() {
-            if self.is_old(lane) || moved(&mut self.lanes, lane)?.is_some() {
+            if self.lanes.is_among(lane, &self.old) || moved(&mut self.lanes, lane)?.is_some() {
                 continue;
             }
             let mut keys = vec![self.lanes.key(lane, "agreed")];
@@ -41,14 +41,6 @@ impl Plan<'_> {
             }
         }
         Ok(())
-    }
-
-    fn is_old(&self, lane: Lane) -> bool {
-        self.old.iter().any(|old| self.lanes.is_same(*old, lane))
-    }
-
-    fn is_new(&self, lane: Lane) -> bool {
-        self.new.iter().any(|new| self.lanes.is_same(*new, lane))
     }
 
     /// Keeps servers from joining any partition.
@@ -105,7 +97,7 @@ impl Plan<'_> {
     /// Opens the cluster as it was: a server has joined before it was closed.
     pub(super) fn open_as_before(&mut self, from: &BrokerConfig) -> Result<(), RepartitionError> {
         for lane in self.new.clone() {
-            if !self.is_old(lane) {
+            if !self.lanes.is_among(lane, &self.old) {
                 let key = self.lanes.key(lane, "agreed");
                 self.lanes.ask(lane, &[b"UNLINK", &key])?;
             }
@@ -118,26 +110,26 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Writes what the servers of the cluster have in common from now on. When the old places say that it is elsewhere, the
-    /// first partition is last, and servers may join.
+    /// Writes the terms of the cluster. First each old place gets a note of the new ones. The first partition comes last:
+    /// then servers may join.
     pub(super) fn agree(&mut self, to: &BrokerConfig, this: &Move) -> Result<(), RepartitionError> {
         let places = to.addresses.iter().map(BrokerAddress::place_and_database);
-        let word = format!("{MOVED_TO}{}", places.collect::<Vec<_>>().join(" "));
+        let note = format!("{MOVED_TO}{}", places.collect::<Vec<_>>().join(" "));
         let servers = to.servers().join(" ");
         let home = self.new[0];
         for (index, lane) in self.old.clone().into_iter().enumerate() {
-            if self.is_new(lane) {
+            if self.lanes.is_among(lane, &self.new) {
                 continue;
             }
             let has_broker = |new: &Lane| self.lanes.is_one_server(*new, lane);
             let stays = self.new.iter().any(has_broker);
             let is_list = stays && self.lanes.is_lane_of_first(lane) && !servers.is_empty();
             let key = self.lanes.key(lane, "agreed");
-            let elsewhere = if is_list { &servers } else { &word };
+            let elsewhere = if is_list { &servers } else { &note };
             self.say_elsewhere(lane, &key, elsewhere, (index == 0).then_some(this))?;
             if !stays && !self.lanes.is_of_cluster(lane) {
                 let first = self.lanes.first_agreement(lane);
-                self.say_elsewhere(lane, &first, &word, (index == 0).then_some(this))?;
+                self.say_elsewhere(lane, &first, &note, (index == 0).then_some(this))?;
             }
         }
         let count = to.partitions();
@@ -152,7 +144,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Replaces an agreement by the word where the topics are. The move stays known where the cluster began.
+    /// Replaces an agreement by a note of where the topics are. The record of the move stays, if `this` is given.
     fn say_elsewhere(
         &mut self,
         lane: Lane,
@@ -218,10 +210,10 @@ impl Plan<'_> {
     }
 }
 
-/// What a closed cluster has in common, as a server that wants to join reports it.
+/// The value of some terms of a closed cluster. A server that wants to join shows it to its operator.
 const CLOSED: &str = "being changed by `tidewire partition`";
 
-/// What a broker says that has no part of the cluster any more.
+/// The beginning of the note at a broker that the cluster has left.
 const MOVED_TO: &str = "moved to ";
 
 /// The field of a term.

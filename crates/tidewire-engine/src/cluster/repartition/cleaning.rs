@@ -3,7 +3,7 @@
 use super::keys::{Key, Shape, owner_of, shape_of};
 use super::lanes::Lane;
 use super::outcome::RepartitionError;
-use super::plan::{KEYS_AT_ONCE, Plan, lane_of};
+use super::plan::{Plan, lane_of};
 use crate::cluster::blocking::Commands;
 
 impl Plan<'_> {
@@ -31,20 +31,11 @@ impl Plan<'_> {
     ) -> Result<(), RepartitionError> {
         let mut done: Vec<Lane> = Vec::new();
         for lane in lanes {
-            if done.iter().any(|known| self.lanes.is_same(*known, lane)) {
+            if self.lanes.is_among(lane, &done) {
                 continue;
             }
             done.push(lane);
-            let mut cursor = b"0".to_vec();
-            loop {
-                let keys = self.scan(lane, &mut cursor)?;
-                for some in keys.chunks(KEYS_AT_ONCE) {
-                    self.clean_some(lane, some, layout, all)?;
-                }
-                if cursor == b"0" {
-                    break;
-                }
-            }
+            self.walk(lane, |plan, keys| plan.clean_some(lane, keys, layout, all))?;
         }
         Ok(())
     }
@@ -56,8 +47,8 @@ impl Plan<'_> {
         layout: &[Lane],
         all: bool,
     ) -> Result<(), RepartitionError> {
-        let is_used = layout.iter().any(|used| self.lanes.is_same(*used, lane));
-        let was_used = self.old.iter().any(|used| self.lanes.is_same(*used, lane));
+        let is_used = self.lanes.is_among(lane, layout);
+        let was_used = self.lanes.is_among(lane, &self.old);
         let is_other = !was_used && !self.lanes.is_lane_of_first(lane);
         let mut commands = Commands::default();
         for key in keys {
@@ -73,7 +64,7 @@ impl Plan<'_> {
                 }
                 Key::Parts(_) => false,
                 Key::Other(_) if !all => true,
-                // It says where the cluster is, but for one that never was.
+                // At a partition that was used it has the note where the topics are. Others are of interrupted calls.
                 Key::Other(rest) if rest == b"agreed" => is_used || !is_other,
                 Key::Other(_) => is_used,
             };

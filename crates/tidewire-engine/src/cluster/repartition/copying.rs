@@ -3,7 +3,7 @@
 use super::keys::{Key, Shape, owner_of, shape_of};
 use super::lanes::Lane;
 use super::outcome::{RepartitionError, Repartitioned};
-use super::plan::{KEYS_AT_ONCE, Plan, index_of, lane_of};
+use super::plan::{Plan, index_of, lane_of};
 use crate::cluster::blocking::{Commands, Reply};
 
 impl Plan<'_> {
@@ -12,16 +12,9 @@ impl Plan<'_> {
         let fences = self.fences()?;
         for (index, lane) in self.old.clone().into_iter().enumerate() {
             let least = fences.each[index].least;
-            let mut cursor = b"0".to_vec();
-            loop {
-                let keys = self.scan(lane, &mut cursor)?;
-                for some in keys.chunks(KEYS_AT_ONCE) {
-                    self.copy_some((index, lane, least), some, done)?;
-                }
-                if cursor == b"0" {
-                    break;
-                }
-            }
+            self.walk(lane, |plan, keys| {
+                plan.copy_some((index, lane, least), keys, done)
+            })?;
         }
         self.write_fences(&fences)
     }
@@ -80,7 +73,7 @@ impl Plan<'_> {
                 continue;
             };
             let name = self.lanes.key(*to, key.rest());
-            // -1 stands for a key without an end, -2 for one that has ended.
+            // PTTL answers -1 if the key has no expiry, and -2 if it has expired.
             let left_ms = match left_ms {
                 -1 => 0,
                 ..=-2 => continue,

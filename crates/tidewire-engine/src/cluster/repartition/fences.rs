@@ -82,20 +82,16 @@ impl Plan<'_> {
         if before == least {
             return Ok(());
         }
-        let mut cursor = b"0".to_vec();
-        loop {
-            for key in self.scan(home, &mut cursor)? {
-                let Key::Producer(_) = key else { continue };
-                let name = self.lanes.key(home, key.rest());
-                let fence = self.lanes.ask(home, &[b"HGET", &name, b"f"])?;
+        self.walk(home, |plan, keys| {
+            for key in keys.iter().filter(|key| matches!(key, Key::Producer(_))) {
+                let name = plan.lanes.key(home, key.rest());
+                let fence = plan.lanes.ask(home, &[b"HGET", &name, b"f"])?;
                 if fence.text() == Some(before.as_bytes()) {
-                    self.lanes
-                        .ask(home, &[b"HSET", &name, b"f", least.as_bytes()])?;
+                    let words: [&[u8]; 4] = [b"HSET", &name, b"f", least.as_bytes()];
+                    plan.lanes.ask(home, &words)?;
                 }
             }
-            if cursor == b"0" {
-                return Ok(());
-            }
-        }
+            Ok(())
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::keys::Key;
 use super::outcome::RepartitionError;
 use crate::cluster::blocking::{Blocking, Commands, Patience, Reply};
-use crate::cluster::options::route;
+use crate::cluster::options::{link_options, route};
 use crate::config::broker::{BrokerConfig, Place};
 use std::io;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Lanes {
     ) -> Result<Lane, RepartitionError> {
         let address = config.address_of(partition);
         let layout = Layout::of(&config.prefix, address.database, partition);
-        let place = format!("{address}/{}", address.database);
+        let place = address.place_and_database();
         let failed = |error| RepartitionError::Broker {
             broker: place.clone(),
             error,
@@ -65,10 +65,7 @@ impl Lanes {
         let named = match (&address.place, route.search()) {
             (Place::Tcp { host, port, .. }, _) => Some((host.clone(), *port)),
             (_, Some(mut search)) => {
-                if let (Some(login), true) = (&login, address.is_cluster()) {
-                    search.user.clone_from(&login.user);
-                    search.password.clone_from(&login.password);
-                }
+                search.log_in(login.as_ref());
                 Some(search.master(None).map_err(failed)?)
             }
             _ => None,
@@ -89,14 +86,12 @@ impl Lanes {
                     (None, _) => Err(io::Error::other("it has no name")),
                 };
                 let mut connection = connection.map_err(failed)?;
+                let options = link_options(config, partition);
                 let (user, password) = match login {
                     Some(login) => (login.user, login.password),
-                    None => (
-                        config.username.clone().or_else(|| address.user.clone()),
-                        address.password.clone(),
-                    ),
+                    None => (options.user, options.password),
                 };
-                let database = address.database;
+                let database = options.database;
                 let run_id = enter(&mut connection, (user, password), database);
                 let run_id = run_id.map_err(failed)?;
                 let mut known = self.brokers.iter();
@@ -136,6 +131,11 @@ impl Lanes {
     pub(super) fn is_same(&self, one: Lane, two: Lane) -> bool {
         let [one, two] = [one, two].map(|lane| &self.lanes[lane.0]);
         one.broker == two.broker && one.layout.lane() == two.layout.lane()
+    }
+
+    /// Whether a lane has the same keys as one of several.
+    pub(super) fn is_among(&self, lane: Lane, lanes: &[Lane]) -> bool {
+        lanes.iter().any(|other| self.is_same(*other, lane))
     }
 
     /// Whether two lanes are at brokers that share their keys: of one address, or of one Redis Cluster.
@@ -226,11 +226,7 @@ fn enter(
     database: u32,
 ) -> io::Result<String> {
     let mut commands = Commands::default();
-    if let Some(password) = &password {
-        let user = user.as_ref().map(String::as_bytes);
-        let words = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())];
-        commands.push(&words.into_iter().flatten().collect::<Vec<_>>());
-    }
+    commands.log_in(user.as_deref(), password.as_deref());
     if database != 0 {
         commands.push(&[b"SELECT", database.to_string().as_bytes()]);
     }

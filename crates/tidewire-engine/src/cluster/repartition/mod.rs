@@ -1,8 +1,8 @@
 //! Moves the topics of a cluster into another number of partitions, or to other brokers, while no server runs.
 //!
 //! What earlier attempts have left is removed first. Then the cluster is closed: no server joins it. Then every topic with its
-//! history, its ids and its work is copied to where it belongs. Only when everything is there, the old places say where it is,
-//! the agreement of the cluster is written anew, and servers may join. What does not belong where it is goes last. Whoever
+//! history, its ids and its work is copied to where it belongs. Only when everything is there, each old place gets a note of
+//! where it is, the agreement of the cluster is written anew, and servers may join. What does not belong where it is goes last. Whoever
 //! is interrupted runs it again: each step can be repeated.
 
 mod agreeing;
@@ -19,7 +19,7 @@ pub use self::outcome::{RepartitionError, Repartitioned};
 
 use self::lanes::{Lane, Lanes};
 use self::plan::Plan;
-use self::standing::{Layout, Move, Phase, Standing};
+use self::standing::{Division, Move, Phase, Standing};
 use crate::config::broker::BrokerConfig;
 use tidewire_redis::Partition;
 
@@ -63,8 +63,8 @@ pub fn repartition(
     };
     let mut this = Move {
         phase: Phase::Copying,
-        from: Layout::of(from, standing.partitions),
-        to: Layout::of(to, to.partitions()),
+        from: Division::of(from, standing.partitions),
+        to: Division::of(to, to.partitions()),
     };
     if begun.is_none_or(|begun| begun.phase == Phase::Copying) {
         plan.expect_room((from, to))?;

@@ -12,7 +12,7 @@ pub(super) struct Plan<'a> {
     pub(super) lanes: Lanes,
     pub(super) old: Vec<Lane>,
     pub(super) new: Vec<Lane>,
-    /// Where an interrupted call may have copied something.
+    /// More lanes to which an interrupted call may have copied something.
     pub(super) others: Vec<Lane>,
     pub(super) looked_at: u64,
     pub(super) progress: &'a mut dyn FnMut(u64),
@@ -44,16 +44,24 @@ impl Plan<'_> {
         })
     }
 
-    /// Some of the keys of a lane; the last ones when the cursor is 0 again.
-    pub(super) fn scan(
+    /// Calls `act` with all keys of a lane, some at a time.
+    pub(super) fn walk(
         &mut self,
         lane: Lane,
-        cursor: &mut Vec<u8>,
-    ) -> Result<Vec<Key>, RepartitionError> {
-        let keys = self.lanes.scan(lane, cursor)?;
-        self.looked_at += keys.len() as u64;
-        (self.progress)(self.looked_at);
-        Ok(keys)
+        mut act: impl FnMut(&mut Self, &[Key]) -> Result<(), RepartitionError>,
+    ) -> Result<(), RepartitionError> {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let keys = self.lanes.scan(lane, &mut cursor)?;
+            self.looked_at += keys.len() as u64;
+            (self.progress)(self.looked_at);
+            for some in keys.chunks(KEYS_AT_ONCE) {
+                act(self, some)?;
+            }
+            if cursor == b"0" {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -74,4 +82,4 @@ pub(super) fn index_of(topic: &[u8], count: usize) -> usize {
 }
 
 /// Keys that are copied or removed at once: each may have the history of a topic.
-pub(super) const KEYS_AT_ONCE: usize = 16;
+const KEYS_AT_ONCE: usize = 16;

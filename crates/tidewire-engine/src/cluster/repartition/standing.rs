@@ -7,7 +7,7 @@ use tidewire_redis::link::{PARTITIONS_TERM, SERVERS_TERM};
 
 /// Where topics are: a number of partitions, and the brokers in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct Division {
     pub(super) partitions: u16,
     brokers: String,
 }
@@ -25,8 +25,8 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) phase: Phase,
-    pub(super) from: Layout,
-    pub(super) to: Layout,
+    pub(super) from: Division,
+    pub(super) to: Division,
 }
 
 /// What the cluster knows of itself.
@@ -37,7 +37,7 @@ pub(super) struct Standing {
     pub(super) begun: Option<Move>,
 }
 
-impl Layout {
+impl Division {
     pub(super) fn of(config: &BrokerConfig, partitions: u16) -> Self {
         let brokers = config
             .addresses
@@ -84,8 +84,8 @@ impl Move {
                 "cleaning" => Phase::Cleaning,
                 _ => return None,
             },
-            from: Layout::read(&mut words)?,
-            to: Layout::read(&mut words)?,
+            from: Division::read(&mut words)?,
+            to: Division::read(&mut words)?,
         })
     }
 }
@@ -107,12 +107,12 @@ impl Standing {
         };
         if let Some(begun) = begun {
             let (is_from, is_to) = (
-                begun.from == Layout::of(from, begun.from.partitions),
-                begun.to == Layout::of(to, to.partitions()),
+                begun.from == Division::of(from, begun.from.partitions),
+                begun.to == Division::of(to, to.partitions()),
             );
             // Taken back: everything is where it was.
             let is_back =
-                begun.phase == Phase::Copying && begun.from == Layout::of(to, to.partitions());
+                begun.phase == Phase::Copying && begun.from == Division::of(to, to.partitions());
             if !is_from || !(is_to || is_back) {
                 return Err(RepartitionError::Unfinished {
                     from: begun.from.describe(),
@@ -172,12 +172,12 @@ mod tests {
     fn a_move_is_read_as_it_is_written() {
         let addresses = BrokerAddress::parse_list("redis://a,unix:///b%20c?db=2").expect("URLs");
         let mut config = BrokerConfig::new(addresses[0].clone());
-        let from = Layout::of(&config, 3);
+        let from = Division::of(&config, 3);
         config.addresses = addresses;
         let begun = Move {
             phase: Phase::Cleaning,
             from,
-            to: Layout::of(&config, 64),
+            to: Division::of(&config, 64),
         };
         assert_eq!(Move::read(&begun.text()), Some(begun.clone()));
         assert_eq!(
