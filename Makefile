@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-backend bench-http bench-node bench-peers bench-scale-out check conformance conformance-quick deploy-check dist docs docs-pages fault-check fresh-test fuzz-smoke help hostility kill-test long-test simulation snippets soak test valkey-test
+.PHONY: bench bench-backend bench-node bench-peers check conformance conformance-quick deploy-check dist docs docs-pages fault-check fresh-test fuzz-smoke help hostility kill-test long-test reports reports-pages reports-quick simulation snippets soak test valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,13 +26,6 @@ bench-backend: ## CPU of the engine for a question to a backend, beside none
 	cargo build --release --package tidewire-cli
 	python3 bench/backend_hop.py
 
-bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench/HTTP.md
-	cargo build --release --package tidewire-cli
-	cargo build --release --manifest-path bench/peers/Cargo.toml --package peer-bareloop --package peer-saturate
-	npm ci --prefix bench/peers/http --no-audit --no-fund --silent || echo "autocannon and loadtest cannot be installed" >&2
-	command -v oha >/dev/null || cargo install oha --locked --quiet --root bench/peers/target/tools || echo "oha cannot be installed" >&2
-	python3 bench/http_load.py --write
-
 bench-node: ## Compare the Node package with other servers of Node, write bindings/node/bench/RESULTS.md
 	cargo build --release --package tidewire-cli
 	npm ci --prefix bindings/node --ignore-scripts --no-audit --no-fund --silent
@@ -42,14 +35,6 @@ bench-node: ## Compare the Node package with other servers of Node, write bindin
 
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 	bench/run
-
-bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis, also of several Redis; write bench/SCALE-OUT.md and bench/PARTITIONS.md
-	cargo build --release --package tidewire-cli
-	cargo build --release --package tidewire-engine --example cluster_publish
-	cargo build --release --package tidewire-redis --example publish_cost
-	npm ci --prefix bench/peers/socketio --no-audit --no-fund --silent
-	python3 bench/scale_out.py --write bench/SCALE-OUT.md
-	python3 bench/partitions.py --write bench/PARTITIONS.md
 
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build, the Python wheel, the links of the pages
 	scripts/test --group check
@@ -101,6 +86,15 @@ long-test: ## What commits run with few seeds and rounds, with many: simulations
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-testkit --lib search
 	TIDEWIRE_SEEDS=2 cargo test --package tidewire-load --test suite generated -- --test-threads 1
 	TIDEWIRE_TEST_PARTITIONS=4 cargo test --package tidewire-engine --test cluster
+
+reports: ## Measure docs/reports, or of it PART="engine http"; at most two hours, goes on after an interruption
+	bench/reports/run $(PART)
+
+reports-pages: ## The pages of docs/reports from their figures and conclusions, without measuring
+	bench/reports/run --pages
+
+reports-quick: ## The same with fewer sizes, about ten minutes, to target/reports/quick
+	bench/reports/run --quick $(PART)
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation

@@ -1,4 +1,4 @@
-"""Measures `tidewire load` and other HTTP load testers in turns, and writes bench/HTTP.md.
+"""Measures `tidewire load` and other HTTP load testers in turns: the tables of docs/reports/http.md.
 
 The server has the first core, the tool the second. A round runs every tool once, so that a drift of the machine
 meets all of them; the figures are medians over the rounds, and a ratio is the median of the ratios within a round.
@@ -7,10 +7,8 @@ A tool that is not installed is left out, and the page says so.
 
 import argparse
 import contextlib
-import datetime
 import json
 import pathlib
-import platform
 import statistics
 import subprocess
 import tempfile
@@ -18,36 +16,13 @@ import tempfile
 import http_tools
 import measure as lab
 import servers
-from http_tools import ROOT, TOOLS, CannotDo, Load, measure, nginx, test_server
+from http_tools import TOOLS, CannotDo, Load, measure, nginx, test_server
+from reports.sections import Sections, of
 from servers import certificate
 
-PAGE = ROOT / "bench/HTTP.md"
 OURS = "tidewire load"
 # A server that is busier than this was the limit, and not the tool.
 SERVER_BUSY = 0.95
-
-
-class Page:
-    """The lines of HTTP.md, printed as they come; `path` is None where nothing is to be written."""
-
-    def __init__(self, path):
-        self.path = path
-        self.lines = []
-
-    def add(self, *lines):
-        self.lines += lines
-        print(*lines, sep="\n", flush=True)
-
-    def table(self, title, *columns):
-        self.add(f"## {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
-
-    def row(self, *cells):
-        self.add(f"| {' | '.join(cells)} |")
-
-    def end(self, *sentences):
-        self.add("", *sentences, "")
-        if self.path:
-            self.path.write_text("\n".join(self.lines))
 
 
 def median(values):
@@ -55,8 +30,12 @@ def median(values):
     return statistics.median(known) if known else float("nan")
 
 
+def ratios(ours, theirs, figure):
+    return [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]
+
+
 def ratio(ours, theirs, figure):
-    return median(figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True))
+    return median(ratios(ours, theirs, figure))
 
 
 def reached(holds):
@@ -81,13 +60,15 @@ def compare(page, title, runs, sentences):
     page.table(title, *columns)
     wrk = runs.get("wrk")
     for tool, its_runs in runs.items():
-        cells = [f"{median(run.rate for run in its_runs):,.0f}"]
-        cells.append(f"{ratio(its_runs, wrk, lambda run: run.rate):.2f}" if wrk else "-")
-        cells.append(f"{median(run.tool_us for run in its_runs):.2f} µs")
-        cells.append(f"{ratio(its_runs, wrk, lambda run: run.tool_us):.2f}" if wrk else "-")
-        cells.append(f"{median(run.server_us for run in its_runs):.2f} µs")
-        cells.append(f"{median(run.server_share for run in its_runs):.0%}")
-        page.row(tool, *cells)
+        page.row(
+            tool,
+            of("per_s", (run.rate for run in its_runs)),
+            of("ratio", ratios(its_runs, wrk, lambda run: run.rate)) if wrk else "-",
+            of("us", (run.tool_us for run in its_runs)),
+            of("ratio", ratios(its_runs, wrk, lambda run: run.tool_us)) if wrk else "-",
+            of("us", (run.server_us for run in its_runs)),
+            of("percent", (run.server_share * 100 for run in its_runs)),
+        )
     page.end(*sentences)
 
 
@@ -162,10 +143,14 @@ def scenario(page, _tools, rounds, seconds):
     page.table("Scenarios, 100 connections, test-server", *columns)
     plain = runs["one request"]
     for name, its_runs in runs.items():
-        cells = [f"{median(run.rate for run in its_runs):,.0f}", f"{ratio(its_runs, plain, lambda run: run.rate):.2f}"]
-        cells.append(f"{median(run.tool_us for run in its_runs):.2f} µs")
-        cells.append(f"{ratio(its_runs, plain, lambda run: run.tool_us):.2f}")
-        page.row(name, *cells, f"{median(run.server_share for run in its_runs):.0%}")
+        page.row(
+            name,
+            of("per_s", (run.rate for run in its_runs)),
+            of("ratio", ratios(its_runs, plain, lambda run: run.rate)),
+            of("us", (run.tool_us for run in its_runs)),
+            of("ratio", ratios(its_runs, plain, lambda run: run.tool_us)),
+            of("percent", (run.server_share * 100 for run in its_runs)),
+        )
     rate = ratio(runs["100 requests"], plain, lambda run: run.rate)
     cpu = ratio(runs["100 requests"], plain, lambda run: run.tool_us)
     page.end(
@@ -178,9 +163,9 @@ def receive(page, _tools, rounds, seconds):
     """The rate that the engine receives from `tidewire bench` and from a client that never waits, each in turn."""
     client = servers.PEERS / "peer-saturate"
     if not client.exists():
-        page.add("No section about WebSocket: peer-saturate is not built here.", "")
+        print("No section about WebSocket: peer-saturate is not built here.")
         return
-    columns = ["connections", "tidewire bench", "peer-saturate", "ratio", "lowest", "target"]
+    columns = ["connections", "tidewire bench", "peer-saturate", "ratio", "target"]
     page.table("WebSocket: 175 B received by `tidewire serve`, messages/s", *columns)
     for connections in (100, 1_000, 10_000):
         ours, theirs = [], []
@@ -189,9 +174,10 @@ def receive(page, _tools, rounds, seconds):
                 both = [(ours, lab_rate), (theirs, saturating_rate)]
                 for rates, its_rate in both if number % 2 == 0 else reversed(both):
                     rates.append(its_rate(server, connections, seconds))
-        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-        cells = [f"{median(ours):,.0f}", f"{median(theirs):,.0f}", f"{median(ratios):.2f}", f"{min(ratios):.2f}"]
-        page.row(f"{connections:,}", *cells, reached(median(ratios) >= 0.9))
+        shares = [a / b for a, b in zip(ours, theirs, strict=True)]
+        page.row(
+            f"{connections:,}", of("per_s", ours), of("per_s", theirs), of("ratio", shares), reached(median(shares) >= 0.9)
+        )
     page.end("Target: at least 0.9 of the saturating client's rate. Both use one core and run in turns against one server.")
 
 
@@ -220,8 +206,7 @@ def own_server(page, _tools, rounds, seconds):
                     runs.append(measure("wrk", Load(server.url, seconds), server))
     page.table("Servers under wrk, 100 connections", "server", "requests/s", "CPU per request")
     for name, runs in (("tidewire test-server", ours), ("nginx, `return 200`", theirs)):
-        cells = [f"{median(run.rate for run in runs):,.0f}", f"{median(run.server_us for run in runs):.2f} µs"]
-        page.row(name, *cells)
+        page.row(name, of("per_s", (run.rate for run in runs)), of("us", (run.server_us for run in runs)))
     value = ratio(ours, theirs, lambda run: run.server_us)
     page.end(f"Target: CPU per request at most 0.83 of nginx's. It is {value:.3f}: {reached(value <= 0.83)}.")
 
@@ -240,8 +225,10 @@ def open_loop(page, _tools, _rounds, seconds):
         late.append(lateness["p99_9"])
         latency = run.report["latency_us"]["p99_9"]
         others = run.report["generator"].get("waited_for_others_s", 0) / run.elapsed_s
-        cells = [f"{run.rate:,.0f}", f"{lateness['p99']:,.0f} µs", f"{lateness['p99_9']:,.0f} µs", f"{others:.1%}"]
-        page.row(str(number), *cells, f"{latency:,.0f} µs", run.report["verdict"])
+        page.row(
+            str(number), of("per_s", [run.rate]), of("us", [lateness["p99"]]), of("us", [lateness["p99_9"]]),
+            of("percent", [others * 100]), of("us", [latency]), run.report["verdict"],
+        )  # fmt: skip
     value = median(late)
     page.end(
         f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. "
@@ -263,7 +250,7 @@ def stalls(page, _tools, _rounds, seconds):
     page.table("A server that stalls for 100 ms each second", "tool", "p50", "p90", "p99", "p99.9")
     page.row("what a user sees", "~0 ms", "~0 ms", "~90 ms", "~99 ms")
     for name, latency in (("tidewire load, 5,000/s", paced), ("tidewire load, closed loop", closed)):
-        page.row(name, *(f"{latency[key] / 1000:.2f} ms" for key in ("p50", "p90", "p99", "p99_9")))
+        page.row(name, *(of("us", [latency[key]]) for key in ("p50", "p90", "p99", "p99_9")))
     for name, cells in others:
         page.row(name, *cells)
     page.end(
@@ -289,7 +276,7 @@ def many_connections(page, _tools, _rounds, seconds):
         run = measure(OURS, Load(server.url, seconds, connections=19_000), server)
     peak = run.report["connecting"]["peak"]
     page.table("19,000 connections of one process", "open at once", "requests/s", "verdict", "target")
-    page.row(f"{peak:,}", f"{run.rate:,.0f}", run.report["verdict"], reached(peak >= 19_000))
+    page.row(f"{peak:,}", of("per_s", [run.rate]), run.report["verdict"], reached(peak >= 19_000))
     page.end()
 
 
@@ -324,7 +311,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--tools", help="with commas; all that are installed by default")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the tables to this file")
     options = parser.parse_args()
     unknown = [name for name in options.sections if name not in SECTIONS]
     if unknown:
@@ -334,19 +321,16 @@ def main():
         raise SystemExit(f"{http_tools.TIDEWIRE} is missing: cargo build --release --package tidewire-cli")
     wanted = options.tools.split(",") if options.tools else [*TOOLS]
     tools = [OURS, *(tool for tool in wanted if tool not in (*missing, OURS))]
-    page = Page(PAGE if options.write else None)
-    page.add("# HTTP load testers", "")
-    page.add(
-        f"By `make bench-http`, {datetime.date.today()}, {platform.machine()}, Linux {platform.release()}: the server "
-        f"on one core, the tool on another. Medians of {options.rounds} runs of {options.seconds} s, in turns.",
-        "",
-    )
-    page.add(f"Versions: {'; '.join(versions(tools))}.", "")
+    page = Sections()
+    print(f"Versions: {'; '.join(versions(tools))}.")
     left_out = [tool for tool in wanted if tool in missing]
     if left_out:
-        page.add(f"Left out, because they are not installed here: {', '.join(left_out)}.", "")
+        print(f"Left out, because they are not installed here: {', '.join(left_out)}.")
     for name in options.sections or SECTIONS:
         SECTIONS[name](page, tools, options.rounds, options.seconds)
+        page.tables[-1].notes += [f"Medians of {options.rounds} runs of {options.seconds:g} s, in turns. {'; '.join(versions(tools))}."]
+    if options.json:
+        page.write(options.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/target")) / "release"
 TIDEWIRE = TARGET / "release" / "tidewire"
 NODE_TOOLS = ROOT / "bench/peers/http/node_modules/.bin"
-# By `make bench-http`, unless the machine has one of its own.
+# By `make reports PART=http`, unless the machine has one of its own.
 OHA = shutil.which("oha") or ROOT / "bench/peers/target/tools/bin/oha"
 SERVER_CORE, CLIENT_CORE = "0", "1"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU of each Redis for a publication when 1, 2 or 4 of them share the topics.
 
-    bench/partitions.py [--rounds N] [--seconds S] [--rate R] [--write FILE]
+    bench/partitions.py [--rounds N] [--seconds S] [--rate R] [--json FILE]
 
 One server publishes to 100 topics with history, as fast as it can and R times a second. What counts is the busiest Redis: its
 CPU time for a publication says how much more load the cluster can take. CPU times do not depend on how many cores there are
@@ -16,11 +16,11 @@ import json
 import os
 import pathlib
 import socket
-import statistics
 import struct
 import threading
 
 import scale_out
+from reports.sections import Sections, of
 
 # Name, brokers, partitions.
 LAYOUTS = [
@@ -90,29 +90,14 @@ def measure_with_subscriber(count, partitions, seconds, rate):
     return {"rate": result["rate_per_s"], "link_us": link, "redis_us": sum(each), "busiest_us": max(each)}
 
 
-def page(tables, arguments):
-    lines = [
-        "# Partitions, measured",
-        "",
-        f"`bench/partitions.py --rounds {arguments.rounds} --seconds {arguments.seconds:g} --rate {arguments.rate}`, medians;",
-        "in brackets the smallest and the largest. A publication has 175 bytes and is acknowledged. The server and all Redis",
-        "share two cores, so that the rates say little: the CPU time of the busiest Redis says what a cluster can take.",
-    ]
-    for title, rows in tables.items():
-        head = [title, "per second", *HEAD]
-        lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-        medians = [
-            (name, {key: statistics.median(run[key] for run in runs) for key in runs[0]}, runs)
-            for name, runs in rows.items()
-        ]
-        one = medians[0][1]["busiest_us"]
-        for name, row, runs in medians:
-            busiest = [run["busiest_us"] for run in runs]
-            lines.append(
-                f"| {name} | {row['rate']:,.0f} | {row['busiest_us']:.1f} ({min(busiest):.1f} to {max(busiest):.1f}) |"
-                f" {row['busiest_us'] / one:.2f} | {row['redis_us']:.1f} | {row['link_us']:.1f} |"
-            )
-    return "\n".join(lines) + "\n"
+def add(sections, title, rows):
+    sections.table(title, "layout", "rate", *HEAD)
+    one = next(iter(rows.values()))
+    for name, runs in rows.items():
+        shares = [run["busiest_us"] / first["busiest_us"] for run, first in zip(runs, one, strict=True)]
+        figures = [of("us", (run[key] for run in runs)) for key in ("busiest_us", "redis_us", "link_us")]
+        sections.row(name, of("per_s", (run["rate"] for run in runs)), figures[0], of("ratio", shares), *figures[1:])
+    sections.end()
 
 
 def main():
@@ -120,7 +105,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rate", type=int, default=20_000)
-    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     kinds = [
         ("as fast as it can", measure_inside, None),
@@ -132,10 +117,11 @@ def main():
         for title, measure, rate in kinds:
             for name, count, partitions in LAYOUTS:
                 tables[title][name].append(measure(count, partitions, arguments.seconds, rate))
-    text = page(tables, arguments)
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    sections = Sections()
+    for title, rows in tables.items():
+        add(sections, f"Partitions: {title}", rows)
+    if arguments.json:
+        sections.write(arguments.json)
 
 
 if __name__ == "__main__":

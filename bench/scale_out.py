@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cost of topics that servers share: CPU of the engine, its link and Redis for each acknowledged publication.
 
-    bench/scale_out.py [--rounds N] [--seconds S] [--write FILE]
+    bench/scale_out.py [--rounds N] [--seconds S] [--json FILE]
 
 Everything runs on this machine. The rates say what two shared cores give to generator, server and Redis together; the
 CPU for each publication is what carries over to another machine. Rounds are interleaved, medians are printed.
@@ -12,11 +12,12 @@ import json
 import pathlib
 import re
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from reports.sections import Sections, of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDEWIRE = ROOT / "target/release/tidewire"
@@ -204,7 +205,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     rows = {name: [] for name, *_ in ROWS}
     rows[HALF] = []
@@ -248,69 +249,53 @@ def main():
     for clients, topics in ((10_000, 100_000), (0, 1_000_000)):
         command = [sys.executable, ROOT / "bench/scale_out_storms.py", "--clients", str(clients), "--topics", str(topics)]
         storms += subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    text = page(limits, scripts, rows, inside, peers, storms, arguments)
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    sections = Sections()
+    add_tables(sections, limits, scripts, rows, inside, peers, storms)
+    if arguments.json:
+        sections.write(arguments.json)
 
 
-def page(limits, scripts, rows, inside, peers, storms, arguments):
-    lines = [
-        "# Several servers over Redis, measured",
-        "",
-        f"`bench/scale_out.py --rounds {arguments.rounds} --seconds {arguments.seconds:g}`, medians. One server",
-        "with one event loop, its link, Redis and the generator share two cores. A publication has 175 bytes and counts",
-        "when it was acknowledged. 100 topics; nobody subscribes.",
-        "",
-        "| Redis alone (`redis-benchmark`) | per second | p50, µs |",
-        "|---|---|---|",
-    ]
+def add_tables(sections, limits, scripts, rows, inside, peers, storms):
+    sections.table("Redis alone, by redis-benchmark", "command", "rate", "p50")
     for name, measured in limits.items():
-        rate, latency = (statistics.median(values) for values in zip(*measured))
-        lines.append(f"| {name} | {rate:,.0f} | {latency:.0f} |")
-    lines += [
-        "",
-        "| Redis and one client that sends our script (`publish_cost`) | per second | Redis, µs of CPU |",
-        "|---|---|---|",
-    ]
+        rate, latency = zip(*measured)
+        sections.row(name, of("per_s", rate), of("us", latency))
+    sections.end()
+    sections.table("Redis and one client that sends our script (publish_cost)", "kind", "rate", "Redis CPU each")
     for name, measured in scripts.items():
-        rate, cpu_us = (statistics.median(values) for values in zip(*measured))
-        lines.append(f"| {name} | {rate:,.0f} | {cpu_us:.1f} |")
-    lines += [
-        "",
-        "| publications | per second | p50, µs | p99, µs | engine, µs of CPU | link | Redis |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, measured in rows.items():
-        middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
-        lines.append(
-            f"| {name} | {middle['rate']:,.0f} | {middle['p50_us']:,.0f} | {middle['p99_us']:,.0f} | {middle['engine_us']:.1f} |"
-            f" {middle['link_us']:.1f} | {middle['redis_us']:.1f} |"
-        )
-    lines += [
-        "",
-        "Both servers publish from inside to 100 topics in turn, without a client: ours (`cluster_publish`) with an",
-        "acknowledgement of each and at most 800 that are not acknowledged, Socket.IO 4.8.1 with its Redis adapters",
-        "(`bench/peers/socketio`) without. Ratios are those of the medians of the rates.",
-        "",
-        "| from inside | per second | server, µs of CPU | link | Redis | to pubsub | to streams |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    theirs = [statistics.median(run["rate"] for run in peers[kind]) for kind in ("pubsub", "streams")]
-    for name, measured in [
+        rate, cpu_us = zip(*measured)
+        sections.row(name, of("per_s", rate), of("us", cpu_us))
+    sections.end()
+    keys = {"p50": "p50_us", "p99": "p99_us", "engine CPU each": "engine_us", "link": "link_us", "Redis": "redis_us"}
+    sections.table("Publications of clients", "load", "rate", *keys)
+    for name, runs in rows.items():
+        sections.row(name, of("per_s", of_key(runs, "rate")), *(of("us", of_key(runs, key)) for key in keys.values()))
+    sections.end(
+        "One server with one event loop, its link, Redis and the generator share two cores. A publication has 175 bytes and "
+        "counts when it was acknowledged. 100 topics; nobody subscribes."
+    )
+    sections.table("Publications from inside the server", "server", "rate", "server CPU each", "link", "Redis", "to pubsub", "to streams")
+    for name, runs in [
         ("history", inside["history"]),
         ("no history", inside["plain"]),
         *((f"Socket.IO, {kind}", runs) for kind, runs in peers.items()),
     ]:
-        middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
-        ratios = " | ".join(f"{middle['rate'] / rate:.1f} x" for rate in theirs)
-        lines.append(
-            f"| {name} | {middle['rate']:,.0f} | {middle['engine_us']:.1f} | {middle.get('link_us', 0):.1f} |"
-            f" {middle['redis_us']:.1f} | {ratios} |"
+        ratios = (
+            of("ratio", [run["rate"] / other["rate"] for run, other in zip(runs, peers[kind], strict=True)])
+            for kind in ("pubsub", "streams")
         )
-    lines += ["", "Storms (`bench/scale_out_storms.py`, once):", ""]
-    lines += [f"- {line}" for line in storms.strip().splitlines()]
-    return "\n".join(lines) + "\n"
+        cpu = (of("us", (run.get(key, 0) for run in runs)) for key in ("engine_us", "link_us", "redis_us"))
+        sections.row(name, of("per_s", of_key(runs, "rate")), *cpu, *ratios)
+    sections.end(
+        "To 100 topics in turn, without a client: ours (`cluster_publish`) with an acknowledgement of each and at most 800 that "
+        "are not acknowledged, Socket.IO 4.8.1 with its Redis adapters (`bench/peers/socketio`) without.",
+        "Storms (`bench/scale_out_storms.py`, once):",
+        *storms.strip().splitlines(),
+    )
+
+
+def of_key(runs, key):
+    return (run[key] for run in runs)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,11 @@ SUITES = [
     ),
     Suite("http tools", "npm ci --silent --no-audit --no-fund --prefix bench/peers/http", after=(), needs=("npm",)),
     Suite("runner of the suites", "cd scripts && python3 -m unittest testing.test_run", after=()),
+    Suite(
+        "reports",
+        "cd bench && python3 -m unittest reports.test_reports && PYTHONPATH=. python3 -m reports --check",
+        after=(),
+    ),
     # The longest first.
     # They judge a generator or a server by its figures, and need the machine for themselves.
     Suite(

@@ -4,9 +4,10 @@
 use std::fmt::{Arguments, Write};
 
 use super::chart::Figure;
-use super::escape::escape;
+use super::escape::{escape, parts};
 use super::load_tables;
 use super::model::Report;
+use super::notes;
 use super::plots;
 use super::summary;
 use super::table::Section;
@@ -221,7 +222,7 @@ fn test(page: &mut Page, index: usize, section: &Section<'_>) {
         page.table("", &resources.header, &resources.rows);
         page.put(format_args!("</details>\n"));
     }
-    notes(page, &section.notes());
+    notes(page, &notes::told(&section.results));
     page.put(format_args!("</section>\n"));
 }
 
@@ -238,19 +239,11 @@ fn notes(page: &mut Page, notes: &[String]) {
 
 /// Escaped text in which what stands between backticks is code.
 fn with_code(text: &str) -> String {
-    let parts: Vec<&str> = text.split('`').collect();
-    if parts.len().is_multiple_of(2) {
-        return escape(text);
-    }
-    let mut out = String::new();
-    for (index, part) in parts.iter().enumerate() {
-        let part = escape(part);
-        match index % 2 {
-            0 => out.push_str(&part),
-            _ => out.push_str(&format!("<code>{part}</code>")),
-        }
-    }
-    out
+    let show = |(part, is_code)| match is_code {
+        true => format!("<code>{}</code>", escape(part)),
+        false => escape(part),
+    };
+    parts(text).into_iter().map(show).collect()
 }
 
 fn figure(page: &mut Page, figure: &Figure) {

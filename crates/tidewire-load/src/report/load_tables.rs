@@ -26,6 +26,8 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
     };
     let mut blocks = vec![expectations(results)];
     blocks.extend(results.iter().flat_map(of_one));
+    let header = ["Time", "Min", "Mean", "p50", "p95", "p99", "Max"];
+    blocks.push(of_each(results, "Other times", &header, 1, times));
     blocks.push(probes::table(results));
     blocks.push(memory(results));
     blocks.retain(|block| !block.rows.is_empty());
@@ -39,7 +41,6 @@ fn all_of(result: &TestResult) -> Vec<Block> {
         baseline(&load.baseline),
         assessment(result),
         outcomes(result),
-        times(result),
         windows(result),
         by_rate(&load.latency_by_rate),
         targets(&load.targets),
@@ -281,7 +282,7 @@ fn counted(name: String, count: u64, of: u64) -> Vec<String> {
 }
 
 /// Times that are not latencies of a request.
-fn times(result: &TestResult) -> Block {
+fn times(result: &TestResult) -> Vec<Vec<String>> {
     let load = &result.load;
     let connecting = load.connecting.as_ref();
     let connect = connecting.and_then(|connecting| connecting.latency_us.as_ref());
@@ -300,13 +301,7 @@ fn times(result: &TestResult) -> Block {
     let rows = dns_row(connecting)
         .into_iter()
         .chain(all.filter_map(latency_row));
-    let rows = rows.chain(error_row(result));
-    Block {
-        title: "Other times".to_owned(),
-        header: vec!["Time", "Min", "Mean", "p50", "p95", "p99", "Max"],
-        rows: rows.collect(),
-        text_columns: 1,
-    }
+    rows.chain(error_row(result)).collect()
 }
 
 /// True if connecting had several parts, so that the table shows each.

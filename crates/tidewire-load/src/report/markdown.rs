@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use super::escape::parts;
 use super::grid::grids;
 use super::load_tables;
 use super::model::{self, Report};
+use super::notes;
 use super::summary;
 use super::table::{ABSENT, Section, Table};
 
@@ -14,7 +16,7 @@ pub fn render(report: &Report) -> String {
     let headline = summary::headline(report);
     push(
         &mut out,
-        format_args!("**{}**: {}\n\n", headline.word, escape(&headline.text)),
+        format_args!("**{}**: {}\n\n", headline.word, with_code(&headline.text)),
     );
     facts(&mut out, report);
     circumstances(&mut out, report);
@@ -40,7 +42,7 @@ pub fn render(report: &Report) -> String {
             push(&mut out, format_args!("\n{}:\n\n", resources.title));
             table(&mut out, &resources);
         }
-        list(&mut out, &section.notes());
+        list(&mut out, &notes::told(&section.results));
     }
     list(&mut out, &summary::baseline(report));
     preflight(&mut out, report);
@@ -174,8 +176,17 @@ fn list(out: &mut String, items: &[String]) {
         out.push('\n');
     }
     for item in items {
-        push(out, format_args!("- {}\n", escape(item)));
+        push(out, format_args!("- {}\n", with_code(item)));
     }
+}
+
+/// Escaped text in which what stands between backticks is code.
+fn with_code(text: &str) -> String {
+    let show = |(part, is_code): (&str, bool)| match is_code {
+        true => format!("`{}`", part.replace(char::is_control, " ")),
+        false => escape(part),
+    };
+    parts(text).into_iter().map(show).collect()
 }
 
 fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -200,5 +211,15 @@ mod tests {
         assert_eq!(lines[1], "|:---|---:|");
         assert_eq!(lines[2], r"| x\|y \# z | &lt;img src=x&gt;\`c\` |");
         assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn code_in_a_note_is_code() {
+        let mut out = String::new();
+        list(
+            &mut out,
+            &["Try `a_b --c` [now]".into(), "one ` alone".into()],
+        );
+        assert_eq!(out, "\n- Try `a_b --c` \\[now\\]\n- one \\` alone\n");
     }
 }

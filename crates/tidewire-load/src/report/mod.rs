@@ -20,6 +20,7 @@ mod facts;
 mod grid;
 mod load_plots;
 mod load_tables;
+mod notes;
 mod plots;
 mod probes;
 pub mod repeats;

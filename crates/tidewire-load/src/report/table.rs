@@ -109,29 +109,6 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The notes of all results: each once, with the names of its results unless all results have
-    /// it.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let mut grouped: Vec<(&str, Vec<String>)> = Vec::new();
-        for result in &self.results {
-            for note in &result.notes {
-                match grouped.iter_mut().find(|(text, _)| text == note) {
-                    Some((_, labels)) => labels.push(label(result)),
-                    None => grouped.push((note, vec![label(result)])),
-                }
-            }
-        }
-        let all = self.results.len();
-        grouped
-            .into_iter()
-            .map(|(text, labels)| match labels.len() {
-                n if n == all && all > 1 => format!("All: {text}"),
-                _ if all == 1 => text.to_owned(),
-                _ => format!("{}: {text}", labels.join("; ")),
-            })
-            .collect()
-    }
-
     fn table(&self, title: &'static str, columns: &[Column]) -> Table {
         let used: Vec<&Column> = columns
             .iter()
@@ -153,7 +130,12 @@ impl<'a> Section<'a> {
 /// The properties that distinguish a result from the others of its test: `1,000 connections, json,
 /// 175 B`.
 pub(super) fn label(result: &TestResult) -> String {
-    let mut text = number::connections(result.connections);
+    number::connections(result.connections) + &variation(result)
+}
+
+/// The properties of a result apart from its number of connections: `, json, 175 B`.
+pub(super) fn variation(result: &TestResult) -> String {
+    let mut text = String::new();
     if let Some(format) = &result.format {
         text.push_str(", ");
         text.push_str(format);
@@ -545,20 +527,6 @@ mod tests {
         assert_eq!(cell("Offered"), "777");
         assert_eq!(cell("Server CPU each"), "1 ms");
         assert_eq!(cell("Client CPU each"), "2 ms");
-    }
-
-    #[test]
-    fn equal_notes_are_told_once_with_those_they_are_about() {
-        let noted = |connections, notes: &[&str]| TestResult {
-            notes: notes.iter().map(|&note| note.to_owned()).collect(),
-            ..TestResult::new("throughput", connections)
-        };
-        let results = [noted(1, &["a", "b"]), noted(1000, &["a"])];
-        assert_eq!(
-            section(&results, "throughput").notes(),
-            ["All: a", "1 connection: b"]
-        );
-        assert_eq!(section(&results[1..], "throughput").notes(), ["a"]);
     }
 
     #[test]

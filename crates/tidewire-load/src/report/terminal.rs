@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
 
 use super::load_tables;
 use super::model::Report;
+use super::notes;
 use super::printable::{printable, printable_line};
 use super::summary;
 use super::table::Section;
@@ -43,7 +44,7 @@ fn unchecked(report: &Report, width: Option<usize>) -> String {
                 width,
             ));
         }
-        for note in section.notes() {
+        for note in notes::told(&section.results) {
             wrapped(&mut out, "  ! ", &note, width);
         }
     }

@@ -152,6 +152,17 @@ impl Doubt {
         }
     }
 
+    /// True if something outside the generator kept it from working.
+    #[must_use]
+    pub fn holds_generator_back(&self) -> bool {
+        matches!(
+            self,
+            Self::GeneratorStarved { .. }
+                | Self::GeneratorThrottled { .. }
+                | Self::GeneratorStopped { .. }
+        )
+    }
+
     /// The verdict over a figure with this doubt alone.
     #[must_use]
     pub fn verdict(&self) -> Verdict {

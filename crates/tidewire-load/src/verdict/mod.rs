@@ -40,8 +40,12 @@ impl Judgement {
 pub fn judge(evidence: &Evidence) -> Judgement {
     let doubts = doubts(evidence);
     let verdict = doubts.iter().map(Doubt::verdict).max().unwrap_or_default();
-    let mut notes: Vec<String> = doubts.iter().map(ToString::to_string).collect();
-    notes.extend(remarks(evidence));
+    let is_held_back = doubts.iter().any(Doubt::holds_generator_back);
+    // Its cause and its advice are those of another doubt.
+    let is_told = |doubt: &&Doubt| !(is_held_back && matches!(doubt, Doubt::GeneratorNoise { .. }));
+    let told = doubts.iter().filter(is_told);
+    let mut notes: Vec<String> = told.map(ToString::to_string).collect();
+    notes.extend(remarks(evidence, is_held_back));
     Judgement {
         verdict,
         doubts,
@@ -214,8 +218,8 @@ fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
     (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
 }
 
-/// Further information about valid figures.
-fn remarks(evidence: &Evidence) -> Vec<String> {
+/// Further information about the figures. What limited a rate is known if something held the generator back.
+fn remarks(evidence: &Evidence, is_held_back: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);
     if limited > 0 {
@@ -226,7 +230,7 @@ fn remarks(evidence: &Evidence) -> Vec<String> {
             number::grouped(evidence.account.offered)
         ));
     }
-    if evidence.aim == Aim::Saturate {
+    if evidence.aim == Aim::Saturate && !is_held_back {
         remarks.extend(limit_remark(evidence));
     }
     remarks.extend(late_remark(evidence));

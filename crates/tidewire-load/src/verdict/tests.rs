@@ -365,6 +365,40 @@ fn sides_that_share_a_core_are_named_with_their_shares() {
 }
 
 #[test]
+fn a_generator_that_is_held_back_has_one_note_and_accuses_nobody() {
+    let mut evidence = valid();
+    evidence.aim = Aim::Saturate;
+    evidence.usage.server = evidence.usage.server.map(|server| Side {
+        busiest_s: 0.2,
+        total_s: 0.2,
+        ..server
+    });
+    evidence.refused_by.clear();
+    evidence.generator.error_us = Some(ErrorBounds {
+        p99: 150_000.0,
+        ..ErrorBounds::default()
+    });
+    evidence.latency_p99_us = Some(300_000.0);
+    let not_held_back = judge(&evidence).notes;
+    assert_eq!(not_held_back.len(), 1, "{not_held_back:?}");
+    assert!(
+        not_held_back[0].contains("Neither side"),
+        "{not_held_back:?}"
+    );
+
+    evidence.generator.waited_for_others_s = Some(0.4);
+    let judgement = judge(&evidence);
+    let names: Vec<_> = judgement.doubts.iter().map(Doubt::name).collect();
+    assert_eq!(names, ["generator_starved", "generator_noise"]);
+    assert_eq!(judgement.notes.len(), 1, "{:?}", judgement.notes);
+    assert!(
+        judgement.notes[0].contains("other programs"),
+        "{:?}",
+        judgement.notes
+    );
+}
+
+#[test]
 fn a_closed_loop_with_a_stall_says_what_it_hides() {
     let mut evidence = valid();
     evidence.pace = None;

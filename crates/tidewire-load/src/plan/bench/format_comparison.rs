@@ -1,11 +1,14 @@
-//! `format-comparison`: the same message as JSON, MessagePack and zlib.
+//! `format-comparison`: the same message as JSON, MessagePack and zlib. It has several trades, since one trade is too short to
+//! compress, and as many bytes as a page gets at once.
 
 use super::measure::Bench;
 use super::options::RunError;
 use super::throughput::{Sending, send_each};
 use crate::report::TestResult;
 use crate::report::model::FORMAT_COMPARISON;
-use crate::worker::websocket::payload::Payload;
+use crate::worker::websocket::payload::{Content, Payload};
+
+const JSON_BYTES: usize = 1024;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let sending = Sending::one_way(FORMAT_COMPARISON);
@@ -17,7 +20,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         }
         let payload = Payload {
             encoding,
-            ..Payload::TRADE
+            ..Payload::json(JSON_BYTES).telling(Content::Trades)
         };
         results.extend(send_each(bench, &sending, connections, &[payload])?);
     }

@@ -1,0 +1,175 @@
+"""Tables of `tidewire bench`: its plan is run with repeats, and each test becomes a table."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import tempfile
+from typing import Any
+
+from reports.table import Column, Table, figure
+from servers import ROOT, TIDEWIRE
+
+Result = dict[str, Any]
+
+# What the rate of a test counts.
+RATES = {
+    "connection-storm": "Handshakes",
+    "connect-latency": "Handshakes",
+    "rapid-reconnect": "Handshakes",
+    "ping-latency": "Round trips",
+    "sustained-hold": "Round trips",
+    "fan-out": "Deliveries",
+}
+
+ABOUT = {
+    "connection-storm": "All connections open at once, each with a JWT of its own. A connection counts once the server is ready for it.",
+    "connect-latency": "One connection after the other: from the first packet until the session is ready.",
+    "rapid-reconnect": "Every connection opens, says hello, closes and opens again.",
+    "ping-latency": "Every connection sends application pings, one after the other, all at once.",
+    "throughput": "Every connection sends as fast as it can. A message counts once the server has accounted for it.",
+    "sustained-throughput": "The same, for longer, in each format; the spread is that of its seconds.",
+    "size-matrix": "The same for each size of the payload.",
+    "format-comparison": "The same in each format of the wire.",
+    "sustained-hold": "All connections stay open, each with an occasional ping.",
+    "connection-limit": "The number is doubled until a connection fails or a limit of this machine ends the search, then narrowed down.",
+    "fan-out": "One connection publishes; all others subscribe and check every byte that they receive.",
+    "echo": "The server answers each message with the same bytes.",
+}
+
+
+def run(*flags: Any) -> dict[str, Any]:
+    """The report of one plan. A run that measured nothing ends the step."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [TIDEWIRE, "bench", *flags, "--memory", "--out", out, "--quiet"]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
+        path = pathlib.Path(out, "report.json")
+        if not path.exists():
+            raise RuntimeError(f"tidewire bench {' '.join(map(str, flags))}: {done.stderr[-2000:]}")
+        return json.loads(path.read_text())
+
+
+def tables(results: list[Result], prefix: str = "") -> list[Table]:
+    """One table for each test, and for the size matrix another one with a column for each size."""
+    names = list(dict.fromkeys(result["test"] for result in results))
+    found = []
+    for name in names:
+        mine = [result for result in results if result["test"] == name]
+        table = Table(prefix + name, name, ABOUT.get(name, ""), columns(name))
+        for result in mine:
+            table.rows[key(result)] = row(result)
+        if name == "size-matrix":
+            found.append(matrix(mine, prefix))
+        found.append(table)
+    return found
+
+
+def key(result: Result) -> str:
+    """`10000`, `10000/json/175`, and a planned rate: what names a result within its test."""
+    parts = [str(result["connections"])]
+    if result["test"] in ("size-matrix", "format-comparison", "sustained-throughput"):
+        parts += [result["format"], str(result["payload_bytes"])]
+    if result.get("fan_out", {}).get("publications_per_s"):
+        parts.append(f"{result['fan_out']['publications_per_s']:g}/s")
+    return "/".join(parts)
+
+
+def columns(test: str) -> list[Column]:
+    rate = RATES.get(test, "Confirmed messages")
+    return [
+        Column("connections", "Connections", "count"),
+        Column("format", "Format"),
+        Column("payload", "Payload", "bytes"),
+        Column("speed", "Publications", "per_s"),
+        Column("rate", rate, "per_s", plot=True),
+        Column("bytes", "Bytes", "bytes_per_s"),
+        Column("to_json", "To JSON", "ratio"),
+        Column("wire", "On the wire", "bytes"),
+        Column("p50", "p50", "us"),
+        Column("p99", "p99", "us", plot=True),
+        Column("max", "Max", "us"),
+        Column("largest", "Largest stable", "count"),
+        Column("stopped_by", "Stopped by"),
+        Column("survived", "Survived", "percent"),
+        Column("offered", "Offered", "count"),
+        Column("confirmed", "Confirmed", "count"),
+        Column("lost", "Lost", "count"),
+        Column("failed", "Failed", "count"),
+        Column("server_us", "Server CPU each", "us"),
+        Column("client_us", "Generator CPU each", "us"),
+        Column("memory", "Server memory per connection", "bytes"),
+        Column("given_back", "Given back after closing", "percent"),
+        Column("limit", "Limit"),
+        Column("verdict", "Verdict"),
+    ]
+
+
+def row(result: Result) -> dict[str, Any]:
+    repeats = result.get("repeats", {})
+    latency = result.get("latency_us") or {}
+    messages = result.get("messages") or {}
+    memory = result.get("memory") or {}
+    limit = result.get("limit") or {}
+    done = messages.get("confirmed", result.get("connected")) or 0
+
+    def spread(name: str, value: float | None) -> Any:
+        of = repeats.get(name) or {}
+        return figure(value, of.get("min"), of.get("max"), repeats.get("count", 1))
+
+    def each(side: str) -> Any:
+        seconds = result.get("cpu", {}).get(f"{side}_s")
+        return figure(seconds / done * 1e6 if seconds and done else None)
+
+    cells = {
+        "connections": figure(result["connections"]),
+        "format": result.get("format"),
+        "payload": figure(result.get("payload_bytes")),
+        "speed": figure(result.get("fan_out", {}).get("publications_per_s")) or ("full speed" if "fan_out" in result else None),
+        "rate": spread("rate_per_s", result.get("rate_per_s")),
+        "bytes": figure(result.get("bytes_per_s")),
+        "to_json": figure(result.get("ratio_to_json")),
+        "wire": figure(result.get("wire_bytes")),
+        "p50": spread("p50_us", latency.get("p50")),
+        "p99": spread("p99_us", latency.get("p99")),
+        "max": figure(latency.get("max")),
+        "largest": spread("largest_stable", limit.get("largest_stable")),
+        "stopped_by": limit.get("stopped_by", "").replace("_", " ") or None,
+        "survived": figure((result.get("survival") or {}).get("percent")),
+        "offered": figure(messages.get("offered", result["connections"])),
+        "confirmed": figure(done),
+        "lost": figure(messages.get("lost", result.get("failed"))),
+        "failed": figure(result.get("failed")),
+        "server_us": each("server"),
+        "client_us": each("client"),
+        "memory": figure(memory.get("per_connection_bytes")),
+        "given_back": given_back(memory, result["connections"]),
+        "limit": {"server": "server", "client": "generator", "both": "both"}.get(result.get("bottleneck"), "neither"),
+        "verdict": result["verdict"].replace("_", " "),
+    }
+    if "rate" in cells and result["test"] == "connection-limit":
+        cells["rate"] = None
+    return {name: cell for name, cell in cells.items() if cell is not None}
+
+
+def given_back(memory: dict[str, Any], connections: int) -> Any:
+    """The share of the memory of all connections that the server no longer holds after they were closed."""
+    each, closed = memory.get("per_connection_bytes"), memory.get("server_rss_closed_bytes")
+    if not each or closed is None or connections < 1000:
+        return None
+    return figure((memory["server_rss_bytes"] - closed) / (each * connections) * 100)
+
+
+def matrix(results: list[Result], prefix: str) -> Table:
+    sizes = list(dict.fromkeys(result["payload_bytes"] for result in results))
+    names = [Column("connections", "Connections", "count")]
+    names += [Column(str(size), f"{size} B" if size < 1024 else f"{size // 1024} KiB", "per_s", plot=True) for size in sizes]
+    about = "Confirmed messages per second, by connections (rows) and payload (columns)."
+    table = Table(f"{prefix}matrix", "size-matrix, in one view", about, names)
+    for result in results:
+        cells = table.rows.setdefault(str(result["connections"]), {"connections": figure(result["connections"])})
+        repeats = result.get("repeats", {})
+        of = repeats.get("rate_per_s") or {}
+        spread = (of.get("min"), of.get("max"), repeats.get("count", 1))
+        cells[str(result["payload_bytes"])] = figure(result.get("rate_per_s"), *spread)
+    return table

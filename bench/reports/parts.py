@@ -1,0 +1,243 @@
+"""The parts of the reports: what each measures, step by step. A step is measured, and kept, as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import scale_out
+from reports import lab, tuning
+from reports.sections import of
+from reports.table import Column, Table, figure
+from servers import ROOT, SECRET, TIDEWIRE
+
+REPEATS = 3
+TIERS = [100, 500, 1_000, 2_000, 5_000, 10_000]
+# More than one process may have open: several processes on both sides.
+LARGE = [20_000, 30_000, 50_000, 75_000, 100_000]
+PROCESSES = 6
+
+
+@dataclass
+class Settings:
+    """`quick` measures fewer sizes, each for a shorter time."""
+
+    quick: bool
+
+    def seconds(self) -> float:
+        return 0.5 if self.quick else 1.0
+
+    def tiers(self) -> list[int]:
+        return [100, 1_000] if self.quick else TIERS
+
+    def large(self) -> list[int]:
+        return [30_000] if self.quick else LARGE
+
+
+Step = Callable[[Settings], list[Table]]
+
+
+@dataclass
+class Part:
+    title: str
+    steps: dict[str, Step]
+
+
+def bench(settings: Settings, test: str, tiers: list[int], *flags: Any, prefix: str = "") -> list[Table]:
+    timed = ["--duration-s", settings.seconds(), "--sustained-s", 2 if settings.quick else 10]
+    held = ["--hold-s", 2 if settings.quick else 10, "--hold-ping-s", 1]
+    sizes = ["--connections", ",".join(map(str, tiers)), "--repeats", REPEATS]
+    report = lab.run("--test", test, *sizes, *timed, *held, *flags)
+    return lab.tables(report["results"], prefix)
+
+
+def of_engine(test: str, *flags: Any) -> Step:
+    return lambda settings: bench(settings, test, settings.tiers(), *flags)
+
+
+def of_large_engine(test: str) -> Step:
+    several = ["--server-processes", PROCESSES, "--processes", PROCESSES]
+    return lambda settings: bench(settings, test, settings.large(), *several)
+
+
+def hold_of_all(settings: Settings) -> list[Table]:
+    """The hold that the largest number has to survive."""
+    report = lab.run(
+        *("--test", "sustained-hold", "--connections", settings.large()[-1], "--hold-s", 5 if settings.quick else 30),
+        *("--hold-ping-s", 5, "--server-processes", PROCESSES, "--processes", PROCESSES),
+    )
+    (table,) = lab.tables(report["results"])
+    table.id, table.title = "long-hold", "sustained-hold, 30 s"
+    return [table]
+
+
+def limit(settings: Settings) -> list[Table]:
+    several = [] if settings.quick else ["--server-processes", PROCESSES, "--processes", PROCESSES]
+    most = ["--connections-max", 5_000 if settings.quick else 100_000]
+    report = lab.run("--test", "connection-limit", "--repeats", 1 if settings.quick else REPEATS, *several, *most)
+    return lab.tables(report["results"])
+
+
+def fan_out_over_redis(settings: Settings) -> list[Table]:
+    """More subscribers than one process may have: several servers on one port, with Redis between them."""
+    tables = []
+    for tier in settings.large():
+        port = scale_out.free_port()
+        with contextlib.ExitStack() as stack:
+            broker, process = scale_out.redis()
+            stack.enter_context(process)
+            for _ in range(PROCESSES):
+                stack.enter_context(shared_server(port, f"redis://127.0.0.1:{broker}"))
+            scale_out.wait_for_port(port)
+            report = lab.run(
+                *(f"ws://127.0.0.1:{port}/ws", "--profile", "v1", "--jwt-secret", SECRET, "--test", "fan-out"),
+                *("--connections", tier, "--duration-s", settings.seconds(), "--repeats", REPEATS),
+                *("--processes", PROCESSES),
+            )
+        tables += lab.tables(report["results"])
+    for table in tables:
+        table.id, table.title = "fan-out-redis", "fan-out over Redis"
+        table.about = f"{PROCESSES} servers share one port, and Redis passes each publication on to all of them."
+    return tables
+
+
+def shared_server(port: int, broker: str) -> scale_out.Process:
+    command = [TIDEWIRE, "serve", "--listen", f"127.0.0.1:{port}", "--reuse-port", "--shards", 1, "--broker", broker]
+    limits = ["--rate-limit-capacity", 4_000_000_000, "--rate-limit-refill-per-s", 4_000_000_000, "--topics-open"]
+    return scale_out.Process("env", f"TIDEWIRE_JWT_SECRET={SECRET}", *command, *limits, "--log-level", "error")
+
+
+SEVEN = "connection-storm,ping-latency,throughput,size-matrix,format-comparison,sustained-hold"
+
+
+def of_client(client: str, processes: int, *flags: Any) -> Step:
+    """The tests from the client library of a language."""
+    several = ["--client", client, "--processes", processes]
+    return lambda settings: bench(settings, SEVEN, [100] if settings.quick else [100, 1_000], *several, *flags)
+
+
+def scaling(client: str) -> Step:
+    """The same load from 1, 2, 4 and 8 processes."""
+
+    def step(settings: Settings) -> list[Table]:
+        columns = [
+            Column("processes", "Processes", "count"), Column("test", "Test"), Column("ready", "Ready", "count"),
+            Column("sum", "Sum", "per_s", plot=True), Column("mean", "Mean of a process", "per_s"),
+            Column("least", "Slowest process", "per_s"), Column("most", "Fastest process", "per_s"),
+            Column("alone", "One process alone", "per_s"), Column("scaling", "Scaling", "percent"),
+            Column("lost", "Lost", "count"), Column("limit", "Limit"), Column("verdict", "Verdict"),
+        ]  # fmt: skip
+        about = (
+            "Scaling is the sum in percent of the number of processes times the rate of one process that was alone. "
+            "Server and processes share the cores of this machine."
+        )
+        table = Table("scaling", "Several processes", about, columns)
+        for processes in [1, 2] if settings.quick else [1, 2, 4, 8]:
+            report = lab.run(
+                *("--client", client, "--processes", processes, "--test", "throughput,ping-latency"),
+                *("--connections", 200, "--duration-s", settings.seconds(), "--repeats", REPEATS),
+            )
+            for result in report["results"]:
+                table.rows[f"{result['test']}/{processes}"] = row_of_processes(processes, result)
+        return [table]
+
+    return step
+
+
+def row_of_processes(processes: int, result: dict[str, Any]) -> dict[str, Any]:
+    cells = lab.row(result)
+    divided = result.get("processes") or {"rates_per_s": [result["rate_per_s"]], "mean_per_s": result["rate_per_s"]}
+    rates = divided["rates_per_s"]
+    found = {
+        "processes": figure(processes), "test": result["test"], "ready": figure(divided.get("count", processes)),
+        "sum": cells["rate"], "mean": figure(divided["mean_per_s"]), "least": figure(min(rates)),
+        "most": figure(max(rates)), "alone": figure(divided.get("alone_per_s")),
+        "scaling": figure(divided.get("scaling_percent")), "lost": cells.get("lost"), "limit": cells["limit"],
+        "verdict": cells["verdict"],
+    }  # fmt: skip
+    return {name: cell for name, cell in found.items() if cell is not None}
+
+
+def side_by_side(settings: Settings) -> list[Table]:
+    """The same tests from the three client libraries."""
+    tables: dict[str, Table] = {}
+    for client in ("rust", "python", "typescript"):
+        tests = "connection-storm,ping-latency,throughput,format-comparison"
+        report = lab.run(
+            *("--client", client, "--processes", 1, "--test", tests, "--connections", "100,1000"),
+            *("--duration-s", settings.seconds(), "--repeats", REPEATS),
+        )
+        for one in lab.tables(report["results"]):
+            table = tables.setdefault(one.id, Table(one.id, one.title, one.about, [Column("client", "Client"), *one.columns]))
+            table.rows |= {f"{client}/{key}": {"client": client, **cells} for key, cells in one.rows.items()}
+    return [*tables.values()]
+
+
+def utilities(settings: Settings) -> list[Table]:
+    """The components of the Python package beside what one would use without them."""
+    command = [sys.executable, "bench/utilities.py", *(["--quick"] if settings.quick else [])]
+    python = ROOT / "bindings/python/.venv/bin/python"
+    done = subprocess.run([python, *command[1:]], cwd=ROOT / "bindings/python", capture_output=True, text=True, check=True)
+    names = ["operation", "ours", "beside", "theirs", "faster"]
+    titles = ["Operation", "Tidewire", "Beside", "Its time", "Times as fast"]
+    table = Table("utilities", "The components", "Each beside plain Python or the best library for it, in turns.", [])
+    table.columns = [Column(name, title) for name, title in zip(names, titles, strict=True)]
+    for line in done.stdout.splitlines()[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        table.rows[cells[0]] = dict(zip(names, cells, strict=True))
+    return [table]
+
+
+def script(*command: Any) -> Step:
+    """The tables of a script of bench/, which writes them to the file after `--json`."""
+
+    def step(settings: Settings) -> list[Table]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tables.json")
+            quick = ["--rounds", 3, "--seconds", 1] if settings.quick else []
+            line = [sys.executable, *command, "--json", path, *quick]
+            subprocess.run([*map(str, line)], cwd=ROOT / "bench", check=True, stdout=sys.stderr)
+            return [Table.from_json(table) for table in json.loads(path.read_text())]
+
+    return step
+
+
+@functools.cache
+def all_parts() -> dict[str, Part]:
+    http = ["keep-alive", "pipelining", "new-connections", "https", "scenario", "test-server", "open-loop", "stalls", "connections"]
+    return {
+        "engine": Part(
+            "The engine, from 100 to 100,000 connections",
+            {
+                **{test: of_engine(test) for test in SEVEN.split(",")},
+                "fan-out": of_engine("fan-out"),
+                **{f"{test}, large": of_large_engine(test) for test in SEVEN.split(",")},
+                "long hold": hold_of_all,
+                "connection-limit": limit,
+                "fan-out over Redis": fan_out_over_redis,
+            },
+        ),
+        "clients": Part("The clients of Rust, Python and TypeScript, side by side", {"side by side": side_by_side}),
+        "python": Part(
+            "The Python client and package",
+            {"one client": of_client("python", 1), "scaling": scaling("python"), "components": utilities},
+        ),
+        "typescript": Part(
+            "The TypeScript client in Node",
+            {"one client": of_client("typescript", 1), "scaling": scaling("typescript")},
+        ),
+        "http": Part("HTTP load testers", {name: script("http_load.py", name) for name in http}),
+        "tuning": Part("Settings of the system", {"settings": lambda settings: tuning.tables(settings.quick)}),
+        "scale-out": Part(
+            "Several servers and several Redis",
+            {"publications": script("scale_out.py"), "partitions": script("partitions.py")},
+        ),
+    }

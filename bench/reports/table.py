@@ -1,0 +1,110 @@
+"""The tables of a report: figures with their spread, and how they are written for readers."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+# A cell is text, nothing, or a figure: `value`, with several runs `min`, `max` and `runs`, and a `unit` if its column has none.
+Cell = Any
+
+
+@dataclass
+class Column:
+    """`unit` is one of UNITS, or empty for text. A `plot` is a line over the rows."""
+
+    id: str
+    name: str
+    unit: str = ""
+    plot: bool = False
+
+
+@dataclass
+class Table:
+    """Rows with a key each. References of the text name table, row and column by their ids."""
+
+    id: str
+    title: str
+    about: str
+    columns: list[Column]
+    rows: dict[str, dict[str, Cell]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        columns = [vars(column) for column in self.columns]
+        rows = [{"key": key, "cells": cells} for key, cells in self.rows.items()]
+        return {**vars(self), "columns": columns, "rows": rows}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Table:
+        columns = [Column(**column) for column in data["columns"]]
+        rows = {row["key"]: row["cells"] for row in data["rows"]}
+        return cls(**{**data, "columns": columns, "rows": rows})
+
+    def used_columns(self) -> list[Column]:
+        """Those for which at least one row has something."""
+        has = lambda column: any(cells.get(column.id) not in (None, "") for cells in self.rows.values())
+        return [column for column in self.columns if has(column)]
+
+
+def figure(value: float | None, least: float | None = None, most: float | None = None, runs: int = 1) -> Cell:
+    if value is None:
+        return None
+    if runs < 2 or least is None or most is None:
+        return {"value": value}
+    return {"value": value, "min": least, "max": most, "runs": runs}
+
+
+def of_runs(values: list[float | None]) -> Cell:
+    """The median of the runs that have the figure, and their spread."""
+    known = [value for value in values if value is not None]
+    return figure(statistics.median(known), min(known), max(known), len(known)) if known else None
+
+
+def value(cell: Cell) -> float | None:
+    return cell["value"] if isinstance(cell, dict) else None
+
+
+def scaled(number: float, base: float, units: list[str]) -> str:
+    place = 0
+    while abs(number) >= base * 0.9995 and place + 1 < len(units):
+        number /= base
+        place += 1
+    return digits(number) + units[place]
+
+
+def digits(number: float) -> str:
+    """Three significant digits; whole numbers as they are."""
+    if number == int(number) or abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+UNITS = {
+    "per_s": lambda number: scaled(number, 1000, ["/s", " k/s", " M/s", " G/s"]),
+    "us": lambda number: scaled(number * 1000, 1000, [" ns", " µs", " ms", " s"]),
+    "bytes": lambda number: scaled(number, 1024, [" B", " KiB", " MiB", " GiB"]),
+    "bytes_per_s": lambda number: scaled(number, 1000, [" B/s", " kB/s", " MB/s", " GB/s"]),
+    "count": lambda number: f"{number:,.0f}",
+    "percent": lambda number: f"{digits(number)} %",
+    "ratio": lambda number: f"{number:.2f}",
+    "": str,
+}
+
+
+def written(cell: Cell, unit: str, with_spread: bool = True) -> str:
+    """A cell for readers: `12.3 k/s (11.9 to 13.0 k/s)`."""
+    if cell is None:
+        return ""
+    if not isinstance(cell, dict):
+        return str(cell)
+    show = UNITS[cell.get("unit", unit)]
+    text = show(cell["value"])
+    if with_spread and "min" in cell and show(cell["min"]) != show(cell["max"]):
+        least, most = show(cell["min"]), show(cell["max"])
+        number, _, its_unit = most.partition(" ")
+        if its_unit and least.endswith(f" {its_unit}"):
+            least = least.removesuffix(f" {its_unit}")
+        text += f" ({least} to {most})"
+    return text

@@ -1,0 +1,128 @@
+"""Tests of the reports, without measuring: PYTHONPATH=bench python3 -m unittest reports.test_reports"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from reports import __main__ as program
+from reports import lab, page
+from reports.parts import Part, Settings, all_parts
+from reports.sections import Sections, of
+from reports.table import Column, Table, figure, of_runs, written
+
+RESULT = {
+    "test": "throughput", "connections": 1000, "connected": 1000, "failed": 0, "format": "json", "payload_bytes": 175,
+    "rate_per_s": 1_234_567.0, "messages": {"offered": 2_000_000, "confirmed": 2_000_000, "lost": 0}, "bottleneck": "client",
+    "repeats": {"count": 3, "rate_per_s": {"min": 1_200_000.0, "max": 1_300_000.0}}, "verdict": "generator_bound",
+    "cpu": {"client_s": 0.5, "server_s": 1.0}, "memory": {"server_rss_bytes": 9e6, "per_connection_bytes": 2000.0, "server_rss_closed_bytes": 7.2e6},
+}  # fmt: skip
+
+
+def table(table_id: str = "t", key: str = "a", cell: object = None) -> Table:
+    columns = [Column("name", "Name"), Column("rate", "Rate", "per_s", plot=True)]
+    return Table(table_id, "A table", "About it.", columns, {key: {"name": key, "rate": cell or figure(1500.0)}})
+
+
+def report(*tables: Table) -> dict[str, object]:
+    return {"name": "r", "title": "R", "facts": {"Date": "today"}, "tables": [one.to_json() for one in tables]}
+
+
+class Figures(unittest.TestCase):
+    def test_units_have_three_digits_and_their_spread(self) -> None:
+        self.assertEqual(written(of_runs([2.0, 1000.0, 3.0]), "per_s"), "3/s (2/s to 1 k/s)")
+        self.assertEqual(written(of_runs([950.0, 990.0, None, 1000.0]), "us"), "990 µs (950 µs to 1 ms)")
+        self.assertEqual(written(figure(0.0), "us"), "0 ns")
+        self.assertEqual(written(of_runs([5.0, 5.0]), "count"), "5")
+        self.assertEqual(written(of("ratio", [0.5, 0.75]), ""), "0.62 (0.50 to 0.75)")
+        self.assertEqual(written(None, "us"), "")
+
+    def test_a_result_of_the_lab_is_a_row_with_both_sides(self) -> None:
+        (one,) = lab.tables([RESULT])
+        cells = one.rows["1000"]
+        self.assertEqual(written(cells["rate"], "per_s"), "1.23 M/s (1.20 to 1.30 M/s)")
+        self.assertEqual((cells["offered"], cells["confirmed"], cells["lost"]), tuple(map(figure, (2_000_000, 2_000_000, 0))))
+        self.assertEqual(cells["server_us"], figure(0.5))
+        self.assertEqual(cells["given_back"], figure(90.0))
+        self.assertEqual((cells["limit"], cells["verdict"]), ("generator", "generator bound"))
+
+    def test_the_size_matrix_has_a_row_for_each_number_of_connections(self) -> None:
+        results = [{**RESULT, "test": "size-matrix", "connections": n, "payload_bytes": b} for n in (10, 20) for b in (64, 2048)]
+        matrix, details = lab.tables(results)
+        self.assertEqual([column.name for column in matrix.columns], ["Connections", "64 B", "2 KiB"])
+        self.assertEqual([*matrix.rows], ["10", "20"])
+        self.assertEqual([*details.rows], ["10/json/64", "10/json/2048", "20/json/64", "20/json/2048"])
+
+
+class Pages(unittest.TestCase):
+    def test_a_reference_becomes_its_figure_and_an_unknown_one_is_an_error(self) -> None:
+        reports = {"r": report(table()), "other": report(table(key="x/y"))}
+        self.assertEqual(page.referred("t/a/rate", "r", reports), "1.50 k/s")
+        self.assertEqual(page.referred("other:t/x/y/rate", "r", reports), "1.50 k/s")
+        for unknown in ("t/b/rate", "t/a/cpu", "u/a/rate", "none:t/a/rate", "words"):
+            with self.assertRaises(page.UnknownFigure, msg=unknown):
+                page.referred(unknown, "r", reports)
+
+    def test_every_conclusion_refers_to_figures_that_are_there(self) -> None:
+        reports = program.written_reports()
+        for name in reports:
+            page.conclusions(name, reports)
+        unread = {path.stem for path in page.CONCLUSIONS.glob("*.md")} - {*reports}
+        self.assertEqual(unread, set())
+
+    def test_columns_without_a_figure_are_left_out_and_cells_stay_in_their_cell(self) -> None:
+        one = table(cell="a | b")
+        one.columns.append(Column("none", "None", "us"))
+        self.assertEqual(page.of_table(one)[0], "| Name | Rate |")
+        self.assertEqual(page.of_table(one)[2], "| a | a \\| b |")
+
+    def test_a_comparison_is_printed_and_kept(self) -> None:
+        sections = Sections()
+        with mock.patch("builtins.print"):
+            sections.table("Keep-alive, nginx", "tool", "CPU, µs")
+            sections.row("wrk", of("us", [1.0, 3.0]))
+            sections.end("Target: reached.", "")
+        (one,) = sections.tables
+        self.assertEqual((one.id, one.notes, [*one.rows]), ("keep-alive-nginx", ["Target: reached."], ["wrk"]))
+        self.assertEqual(page.referred("keep-alive-nginx/wrk/cpu-us", "r", {"r": report(one)}), "2 µs")
+
+
+class Runs(unittest.TestCase):
+    def test_a_step_is_measured_once_for_a_program_and_goes_on_after_an_interruption(self) -> None:
+        calls: list[str] = []
+
+        def step(name: str, breaks: bool = False) -> object:
+            def run(_: Settings) -> list[Table]:
+                calls.append(name)
+                if breaks:
+                    raise KeyboardInterrupt
+                return [table(key=name)]
+
+            return run
+
+        with tempfile.TemporaryDirectory() as folder:
+            binary = pathlib.Path(folder, "tidewire")
+            binary.write_text("1")
+            places = mock.patch.multiple(program, TARGET=pathlib.Path(folder), TIDEWIRE=binary, version=lambda: "0")
+            with places, mock.patch("sys.stderr"):
+                broken = Part("P", {"one": step("one"), "two": step("two", breaks=True)})
+                with self.assertRaises(KeyboardInterrupt):
+                    program.report("p", broken, Settings(False), again=False)
+                whole = Part("P", {"one": step("one"), "two": step("two")})
+                found = program.report("p", whole, Settings(False), again=False)
+                self.assertEqual(calls, ["one", "two", "two"])
+                self.assertEqual([row["key"] for row in found["tables"][0]["rows"]], ["one", "two"])
+                binary.write_text("2")
+                program.report("p", whole, Settings(False), again=False)
+                self.assertEqual(calls[3:], ["one", "two"])
+                json.dumps(found)
+
+    def test_every_part_that_is_written_is_known(self) -> None:
+        self.assertEqual({*program.written_reports()} - {*all_parts()}, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
