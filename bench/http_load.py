@@ -56,7 +56,7 @@ def in_turns(tools, load, server, rounds):
 
 
 def compare(page, title, runs, sentences):
-    columns = ["tool", "requests/s", "to wrk", "CPU per request", "to wrk", "server's CPU per request", "server busy"]
+    columns = ["tool", "requests/s", "rate to wrk", "CPU per request", "CPU to wrk", "server's CPU per request", "server busy"]
     page.table(title, *columns)
     wrk = runs.get("wrk")
     for tool, its_runs in runs.items():
@@ -69,7 +69,8 @@ def compare(page, title, runs, sentences):
             of("us", (run.server_us for run in its_runs)),
             of("percent", (run.server_share * 100 for run in its_runs)),
         )
-    page.end(*sentences)
+    rounds = len(next(iter(runs.values())))
+    page.end(*sentences, f"Medians of {rounds} runs of each, in turns; a ratio is the median of the ratios within a round.")
 
 
 def target(runs, other, name, most, figure=lambda run: run.tool_us):
@@ -139,7 +140,7 @@ def scenario(page, _tools, rounds, seconds):
         for _ in range(rounds):
             for name, further in flags.items():
                 runs[name].append(measure(OURS, load, server, *further))
-    columns = ["load", "requests/s", "to one request", "CPU per request", "to one request", "server busy"]
+    columns = ["load", "requests/s", "rate to one", "CPU per request", "CPU to one", "server busy"]
     page.table("Scenarios, 100 connections, test-server", *columns)
     plain = runs["one request"]
     for name, its_runs in runs.items():
@@ -322,13 +323,13 @@ def main():
     wanted = options.tools.split(",") if options.tools else [*TOOLS]
     tools = [OURS, *(tool for tool in wanted if tool not in (*missing, OURS))]
     page = Sections()
-    print(f"Versions: {'; '.join(versions(tools))}.")
     left_out = [tool for tool in wanted if tool in missing]
-    if left_out:
-        print(f"Left out, because they are not installed here: {', '.join(left_out)}.")
     for name in options.sections or SECTIONS:
         SECTIONS[name](page, tools, options.rounds, options.seconds)
-        page.tables[-1].notes += [f"Medians of {options.rounds} runs of {options.seconds:g} s, in turns. {'; '.join(versions(tools))}."]
+    said = [f"Versions: {'; '.join(versions(tools))}."]
+    said += [f"Left out, because they are not installed here: {', '.join(left_out)}."] if left_out else []
+    for table in page.tables:
+        table.notes += said
     if options.json:
         page.write(options.json)
 

@@ -284,7 +284,7 @@ def add_tables(sections, limits, scripts, rows, inside, peers, storms):
             of("ratio", [run["rate"] / other["rate"] for run, other in zip(runs, peers[kind], strict=True)])
             for kind in ("pubsub", "streams")
         )
-        cpu = (of("us", (run.get(key, 0) for run in runs)) for key in ("engine_us", "link_us", "redis_us"))
+        cpu = (of("us", (run.get(key) for run in runs)) for key in ("engine_us", "link_us", "redis_us"))
         sections.row(name, of("per_s", of_key(runs, "rate")), *cpu, *ratios)
     sections.end(
         "To 100 topics in turn, without a client: ours (`cluster_publish`) with an acknowledgement of each and at most 800 that "

@@ -4,7 +4,8 @@
     make reports-quick                 fewer sizes, to target/reports/quick; about ten minutes
     PYTHONPATH=bench python3 -m reports [PART…] [--quick] [--again] [--pages] [--check]
 
-A step that was measured with the same program is not measured again, so that an interrupted run goes on where it was.
+A step that was measured with the same program is not measured again, so that an interrupted run goes on where it was: after a
+change of a script or of a package of Python or TypeScript use --again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import datetime
 import hashlib
 import json
 import pathlib
+import os
 import platform
+import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -59,7 +63,7 @@ def report(name: str, part: Part, settings: Settings, again: bool) -> dict[str, 
         "name": name,
         "title": part.title,
         "facts": {
-            "Date": steps[-1]["date"],
+            "Date": " to ".join(sorted({steps[0]["date"], steps[-1]["date"]})),
             "Machine": f"{cpu()}, {cores()} cores, {memory_gib():.0f} GiB, Linux {platform.release()}",
             "Tidewire": version(),
             "Limits": limits([*tables.values()]),
@@ -72,13 +76,15 @@ def report(name: str, part: Part, settings: Settings, again: bool) -> dict[str, 
 
 def limits(tables: list[Table]) -> str:
     """What limited the rows, and how many are not valid."""
-    rows = [cells for table in tables for cells in table.rows.values() if "verdict" in cells]
+    rows = [cells for table in tables for cells in table.rows.values() if {"verdict", "limit"} <= {*cells}]
     if not rows:
         return "see the tables"
     count = lambda name, word: sum(cells.get(name) == word for cells in rows)
     by = {word: count("limit", word) for word in ("server", "generator", "both", "neither")}
     said = ", ".join(f"{word} in {number}" for word, number in by.items() if number)
-    return f"of {len(rows)} rows: {said}; {count('verdict', 'valid')} rows are valid, {count('verdict', 'failed')} failed"
+    return (
+        f"of {len(rows)} rows: {said}; {count('verdict', 'valid')} rows are valid, {count('verdict', 'failed')} failed"
+    )
 
 
 def cpu() -> str:
@@ -89,20 +95,14 @@ def cpu() -> str:
 
 
 def cores() -> int:
-    import os
-
     return len(os.sched_getaffinity(0))
 
 
 def memory_gib() -> float:
-    import os
-
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def version() -> str:
-    import subprocess
-
     return subprocess.run([TIDEWIRE, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
@@ -114,13 +114,14 @@ def write_pages(folder: pathlib.Path, reports: dict[str, dict[str, Any]], names:
     for name in names:
         text = page.conclusions(name, reports) if has_text else ""
         (folder / f"{name}.md").write_text(page.markdown(reports[name], text))
-        (folder / f"{name}.html").write_text(page.page(reports[name], text))
+        (folder / f"{name}.plots.html").write_text(page.page(reports[name], text))
 
 
 def stale(reports: dict[str, dict[str, Any]]) -> list[str]:
     """The Markdown pages that differ from what their JSON and conclusions say."""
     said = {name: page.markdown(one, page.conclusions(name, reports)) for name, one in reports.items()}
-    return [name for name, text in said.items() if (DOCS / f"{name}.md").read_text() != text]
+    is_so = lambda path, text: path.exists() and path.read_text() == text
+    return [name for name, text in said.items() if not is_so(DOCS / f"{name}.md", text)]
 
 
 def main() -> None:
@@ -147,13 +148,22 @@ def main() -> None:
     settings = Settings(options.quick)
     folder = TARGET / "reports/quick" if options.quick else DOCS
     folder.mkdir(parents=True, exist_ok=True)
-    names = options.parts or [*parts]
-    for name in names:
-        found = report(name, parts[name], settings, options.again)
-        (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    reports = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    write_pages(folder, reports, names, has_text=not options.quick)
+    # A finally of a step puts the machine back and ends what it started.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(130))
+    failed = []
+    for name in options.parts or [*parts]:
+        try:
+            found = report(name, parts[name], settings, options.again)
+            (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+            reports = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+            write_pages(folder, reports, [name], has_text=not options.quick)
+        except Exception as error:  # The other parts can be measured all the same.
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
     print(f"The pages are in {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}.")
+    if failed:
+        raise SystemExit(f"not measured, or without a page: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from reports.table import Column, Table, figure
@@ -31,7 +32,7 @@ ABOUT = {
     "throughput": "Every connection sends as fast as it can. A message counts once the server has accounted for it.",
     "sustained-throughput": "The same, for longer, in each format; the spread is that of its seconds.",
     "size-matrix": "The same for each size of the payload.",
-    "format-comparison": "The same in each format of the wire.",
+    "format-comparison": "The same message of several trades, 1 KiB as JSON, in each format of the wire.",
     "sustained-hold": "All connections stay open, each with an occasional ping.",
     "connection-limit": "The number is doubled until a connection fails or a limit of this machine ends the search, then narrowed down.",
     "fan-out": "One connection publishes; all others subscribe and check every byte that they receive.",
@@ -39,15 +40,18 @@ ABOUT = {
 }
 
 
-def run(*flags: Any) -> dict[str, Any]:
-    """The report of one plan. A run that measured nothing ends the step."""
+def run(*flags: Any, prefix: Sequence[str] = ()) -> dict[str, Any]:
+    """The report of one plan. A run that measured nothing, or not all, ends the step. `prefix` are words before the command."""
     with tempfile.TemporaryDirectory() as out:
-        command = [TIDEWIRE, "bench", *flags, "--memory", "--out", out, "--quiet"]
+        command = [*prefix, TIDEWIRE, "bench", *flags, "--memory", "--out", out, "--quiet"]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
         path = pathlib.Path(out, "report.json")
         if not path.exists():
             raise RuntimeError(f"tidewire bench {' '.join(map(str, flags))}: {done.stderr[-2000:]}")
-        return json.loads(path.read_text())
+        report = json.loads(path.read_text())
+    if report.get("partial"):
+        raise RuntimeError(f"tidewire bench {' '.join(map(str, flags))}: {report.get('partial_reason')}")
+    return report
 
 
 def tables(results: list[Result], prefix: str = "") -> list[Table]:
@@ -59,10 +63,20 @@ def tables(results: list[Result], prefix: str = "") -> list[Table]:
         table = Table(prefix + name, name, ABOUT.get(name, ""), columns(name))
         for result in mine:
             table.rows[key(result)] = row(result)
+        if name == "format-comparison":
+            add_ratios(table)
         if name == "size-matrix":
             found.append(matrix(mine, prefix))
         found.append(table)
     return found
+
+
+def add_ratios(table: Table) -> None:
+    """Each rate as a part of that of JSON beside it: of the figures that the table shows, not of a run."""
+    for name, cells in table.rows.items():
+        json_cells = table.rows.get(name.replace(f"/{cells['format']}/", "/json/"), {})
+        if "rate" in cells and "rate" in json_cells:
+            cells["to_json"] = figure(cells["rate"]["value"] / json_cells["rate"]["value"])
 
 
 def key(result: Result) -> str:
@@ -98,8 +112,6 @@ def columns(test: str) -> list[Column]:
         Column("failed", "Failed", "count"),
         Column("server_us", "Server CPU each", "us"),
         Column("client_us", "Generator CPU each", "us"),
-        Column("memory", "Server memory per connection", "bytes"),
-        Column("given_back", "Given back after closing", "percent"),
         Column("limit", "Limit"),
         Column("verdict", "Verdict"),
     ]
@@ -108,10 +120,8 @@ def columns(test: str) -> list[Column]:
 def row(result: Result) -> dict[str, Any]:
     repeats = result.get("repeats", {})
     latency = result.get("latency_us") or {}
-    messages = result.get("messages") or {}
-    memory = result.get("memory") or {}
     limit = result.get("limit") or {}
-    done = messages.get("confirmed", result.get("connected")) or 0
+    done, offered, lost = account(result)
 
     def spread(name: str, value: float | None) -> Any:
         of = repeats.get(name) or {}
@@ -125,10 +135,10 @@ def row(result: Result) -> dict[str, Any]:
         "connections": figure(result["connections"]),
         "format": result.get("format"),
         "payload": figure(result.get("payload_bytes")),
-        "speed": figure(result.get("fan_out", {}).get("publications_per_s")) or ("full speed" if "fan_out" in result else None),
+        "speed": figure(result.get("fan_out", {}).get("publications_per_s"))
+        or ("full speed" if "fan_out" in result else None),
         "rate": spread("rate_per_s", result.get("rate_per_s")),
         "bytes": figure(result.get("bytes_per_s")),
-        "to_json": figure(result.get("ratio_to_json")),
         "wire": figure(result.get("wire_bytes")),
         "p50": spread("p50_us", latency.get("p50")),
         "p99": spread("p99_us", latency.get("p99")),
@@ -136,40 +146,64 @@ def row(result: Result) -> dict[str, Any]:
         "largest": spread("largest_stable", limit.get("largest_stable")),
         "stopped_by": limit.get("stopped_by", "").replace("_", " ") or None,
         "survived": figure((result.get("survival") or {}).get("percent")),
-        "offered": figure(messages.get("offered", result["connections"])),
+        "offered": figure(offered),
         "confirmed": figure(done),
-        "lost": figure(messages.get("lost", result.get("failed"))),
+        "lost": figure(lost),
         "failed": figure(result.get("failed")),
         "server_us": each("server"),
         "client_us": each("client"),
-        "memory": figure(memory.get("per_connection_bytes")),
-        "given_back": given_back(memory, result["connections"]),
         "limit": {"server": "server", "client": "generator", "both": "both"}.get(result.get("bottleneck"), "neither"),
         "verdict": result["verdict"].replace("_", " "),
     }
-    if "rate" in cells and result["test"] == "connection-limit":
+    if result["test"] == "connection-limit":
         cells["rate"] = None
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 
-def given_back(memory: dict[str, Any], connections: int) -> Any:
-    """The share of the memory of all connections that the server no longer holds after they were closed."""
-    each, closed = memory.get("per_connection_bytes"), memory.get("server_rss_closed_bytes")
-    if not each or closed is None or connections < 1000:
-        return None
-    return figure((memory["server_rss_bytes"] - closed) / (each * connections) * 100)
+def account(result: Result) -> tuple[int, int, int | None]:
+    """What was confirmed, offered and lost: messages, else pings, else connections."""
+    messages, pings = result.get("messages"), result.get("pings")
+    if messages:
+        return messages["confirmed"], messages["offered"], messages["lost"]
+    if pings and result["test"] in ("ping-latency", "sustained-hold"):
+        return pings["sent"] - pings["lost"], pings["sent"], pings["lost"]
+    return result.get("connected") or 0, result["connections"], result.get("failed")
+
+
+def memory(hold: Result, load: Result) -> dict[str, Any]:
+    """The memory of a fresh server: while it holds idle connections, after they have sent, and when they are closed."""
+    connections, idle, busy = hold["connections"], hold["memory"], load["memory"]
+    each = idle.get("per_connection_bytes", 0.0)
+    grown = each * connections
+    closed = busy.get("server_rss_closed_bytes")
+    empty = idle["server_rss_bytes"] - grown
+    held = busy["server_rss_bytes"] - empty
+    # Half a second of noise can make it less than nothing.
+    back = None if closed is None or held <= 0 else max(0.0, (busy["server_rss_bytes"] - closed) / held * 100)
+    cells = {
+        "connections": connections, "empty": empty, "open": idle["server_rss_bytes"], "idle": each or None,
+        "busy": busy.get("per_connection_bytes"), "peak": max(idle.get("server_rss_peak_bytes", 0), busy.get("server_rss_peak_bytes", 0)),
+        "closed": closed, "back": back, "client": idle.get("client_per_connection_bytes"),
+    }  # fmt: skip
+    return {name: figure(value) for name, value in cells.items() if value is not None}
+
+
+MEMORY = [
+    Column("connections", "Connections", "count"), Column("empty", "Empty", "bytes"), Column("open", "All open, idle", "bytes"),
+    Column("idle", "Each, idle", "bytes"), Column("busy", "Each, after load", "bytes"), Column("peak", "Peak", "bytes"),
+    Column("closed", "After closing", "bytes"), Column("back", "Given back", "percent"), Column("client", "Generator, each", "bytes"),
+]  # fmt: skip
 
 
 def matrix(results: list[Result], prefix: str) -> Table:
     sizes = list(dict.fromkeys(result["payload_bytes"] for result in results))
     names = [Column("connections", "Connections", "count")]
-    names += [Column(str(size), f"{size} B" if size < 1024 else f"{size // 1024} KiB", "per_s", plot=True) for size in sizes]
+    names += [
+        Column(str(size), f"{size} B" if size < 1024 else f"{size // 1024} KiB", "per_s", plot=True) for size in sizes
+    ]
     about = "Confirmed messages per second, by connections (rows) and payload (columns)."
     table = Table(f"{prefix}matrix", "size-matrix, in one view", about, names)
     for result in results:
         cells = table.rows.setdefault(str(result["connections"]), {"connections": figure(result["connections"])})
-        repeats = result.get("repeats", {})
-        of = repeats.get("rate_per_s") or {}
-        spread = (of.get("min"), of.get("max"), repeats.get("count", 1))
-        cells[str(result["payload_bytes"])] = figure(result.get("rate_per_s"), *spread)
+        cells[str(result["payload_bytes"])] = row(result).get("rate")
     return table

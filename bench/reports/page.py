@@ -60,9 +60,17 @@ def markdown(report: dict[str, Any], text: str) -> str:
     lines = [f"# {report['title']}", ""]
     if text:
         lines += [text, ""]
-    lines += ["## How it was measured", ""]
+    lines += [
+        "## How it was measured",
+        "",
+        f"- The same [with plots]({report['name']}.plots.html), and [as data]({report['name']}.json)",
+    ]
     lines += [f"- {name}: {fact}" for name, fact in report["facts"].items()]
-    lines += ["", "In brackets are the lowest and the highest of the runs; the figure before them is that of the median run.", ""]
+    lines += [
+        "",
+        "In brackets are the lowest and the highest of the runs. The figure before them is that of the median run, or in a comparison the median.",
+        "",
+    ]
     for table in tables(report):
         lines += [f"## {table.title}", "", *([table.about, ""] if table.about else []), *of_table(table), ""]
         lines += [f"- {note}" for note in table.notes]
@@ -86,6 +94,8 @@ def page(report: dict[str, Any], text: str) -> str:
     from markdown import markdown as to_html
 
     body = to_html(markdown(report, text), extensions=["tables"])
+    # The other pages are Markdown, which a browser does not show.
+    body = re.sub(r'<a href="[^"]+\.md[^"]*">(.*?)</a>', r"\1", body)
     for table in tables(report):
         heading = f"<h2>{html.escape(table.title, quote=False)}</h2>"
         body = body.replace(heading, f"{heading}\n{''.join(plots(table))}", 1)
@@ -118,23 +128,31 @@ def lines_over_rows(table: Table, unit: str, columns: list[Any]) -> str:
     is_wide = most / least >= 10
     low = math.log10(least) if is_wide else 0.0
     high = math.log10(most) if is_wide else most
-    place = lambda number: (math.log10(number) if is_wide else number)
+    place = lambda number: math.log10(number) if is_wide else number
     x = lambda index: LEFT + (WIDTH - LEFT - 20) * index / (len(names) - 1)
     y = lambda number: 10 + (HEIGHT - BOTTOM - 10) * (1 - (place(number) - low) / ((high - low) or 1))
     shapes = []
     for mark in (least, math.sqrt(least * most) if is_wide else most / 2, most):
         at = y(mark)
-        shapes.append(f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{at:.0f}" y2="{at:.0f}" stroke="currentColor" opacity=".15"/>')
-        shapes.append(f'<text x="{LEFT - 6}" y="{at + 4:.0f}" text-anchor="end">{html.escape(written({"value": mark}, unit))}</text>')
+        shapes.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{at:.0f}" y2="{at:.0f}" stroke="currentColor" opacity=".15"/>'
+        )
+        shapes.append(
+            f'<text x="{LEFT - 6}" y="{at + 4:.0f}" text-anchor="end">{html.escape(written({"value": mark}, unit))}</text>'
+        )
     step = max(1, len(names) // 8)
     for index, name in enumerate(names):
         if index % step == 0 or index == len(names) - 1:
-            shapes.append(f'<text x="{x(index):.0f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{html.escape(name[:14])}</text>')
+            shapes.append(
+                f'<text x="{x(index):.0f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{html.escape(name[:14])}</text>'
+            )
     for number, (column, one) in enumerate(zip(columns, series, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         points = " ".join(f"{x(index):.1f},{y(figure):.1f}" for index, figure in enumerate(one) if figure)
         shapes.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        shapes.append(f'<text x="{LEFT + number * 80}" y="{HEIGHT - 6}" fill="{colour}">{html.escape(column.name[:12])}</text>')
+        shapes.append(
+            f'<text x="{LEFT + number * 80}" y="{HEIGHT - 6}" fill="{colour}">{html.escape(column.name[:12])}</text>'
+        )
     caption = html.escape(", ".join(column.name for column in columns))
     return (
         f"<figure><figcaption>{caption}</figcaption>"

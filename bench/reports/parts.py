@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +65,12 @@ def of_engine(test: str, *flags: Any) -> Step:
 
 
 def of_large_engine(test: str) -> Step:
-    several = ["--server-processes", PROCESSES, "--processes", PROCESSES]
-    return lambda settings: bench(settings, test, settings.large(), *several)
+    several = ["--server-processes", PROCESSES, "--processes", PROCESSES, "--pings-per-connection", 10]
+    # Each format needs connections of its own: the smallest and the largest number suffice.
+    tiers = lambda settings: (
+        [settings.large()[0], settings.large()[-1]] if test == "format-comparison" else settings.large()
+    )
+    return lambda settings: bench(settings, test, list(dict.fromkeys(tiers(settings))), *several)
 
 
 def hold_of_all(settings: Settings) -> list[Table]:
@@ -75,14 +80,28 @@ def hold_of_all(settings: Settings) -> list[Table]:
         *("--hold-ping-s", 5, "--server-processes", PROCESSES, "--processes", PROCESSES),
     )
     (table,) = lab.tables(report["results"])
-    table.id, table.title = "long-hold", "sustained-hold, 30 s"
+    table.id, table.title = "long-hold", "sustained-hold, the longest"
+    return [table]
+
+
+def memory(settings: Settings) -> list[Table]:
+    """A server of its own for each number, since memory that was used before is used again."""
+    about = (
+        "Resident memory of a fresh server: while it holds idle connections, when each has sent as fast as it could, and half a "
+        "second after all were closed."
+    )
+    table = Table("memory", "Memory of the server", about, lab.MEMORY)
+    for tier in [*settings.tiers(), *settings.large()]:
+        several = ["--server-processes", PROCESSES, "--processes", PROCESSES] if tier > TIERS[-1] else []
+        plan = ["--test", "sustained-hold,throughput", "--connections", tier, "--hold-s", 2, "--duration-s", 1]
+        hold, load = lab.run(*plan, *several)["results"]
+        table.rows[str(tier)] = lab.memory(hold, load)
     return [table]
 
 
 def limit(settings: Settings) -> list[Table]:
-    several = [] if settings.quick else ["--server-processes", PROCESSES, "--processes", PROCESSES]
-    most = ["--connections-max", 5_000 if settings.quick else 100_000]
-    report = lab.run("--test", "connection-limit", "--repeats", 1 if settings.quick else REPEATS, *several, *most)
+    """Of one server and one generator, which ends at the open files that a process may have."""
+    report = lab.run("--test", "connection-limit", "--connections-max", 5_000 if settings.quick else 1_000_000)
     return lab.tables(report["results"])
 
 
@@ -97,6 +116,7 @@ def fan_out_over_redis(settings: Settings) -> list[Table]:
             for _ in range(PROCESSES):
                 stack.enter_context(shared_server(port, f"redis://127.0.0.1:{broker}"))
             scale_out.wait_for_port(port)
+            wait_for_all(port)
             report = lab.run(
                 *(f"ws://127.0.0.1:{port}/ws", "--profile", "v1", "--jwt-secret", SECRET, "--test", "fan-out"),
                 *("--connections", tier, "--duration-s", settings.seconds(), "--repeats", REPEATS),
@@ -109,19 +129,32 @@ def fan_out_over_redis(settings: Settings) -> list[Table]:
     return tables
 
 
+def wait_for_all(port: int) -> None:
+    """Until each server listens: the system spreads connections over those that do."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        listening = subprocess.run(
+            ["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True
+        ).stdout
+        if len(listening.splitlines()) >= PROCESSES:
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"not all of {PROCESSES} servers listen on port {port}")
+
+
 def shared_server(port: int, broker: str) -> scale_out.Process:
     command = [TIDEWIRE, "serve", "--listen", f"127.0.0.1:{port}", "--reuse-port", "--shards", 1, "--broker", broker]
     limits = ["--rate-limit-capacity", 4_000_000_000, "--rate-limit-refill-per-s", 4_000_000_000, "--topics-open"]
     return scale_out.Process("env", f"TIDEWIRE_JWT_SECRET={SECRET}", *command, *limits, "--log-level", "error")
 
 
-SEVEN = "connection-storm,ping-latency,throughput,size-matrix,format-comparison,sustained-hold"
+TESTS = "connection-storm,ping-latency,throughput,size-matrix,format-comparison,sustained-hold"
 
 
 def of_client(client: str, processes: int, *flags: Any) -> Step:
     """The tests from the client library of a language."""
     several = ["--client", client, "--processes", processes]
-    return lambda settings: bench(settings, SEVEN, [100] if settings.quick else [100, 1_000], *several, *flags)
+    return lambda settings: bench(settings, TESTS, [100] if settings.quick else [100, 1_000], *several, *flags)
 
 
 def scaling(client: str) -> Step:
@@ -132,11 +165,11 @@ def scaling(client: str) -> Step:
             Column("processes", "Processes", "count"), Column("test", "Test"), Column("ready", "Ready", "count"),
             Column("sum", "Sum", "per_s", plot=True), Column("mean", "Mean of a process", "per_s"),
             Column("least", "Slowest process", "per_s"), Column("most", "Fastest process", "per_s"),
-            Column("alone", "One process alone", "per_s"), Column("scaling", "Scaling", "percent"),
+            Column("scaling", "Scaling", "percent"),
             Column("lost", "Lost", "count"), Column("limit", "Limit"), Column("verdict", "Verdict"),
         ]  # fmt: skip
         about = (
-            "Scaling is the sum in percent of the number of processes times the rate of one process that was alone. "
+            "Scaling is the sum in percent of the number of processes times the rate of the row with one process. "
             "Server and processes share the cores of this machine."
         )
         table = Table("scaling", "Several processes", about, columns)
@@ -146,21 +179,22 @@ def scaling(client: str) -> Step:
                 *("--connections", 200, "--duration-s", settings.seconds(), "--repeats", REPEATS),
             )
             for result in report["results"]:
-                table.rows[f"{result['test']}/{processes}"] = row_of_processes(processes, result)
+                alone = table.rows.get(f"{result['test']}/1", {}).get("sum")
+                table.rows[f"{result['test']}/{processes}"] = row_of_processes(processes, result, alone)
         return [table]
 
     return step
 
 
-def row_of_processes(processes: int, result: dict[str, Any]) -> dict[str, Any]:
+def row_of_processes(processes: int, result: dict[str, Any], alone: Any) -> dict[str, Any]:
     cells = lab.row(result)
     divided = result.get("processes") or {"rates_per_s": [result["rate_per_s"]], "mean_per_s": result["rate_per_s"]}
     rates = divided["rates_per_s"]
     found = {
-        "processes": figure(processes), "test": result["test"], "ready": figure(divided.get("count", processes)),
+        "processes": figure(processes), "test": result["test"], "ready": figure(sum(rate > 0 for rate in rates)),
         "sum": cells["rate"], "mean": figure(divided["mean_per_s"]), "least": figure(min(rates)),
-        "most": figure(max(rates)), "alone": figure(divided.get("alone_per_s")),
-        "scaling": figure(divided.get("scaling_percent")), "lost": cells.get("lost"), "limit": cells["limit"],
+        "most": figure(max(rates)),
+        "scaling": figure(alone and 100 * cells["rate"]["value"] / (processes * alone["value"])), "lost": cells.get("lost"), "limit": cells["limit"],
         "verdict": cells["verdict"],
     }  # fmt: skip
     return {name: cell for name, cell in found.items() if cell is not None}
@@ -176,16 +210,18 @@ def side_by_side(settings: Settings) -> list[Table]:
             *("--duration-s", settings.seconds(), "--repeats", REPEATS),
         )
         for one in lab.tables(report["results"]):
-            table = tables.setdefault(one.id, Table(one.id, one.title, one.about, [Column("client", "Client"), *one.columns]))
+            table = tables.setdefault(
+                one.id, Table(one.id, one.title, one.about, [Column("client", "Client"), *one.columns])
+            )
             table.rows |= {f"{client}/{key}": {"client": client, **cells} for key, cells in one.rows.items()}
     return [*tables.values()]
 
 
 def utilities(settings: Settings) -> list[Table]:
     """The components of the Python package beside what one would use without them."""
-    command = [sys.executable, "bench/utilities.py", *(["--quick"] if settings.quick else [])]
     python = ROOT / "bindings/python/.venv/bin/python"
-    done = subprocess.run([python, *command[1:]], cwd=ROOT / "bindings/python", capture_output=True, text=True, check=True)
+    command = [python, "bench/utilities.py", *(["--quick"] if settings.quick else [])]
+    done = subprocess.run(command, cwd=ROOT / "bindings/python", capture_output=True, text=True, check=True)
     names = ["operation", "ours", "beside", "theirs", "faster"]
     titles = ["Operation", "Tidewire", "Beside", "Its time", "Times as fast"]
     table = Table("utilities", "The components", "Each beside plain Python or the best library for it, in turns.", [])
@@ -202,8 +238,8 @@ def script(*command: Any) -> Step:
     def step(settings: Settings) -> list[Table]:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "tables.json")
-            quick = ["--rounds", 3, "--seconds", 1] if settings.quick else []
-            line = [sys.executable, *command, "--json", path, *quick]
+            rounds = ["--rounds", REPEATS, "--seconds", 1 if settings.quick else 2]
+            line = [sys.executable, *command, "--json", path, *rounds]
             subprocess.run([*map(str, line)], cwd=ROOT / "bench", check=True, stdout=sys.stderr)
             return [Table.from_json(table) for table in json.loads(path.read_text())]
 
@@ -212,14 +248,26 @@ def script(*command: Any) -> Step:
 
 @functools.cache
 def all_parts() -> dict[str, Part]:
-    http = ["keep-alive", "pipelining", "new-connections", "https", "scenario", "test-server", "open-loop", "stalls", "connections"]
+    http = [
+        "keep-alive",
+        "pipelining",
+        "new-connections",
+        "https",
+        "scenario",
+        "test-server",
+        "open-loop",
+        "stalls",
+        "connections",
+        "receive",
+    ]
     return {
         "engine": Part(
             "The engine, from 100 to 100,000 connections",
             {
-                **{test: of_engine(test) for test in SEVEN.split(",")},
+                **{test: of_engine(test) for test in TESTS.split(",")},
                 "fan-out": of_engine("fan-out"),
-                **{f"{test}, large": of_large_engine(test) for test in SEVEN.split(",")},
+                **{f"{test}, large": of_large_engine(test) for test in TESTS.split(",")},
+                "memory": memory,
                 "long hold": hold_of_all,
                 "connection-limit": limit,
                 "fan-out over Redis": fan_out_over_redis,

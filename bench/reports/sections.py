@@ -27,6 +27,8 @@ class Sections:
     def table(self, title: str, *columns: str) -> None:
         print(f"\n## {title}\n", flush=True)
         names = [Column(identifier(name) or "name", name) for name in columns]
+        if len({column.id for column in names}) < len(names):
+            raise ValueError(f"{title}: two columns have one name: {columns}")
         self.tables.append(Table(identifier(title), title, "", names))
 
     def row(self, *cells: Cell) -> None:

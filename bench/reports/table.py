@@ -87,7 +87,8 @@ UNITS = {
     "bytes": lambda number: scaled(number, 1024, [" B", " KiB", " MiB", " GiB"]),
     "bytes_per_s": lambda number: scaled(number, 1000, [" B/s", " kB/s", " MB/s", " GB/s"]),
     "count": lambda number: f"{number:,.0f}",
-    "percent": lambda number: f"{digits(number)} %",
+    # Rounding must not turn a loss into 100 %.
+    "percent": lambda number: f"{digits(min(number, 99.9) if number < 100 else number)} %",
     "ratio": lambda number: f"{number:.2f}",
     "": str,
 }
@@ -103,8 +104,9 @@ def written(cell: Cell, unit: str, with_spread: bool = True) -> str:
     text = show(cell["value"])
     if with_spread and "min" in cell and show(cell["min"]) != show(cell["max"]):
         least, most = show(cell["min"]), show(cell["max"])
-        number, _, its_unit = most.partition(" ")
-        if its_unit and least.endswith(f" {its_unit}"):
-            least = least.removesuffix(f" {its_unit}")
+        # Once, if both have the same unit.
+        unit_of = most.lstrip("-0123456789.,")
+        if least.lstrip("-0123456789.,") == unit_of:
+            least = least.removesuffix(unit_of)
         text += f" ({least} to {most})"
     return text

@@ -18,7 +18,7 @@ RESULT = {
     "test": "throughput", "connections": 1000, "connected": 1000, "failed": 0, "format": "json", "payload_bytes": 175,
     "rate_per_s": 1_234_567.0, "messages": {"offered": 2_000_000, "confirmed": 2_000_000, "lost": 0}, "bottleneck": "client",
     "repeats": {"count": 3, "rate_per_s": {"min": 1_200_000.0, "max": 1_300_000.0}}, "verdict": "generator_bound",
-    "cpu": {"client_s": 0.5, "server_s": 1.0}, "memory": {"server_rss_bytes": 9e6, "per_connection_bytes": 2000.0, "server_rss_closed_bytes": 7.2e6},
+    "cpu": {"client_s": 0.5, "server_s": 1.0},
 }  # fmt: skip
 
 
@@ -39,18 +39,42 @@ class Figures(unittest.TestCase):
         self.assertEqual(written(of_runs([5.0, 5.0]), "count"), "5")
         self.assertEqual(written(of("ratio", [0.5, 0.75]), ""), "0.62 (0.50 to 0.75)")
         self.assertEqual(written(None, "us"), "")
+        self.assertEqual((written(figure(99.996), "percent"), written(figure(100.0), "percent")), ("99.9 %", "100 %"))
 
     def test_a_result_of_the_lab_is_a_row_with_both_sides(self) -> None:
         (one,) = lab.tables([RESULT])
         cells = one.rows["1000"]
         self.assertEqual(written(cells["rate"], "per_s"), "1.23 M/s (1.20 to 1.30 M/s)")
-        self.assertEqual((cells["offered"], cells["confirmed"], cells["lost"]), tuple(map(figure, (2_000_000, 2_000_000, 0))))
+        self.assertEqual(
+            (cells["offered"], cells["confirmed"], cells["lost"]), tuple(map(figure, (2_000_000, 2_000_000, 0)))
+        )
         self.assertEqual(cells["server_us"], figure(0.5))
-        self.assertEqual(cells["given_back"], figure(90.0))
         self.assertEqual((cells["limit"], cells["verdict"]), ("generator", "generator bound"))
 
+    def test_a_ratio_to_json_is_that_of_the_figures_beside_each_other(self) -> None:
+        rates = {"json": 200.0, "msgpack": 150.0}
+        results = [
+            {**RESULT, "test": "format-comparison", "format": name, "rate_per_s": rate, "ratio_to_json": 9.0}
+            for name, rate in rates.items()
+        ]
+        (one,) = lab.tables(results)
+        self.assertEqual([cells["to_json"]["value"] for cells in one.rows.values()], [1.0, 0.75])
+
+    def test_memory_is_that_of_a_fresh_server(self) -> None:
+        hold = {
+            "connections": 1000,
+            "memory": {"server_rss_bytes": 10e6, "per_connection_bytes": 2000.0, "server_rss_peak_bytes": 10e6},
+        }
+        load = {"memory": {"server_rss_bytes": 12e6, "per_connection_bytes": 4000.0, "server_rss_closed_bytes": 9e6}}
+        cells = lab.memory(hold, load)
+        self.assertEqual((cells["empty"], cells["back"], cells["peak"]), (figure(8e6), figure(75.0), figure(10e6)))
+
     def test_the_size_matrix_has_a_row_for_each_number_of_connections(self) -> None:
-        results = [{**RESULT, "test": "size-matrix", "connections": n, "payload_bytes": b} for n in (10, 20) for b in (64, 2048)]
+        results = [
+            {**RESULT, "test": "size-matrix", "connections": n, "payload_bytes": b}
+            for n in (10, 20)
+            for b in (64, 2048)
+        ]
         matrix, details = lab.tables(results)
         self.assertEqual([column.name for column in matrix.columns], ["Connections", "64 B", "2 KiB"])
         self.assertEqual([*matrix.rows], ["10", "20"])
@@ -78,6 +102,10 @@ class Pages(unittest.TestCase):
         one.columns.append(Column("none", "None", "us"))
         self.assertEqual(page.of_table(one)[0], "| Name | Rate |")
         self.assertEqual(page.of_table(one)[2], "| a | a \\| b |")
+
+    def test_two_columns_of_one_name_are_an_error(self) -> None:
+        with mock.patch("builtins.print"), self.assertRaises(ValueError):
+            Sections().table("T", "tool", "to wrk", "to wrk")
 
     def test_a_comparison_is_printed_and_kept(self) -> None:
         sections = Sections()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
-import resource
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,21 +27,14 @@ def sysctl(name: str, value: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_files(_: str, value: str) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The hard limit as well: the program raises its soft one to that by itself.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (int(value), int(value)))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+def open_files(_: str, value: str) -> Iterator[list[str]]:
+    """Of the program alone: a limit that was lowered cannot be raised again. It raises its soft limit to the hard one by itself."""
+    yield ["prlimit", f"--nofile={value}:{value}"]
 
 
 @contextlib.contextmanager
 def cores(_: str, value: str) -> Iterator[None]:
     """`1` leaves the program and its server one core, as a container with such a limit does."""
-    import os
-
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[: int(value)])
     try:
@@ -68,7 +61,7 @@ SETTINGS: list[Setting] = [
     ),
     ("cores of the server and the generator", cores, ("1", "2"), ["--test", "throughput", "--connections", 100], "rate"),
 ]  # fmt: skip
-NAMES = {"open files (`ulimit -n`)": "open-files", "net.ipv4.tcp_rmem, default": "net.ipv4.tcp_rmem"}
+NAMES = {"net.ipv4.tcp_rmem, default": "net.ipv4.tcp_rmem"}
 
 
 def tables(quick: bool) -> list[Table]:
@@ -82,22 +75,22 @@ def tables(quick: bool) -> list[Table]:
         found: dict[str, list[dict[str, Any]]] = {value: [] for value in values}
         for _ in range(1 if quick else ROUNDS):
             for value in values:
-                with how(NAMES.get(name, name), value):
-                    found[value].append(measured(load))
+                with how(NAMES.get(name, name), value) as prefix:
+                    found[value].append(measured(load, prefix or []))
         low, high = (
-            {"unit": "count" if figure == "largest" else "per_s", **of_runs([run[figure] for run in found[value]])} for value in values
+            {"unit": "count" if figure == "largest" else "per_s", **of_runs([run[figure] for run in found[value]])}
+            for value in values
         )
         failed = "/".join(f"{sum(run['failed'] for run in found[value]):,.0f}" for value in values)
         shown = [value.replace("\t", " to ").replace(" 33554432", "") for value in values]
         table.rows[name.split(",")[0].split(" (")[0]] = {
             "setting": name, "load": load[1], "low": shown[0], "with_low": low, "high": shown[1], "with_high": high,
-            "change": {"value": high["value"] / low["value"]}, "failed": failed.replace("/", " / "),
+            "change": {"value": high["value"] / low["value"]} if low["value"] else None, "failed": failed.replace("/", " / "),
         }  # fmt: skip
     return [table]
 
 
-def measured(load: list[Any]) -> dict[str, float]:
-    (result,) = lab.run(*load, "--duration-s", 1)["results"]
+def measured(load: list[Any], prefix: list[str]) -> dict[str, float]:
+    (result,) = lab.run(*load, "--duration-s", 1, prefix=prefix)["results"]
     cells = lab.row(result)
     return {name: cells.get(name, {"value": 0.0})["value"] for name in ("rate", "largest", "failed")}
-

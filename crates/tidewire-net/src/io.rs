@@ -9,6 +9,7 @@ use crate::config::ShardConfig;
 use crate::id::ConnectionId;
 use crate::ledger::Ledger;
 use crate::outbox::Spares;
+use crate::places::Places;
 use crate::receiving::ReceiveBuffers;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
@@ -17,7 +18,6 @@ use crate::tls;
 use mio::Token;
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
-use slab::Slab;
 use socket2::{Domain, Protocol, Type};
 use std::collections::VecDeque;
 use std::io;
@@ -96,7 +96,7 @@ impl From<SocketAddr> for Address {
 #[derive(Debug)]
 pub struct Io {
     pub(crate) registry: mio::Registry,
-    pub(crate) sockets: Slab<Socket>,
+    pub(crate) sockets: Places<Socket>,
     /// The output to the connection for which the handler is called.
     pub(crate) cork: Vec<u8>,
     pub(crate) current: Option<ConnectionId>,
@@ -129,7 +129,7 @@ impl Io {
         let now = Instant::now();
         let mut io = Self {
             registry,
-            sockets: Slab::new(),
+            sockets: Places::new(),
             cork: Vec::new(),
             current: None,
             dirty: Vec::new(),

@@ -18,6 +18,7 @@ mod ledger;
 mod listener;
 mod mailbox;
 mod outbox;
+mod places;
 mod readiness;
 mod receiving;
 mod shard;

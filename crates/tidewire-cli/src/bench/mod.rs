@@ -23,13 +23,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_load::fleet::FleetError;
 use tidewire_load::plan::bench::TestKind;
+use tidewire_load::report::compare::scale;
 use tidewire_load::report::side_by_side::SideBySide;
 use tidewire_load::report::{Reservation, save_all, terminal, try_directory};
 use tidewire_load::worker::target::redacted;
 use tidewire_load::worker::websocket::fan_out::MESSAGE_BYTES_MIN as FAN_OUT_BYTES_MIN;
 use tidewire_load::worker::websocket::payload::Content;
 use tidewire_load::{BenchOptions, Report, RunError};
-use workers::ClientFlag;
+use workers::{ClientFlag, Crew};
 
 /// Runs the tests and returns the exit code of the report's verdict.
 pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
@@ -39,11 +40,12 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
     flags.output.files.check()?;
     let baseline = Baseline::read(&flags.output.baseline)?;
-    let clients = flags.workers.clients();
+    let crews = flags.workers.crews()?;
     let wants_one = flags.output.json || flags.output.files.is_any() || baseline.is_some();
-    if clients.len() > 1 && wants_one {
+    if crews.len() > 1 && wants_one {
         return Err(Failure::usage(
-            "--client all makes several reports: --json, --junit, --csv and --baseline need one client",
+            "--client all and several numbers of --processes make several reports: --json, --junit, --csv and --baseline \
+             need one client and one number",
         ));
     }
     let stop = stop::on_signals()?;
@@ -54,11 +56,10 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let mut options = options(&flags.plan, &server)?;
     options.memory = flags.target.memory;
     options.stops_with_worker = flags.workers.stop_with_worker;
-    if clients.len() > 1 {
-        return compare_clients(flags, &clients, &mut options, &mut server, &stop);
+    if crews.len() > 1 {
+        return compare_crews(flags, &crews, &mut options, &mut server, &stop);
     }
-    let client = clients[0];
-    let (mut report, end) = run_with(flags, client, &mut options, &mut server, &stop)?;
+    let (mut report, end) = run_with(flags, crews[0], &mut options, &mut server, &stop)?;
     if let Some(baseline) = &baseline {
         baseline.compare(&mut report);
     }
@@ -73,19 +74,19 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the plan with the workers of one client. Returns the report, and a reason if the server that was
+/// Runs the plan with these workers. Returns the report, and a reason if the server that was
 /// started for the run has ended.
 fn run_with(
     flags: &BenchFlags,
-    client: ClientFlag,
+    crew: Crew,
     options: &mut BenchOptions,
     server: &mut BenchServer<'_>,
     stop: &AtomicBool,
 ) -> Result<(Report, Option<String>), Failure> {
-    options.workers = flags.workers.commands(client, flags.plan.threads)?;
+    options.workers = flags.workers.commands(crew, flags.plan.threads)?;
     let outcome = runs(flags, options, stop);
     let end = server.end_of_embedded();
-    let mut report = outcome.map_err(|error| failure(error, client))?;
+    let mut report = outcome.map_err(|error| failure(error, crew.client))?;
     server.annotate(&mut report);
     if end.is_some() {
         report.partial = true;
@@ -94,10 +95,10 @@ fn run_with(
     Ok((report, end))
 }
 
-/// Runs the plan with each client library, one after the other, and compares them.
-fn compare_clients(
+/// Runs the plan with each client library or number of processes, one after the other, and compares them.
+fn compare_crews(
     flags: &BenchFlags,
-    clients: &[ClientFlag],
+    crews: &[Crew],
     options: &mut BenchOptions,
     server: &mut BenchServer<'_>,
     stop: &AtomicBool,
@@ -105,18 +106,24 @@ fn compare_clients(
     let mut reports = Vec::new();
     let mut exit_code = 0;
     let mut server_end = None;
-    for client in clients {
-        let (report, end) = run_with(flags, *client, options, server, stop)?;
-        let folder = flags.output.out.join(client.name());
-        save_all(&report, &folder)
-            .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
+    let has_several_clients = crews.iter().any(|crew| crew.client != crews[0].client);
+    for &crew in crews {
+        let (report, end) = run_with(flags, crew, options, server, stop)?;
         exit_code = match (exit_code, report.exit_code()) {
             // A failed test weighs more than a limit that was reached.
             (0, code) | (_, code @ 1) => code,
             (known, _) => known,
         };
         let is_last = report.partial;
-        reports.push((client.name().to_owned(), report));
+        reports.push((crew.name(has_several_clients), report));
+        if !has_several_clients {
+            scale(&mut reports);
+        }
+        // The earlier ones again: the run of one process says more about them.
+        for (name, report) in &reports {
+            save_all(report, &flags.output.out.join(name))
+                .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
+        }
         server_end = end;
         if is_last {
             break;

@@ -14,10 +14,11 @@ pub(crate) struct WorkerFlags {
     /// library, as an application has it; `all` runs the plan with each of the three and compares them
     #[arg(long, value_enum, conflicts_with_all = ["worker", "workers"])]
     pub(crate) client: Option<ClientFlag>,
-    /// Processes of the generator, each with its share of the connections [default: 1 with --client python
-    /// and typescript; else none, but threads of this program]
-    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>, conflicts_with_all = ["worker", "workers"])]
-    pub(crate) processes: Option<usize>,
+    /// Processes of the generator, each with its share of the connections. Several numbers, with commas, run the
+    /// plan with each and compare them: 1,2,4,8 shows how the rate grows [default: 1 with --client python and
+    /// typescript; else none, but threads of this program]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = numbers::positive::<usize>, conflicts_with_all = ["worker", "workers"])]
+    pub(crate) processes: Vec<usize>,
     /// A shell command that starts a worker, on this or another machine, such as 'ssh load-1 tidewire
     /// worker'; its standard streams speak the worker contract. May be repeated
     #[arg(long, value_name = "COMMAND")]
@@ -70,15 +71,57 @@ impl ClientFlag {
     }
 }
 
-impl WorkerFlags {
-    /// The libraries to measure, one after the other.
-    pub(crate) fn clients(&self) -> Vec<ClientFlag> {
-        match self.client {
-            Some(ClientFlag::All) => {
-                vec![ClientFlag::Rust, ClientFlag::Python, ClientFlag::Typescript]
-            }
-            client => vec![client.unwrap_or(ClientFlag::Rust)],
+/// The workers of one run: those of a client library, and how many processes if that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crew {
+    pub(crate) client: ClientFlag,
+    pub(crate) processes: Option<usize>,
+}
+
+impl Crew {
+    /// The name of its folder and column among the reports of all, which differ in the client or in the number.
+    pub(crate) fn name(self, has_several_clients: bool) -> String {
+        match self.processes.filter(|_| !has_several_clients) {
+            None => self.client.name().to_owned(),
+            Some(1) => "1-process".to_owned(),
+            Some(count) => format!("{count}-processes"),
         }
+    }
+}
+
+impl WorkerFlags {
+    /// The workers of each run, one run after the other.
+    ///
+    /// # Errors
+    /// Several clients and several numbers of processes.
+    pub(crate) fn crews(&self) -> Result<Vec<Crew>, Failure> {
+        let client = self.client.unwrap_or(ClientFlag::Rust);
+        if client == ClientFlag::All {
+            if self.processes.len() > 1 {
+                return Err(Failure::usage(
+                    "--client all and several numbers of --processes are two comparisons: choose one of them",
+                ));
+            }
+            let processes = self.processes.first().copied();
+            let all = [ClientFlag::Rust, ClientFlag::Python, ClientFlag::Typescript];
+            return Ok(all.map(|client| Crew { client, processes }).to_vec());
+        }
+        if self.processes.is_empty() {
+            let processes = None;
+            return Ok(vec![Crew { client, processes }]);
+        }
+        let mut distinct = self.processes.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() < self.processes.len() {
+            return Err(Failure::usage("--processes: one number stands there twice"));
+        }
+        let numbers = self.processes.iter();
+        let crew = |&number| Crew {
+            client,
+            processes: Some(number),
+        };
+        Ok(numbers.map(crew).collect())
     }
 
     /// Whether the plan has a client library that is made for protocol version 1.
@@ -86,13 +129,13 @@ impl WorkerFlags {
         self.client.is_some_and(|client| client != ClientFlag::Rust)
     }
 
-    /// The commands that start the workers of a client; none if they are threads of this program.
+    /// The commands that start the workers of a crew; none if they are threads of this program.
     ///
     /// # Errors
     /// The file of commands cannot be read.
     pub(crate) fn commands(
         &self,
-        client: ClientFlag,
+        crew: Crew,
         threads: Option<usize>,
     ) -> Result<Vec<String>, Failure> {
         let mut commands = self.worker.clone();
@@ -113,14 +156,12 @@ impl WorkerFlags {
         if !commands.is_empty() {
             return Ok(commands);
         }
-        let (command, processes) = match client {
-            ClientFlag::Rust | ClientFlag::All => {
-                (own_worker(threads)?, self.processes.unwrap_or(0))
-            }
-            ClientFlag::Python => (PYTHON.command(), self.processes.unwrap_or(1)),
-            ClientFlag::Typescript => (TYPESCRIPT.command(), self.processes.unwrap_or(1)),
+        let (command, processes) = match crew.client {
+            ClientFlag::Rust | ClientFlag::All => (own_worker(threads)?, 0),
+            ClientFlag::Python => (PYTHON.command(), 1),
+            ClientFlag::Typescript => (TYPESCRIPT.command(), 1),
         };
-        Ok(vec![command; processes])
+        Ok(vec![command; crew.processes.unwrap_or(processes)])
     }
 }
 

@@ -49,6 +49,9 @@ use tidewire_wire::frame::{ProtocolError, Role};
 use tidewire_wire::message::{Input, MessageReader};
 use tidewire_wire::session::ServerSession;
 
+/// A smaller table of connections keeps its memory.
+const PLACES_MIN: usize = 1024;
+
 pub(crate) struct EngineShard<A> {
     pub(crate) core: Core,
     pub(crate) app: Marked<A>,
@@ -101,6 +104,16 @@ impl<A: Application> EngineShard<A> {
             changes: Changes::default(),
             has_failed: false,
             is_stopping: false,
+        }
+    }
+
+    /// Removes the empty places behind the last connection, and gives their memory back when most of it is not used. Nothing
+    /// that counts through the places may run meanwhile.
+    fn drop_empty_places(&mut self) {
+        while self.connections.pop_if(|place| place.is_none()).is_some() {}
+        let (len, capacity) = (self.connections.len(), self.connections.capacity());
+        if capacity > PLACES_MIN && len < capacity / 4 {
+            self.connections.shrink_to(2 * len);
         }
     }
 
@@ -349,6 +362,7 @@ impl<A: Application> Handler for EngineShard<A> {
         else {
             return;
         };
+        self.drop_empty_places();
         let mut session = Session {
             io,
             core: &mut self.core,

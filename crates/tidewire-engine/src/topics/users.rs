@@ -8,6 +8,9 @@ use tidewire_net::ConnectionId;
 #[derive(Debug, Default)]
 pub(crate) struct Users(HashMap<Arc<str>, Sessions>);
 
+/// A smaller table keeps its memory.
+const USERS_MIN: usize = 1024;
+
 /// Most users have one connection.
 #[derive(Debug)]
 enum Sessions {
@@ -42,6 +45,10 @@ impl Users {
             return;
         }
         self.0.remove(user);
+        // After many users have left.
+        if self.0.capacity() > USERS_MIN && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(2 * self.0.len());
+        }
     }
 
     /// The connections of a user, as they are now.

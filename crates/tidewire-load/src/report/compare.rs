@@ -8,8 +8,10 @@
 mod metric;
 mod overview;
 mod plan;
+mod scaling;
 
 pub use metric::Metric;
+pub use scaling::scale;
 
 use super::model::{LatencyOrigin, Report, TestResult, Verdict};
 use super::printable::printable;
@@ -23,6 +25,8 @@ pub struct Comparison {
     pub names: Vec<String>,
     /// A line per report: its language, its threads or processes, and its highest figures.
     pub overview: Vec<Vec<String>>,
+    /// A line per result and number of processes, if the reports differ in it.
+    pub scaling: Vec<Vec<String>>,
     /// Tests in the order of their first appearance, all figures of one set-up together.
     pub rows: Vec<Row>,
     /// The differences between the reports that are not part of a row's set-up.
@@ -36,6 +40,14 @@ pub struct Difference {
     pub name: &'static str,
     /// One value per report; empty if it is not known.
     pub values: Vec<String>,
+}
+
+/// A table above the figures.
+struct Leading<'a> {
+    title: &'static str,
+    header: Vec<&'a str>,
+    rows: Vec<Vec<String>>,
+    text_columns: usize,
 }
 
 /// One figure in all reports.
@@ -92,6 +104,7 @@ impl Comparison {
         Self {
             names: reports.iter().map(|(name, _)| name.clone()).collect(),
             overview: overview::rows(reports),
+            scaling: scaling::rows(reports),
             rows: rows.collect(),
             differences: plan::differences(reports),
         }
@@ -106,14 +119,9 @@ impl Comparison {
 
     /// Appends the tables as Markdown.
     pub(super) fn put_markdown(&self, out: &mut String) {
-        if !self.overview.is_empty() {
-            let columns = overview::TEXT_COLUMNS;
-            markdown::rows(out, &overview::HEADER, &self.overview, columns);
-            out.push('\n');
-        }
-        if !self.differences.is_empty() {
-            out.push_str("Differences:\n\n");
-            markdown::rows(out, &self.difference_header(), &self.difference_text(), 1);
+        for leading in self.leading() {
+            out.push_str(&format!("{}:\n\n", leading.title));
+            markdown::rows(out, &leading.header, &leading.rows, leading.text_columns);
             out.push('\n');
         }
         markdown::rows(out, &self.header(), &self.text(), TEXT_COLUMNS);
@@ -129,14 +137,12 @@ impl Comparison {
 
     /// Appends the tables as plain text.
     pub(super) fn put_terminal(&self, out: &mut String) {
-        if !self.overview.is_empty() {
-            let columns = overview::TEXT_COLUMNS;
-            out.push_str(&terminal::rows(&overview::HEADER, &self.overview, columns));
-            out.push('\n');
-        }
-        if !self.differences.is_empty() {
-            let rows = terminal::rows(&self.difference_header(), &self.difference_text(), 1);
-            out.push_str(&rows);
+        for leading in self.leading() {
+            out.push_str(&terminal::rows(
+                &leading.header,
+                &leading.rows,
+                leading.text_columns,
+            ));
             out.push('\n');
         }
         out.push_str(&terminal::rows(&self.header(), &self.text(), TEXT_COLUMNS));
@@ -162,14 +168,35 @@ impl Comparison {
             "<p class=\"about\">{}</p>\n",
             self.explanation()
         ));
-        if !self.overview.is_empty() {
-            page.table("Overview", &overview::HEADER, &self.overview);
-        }
-        if !self.differences.is_empty() {
-            let (header, rows) = (self.difference_header(), self.difference_text());
-            page.table("Differences", &header, &rows);
+        for leading in self.leading() {
+            page.table(leading.title, &leading.header, &leading.rows);
         }
         page.table("", &self.header(), &self.text());
+    }
+
+    /// The tables above the figures, without the empty ones.
+    fn leading(&self) -> Vec<Leading<'_>> {
+        let overview = Leading {
+            title: "Overview",
+            header: overview::HEADER.to_vec(),
+            rows: self.overview.clone(),
+            text_columns: overview::TEXT_COLUMNS,
+        };
+        let scaling = Leading {
+            title: "Scaling",
+            header: scaling::HEADER.to_vec(),
+            rows: self.scaling.clone(),
+            text_columns: scaling::TEXT_COLUMNS,
+        };
+        let differences = Leading {
+            title: "Differences",
+            header: self.difference_header(),
+            rows: self.difference_text(),
+            text_columns: 1,
+        };
+        let mut all = vec![overview, scaling, differences];
+        all.retain(|table| !table.rows.is_empty());
+        all
     }
 
     fn header(&self) -> Vec<&str> {

@@ -151,6 +151,18 @@ fn kind(unit: &str) -> Option<&'static str> {
         .map(|unit| unit.1)
 }
 
+/// A number after one of these is a name, and no quantity.
+const NAMED_BY_NUMBERS: [&str; 5] = ["HTTP ", "code ", "process ", "status ", "port "];
+
+/// What is left of a note without its numbers: equal for notes with the same words.
+pub(super) fn shape(note: &str) -> String {
+    let part = |word: Word<'_>| match word {
+        Word::Text(text) => text.to_owned(),
+        Word::Number { unit, .. } => format!("<{}>", kind(unit).unwrap_or_default()),
+    };
+    words(note).into_iter().map(part).collect()
+}
+
 /// The numbers of a note and the texts between them. Digits that belong to a word, a name or an address are text.
 fn words(note: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
@@ -164,7 +176,9 @@ fn words(note: &str) -> Vec<Word<'_>> {
             .unwrap_or(rest.len());
         let digits = rest[..length].trim_end_matches(['.', ',']);
         at = from + digits.len();
-        let is_alone = !note[..from].ends_with(joined);
+        let before = &note[..from];
+        let is_name = NAMED_BY_NUMBERS.iter().any(|word| before.ends_with(word));
+        let is_alone = !is_name && !before.ends_with(joined);
         let Some((unit, value)) = is_alone.then(|| measured(digits, &note[at..])).flatten() else {
             at = from + length;
             continue;
@@ -281,7 +295,15 @@ mod tests {
     #[test]
     fn names_and_addresses_stay_as_they_are() {
         for pair in [
-            ["close code `1001`", "close code `1002`"],
+            [
+                "closed by the server with code 1001",
+                "closed by the server with code 1002",
+            ],
+            ["answered with HTTP 502", "answered with HTTP 503"],
+            [
+                "Of the server process 12 had enough",
+                "Of the server process 13 had enough",
+            ],
             ["at 127.0.0.1:80", "at 127.0.0.2:80"],
             ["by HTTP/1.1 and p99", "by HTTP/2.0 and p99"],
             ["3 ms", "3 MiB"],

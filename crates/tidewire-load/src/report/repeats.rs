@@ -1,6 +1,7 @@
 //! Repeats of a run: one report with the median run of each result, and the spread.
 
 use super::model::{Range, Repeats, Report, TestResult};
+use super::notes;
 use super::table;
 use std::collections::HashSet;
 
@@ -96,13 +97,8 @@ fn figure(result: &TestResult) -> f64 {
 /// The texts in their order. If two differ only in their numbers, the first one stays.
 fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut known = HashSet::new();
-    let new = texts.filter(|text| known.insert(without_numbers(text)));
+    let new = texts.filter(|text| known.insert(notes::shape(text)));
     new.cloned().collect()
-}
-
-fn without_numbers(text: &str) -> String {
-    let is_of_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ',');
-    text.replace(is_of_number, "")
 }
 
 #[cfg(test)]

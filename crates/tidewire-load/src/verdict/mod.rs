@@ -218,7 +218,7 @@ fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
     (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
 }
 
-/// Further information about the figures. What limited a rate is known if something held the generator back.
+/// Further information about the figures. The limit of a rate is not told if something held the generator back: that was the limit.
 fn remarks(evidence: &Evidence, is_held_back: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);

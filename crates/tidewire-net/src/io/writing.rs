@@ -4,6 +4,7 @@ use super::{Io, LINGER_MS};
 use crate::closed::Closed;
 use crate::id::ConnectionId;
 use crate::outbox::Segment;
+use crate::places::Places;
 use crate::socket::{Phase, Socket};
 use crate::stream::Stream;
 use std::io::{self, IoSlice};
@@ -383,7 +384,7 @@ impl Io {
 }
 
 /// [`Io::socket_mut`], which leaves the other fields free.
-fn socket_of(sockets: &mut slab::Slab<Socket>, id: ConnectionId) -> Option<&mut Socket> {
+fn socket_of(sockets: &mut Places<Socket>, id: ConnectionId) -> Option<&mut Socket> {
     sockets.get_mut(id.index()).filter(|socket| socket.id == id)
 }
 

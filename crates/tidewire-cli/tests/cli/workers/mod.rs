@@ -40,6 +40,42 @@ fn every_test_runs_with_processes_and_loses_nothing() {
 }
 
 #[test]
+fn several_numbers_of_processes_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let plan = "bench --quick --quiet --test throughput --connections 20 --processes 1,2 --out";
+    let said = run(&[&words(plan)[..], &[out]].concat());
+    assert!([0, 3, 4].contains(&said.code), "{said:?}");
+    assert!(said.stdout.contains("Scaling"), "{said:?}");
+    for (name, count, is_known) in [("1-process", 1, false), ("2-processes", 2, true)] {
+        let text = fs::read_to_string(folder.path().join(name).join("report.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let result = result_of(&report, "throughput");
+        assert_accounted(result);
+        assert_eq!(result["processes"]["count"], count);
+        assert_eq!(
+            result["processes"].get("scaling_percent").is_some(),
+            is_known,
+            "{result:#}"
+        );
+    }
+    let page = fs::read_to_string(folder.path().join("comparison.md")).unwrap();
+    assert!(
+        page.contains("| throughput, 20 connections, json, 175 B | 2 | 2 |"),
+        "{page}"
+    );
+    for wrong in [
+        "--processes 1,2 --json",
+        "--processes 1,2 --client all",
+        "--processes 1,0",
+        "--processes 2,2",
+    ] {
+        let refused = run(&[&words(plan)[..7], &words(wrong)[..], &["--out", out]].concat());
+        assert_refused(&refused, &["--processes"]);
+    }
+}
+
+#[test]
 fn a_worker_is_checked_by_dialogues() {
     let own = format!("{} worker", env!("CARGO_BIN_EXE_tidewire"));
     let said = run(&["worker", "--check", &own]);

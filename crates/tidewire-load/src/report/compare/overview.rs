@@ -64,8 +64,11 @@ fn highest_rate(report: &Report, is_wanted: impl Fn(&TestResult) -> bool) -> Str
     best.map_or_else(
         || NOTHING.to_owned(),
         |(rate, result)| {
+            let size = result.payload_bytes.map_or_else(String::new, |bytes| {
+                format!(" of {}", number::bytes(bytes as f64))
+            });
             let shown = format!(
-                "{} at {}",
+                "{}{size} at {}",
                 number::si(rate),
                 number::grouped(result.connections)
             );
@@ -91,7 +94,7 @@ fn most_connections(report: &Report) -> String {
         .map_or_else(|| NOTHING.to_owned(), number::grouped)
 }
 
-/// Tests whose messages have the usual size.
+/// Tests that send as much as they can.
 const SENDING: [&str; 3] = [THROUGHPUT, SUSTAINED_THROUGHPUT, FORMAT_COMPARISON];
 const FIRST_FIGURE: usize = 3;
 const NOTHING: &str = "–";

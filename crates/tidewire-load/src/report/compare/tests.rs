@@ -1,5 +1,7 @@
 use super::*;
-use crate::report::model::{Cpu, Machine, Messages, Plan, THROUGHPUT, Target};
+use crate::report::model::{
+    Cpu, Machine, Messages, Pace, Plan, Processes, SUSTAINED_HOLD, THROUGHPUT, Target,
+};
 
 fn report(rates: &[(u64, f64)]) -> Report {
     let target = Target {
@@ -258,4 +260,95 @@ fn an_overview_without_figures_is_left_out() {
     let bare = || report(&[]);
     let two = Comparison::new(&[("a".into(), bare()), ("b".into(), bare())]);
     assert!(!two.terminal().contains("Binary"), "{}", two.terminal());
+}
+
+/// A report of a run with so many processes, of which each has this rate.
+fn with_processes(count: u64, each_per_s: f64) -> (String, Report) {
+    let rate = count as f64 * each_per_s;
+    let mut report = report(&[(100, rate)]);
+    report.results[0].processes = Some(Processes {
+        count,
+        rates_per_s: vec![each_per_s; count as usize],
+        mean_per_s: each_per_s,
+        ..Processes::default()
+    });
+    (count.to_string(), report)
+}
+
+#[test]
+fn several_numbers_of_processes_have_a_table_of_their_scaling() {
+    let mut reports = [
+        with_processes(1, 100.0),
+        with_processes(2, 90.0),
+        with_processes(4, 50.0),
+    ];
+    scale(&mut reports);
+    let percents: Vec<_> = reports
+        .iter()
+        .map(|(_, report)| {
+            report.results[0]
+                .processes
+                .as_ref()
+                .unwrap()
+                .scaling_percent
+        })
+        .collect();
+    assert_eq!(percents, [None, Some(90.0), Some(50.0)]);
+    let compared = Comparison::new(&reports);
+    let name = "throughput, 100 connections";
+    assert_eq!(
+        compared.scaling[0],
+        [name, "1", "1", "100", "100", "100", "100", "–"]
+    );
+    assert_eq!(
+        compared.scaling[2],
+        [name, "4", "4", "200", "50", "50", "50", "50 %"]
+    );
+    for text in [compared.markdown(), compared.terminal(), compared.html()] {
+        assert!(text.contains("Slowest/s"), "{text}");
+    }
+}
+
+#[test]
+fn a_planned_rate_and_a_hold_do_not_scale() {
+    let mut reports = [with_processes(1, 100.0), with_processes(2, 50.0)];
+    for (_, report) in &mut reports {
+        let paced = report.results[0].clone();
+        report.results[0].test = SUSTAINED_HOLD.to_owned();
+        report.results.push(TestResult {
+            pace: Some(Pace {
+                planned_per_s: Some(100.0),
+                ..Pace::default()
+            }),
+            ..paced
+        });
+    }
+    scale(&mut reports);
+    for result in reports.iter().flat_map(|(_, report)| &report.results) {
+        assert_eq!(result.processes.as_ref().unwrap().scaling_percent, None);
+    }
+}
+
+#[test]
+fn the_run_of_one_process_may_be_the_last() {
+    let mut reports = [with_processes(4, 50.0), with_processes(1, 100.0)];
+    scale(&mut reports);
+    let processes = reports[0].1.results[0].processes.as_ref().unwrap();
+    assert_eq!(
+        (processes.alone_per_s, processes.scaling_percent),
+        (Some(100.0), Some(50.0))
+    );
+}
+
+#[test]
+fn without_a_run_of_one_process_nothing_is_known_of_the_scaling() {
+    let mut reports = [with_processes(2, 90.0), with_processes(4, 50.0)];
+    scale(&mut reports);
+    let processes = reports[1].1.results[0].processes.as_ref().unwrap();
+    assert_eq!(
+        (processes.alone_per_s, processes.scaling_percent),
+        (None, None)
+    );
+    let same = [with_processes(2, 90.0), with_processes(2, 50.0)];
+    assert!(Comparison::new(&same).scaling.is_empty());
 }

@@ -146,10 +146,10 @@ pub struct Processes {
     pub rates_per_s: Vec<f64>,
     /// Their mean.
     pub mean_per_s: f64,
-    /// The rate of one process alone with its share of the connections.
+    /// The rate of the run with one process, in a comparison of several numbers of processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_per_s: Option<f64>,
-    /// The sum as a percentage of `count` times `alone_per_s`.
+    /// The rate as a percentage of `count` times `alone_per_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling_percent: Option<f64>,
 }
