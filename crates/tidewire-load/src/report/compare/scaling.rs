@@ -1,4 +1,4 @@
-//! How a rate grows with the processes of the generator: the same test with several numbers of them.
+//! The growth of a rate with the processes of the generator: the same test with several numbers of them.
 
 use std::collections::BTreeMap;
 

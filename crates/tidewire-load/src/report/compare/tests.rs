@@ -262,7 +262,7 @@ fn an_overview_without_figures_is_left_out() {
     assert!(!two.terminal().contains("Binary"), "{}", two.terminal());
 }
 
-/// A report of a run with so many processes, of which each has this rate.
+/// A report with this number of processes and the rate of each.
 fn with_processes(count: u64, each_per_s: f64) -> (String, Report) {
     let rate = count as f64 * each_per_s;
     let mut report = report(&[(100, rate)]);
@@ -341,7 +341,7 @@ fn the_run_of_one_process_may_be_the_last() {
 }
 
 #[test]
-fn without_a_run_of_one_process_nothing_is_known_of_the_scaling() {
+fn the_scaling_is_unknown_without_a_report_of_one_process() {
     let mut reports = [with_processes(2, 90.0), with_processes(4, 50.0)];
     scale(&mut reports);
     let processes = reports[1].1.results[0].processes.as_ref().unwrap();
