@@ -37,7 +37,7 @@ def tables(report: dict[str, Any]) -> list[Table]:
 def conclusions(name: str, reports: dict[str, dict[str, Any]]) -> str:
     """The conclusions of a report, with the figures in the place of their references. `{http:table/row/column}` is a figure of
     another report."""
-    path = CONCLUSIONS / f"{name}.md"
+    path = CONCLUSIONS / f"{name}.txt"
     if not path.exists():
         return ""
     return REFERENCE.sub(lambda match: referred(match[1], name, reports), path.read_text()).strip()
@@ -53,7 +53,7 @@ def referred(reference: str, own: str, reports: dict[str, dict[str, Any]]) -> st
             units = {column.id: column.unit for column in table.columns}
             if table.id == table_id and table.rows.get(key, {}).get(column_id) is not None:
                 return written(table.rows[key][column_id], units[column_id], with_spread=False)
-    raise UnknownFigure(f"{own}.md: no report has the figure {{{reference}}}")
+    raise UnknownFigure(f"conclusions/{own}.txt: no report has the figure {{{reference}}}")
 
 
 def markdown(report: dict[str, Any], text: str) -> str:

@@ -94,7 +94,7 @@ class Pages(unittest.TestCase):
         reports = program.written_reports()
         for name in reports:
             page.conclusions(name, reports)
-        unread = {path.stem for path in page.CONCLUSIONS.glob("*.md")} - {*reports}
+        unread = {path.stem for path in page.CONCLUSIONS.glob("*.txt")} - {*reports}
         self.assertEqual(unread, set())
 
     def test_columns_without_a_figure_are_left_out_and_cells_stay_in_their_cell(self) -> None:
