@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import datetime
 import os
-import pathlib
 import platform
 import subprocess
 import tempfile
@@ -21,7 +20,7 @@ import python_package
 import saturation
 import typescript
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
-from servers import ROOT, Server, certificate_flags, peers, tidewire
+from servers import ROOT, Server, certificate_flags, cpu_name, peers, tidewire
 
 RESULTS = ROOT / "bench/RESULTS.md"
 
@@ -125,13 +124,6 @@ def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
     empty_mb, each_kb = empty / 1e6, (max(held) - empty) / connections / 1e3
     cells = [f"{empty_mb:.1f} MB", f"12 MB: {reached(empty_mb <= 12)}", f"{each_kb:.2f} KB"]
     page.row(name, *cells, f"{target_kb} KB: {reached(each_kb <= target_kb)}")
-
-
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def introduction(options):

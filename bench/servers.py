@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import platform
 import secrets
 import shutil
 import subprocess
@@ -139,3 +140,10 @@ def installed(commands, *flags):
             print(f"{name} is not installed and is left out.\n")
         else:
             raise SystemExit(f"{command[0]} is not there: build it with bench/run")
+
+
+def cpu_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

@@ -14,8 +14,8 @@ import argparse
 import datetime
 import hashlib
 import json
-import pathlib
 import os
+import pathlib
 import platform
 import signal
 import subprocess
@@ -26,7 +26,7 @@ from typing import Any
 from reports import page
 from reports.parts import Part, Settings, all_parts
 from reports.table import Table
-from servers import ROOT, TARGET, TIDEWIRE
+from servers import ROOT, TARGET, TIDEWIRE, cpu_name
 
 DOCS = ROOT / "docs/reports"
 
@@ -64,7 +64,7 @@ def report(name: str, part: Part, settings: Settings, again: bool) -> dict[str, 
         "title": part.title,
         "facts": {
             "Date": " to ".join(sorted({steps[0]["date"], steps[-1]["date"]})),
-            "Machine": f"{cpu()}, {cores()} cores, {memory_gib():.0f} GiB, Linux {platform.release()}",
+            "Machine": f"{cpu_name()}, {cores()} cores, {memory_gib():.0f} GiB, Linux {platform.release()}",
             "Tidewire": version(),
             "Limits": limits([*tables.values()]),
             "Time of the measurement": f"{sum(step['took_s'] for step in steps) / 60:.0f} minutes",
@@ -85,13 +85,6 @@ def limits(tables: list[Table]) -> str:
     return (
         f"of {len(rows)} rows: {said}; {count('verdict', 'valid')} rows are valid, {count('verdict', 'failed')} failed"
     )
-
-
-def cpu() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def cores() -> int:

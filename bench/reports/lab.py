@@ -17,8 +17,6 @@ Result = dict[str, Any]
 # What the rate of a test counts.
 RATES = {
     "connection-storm": "Handshakes",
-    "connect-latency": "Handshakes",
-    "rapid-reconnect": "Handshakes",
     "ping-latency": "Round trips",
     "sustained-hold": "Round trips",
     "fan-out": "Deliveries",
@@ -26,47 +24,52 @@ RATES = {
 
 ABOUT = {
     "connection-storm": "All connections open at once, each with a JWT of its own. A connection counts once the server is ready for it.",
-    "connect-latency": "One connection after the other: from the first packet until the session is ready.",
-    "rapid-reconnect": "Every connection opens, says hello, closes and opens again.",
     "ping-latency": "Every connection sends application pings, one after the other, all at once.",
     "throughput": "Every connection sends as fast as it can. A message counts once the server has accounted for it.",
-    "sustained-throughput": "The same, for longer, in each format; the spread is that of its seconds.",
     "size-matrix": "The same for each size of the payload.",
     "format-comparison": "The same message of several trades, 1 KiB as JSON, in each format of the wire.",
     "sustained-hold": "All connections stay open, each with an occasional ping.",
     "connection-limit": "The number is doubled until a connection fails or a limit of this machine ends the search, then narrowed down.",
     "fan-out": "One connection publishes; all others subscribe and check every byte that they receive.",
-    "echo": "The server answers each message with the same bytes.",
 }
 
 
 def run(*flags: Any, prefix: Sequence[str] = ()) -> dict[str, Any]:
     """The report of one plan. A run that measured nothing, or not all, ends the step. `prefix` are words before the command."""
-    with tempfile.TemporaryDirectory() as out:
-        command = [*prefix, TIDEWIRE, "bench", *flags, "--memory", "--out", out, "--quiet"]
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
-        path = pathlib.Path(out, "report.json")
-        if not path.exists():
-            raise RuntimeError(f"tidewire bench {' '.join(map(str, flags))}: {done.stderr[-2000:]}")
-        report = json.loads(path.read_text())
-    if report.get("partial"):
-        raise RuntimeError(f"tidewire bench {' '.join(map(str, flags))}: {report.get('partial_reason')}")
+    (report,) = run_each(*flags, prefix=prefix)
     return report
 
 
-def tables(results: list[Result], prefix: str = "") -> list[Table]:
+def run_each(*flags: Any, prefix: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The reports of one plan with several numbers of processes, in their order."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [*prefix, TIDEWIRE, "bench", *flags, "--memory", "--out", out, "--quiet"]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
+        # Of one number the file is in the folder itself, of several each has a folder.
+        paths = [*pathlib.Path(out).glob("report.json"), *pathlib.Path(out).glob("*/report.json")]
+        reports = [json.loads(path.read_text()) for path in paths]
+    what = f"tidewire bench {' '.join(map(str, flags))}"
+    if not reports:
+        raise RuntimeError(f"{what}: {done.stderr[-2000:]}")
+    for report in reports:
+        if report.get("partial"):
+            raise RuntimeError(f"{what}: {report.get('partial_reason')}")
+    return sorted(reports, key=lambda report: report["started_at"])
+
+
+def tables(results: list[Result]) -> list[Table]:
     """One table for each test, and for the size matrix another one with a column for each size."""
     names = list(dict.fromkeys(result["test"] for result in results))
     found = []
     for name in names:
         mine = [result for result in results if result["test"] == name]
-        table = Table(prefix + name, name, ABOUT.get(name, ""), columns(name))
+        table = Table(name, name, ABOUT.get(name, ""), columns(name))
         for result in mine:
             table.rows[key(result)] = row(result)
         if name == "format-comparison":
             add_ratios(table)
         if name == "size-matrix":
-            found.append(matrix(mine, prefix))
+            found.append(matrix(mine))
         found.append(table)
     return found
 
@@ -82,7 +85,7 @@ def add_ratios(table: Table) -> None:
 def key(result: Result) -> str:
     """`10000`, `10000/json/175`, and a planned rate: what names a result within its test."""
     parts = [str(result["connections"])]
-    if result["test"] in ("size-matrix", "format-comparison", "sustained-throughput"):
+    if result["test"] in ("size-matrix", "format-comparison"):
         parts += [result["format"], str(result["payload_bytes"])]
     if result.get("fan_out", {}).get("publications_per_s"):
         parts.append(f"{result['fan_out']['publications_per_s']:g}/s")
@@ -195,14 +198,14 @@ MEMORY = [
 ]  # fmt: skip
 
 
-def matrix(results: list[Result], prefix: str) -> Table:
+def matrix(results: list[Result]) -> Table:
     sizes = list(dict.fromkeys(result["payload_bytes"] for result in results))
     names = [Column("connections", "Connections", "count")]
     names += [
         Column(str(size), f"{size} B" if size < 1024 else f"{size // 1024} KiB", "per_s", plot=True) for size in sizes
     ]
     about = "Confirmed messages per second, by connections (rows) and payload (columns)."
-    table = Table(f"{prefix}matrix", "size-matrix, in one view", about, names)
+    table = Table("matrix", "size-matrix, in one view", about, names)
     for result in results:
         cells = table.rows.setdefault(str(result["connections"]), {"connections": figure(result["connections"])})
         cells[str(result["payload_bytes"])] = row(result).get("rate")

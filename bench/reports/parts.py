@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import pathlib
 import subprocess
@@ -16,9 +15,8 @@ from typing import Any
 
 import scale_out
 from reports import lab, tuning
-from reports.sections import of
 from reports.table import Column, Table, figure
-from servers import ROOT, SECRET, TIDEWIRE
+from servers import LIMITS, ROOT, SECRET, TIDEWIRE
 
 REPEATS = 3
 TIERS = [100, 500, 1_000, 2_000, 5_000, 10_000]
@@ -52,16 +50,16 @@ class Part:
     steps: dict[str, Step]
 
 
-def bench(settings: Settings, test: str, tiers: list[int], *flags: Any, prefix: str = "") -> list[Table]:
-    timed = ["--duration-s", settings.seconds(), "--sustained-s", 2 if settings.quick else 10]
+def bench(settings: Settings, test: str, tiers: list[int], *flags: Any) -> list[Table]:
+    timed = ["--duration-s", settings.seconds()]
     held = ["--hold-s", 2 if settings.quick else 10, "--hold-ping-s", 1]
     sizes = ["--connections", ",".join(map(str, tiers)), "--repeats", REPEATS]
     report = lab.run("--test", test, *sizes, *timed, *held, *flags)
-    return lab.tables(report["results"], prefix)
+    return lab.tables(report["results"])
 
 
-def of_engine(test: str, *flags: Any) -> Step:
-    return lambda settings: bench(settings, test, settings.tiers(), *flags)
+def of_engine(test: str) -> Step:
+    return lambda settings: bench(settings, test, settings.tiers())
 
 
 def of_large_engine(test: str) -> Step:
@@ -115,7 +113,6 @@ def fan_out_over_redis(settings: Settings) -> list[Table]:
             stack.enter_context(process)
             for _ in range(PROCESSES):
                 stack.enter_context(shared_server(port, f"redis://127.0.0.1:{broker}"))
-            scale_out.wait_for_port(port)
             wait_for_all(port)
             report = lab.run(
                 *(f"ws://127.0.0.1:{port}/ws", "--profile", "v1", "--jwt-secret", SECRET, "--test", "fan-out"),
@@ -144,21 +141,21 @@ def wait_for_all(port: int) -> None:
 
 def shared_server(port: int, broker: str) -> scale_out.Process:
     command = [TIDEWIRE, "serve", "--listen", f"127.0.0.1:{port}", "--reuse-port", "--shards", 1, "--broker", broker]
-    limits = ["--rate-limit-capacity", 4_000_000_000, "--rate-limit-refill-per-s", 4_000_000_000, "--topics-open"]
-    return scale_out.Process("env", f"TIDEWIRE_JWT_SECRET={SECRET}", *command, *limits, "--log-level", "error")
+    return scale_out.Process(
+        "env", f"TIDEWIRE_JWT_SECRET={SECRET}", *command, *LIMITS, "--topics-open", "--log-level", "error"
+    )
 
 
 TESTS = "connection-storm,ping-latency,throughput,size-matrix,format-comparison,sustained-hold"
 
 
-def of_client(client: str, processes: int, *flags: Any) -> Step:
-    """The tests from the client library of a language."""
-    several = ["--client", client, "--processes", processes]
-    return lambda settings: bench(settings, TESTS, [100] if settings.quick else [100, 1_000], *several, *flags)
+def of_client(client: str) -> Step:
+    """The tests from the client library of a language, in one process."""
+    return lambda settings: bench(settings, TESTS, [100] if settings.quick else [100, 1_000], "--client", client)
 
 
 def scaling(client: str) -> Step:
-    """The same load from 1, 2, 4 and 8 processes."""
+    """The same load from several numbers of processes."""
 
     def step(settings: Settings) -> list[Table]:
         columns = [
@@ -173,29 +170,27 @@ def scaling(client: str) -> Step:
             "Server and processes share the cores of this machine."
         )
         table = Table("scaling", "Several processes", about, columns)
-        for processes in [1, 2] if settings.quick else [1, 2, 4, 8]:
-            report = lab.run(
-                *("--client", client, "--processes", processes, "--test", "throughput,ping-latency"),
-                *("--connections", 200, "--duration-s", settings.seconds(), "--repeats", REPEATS),
-            )
+        reports = lab.run_each(
+            *("--client", client, "--processes", "1,2" if settings.quick else "1,2,4,8"),
+            *("--test", "throughput,ping-latency", "--connections", 200),
+            *("--duration-s", settings.seconds(), "--repeats", REPEATS),
+        )
+        for report in reports:
             for result in report["results"]:
-                alone = table.rows.get(f"{result['test']}/1", {}).get("sum")
-                table.rows[f"{result['test']}/{processes}"] = row_of_processes(processes, result, alone)
+                table.rows[f"{result['test']}/{result['processes']['count']}"] = row_of_processes(result)
         return [table]
 
     return step
 
 
-def row_of_processes(processes: int, result: dict[str, Any], alone: Any) -> dict[str, Any]:
-    cells = lab.row(result)
-    divided = result.get("processes") or {"rates_per_s": [result["rate_per_s"]], "mean_per_s": result["rate_per_s"]}
+def row_of_processes(result: dict[str, Any]) -> dict[str, Any]:
+    cells, divided = lab.row(result), result["processes"]
     rates = divided["rates_per_s"]
     found = {
-        "processes": figure(processes), "test": result["test"], "ready": figure(sum(rate > 0 for rate in rates)),
+        "processes": figure(divided["count"]), "test": result["test"], "ready": figure(sum(rate > 0 for rate in rates)),
         "sum": cells["rate"], "mean": figure(divided["mean_per_s"]), "least": figure(min(rates)),
-        "most": figure(max(rates)),
-        "scaling": figure(alone and 100 * cells["rate"]["value"] / (processes * alone["value"])), "lost": cells.get("lost"), "limit": cells["limit"],
-        "verdict": cells["verdict"],
+        "most": figure(max(rates)), "scaling": figure(divided.get("scaling_percent")),
+        "lost": cells.get("lost"), "limit": cells["limit"], "verdict": cells["verdict"],
     }  # fmt: skip
     return {name: cell for name, cell in found.items() if cell is not None}
 
@@ -246,7 +241,6 @@ def script(*command: Any) -> Step:
     return step
 
 
-@functools.cache
 def all_parts() -> dict[str, Part]:
     http = [
         "keep-alive",
@@ -276,11 +270,11 @@ def all_parts() -> dict[str, Part]:
         "clients": Part("The clients of Rust, Python and TypeScript, side by side", {"side by side": side_by_side}),
         "python": Part(
             "The Python client and package",
-            {"one client": of_client("python", 1), "scaling": scaling("python"), "components": utilities},
+            {"one client": of_client("python"), "scaling": scaling("python"), "components": utilities},
         ),
         "typescript": Part(
             "The TypeScript client in Node",
-            {"one client": of_client("typescript", 1), "scaling": scaling("typescript")},
+            {"one client": of_client("typescript"), "scaling": scaling("typescript")},
         ),
         "http": Part("HTTP load testers", {name: script("http_load.py", name) for name in http}),
         "tuning": Part("Settings of the system", {"settings": lambda settings: tuning.tables(settings.quick)}),

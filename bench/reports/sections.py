@@ -6,7 +6,6 @@ import json
 import pathlib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from reports.page import of_table
 from reports.table import Cell, Column, Table, of_runs

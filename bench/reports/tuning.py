@@ -6,10 +6,12 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from reports import lab
-from reports.table import Column, Table, of_runs
+from reports.sections import of
+from reports.table import Column, Table, figure
 
 ROUNDS = 3
 
@@ -28,7 +30,7 @@ def sysctl(name: str, value: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_files(_: str, value: str) -> Iterator[list[str]]:
-    """Of the program alone: a limit that was lowered cannot be raised again. It raises its soft limit to the hard one by itself."""
+    """Words before the command that set its limit. A process cannot raise its own hard limit again, so this one keeps its own."""
     yield ["prlimit", f"--nofile={value}:{value}"]
 
 
@@ -43,51 +45,74 @@ def cores(_: str, value: str) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@dataclass
+class Setting:
+    """A setting with two values, and a load that shows its effect."""
+
+    id: str
+    name: str
+    how: Callable[[str, str], Any]
+    low: str
+    high: str
+    load: list[Any]
+    # The figure that it changes, and its unit.
+    figure: str = "rate"
+    unit: str = "per_s"
+
+
 STORM = ["--test", "connection-storm", "--connections", 10_000, "--handshakes-in-flight", 4096]
-# Setting, how it is set, two values, the load, the figure that it changes.
-Setting = tuple[str, Callable[[str, str], Any], tuple[str, str], list[Any], str]
-SETTINGS: list[Setting] = [
-    ("open files (`ulimit -n`)", open_files, ("1024", "20000"), ["--test", "connection-limit", "--connections-max", 9_000], "largest"),
-    ("net.core.somaxconn", sysctl, ("128", "4096"), STORM, "rate"),
-    ("net.ipv4.tcp_max_syn_backlog", sysctl, ("128", "2048"), STORM, "rate"),
-    ("net.ipv4.tcp_tw_reuse", sysctl, ("0", "1"), ["--test", "rapid-reconnect", "--connections", 100, "--cycles", 400], "rate"),
-    (
-        "net.ipv4.ip_local_port_range", sysctl, ("32768\t36000", "1024\t65000"),
-        ["--test", "connection-storm", "--connections", 9_000], "rate",
+LIMIT = ["--test", "connection-limit", "--connections-max", 9_000]
+RECONNECT = ["--test", "rapid-reconnect", "--connections", 100, "--cycles", 400]
+LARGE = ["--test", "size-matrix", "--payload-bytes", 65_536, "--connections", 1_000]
+SETTINGS = [
+    Setting("open files", "open files (`ulimit -n`)", open_files, "1024", "20000", LIMIT, "largest", "count"),
+    *(
+        Setting(name, name, sysctl, low, high, load)
+        for name, low, high, load in [
+            ("net.core.somaxconn", "128", "4096", STORM),
+            ("net.ipv4.tcp_max_syn_backlog", "128", "2048", STORM),
+            ("net.ipv4.tcp_tw_reuse", "0", "1", RECONNECT),
+            ("net.ipv4.ip_local_port_range", "32768 36000", "1024 65000", [*STORM[:3], 9_000]),
+            ("net.ipv4.tcp_rmem", "4096 8192 33554432", "4096 131072 33554432", LARGE),
+        ]
     ),
-    (
-        "net.ipv4.tcp_rmem, default", sysctl, ("4096 8192 33554432", "4096 131072 33554432"),
-        ["--test", "size-matrix", "--payload-bytes", 65_536, "--connections", 1_000], "rate",
+    Setting(
+        "cores",
+        "cores of the server and the generator",
+        cores,
+        "1",
+        "2",
+        ["--test", "throughput", "--connections", 100],
     ),
-    ("cores of the server and the generator", cores, ("1", "2"), ["--test", "throughput", "--connections", 100], "rate"),
-]  # fmt: skip
-NAMES = {"net.ipv4.tcp_rmem, default": "net.ipv4.tcp_rmem"}
+]
 
 
 def tables(quick: bool) -> list[Table]:
     columns = [
-        Column("setting", "Setting"), Column("load", "Load"), Column("low", "Low value"), Column("with_low", "Result", ""),
-        Column("high", "High value"), Column("with_high", "Result", ""), Column("change", "High to low", "ratio"),
+        Column("setting", "Setting"), Column("load", "Load"), Column("low", "Low value"), Column("with_low", "Result"),
+        Column("high", "High value"), Column("with_high", "Result"), Column("change", "High to low", "ratio"),
         Column("failed", "Failed with low / high"),
     ]  # fmt: skip
     table = Table("settings", "Each setting alone", "Everything else is as on this machine.", columns)
-    for name, how, values, load, figure in SETTINGS:
-        found: dict[str, list[dict[str, Any]]] = {value: [] for value in values}
-        for _ in range(1 if quick else ROUNDS):
-            for value in values:
-                with how(NAMES.get(name, name), value) as prefix:
-                    found[value].append(measured(load, prefix or []))
-        low, high = (
-            {"unit": "count" if figure == "largest" else "per_s", **of_runs([run[figure] for run in found[value]])}
-            for value in values
-        )
-        failed = "/".join(f"{sum(run['failed'] for run in found[value]):,.0f}" for value in values)
-        shown = [value.replace("\t", " to ").replace(" 33554432", "") for value in values]
-        table.rows[name.split(",")[0].split(" (")[0]] = {
-            "setting": name, "load": load[1], "low": shown[0], "with_low": low, "high": shown[1], "with_high": high,
-            "change": {"value": high["value"] / low["value"]} if low["value"] else None, "failed": failed.replace("/", " / "),
-        }  # fmt: skip
+    for setting in SETTINGS:
+        table.rows[setting.id] = row(setting, 1 if quick else ROUNDS)
     return [table]
+
+
+def row(setting: Setting, rounds: int) -> dict[str, Any]:
+    found: dict[str, list[dict[str, float]]] = {setting.low: [], setting.high: []}
+    for _ in range(rounds):
+        for value, runs in found.items():
+            with setting.how(setting.id, value) as prefix:
+                runs.append(measured(setting.load, prefix or []))
+    low, high = (of(setting.unit, (run[setting.figure] for run in runs)) for runs in found.values())
+    cells = {
+        "setting": setting.name, "load": setting.load[1],
+        "low": setting.low, "with_low": low, "high": setting.high, "with_high": high,
+        "change": figure(high["value"] / low["value"] if low["value"] else None),
+        "failed": " / ".join(f"{sum(run['failed'] for run in runs):,.0f}" for runs in found.values()),
+    }  # fmt: skip
+    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def measured(load: list[Any], prefix: list[str]) -> dict[str, float]:

@@ -119,7 +119,7 @@ fn compare_crews(
         if !has_several_clients {
             scale(&mut reports);
         }
-        // The earlier ones again: the run of one process says more about them.
+        // The earlier reports are saved again: a run of one process adds their scaling.
         for (name, report) in &reports {
             save_all(report, &flags.output.out.join(name))
                 .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;

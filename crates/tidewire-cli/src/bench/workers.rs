@@ -93,7 +93,7 @@ impl WorkerFlags {
     /// The workers of each run, one run after the other.
     ///
     /// # Errors
-    /// Several clients and several numbers of processes.
+    /// Several clients together with several numbers of processes, or one number twice.
     pub(crate) fn crews(&self) -> Result<Vec<Crew>, Failure> {
         let client = self.client.unwrap_or(ClientFlag::Rust);
         if client == ClientFlag::All {
@@ -114,7 +114,7 @@ impl WorkerFlags {
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() < self.processes.len() {
-            return Err(Failure::usage("--processes: one number stands there twice"));
+            return Err(Failure::usage("--processes: one number is given twice"));
         }
         let numbers = self.processes.iter();
         let crew = |&number| Crew {

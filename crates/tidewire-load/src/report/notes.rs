@@ -152,9 +152,9 @@ fn kind(unit: &str) -> Option<&'static str> {
 }
 
 /// A number after one of these is a name, and no quantity.
-const NAMED_BY_NUMBERS: [&str; 5] = ["HTTP ", "code ", "process ", "status ", "port "];
+const NAMED_BY_NUMBERS: [&str; 6] = ["HTTP ", "code ", "process ", "worker ", "status ", "port "];
 
-/// What is left of a note without its numbers: equal for notes with the same words.
+/// A note without its numbers. Notes with the same words have the same shape.
 pub(super) fn shape(note: &str) -> String {
     let part = |word: Word<'_>| match word {
         Word::Text(text) => text.to_owned(),
@@ -308,6 +308,7 @@ mod tests {
             ["by HTTP/1.1 and p99", "by HTTP/2.0 and p99"],
             ["3 ms", "3 MiB"],
             ["worker-1 ended", "worker-2 ended"],
+            ["worker 1: exit status", "worker 2: exit status"],
         ] {
             let results = [noted(10, &pair[..1]), noted(20, &pair[1..])];
             let both = [

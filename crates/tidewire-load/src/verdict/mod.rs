@@ -218,7 +218,8 @@ fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
     (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
 }
 
-/// Further information about the figures. The limit of a rate is not told if something held the generator back: that was the limit.
+/// Further information about the figures. If something held the generator back, that was the limit of the rate, and no other is
+/// named.
 fn remarks(evidence: &Evidence, is_held_back: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
 //! `format-comparison`: the same message as JSON, MessagePack and zlib. It has several trades, since one trade is too short to
-//! compress, and as many bytes as a page gets at once.
+//! compress.
 
 use super::measure::Bench;
 use super::options::RunError;
