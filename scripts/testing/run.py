@@ -27,6 +27,8 @@ class Run:
         self.working: dict[Suite, tuple[subprocess.Popen[bytes], float]] = {}
         self.passed: set[str] = set()
         self.failed: list[str] = []
+        self.began = time.monotonic()
+        self.start_s: dict[str, float] = {}
         self.seconds: dict[str, float] = {}
         # Of the processors, by all processes of a suite that it waited for.
         self.cpu_seconds: dict[str, float] = {}
@@ -106,6 +108,7 @@ class Run:
             ended = True
             end(process)
             del self.working[suite]
+            self.start_s[suite.name] = began - self.began
             self.seconds[suite.name] = seconds
             self.cpu_seconds[suite.name] = cpu_seconds or 0
             self.report(suite, process.returncode, seconds, is_late)
@@ -148,13 +151,14 @@ class Run:
 
     def conclude(self) -> int:
         """Prints the summary; the exit code of the run."""
-        print("\n=== summary (time, and that of the processors)")
+        print("\n=== summary (start, time, time of the processors)")
         for name, seconds in sorted(self.seconds.items(), key=lambda item: -item[1]):
             suite = next(suite for suite in self.suites if suite.name == name)
             counts = results.read(suite.junit)
             word = "FAILED" if name in self.failed else "passed"
             cpu = self.cpu_seconds[name]
-            print(f"  {seconds:5.0f} s {cpu:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
+            start = self.start_s[name]
+            print(f"  {start:5.0f} s {seconds:5.0f} s {cpu:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
         for line in self.skips:
             print(f"  {line}")
         for name in self.failed:
