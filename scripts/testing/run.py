@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from .suites import ROOT, SUITES, Part, Suite
 TAIL_LINES = 20
 # Lines of a failed suite that the summary repeats.
 REASONS = 10
+# What runs so gets a processor only while nothing else wants it.
+IDLE = ["chrt", "--idle", "0"] if shutil.which("chrt") else ["nice", "-n", "19"]
 
 
 class Run:
@@ -69,10 +72,10 @@ class Run:
                 self.start(suite)
 
     def has_room(self, suite: Suite) -> bool:
-        """True if this suite may start now: nice ones one at a time, the others up to the number of jobs."""
-        if suite.is_alone or any(other.is_alone for other in self.working):
-            return not self.working
+        """True if this suite may start now: nice ones one at a time, the others up to the number of jobs, or alone."""
         alike = [other for other in self.working if other.is_nice == suite.is_nice]
+        if suite.is_alone or any(other.is_alone for other in alike):
+            return not alike
         return len(alike) < (1 if suite.is_nice else self.jobs)
 
     def start(self, suite: Suite) -> None:
@@ -81,7 +84,7 @@ class Run:
             self.skip(f"{suite.name}: {part.tests}", part.program)
         command = suite.command.replace("{without}", "".join(part.without for part in skipped))
         suite.junit.unlink(missing_ok=True)
-        nice = ["nice", "-n", "19"] if suite.is_nice else []
+        nice = IDLE if suite.is_nice else []
         with suite.log.open("wb") as log:
             process = subprocess.Popen(
                 [*nice, "bash", "-c", command],

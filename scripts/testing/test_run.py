@@ -93,6 +93,13 @@ class Runs(unittest.TestCase):
         status, said = self.run_of(Suite("alone", alone, after=(), is_alone=True), Suite("other", one, after=()))
         self.assertEqual(status, 0, said)
 
+    def test_a_nice_suite_runs_beside_one_that_is_alone(self) -> None:
+        seen = self.folder / "seen"
+        alone = f"for _ in $(seq 50); do test ! -e {seen} || exit 0; sleep 0.1; done; exit 1"
+        nice = Suite("nice", f"touch {seen}", after=(), is_nice=True)
+        status, said = self.run_of(Suite("alone", alone, after=(), is_alone=True), nice)
+        self.assertEqual(status, 0, said)
+
     def test_a_suite_that_does_not_end_is_ended(self) -> None:
         status, said = self.run_of(Suite("endless", "sleep 60", after=(), limit_s=0))
         self.assertEqual(status, 1)
