@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-backend bench-node bench-peers check conformance conformance-quick deploy-check dist docs docs-pages fault-check fresh-test fuzz-smoke help hostility kill-test long-test reports reports-pages reports-quick simulation snippets soak test valkey-test
+.PHONY: bench bench-backend bench-node check conformance conformance-quick deploy-check dist docs docs-pages fault-check fresh-test fuzz-smoke help hostility kill-test long-test reports reports-pages reports-quick simulation snippets soak test valkey-test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,9 +32,6 @@ bench-node: ## Compare the Node package with other servers of Node, write bindin
 	npm ci --prefix bindings/node/bench --no-audit --no-fund --silent
 	node bindings/node/scripts/build.js --release
 	node bindings/node/bench/run.mjs
-
-bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
-	bench/run
 
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build, the Python wheel, the links of the pages
 	scripts/test --group check
@@ -93,7 +90,7 @@ reports: ## Measure docs/reports, or of it PART="engine http"; at most two hours
 reports-pages: ## The pages of docs/reports from their figures and conclusions, without measuring
 	bench/reports/run --pages
 
-reports-quick: ## The same with fewer sizes, about ten minutes, to target/reports/quick
+reports-quick: ## The same with fewer sizes and steps, about a quarter of an hour, to target/reports/quick
 	bench/reports/run --quick $(PART)
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000

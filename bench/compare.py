@@ -1,4 +1,4 @@
-"""Measures Tidewire and its peers in turns and writes the ratios to bench/RESULTS.md.
+"""Measures Tidewire and its peers in turns: the tables of docs/reports/peers.md, and of the pages of Python and TypeScript.
 
 Each server has the first core, the load generator the second. A round measures every server once, so
 that a drift of the machine meets all of them; the figures are medians over the rounds, and a ratio is the
@@ -7,9 +7,7 @@ median of the ratios within a round.
 
 import argparse
 import contextlib
-import datetime
-import os
-import platform
+import pathlib
 import subprocess
 import tempfile
 import time
@@ -19,10 +17,9 @@ import layers
 import python_package
 import saturation
 import typescript
-from measure import Page, bench, bench_command, median, rate, reached, verdicts
-from servers import ROOT, Server, certificate_flags, cpu_name, peers, tidewire
-
-RESULTS = ROOT / "bench/RESULTS.md"
+from measure import bench, bench_command, comparison, median, rate, rates, reached, verdicts
+from reports.sections import Sections, of
+from servers import Server, certificate_flags, peers, tidewire
 
 
 def compare_peers(page, mode, plans, rounds, seconds):
@@ -37,7 +34,7 @@ def compare_peers(page, mode, plans, rounds, seconds):
             for _ in range(rounds):
                 for server in servers:
                     results[server.name].append(bench(server, *flags))
-            page.comparison(title, results, target, cpu_target)
+            comparison(page, title, results, target, cpu_target)
 
 
 def receive(page, rounds, seconds):
@@ -67,40 +64,36 @@ def on_fresh_servers(rounds, *flags):
 
 
 def storms(page, rounds, _seconds):
-    page.table("JWT handshakes", "connections", "handshakes/s", "p99", "failed", "verdict", "target")
+    page.table("JWT handshakes", "connections", "handshakes", "p99", "failed", "verdict", "target")
     for connections in (1000, 10000):
         rows = on_fresh_servers(rounds, "--test", "connection-storm", "--connections", connections)
         handshakes, failed = median(map(rate, rows)), sum(row["failed"] for row in rows)
-        p99_us = median(row["latency_us"]["p99"] for row in rows)
+        p99 = of("us", [row["latency_us"]["p99"] for row in rows])
         target = reached(handshakes >= 20_000, failed == 0)
-        cells = [f"{connections:,}", f"{handshakes:,.0f}", f"{p99_us / 1000:.2f} ms", str(failed)]
-        page.row(*cells, verdicts(rows), target)
+        page.row(f"{connections:,}", rates(rows), p99, str(failed), verdicts(rows), target)
     page.end("Target: at least 20,000 per second on one core.")
 
 
 def pings(page, rounds, _seconds):
-    columns = ["connections", "round trips/s", "mean", "p99 / mean", "max / mean", "verdict", "target"]
+    columns = ["connections", "round trips", "mean", "p99 / mean", "max / mean", "verdict", "target"]
     page.table("Application pings, all connections at once", *columns)
     for connections in (1000, 10000):
         rows = on_fresh_servers(rounds, "--test", "ping-latency", "--connections", connections)
         latencies = [row["latency_us"] for row in rows]
-        p99 = median(latency["p99"] / latency["mean"] for latency in latencies)
-        most = median(latency["max"] / latency["mean"] for latency in latencies)
-        mean_us = median(latency["mean"] for latency in latencies)
-        cells = [f"{connections:,}", f"{median(map(rate, rows)):,.0f}", f"{mean_us / 1000:.2f} ms"]
-        cells += [f"{p99:.2f}", f"{most:.2f}", verdicts(rows), reached(p99 <= 2, most <= 5)]
-        page.row(*cells)
+        p99, most = ([latency[name] / latency["mean"] for latency in latencies] for name in ("p99", "max"))
+        cells = [rates(rows), of("us", [latency["mean"] for latency in latencies]), of("ratio", p99), of("ratio", most)]
+        page.row(f"{connections:,}", *cells, verdicts(rows), reached(median(p99) <= 2, median(most) <= 5))
     page.end("Target: p99 at most twice the mean, maximum at most five times.")
 
 
 def idle_memory(page, _rounds, _seconds):
     """Resident memory of the server's process before and while it holds 10,000 idle sessions."""
-    columns = ["empty server", "target", "per idle connection", "target"]
-    page.table("Idle memory, 10,000 connections", "", *columns)
+    columns = ["empty server", "target of it", "per idle connection", "target"]
+    page.table("Idle memory, 10,000 connections", "transport", *columns)
     with tempfile.TemporaryDirectory() as folder:
         row_of_memory(page, "plain", 4, [], [])
         row_of_memory(page, "TLS", 24, certificate_flags(folder), ["--insecure"])
-    page.end("1 KB is 1,000 bytes; the memory is the highest value while all sessions were open.")
+    page.end("The highest value while all sessions were open.")
 
 
 def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
@@ -121,21 +114,9 @@ def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
             client.wait()
     if not held or client.returncode in (1, 2):
         raise SystemExit(f"the server did not hold {connections} connections ({name})")
-    empty_mb, each_kb = empty / 1e6, (max(held) - empty) / connections / 1e3
-    cells = [f"{empty_mb:.1f} MB", f"12 MB: {reached(empty_mb <= 12)}", f"{each_kb:.2f} KB"]
-    page.row(name, *cells, f"{target_kb} KB: {reached(each_kb <= target_kb)}")
-
-
-def introduction(options):
-    cpu = cpu_name()
-    return (
-        f"Measured {datetime.date.today()} by `make bench-peers` on {cpu}, {os.cpu_count()} cores, "
-        f"Linux {platform.release()}: the server pinned to one core, the load generator to another, "
-        f"{options.rounds} interleaved rounds of {options.seconds} s, medians. The machine is shared, so "
-        "ratios within a run count, not absolute figures of different runs. Tidewire checks a JWT per "
-        "session and runs with its limits and counters on; the others serve plain WebSocket. A message "
-        "is confirmed when the server has proved that it read it."
-    )
+    each = (max(held) - empty) / connections
+    cells = [of("bytes", [empty]), f"12 MB: {reached(empty <= 12e6)}", of("bytes", [each])]
+    page.row(name, *cells, f"{target_kb} KB: {reached(each <= target_kb * 1e3)}")
 
 
 SECTIONS = {
@@ -163,24 +144,24 @@ SECTIONS = {
     "typescript-browser": typescript.typescript_browser,
 }
 
-# Printed on request, and no part of RESULTS.md.
+# Printed on request, and in no page.
 EXTRA = {f"saturation-{count}": saturation.spread_at(count) for count in saturation.CONNECTIONS}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS | EXTRA)}; all by default"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each server")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one measurement")
-    parser.add_argument(
-        "--only",
-        choices=[*SECTIONS, *EXTRA],
-        nargs="+",
-        help="print these sections and leave RESULTS.md as it is",
-    )
+    parser.add_argument("--json", type=pathlib.Path, help="write the tables to this file")
     options = parser.parse_args()
-    page = Page(None if options.only else RESULTS)
-    page.add("# Comparison of Tidewire with other servers", "", introduction(options), "")
-    for name in options.only or SECTIONS:
+    unknown = [name for name in options.sections if name not in SECTIONS | EXTRA]
+    if unknown:
+        parser.error(f"no section is called {', '.join(unknown)}")
+    page = Sections()
+    for name in options.sections or SECTIONS:
         if name.startswith("python-") and not python_package.is_installed():
             print(f"The Python package is not installed for {name}: see bench/run.")
             continue
@@ -188,8 +169,8 @@ def main():
             print(f"The npm packages are not built for {name}: see bench/run.")
             continue
         (SECTIONS | EXTRA)[name](page, options.rounds, options.seconds)
-    if page.path:
-        print("The results are in bench/RESULTS.md.")
+    if options.json:
+        page.write(options.json)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 import contextlib
 import re
-import statistics
 import subprocess
 
 from layers import EXAMPLES
-from measure import bench, cpu_us, median, rate, ratio, reached, verdicts
+from measure import bench, bottleneck, cpu, cpu_us, median, rate, rates, ratio, reached, times, verdicts
+from reports.sections import of
 from servers import PEERS, SERVER_CORE, Server, peers, tidewire
 
 TIDEWIRE, HISTORY = "tidewire", "tidewire, with history"
@@ -69,20 +69,12 @@ def in_turns(starters, rounds, *flags):
 
 def add_deliveries(page, subscribers, results, target, failures):
     reference = next((name for name in REFERENCES if name in results), TIDEWIRE)
-    columns = ["deliveries/s", f"ratio to {reference}", "server CPU per delivery", "client CPU per delivery"]
+    columns = ["deliveries", f"ratio to {reference}", "server CPU per delivery", "client CPU per delivery"]
     columns += ["peak memory", "bottleneck", "verdict"]
     page.table(f"Fan-out of 95 B at full speed to {subscribers:,} subscribers", "server", *columns)
     for name, rows in results.items():
-        page.row(
-            name,
-            f"{median(map(rate, rows)):,.0f}",
-            f"{ratio(results, name, reference, rate):.2f}",
-            f"{median(map(cpu_us('server'), rows)):.3f} µs",
-            f"{median(map(cpu_us('client'), rows)):.3f} µs",
-            f"{peak_bytes(rows) / 1e6:.1f} MB",
-            statistics.mode(row.get("bottleneck", "none") for row in rows),
-            verdicts(rows),
-        )
+        cells = [rates(rows), times(results, name, reference), cpu("server", rows), cpu("client", rows)]
+        page.row(name, *cells, of("bytes", [peak_bytes(rows)]), bottleneck(rows), verdicts(rows))
     ours, kept = median(map(rate, results[TIDEWIRE])), ratio(results, HISTORY, TIDEWIRE, rate)
     kept_of_longer = ratio(results, HISTORY, LONGER, rate)
     peak = max(peak_bytes(results[name]) for name in (TIDEWIRE, HISTORY))
@@ -110,51 +102,54 @@ def fan_out_rate(page, rounds, seconds):
         results, failures = in_turns(ours + bare + uws, rounds, *flags)
         if BARE not in results:
             raise SystemExit("\n".join(failures))
-        columns = ["server CPU per delivery", "ratio to the bare loop", "latency p50", "p99", "skew p50", "verdict"]
+        columns = [
+            "deliveries",
+            "server CPU per delivery",
+            "ratio to the bare loop",
+            "latency p50",
+            "p99",
+            "skew p50",
+            "verdict",
+        ]
         page.table(f"Fan-out of 95 B, {per_s}/s to {subscribers:,} subscribers", "server", *columns)
         for name, rows in results.items():
-            times_us = [median(row["latency_us"][part] for row in rows) for part in ("p50", "p99")]
-            times_us.append(median(row["fan_out"]["skew_us"]["p50"] for row in rows))
-            page.row(
-                name,
-                f"{median(map(cpu_us('server'), rows)):.3f} µs",
-                f"{ratio(results, name, BARE, cpu_us('server')):.2f}",
-                *(f"{time_us / 1000:.2f} ms" for time_us in times_us),
-                verdicts(rows),
-            )
-        cpu = ratio(results, TIDEWIRE, BARE, cpu_us("server"))
+            latencies = [of("us", [row["latency_us"][part] for row in rows]) for part in ("p50", "p99")]
+            skew = of("us", [row["fan_out"]["skew_us"]["p50"] for row in rows])
+            costs = [cpu("server", rows), times(results, name, BARE, cpu_us("server"))]
+            page.row(name, rates(rows), *costs, *latencies, skew, verdicts(rows))
+        more = ratio(results, TIDEWIRE, BARE, cpu_us("server"))
         page.end(
             "Latency is from the time at which a publication was due; skew is from the first subscriber to the last. "
             "A server that is late sends several publications at once, which costs it less.",
-            f"Target: at most 1.1 times the server CPU of the bare loop: {cpu:.2f} ({reached(cpu <= 1.1)}).",
+            f"Target: at most 1.1 times the server CPU of the bare loop: {more:.2f} ({reached(more <= 1.1)}).",
             *failures,
         )
 
 
 def topics(page, rounds, seconds):
     memory = [figures("topic_memory") for _ in range(min(rounds, 3))]
-    rates = [figures("topic_rates", seconds) for _ in range(rounds)]
+    speeds = [figures("topic_rates", seconds) for _ in range(rounds)]
     count = int(memory[0]["topics"])
-    page.table(f"Topics, {count:,} with one subscriber each", "", "", "target")
-    each = median(run["bytes_per_topic"] for run in memory)
-    page.row("memory of a topic", f"{each:.0f} B", f"400 B: {reached(each <= 400)}")
+    page.table(f"Topics, {count:,} with one subscriber each", "what", "figure", "target")
+    each = [run["bytes_per_topic"] for run in memory]
+    page.row("memory of a topic", of("bytes", each), f"400 B: {reached(median(each) <= 400)}")
     for part, name in (("publish", "publication"), ("deliver", "publication and delivery")):
         few, many, anywhere = (
-            median(run[f"{part}_ns_{which}"] for run in memory)
+            of("ns", [run[f"{part}_ns_{which}"] for run in memory])
             for which in ("few_topics", "many_topics", "any_of_many")
         )
         growth = median(run[f"{part}_growth"] for run in memory)
         target = f"at most 1.15 times: {growth:.2f}, {reached(growth <= 1.15)}"
-        page.row(f"{name}, few topics", f"{few:.0f} ns", "")
-        page.row(f"{name}, the same topics among all these", f"{many:.0f} ns", target)
-        page.row(f"{name}, any of all these", f"{anywhere:.0f} ns", "")
+        page.row(f"{name}, few topics", few, None)
+        page.row(f"{name}, the same topics among all these", many, target)
+        page.row(f"{name}, any of all these", anywhere, None)
     for size, name in ((1000, "1,000 in a message"), (1, "one in a message")):
-        updates = median(run[f"updates_per_s_by_{size}"] for run in rates)
-        target = f"300,000: {reached(updates >= 300_000)}" if size == 1000 else ""
-        page.row(f"subscribed and unsubscribed, {name}", f"{updates:,.0f}/s", target)
+        updates = [run[f"updates_per_s_by_{size}"] for run in speeds]
+        target = f"300,000: {reached(median(updates) >= 300_000)}" if size == 1000 else None
+        page.row(f"subscribed and unsubscribed, {name}", of("per_s", updates), target)
     page.end(
         "Server and client are one process. For a publication to any of all topics the processor's caches contain "
-        "less, because that topic was last used long ago.",
+        "less, because that topic was last used long ago."
     )
 
 
@@ -165,7 +160,7 @@ def filters(page, _rounds, _seconds):
         raise SystemExit(f"filter_cost printed something else: {output}")
     page.table("Filters, one evaluation", "filter", "median", "target")
     for nanoseconds, name in costs:
-        page.row(name, f"{nanoseconds} ns", reached(float(nanoseconds) < 300))
+        page.row(name, of("ns", [float(nanoseconds)]), reached(float(nanoseconds) < 300))
     page.end("Target: less than 300 ns for each distinct filter and message.")
 
 

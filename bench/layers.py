@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import statistics
 import subprocess
 import time
 
 import idle
-from measure import bench, cpu_us, median, rate, ratio, reached, verdicts
+from measure import bench, bottleneck, cpu, median, rate, rates, ratio, reached, times, verdicts
+from reports.sections import of
 from servers import PEERS, SERVER_CORE, TARGET, Server, compressing_peers, tidewire
 
 EXAMPLES = TARGET / "release/examples"
@@ -32,21 +32,14 @@ def deflate(page, rounds, seconds):
 
 
 def add_compressed(page, title, results):
-    columns = ["server", "confirmed messages/s", "tidewire is", "server CPU per message"]
+    columns = ["server", "confirmed messages", "tidewire, times as fast", "server CPU per message"]
     page.table(f"Compressed echo, 1 KB of JSON, {title}", *columns, "bottleneck", "verdict")
-    ratios = {name: ratio(results, "tidewire", name, rate) for name in results}
     for name, rows in results.items():
-        page.row(
-            name,
-            f"{median(map(rate, rows)):,.0f}",
-            f"{ratios[name]:.2f} times",
-            f"{median(map(cpu_us('server'), rows)):.3f} µs",
-            statistics.mode(row["bottleneck"] for row in rows),
-            verdicts(rows),
-        )
+        ratio_to_it = times(results, "tidewire", name)
+        page.row(name, rates(rows), ratio_to_it, cpu("server", rows), bottleneck(rows), verdicts(rows))
     wire = median(row["wire_bytes"] for row in results["tidewire"])
-    others = [value for name, value in ratios.items() if name != "tidewire"]
-    is_reached = reached(*(value >= 1.2 for value in others))
+    others = [name for name in results if name != "tidewire"]
+    is_reached = reached(*(ratio(results, "tidewire", name, rate) >= 1.2 for name in others))
     page.end(
         f"A message of 1,024 bytes is compressed to {wire:.0f} bytes; no message refers to an earlier one.",
         f"Target: at least 1.2 times each of the others ({is_reached}).",
@@ -65,12 +58,11 @@ def deflate_memory(page, _rounds, _seconds):
     kilobytes = {}
     for name, start in servers:
         kilobytes[name] = [idle_kilobytes(start, count, offer) for offer in (OFFER_WITHOUT_MEMORY, OFFER)]
-        page.row(name, *(f"{each:.1f} KB" for each in kilobytes[name]))
+        page.row(name, *(of("bytes", [each * 1000]) for each in kilobytes[name]))
     ours, *others = (kilobytes[name] for name in kilobytes if name != "tidewire, per-connection")
     is_less = reached(*(mine < theirs for other in others for mine, theirs in zip(ours, other, strict=True)))
     page.end(
-        "1 KB is 1,000 bytes. Each connection has exchanged one message of about 1 KB before.",
-        f"Target: less than the others ({is_less}).",
+        "Each connection has exchanged one message of about 1 KB before.", f"Target: less than the others ({is_less})."
     )
 
 
@@ -86,7 +78,7 @@ def idle_kilobytes(start, count, offer):
 
 
 def encrypted(page, rounds, seconds):
-    columns = ["confirmed messages/s", "server CPU per message", "client CPU per message"]
+    columns = ["confirmed messages", "server CPU per message", "client CPU per message"]
     page.table("Encrypted echo, 175 B, 100 connections", "in flight", *columns, "bottleneck", "verdict")
     best = 0
     with tidewire("echo", "--encryption", "required") as server:
@@ -95,14 +87,8 @@ def encrypted(page, rounds, seconds):
             flags += ["--connections", 100, "--duration-s", seconds]
             rows = [bench(server, *flags) for _ in range(rounds)]
             best = max(best, median(map(rate, rows)))
-            page.row(
-                str(in_flight),
-                f"{median(map(rate, rows)):,.0f}",
-                f"{median(map(cpu_us('server'), rows)):.3f} µs",
-                f"{median(map(cpu_us('client'), rows)):.3f} µs",
-                statistics.mode(row["bottleneck"] for row in rows),
-                verdicts(rows),
-            )
+            sides = [cpu("server", rows), cpu("client", rows)]
+            page.row(str(in_flight), rates(rows), *sides, bottleneck(rows), verdicts(rows))
     page.end(
         "AES-256-GCM as in protocol version 1: every message is decrypted and encrypted again.",
         f"Target: at least 1,000,000 per second on one core ({reached(best >= 1_000_000)}).",
@@ -113,14 +99,12 @@ def wire(page, rounds, _seconds):
     """The wire crate and other libraries' readers, from memory, in turns."""
     lines = [line for _ in range(rounds) for program in PROGRAMS for line in run(program)]
     sizes = sorted({line["payload_bytes"] for line in lines if line["measure"] == "frames"})
-    columns = [f"{size:,} B" for size in sizes]
-    page.table("Reading frames from memory, one core", "reader", *columns)
+    page.table("Reading frames from memory, one core", "reader", *(f"{size:,} B" for size in sizes))
     for reader in ("tidewire", "tungstenite", "fastwebsockets"):
-        frames = [median(figures(lines, "frames_per_s", reader=reader, payload_bytes=size)) for size in sizes]
-        cells = [f"{each / 1e6:.2f} M/s, {each * size / 1e9:.1f} GB/s" for each, size in zip(frames, sizes)]
-        page.row(reader, *cells)
+        of_sizes = (figures(lines, "frames_per_s", reader=reader, payload_bytes=size) for size in sizes)
+        page.row(reader, *(of("per_s", frames) for frames in of_sizes))
     page.end(
-        "Masked frames of ASCII text in 512 KiB, with UTF-8 checks; gigabytes count the payload. Tidewire reads the "
+        "Frames a second: masked, of ASCII text, in 512 KiB, with UTF-8 checks. Tidewire reads the "
         "frames in place, as its event loop does. The others' interfaces read from a stream, which needs a copy.",
         *wire_targets(lines),
     )
@@ -156,8 +140,4 @@ def figures(lines, name, **wanted):
 MODES = ("shared", "per-connection")
 OFFER = "permessage-deflate; client_max_window_bits"
 OFFER_WITHOUT_MEMORY = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-PROGRAMS = (
-    [EXAMPLES / "read_frames", "--json"],
-    [PEERS / "peer-parse"],
-    [EXAMPLES / "classify", "--json"],
-)
+PROGRAMS = ([EXAMPLES / "read_frames", "--json"], [PEERS / "peer-parse"], [EXAMPLES / "classify", "--json"])

@@ -1,4 +1,4 @@
-"""Runs the load generator and puts its figures into pages: what the sections of compare.py share."""
+"""Runs the load generator and makes cells of its figures: what the sections of compare.py share."""
 
 import collections
 import json
@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import tempfile
 
+from reports.sections import of
 from servers import PEER, TIDEWIRE
 
 CLIENT_CORE = "1"
@@ -52,9 +53,33 @@ def median(values):
     return statistics.median(known) if known else float("nan")
 
 
-def ratio(results, ours, other, figure):
+def ratios(results, ours, other, figure):
+    """Those within a round."""
     pairs = [(figure(a), figure(b)) for a, b in zip(results[ours], results[other], strict=True)]
-    return median(a / b for a, b in pairs if a and b)
+    return [a / b for a, b in pairs if a and b]
+
+
+def ratio(results, ours, other, figure):
+    return median(ratios(results, ours, other, figure))
+
+
+def rates(rows):
+    """The cell of the rates of several runs."""
+    return of("per_s", map(rate, rows))
+
+
+def cpu(side, rows):
+    """The cell of a side's CPU time per message."""
+    return of("us", map(cpu_us(side), rows))
+
+
+def times(results, ours, other, figure=rate):
+    """The cell of the ratios of two servers."""
+    return of("ratio", ratios(results, ours, other, figure))
+
+
+def bottleneck(rows):
+    return statistics.mode(row.get("bottleneck", "none") for row in rows)
 
 
 def verdicts(rows):
@@ -69,52 +94,20 @@ def reached(*conditions):
     return "reached" if all(conditions) else "**not reached**"
 
 
-class Page:
-    """The lines of RESULTS.md, printed as they come; `path` is None where nothing is to be written."""
-
-    def __init__(self, path):
-        self.path = path
-        self.lines = []
-
-    def add(self, *lines):
-        self.lines += lines
-        print(*lines, sep="\n", flush=True)
-
-    def save(self):
-        if self.path:
-            self.path.write_text("\n".join(self.lines))
-
-    def table(self, title, *columns):
-        self.add(f"## {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
-
-    def row(self, *cells):
-        self.add(f"| {' | '.join(cells)} |")
-
-    def end(self, *sentences):
-        self.add("", *sentences, "")
-        self.save()
-
-    def comparison(self, title, results, target, cpu_target):
-        columns = ["server", "confirmed messages/s", f"ratio to {PEER}", "server CPU per message"]
-        self.table(title, *columns, "client CPU per message", "bottleneck", "verdict")
-        for name, rows in results.items():
-            self.row(
-                name,
-                f"{median(map(rate, rows)):,.0f}",
-                f"{ratio(results, name, PEER, rate):.2f}",
-                f"{median(map(cpu_us('server'), rows)):.3f} µs",
-                f"{median(map(cpu_us('client'), rows)):.3f} µs",
-                statistics.mode(row["bottleneck"] for row in rows),
-                verdicts(rows),
-            )
-        ours = ratio(results, "tidewire", PEER, rate)
-        cpu = ratio(results, PEER, "tidewire", cpu_us("server"))
-        lines = [f"Target: at least {target} times {PEER}: {ours:.2f} ({reached(ours >= target)})."]
-        measured = f"{PEER} spends {cpu:.2f} times the server CPU per message of Tidewire"
-        if cpu_target:
-            wanted = "less" if cpu_target == 1 else f"{cpu_target} times less"
-            is_reached = cpu > 1 if cpu_target == 1 else cpu >= cpu_target
-            lines.append(f"Target: server CPU, {wanted}: {measured} ({reached(is_reached)}).")
-        else:
-            lines.append(f"{measured}.")
-        self.end(*lines)
+def comparison(page, title, results, target, cpu_target):
+    columns = ["server", "confirmed messages", f"ratio to {PEER}", "server CPU per message"]
+    page.table(title, *columns, "client CPU per message", "bottleneck", "verdict")
+    for name, rows in results.items():
+        sides = [cpu("server", rows), cpu("client", rows)]
+        page.row(name, rates(rows), times(results, name, PEER), *sides, bottleneck(rows), verdicts(rows))
+    ours = ratio(results, "tidewire", PEER, rate)
+    less = ratio(results, PEER, "tidewire", cpu_us("server"))
+    lines = [f"Target: at least {target} times {PEER}: {ours:.2f} ({reached(ours >= target)})."]
+    measured = f"{PEER} spends {less:.2f} times the server CPU per message of Tidewire"
+    if cpu_target:
+        wanted = "less" if cpu_target == 1 else f"{cpu_target} times less"
+        is_reached = less > 1 if cpu_target == 1 else less >= cpu_target
+        lines.append(f"Target: server CPU, {wanted}: {measured} ({reached(is_reached)}).")
+    else:
+        lines.append(f"{measured}.")
+    page.end(*lines)

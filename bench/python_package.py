@@ -2,17 +2,17 @@
 
 import contextlib
 import json
-import statistics
 import subprocess
 
 import saturation
-from measure import CLIENT_CORE, bench, cpu_us, median, rate, ratio, reached, verdicts
+from measure import CLIENT_CORE, bench, bottleneck, cpu, median, rate, rates, ratio, reached, times, verdicts
+from reports.sections import of
 from servers import ROOT, SECRET, TIDEWIRE, Server, peers, tidewire
 
 FOLDER = ROOT / "bench/peers/python"
 PYTHON = FOLDER / ".venv/bin/python"
 SATURATED_TARGET = 2.3e6
-SATURATION_COLUMNS = ["server", "messages/s", "lowest / median", "server CPU per message"]
+SATURATION_COLUMNS = ["server", "messages", "server CPU per message"]
 RECEIVE_TARGETS = {"length": 2.5e6, "payload": 0.8e6}
 WEBSOCKETS, PICOWS = "websockets (Python)", "picows (Python)"
 BATCHES, HANDLERS = "tidewire, batches", "tidewire, handlers"
@@ -69,9 +69,7 @@ def python_saturation(page, rounds, seconds):
         runs[WEBSOCKETS].append(saturation.measured(websockets_server("sink"), "sink", seconds, flags))
     page.table("Receive in Python from a sender that never waits, 175 B, 100 connections", *SATURATION_COLUMNS)
     for name, rows in runs.items():
-        rates = [row["rate_per_s"] for row in rows]
-        cpu_ns = median(row["server_cpu_ns_per_message"] for row in rows)
-        page.row(name, f"{median(rates):,.0f}", f"{min(rates) / median(rates):.2f}", f"{cpu_ns / 1e3:.3f} µs")
+        page.row(name, rates(rows), of("ns", [row["server_cpu_ns_per_message"] for row in rows]))
     ours = median(row["rate_per_s"] for row in runs["tidewire, len(message.data)"])
     page.end(target(f"tidewire: at least {SATURATED_TARGET / 1e6:.1f} M/s", ours, SATURATED_TARGET))
 
@@ -89,7 +87,9 @@ def python_echo(page, rounds, seconds):
         with contextlib.ExitStack() as stack:
             servers = [server(BATCHES, "echo", "raw"), server(HANDLERS, "echo-handlers", "raw")]
             servers.append(websockets_server("echo"))
-            servers += [Server(name, command, ["--profile", "raw"]) for name, command in peers("echo") if name == PICOWS]
+            servers += [
+                Server(name, command, ["--profile", "raw"]) for name, command in peers("echo") if name == PICOWS
+            ]
             for started in servers:
                 stack.enter_context(started)
             results = {started.name: [] for started in servers}
@@ -112,7 +112,11 @@ def python_asgi(page, rounds, seconds):
     for in_flight in (1, 64):
         flags = ["--test", "echo", "--in-flight", in_flight, "--connections", 100, "--duration-s", seconds]
         with contextlib.ExitStack() as stack:
-            servers = [server(HANDLERS, "echo-handlers", "raw"), asgi_server(by_endpoint, "tidewire"), asgi_server(plain, "plain")]
+            servers = [
+                server(HANDLERS, "echo-handlers", "raw"),
+                asgi_server(by_endpoint, "tidewire"),
+                asgi_server(plain, "plain"),
+            ]
             results = {stack.enter_context(started).name: [] for started in servers}
             for _ in range(rounds):
                 for started in servers:
@@ -138,14 +142,14 @@ def python_publish(page, rounds, seconds):
             with server(name, mode, "open") as measured:
                 results[name].append(subscribers(measured, seconds))
     reference = results["the engine's clients"]
-    page.table("Publishing 95 B to 100 subscribers", "by", "deliveries/s", "ratio to the engine's clients")
+    page.table("Publishing 95 B to 100 subscribers", "by", "deliveries", "ratio to the engine's clients")
     ratios = {}
-    for name, rates in results.items():
-        ratios[name] = statistics.median(ours / own for ours, own in zip(rates, reference, strict=True))
-        page.row(name, f"{median(rates):,.0f}", f"{ratios[name]:.2f}")
+    for name, found in results.items():
+        ratios[name] = [ours / own for ours, own in zip(found, reference, strict=True)]
+        page.row(name, of("per_s", found), of("ratio", ratios[name]))
     page.end(
-        target("publish_many: at least 0.9", ratios["publish_many"], 0.9),
-        target("one publish per call: at least 0.6", ratios["publish"], 0.6),
+        target("publish_many: at least 0.9", median(ratios["publish_many"]), 0.9),
+        target("one publish per call: at least 0.6", median(ratios["publish"]), 0.6),
     )
 
 
@@ -165,19 +169,19 @@ def python_client(page, rounds, seconds):
         with server("tidewire", "length", "v1") as ours, websockets_server("sink") as theirs:
             for library, measured in (("tidewire", ours), ("websockets", theirs)):
                 figures.setdefault(("connect", library), []).append(client(measured, library, "connect", seconds))
-    page.table("Clients in Python, 175 B JSON, one connection", "", *LIBRARIES, "ratio", "target")
+    page.table("Clients in Python, 175 B JSON, one connection", "what", *LIBRARIES, "ratio", "target")
     for mode, key, words, wanted in CLIENT_FIGURES:
         values = {library: [run[key] for run in figures[mode, library]] for library in LIBRARIES}
         pairs = zip(values["tidewire"], values["websockets"], strict=True)
-        times = statistics.median(ours / other for ours, other in pairs)
+        ratios = [ours / other for ours, other in pairs]
         is_rate = key == "messages_per_s"
-        is_reached = reached(times >= wanted if is_rate else times <= wanted)
-        unit, bound = ("/s", "at least") if is_rate else (" µs", "at most")
-        shown = [f"{median(values[library]):,.0f}{unit}" for library in LIBRARIES]
-        page.row(words, *shown, f"{times:.2f}", f"{bound} {wanted}: {is_reached}")
+        is_reached = reached(median(ratios) >= wanted if is_rate else median(ratios) <= wanted)
+        unit, bound = ("per_s", "at least") if is_rate else ("us", "at most")
+        shown = [of(unit, values[library]) for library in LIBRARIES]
+        page.row(words, *shown, of("ratio", ratios), f"{bound} {wanted}: {is_reached}")
     page.end(
         "Both libraries create and parse JSON in Python and use Tidewire's server. The connect figures use a Python "
-        "server of the same library: Tidewire checks a JWT and sends its greeting; websockets serves plain WebSocket.",
+        "server of the same library: Tidewire checks a JWT and sends its greeting; websockets serves plain WebSocket."
     )
 
 
@@ -201,18 +205,13 @@ def open_tidewire(app):
 
 
 def columns(reference):
-    return ["server", "confirmed messages/s", f"ratio to {reference}", "server CPU per message", "bottleneck", "verdict"]
+    return ["server", "confirmed messages", f"ratio to {reference}", "server CPU per message", "bottleneck", "verdict"]
 
 
 def add_rows(page, results, reference):
     for name, rows in results.items():
         page.row(
-            name,
-            f"{median(map(rate, rows)):,.0f}",
-            f"{ratio(results, name, reference, rate):.2f}",
-            f"{median(map(cpu_us('server'), rows)):.3f} µs",
-            statistics.mode(row.get("bottleneck", "none") for row in rows),
-            verdicts(rows),
+            name, rates(rows), times(results, name, reference), cpu("server", rows), bottleneck(rows), verdicts(rows)
         )
 
 

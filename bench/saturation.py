@@ -7,6 +7,7 @@ import json
 import subprocess
 
 from measure import CLIENT_CORE, median, reached
+from reports.sections import of
 from servers import PEERS, Server, tidewire_open
 
 OURS, THEIRS = "tidewire", "uWebSockets"
@@ -20,14 +21,15 @@ SLOW = 0.9  # a run below this part of the median is a slow one
 
 
 def saturation(page, rounds, seconds):
-    columns = ["messages/s", "uWebSockets", "ratio", "server CPU per message", "uWebSockets' CPU", "ratio of CPU"]
+    columns = ["messages", "uWebSockets", "ratio", "server CPU per message", "uWebSockets' CPU", "ratio of CPU"]
     columns += ["client busy", "beside uWebSockets", "lowest / median", "slow runs", "of uWebSockets", "target"]
     page.table("Receive from a sender that never waits", "payload", "connections", *columns)
     for connections in CONNECTIONS:
         for payload_bytes in SIZES_BYTES:
             flags = ["--payload-bytes", payload_bytes, "--connections", connections]
             ours, theirs = in_turns("sink", rounds, seconds, flags)
-            page.row(f"{payload_bytes:,} B", f"{connections:,}", *cells(ours, theirs), verdict(ours, theirs))
+            names = [f"{payload_bytes:,} B", f"{connections:,}"]
+            page.row(*names, *cells(ours, theirs), verdict(ours, theirs), key=f"{payload_bytes}/{connections}")
     page.end(
         f"Target: at least {RATE_TARGET} times uWebSockets; where the client is at least {BUSY:.0%} busy beside it, at most "
         f"{CPU_TARGET} of its server CPU per message instead; and no more runs below {SLOW} of the median than it has.",
@@ -46,15 +48,14 @@ def spread_at(connections):
     """A section about how much the runs differ, for so many connections; many rounds make it worth while."""
 
     def spread(page, rounds, seconds):
-        columns = ["messages/s", "uWebSockets", "ratio", "lowest / median", "highest / median", "slow runs"]
-        columns += ["uWebSockets: lowest / median", "highest / median", "slow runs", "target"]
+        columns = ["messages", "uWebSockets", "ratio", "lowest / median", "highest / median", "slow runs"]
+        columns += [f"uWebSockets: {column}" for column in columns[3:]] + ["target"]
         title = f"Spread of {rounds} runs, a sender that never waits, {connections:,} connections"
         page.table(title, "payload", *columns)
         for payload_bytes in SIZES_BYTES:
             flags = ["--payload-bytes", payload_bytes, "--connections", connections]
             ours, theirs = in_turns("sink", rounds, seconds, flags)
-            rates = [f"{figure(rows, 'rate_per_s'):,.0f}" for rows in (ours, theirs)]
-            cells = [*rates, f"{ratio(ours, theirs, 'rate_per_s'):.2f}", *spread_cells(ours), *spread_cells(theirs)]
+            cells = [*both("per_s", "rate_per_s", ours, theirs), *spread_cells(ours), *spread_cells(theirs)]
             page.row(f"{payload_bytes:,} B", *cells, verdict(ours, theirs))
         page.end(f"A slow run is below {SLOW} of the median of its server; Tidewire may have no more of them.")
 
@@ -93,9 +94,21 @@ def figure(rows, name):
     return median(row[name] for row in rows)
 
 
+def ratios(ours, theirs, name):
+    """Those within a round."""
+    return [a[name] / b[name] for a, b in zip(ours, theirs, strict=True)]
+
+
 def ratio(ours, theirs, name):
-    """The median of the ratios within a round."""
-    return median(a[name] / b[name] for a, b in zip(ours, theirs, strict=True))
+    return median(ratios(ours, theirs, name))
+
+
+def both(unit, name, ours, theirs):
+    """The cells of a figure of both servers, and of its ratio."""
+    return [
+        *(of(unit, [row[name] for row in rows]) for rows in (ours, theirs)),
+        of("ratio", ratios(ours, theirs, name)),
+    ]
 
 
 def slow_runs(rows):
@@ -106,11 +119,9 @@ def slow_runs(rows):
 def cells(ours, theirs):
     lowest = min(row["rate_per_s"] for row in ours) / figure(ours, "rate_per_s")
     return [
-        *(f"{figure(rows, 'rate_per_s'):,.0f}" for rows in (ours, theirs)),
-        f"{ratio(ours, theirs, 'rate_per_s'):.2f}",
-        *(f"{figure(rows, 'server_cpu_ns_per_message'):,.1f} ns" for rows in (ours, theirs)),
-        f"{ratio(ours, theirs, 'server_cpu_ns_per_message'):.2f}",
-        *(f"{figure(rows, 'client_busy'):.0%}" for rows in (ours, theirs)),
+        *both("per_s", "rate_per_s", ours, theirs),
+        *both("ns", "server_cpu_ns_per_message", ours, theirs),
+        *(of("percent", [100 * row["client_busy"] for row in rows]) for rows in (ours, theirs)),
         f"{lowest:.2f}",
         *(str(slow_runs(rows)) for rows in (ours, theirs)),
     ]

@@ -13,10 +13,8 @@ import argparse
 import base64
 import json
 import os
-import pathlib
 import socket
 import struct
-import subprocess
 import tempfile
 import threading
 import time

@@ -73,6 +73,8 @@ class Server(contextlib.AbstractContextManager):
 
 # The limits are on, with room for what one core can send.
 LIMITS = ["--rate-limit-capacity", "4000000000", "--rate-limit-refill-per-s", "4000000000"]
+# All connections come from one address. With 16 KiB of each they would reach its part of the memory for unfinished messages.
+LIMITS += ["--unfinished-bytes-per-owner-max", "536870912"]
 SERVE = [TIDEWIRE, "serve", "--listen", "127.0.0.1:0", "--shards", "1", *LIMITS]
 
 

@@ -1,7 +1,7 @@
 """Measures the parts of docs/reports and writes their pages.
 
     make reports                       every part; at most two hours
-    make reports-quick                 fewer sizes, to target/reports/quick; about ten minutes
+    make reports-quick                 fewer sizes and steps, to target/reports/quick; about a quarter of an hour
     PYTHONPATH=bench python3 -m reports [PART…] [--quick] [--again] [--pages] [--check]
 
 A step that was measured with the same program is not measured again, so that an interrupted run goes on where it was: after a
@@ -37,7 +37,7 @@ def measured(name: str, part: Part, settings: Settings, again: bool) -> list[dic
     folder.mkdir(parents=True, exist_ok=True)
     program = hashlib.sha256(TIDEWIRE.read_bytes()).hexdigest()
     steps = []
-    for title, step in part.steps.items():
+    for title, step in part.chosen(settings).items():
         path = folder / f"{title}.json"
         known = json.loads(path.read_text()) if path.exists() and not again else {}
         if known.get("program") != program:

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import compare
 import scale_out
-from reports import lab, tuning
+from reports import features, lab, tuning
 from reports.table import Column, Table, figure
 from servers import LIMITS, ROOT, SECRET, TIDEWIRE
 
@@ -46,8 +47,15 @@ Step = Callable[[Settings], list[Table]]
 
 @dataclass
 class Part:
+    """`quick` names the steps of a quick report; all by default."""
+
     title: str
     steps: dict[str, Step]
+    quick: tuple[str, ...] = ()
+
+    def chosen(self, settings: Settings) -> dict[str, Step]:
+        names = self.quick if settings.quick and self.quick else tuple(self.steps)
+        return {name: self.steps[name] for name in names}
 
 
 def bench(settings: Settings, test: str, tiers: list[int], *flags: Any) -> list[Table]:
@@ -201,7 +209,16 @@ def side_by_side(settings: Settings) -> list[Table]:
     for client in ("rust", "python", "typescript"):
         tests = "connection-storm,ping-latency,throughput,format-comparison"
         report = lab.run(
-            *("--client", client, "--processes", 1, "--test", tests, "--connections", "100,1000"),
+            *(
+                "--client",
+                client,
+                "--processes",
+                1,
+                "--test",
+                tests,
+                "--connections",
+                "100" if settings.quick else "100,1000",
+            ),
             *("--duration-s", settings.seconds(), "--repeats", REPEATS),
         )
         for one in lab.tables(report["results"]):
@@ -241,6 +258,35 @@ def script(*command: Any) -> Step:
     return step
 
 
+def beside(kind: str) -> dict[str, Step]:
+    """The sections of compare.py about a language, or those about none."""
+    of_language = lambda name: name.partition("-")[0] if name.startswith(("python-", "typescript-")) else ""
+    return {name: script("compare.py", name) for name in compare.SECTIONS if of_language(name) == kind}
+
+
+def games(settings: Settings) -> list[Table]:
+    """The example of a game server, played by clients of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tables.json")
+        shorter = ["--games", "100,400", "--rounds", 1, "--duration-s", 2] if settings.quick else []
+        command = [
+            "taskset",
+            "-c",
+            1,
+            "npm",
+            "run",
+            "bench",
+            "--workspace",
+            "examples/games",
+            "--",
+            "--json",
+            path,
+            *shorter,
+        ]
+        subprocess.run([*map(str, command)], cwd=ROOT, check=True, stdout=sys.stderr)
+        return [Table.from_json(table) for table in json.loads(path.read_text())]
+
+
 def all_parts() -> dict[str, Part]:
     http = [
         "keep-alive",
@@ -266,20 +312,39 @@ def all_parts() -> dict[str, Part]:
                 "connection-limit": limit,
                 "fan-out over Redis": fan_out_over_redis,
             },
+            (*TESTS.split(","), "fan-out", "throughput, large", "memory"),
         ),
         "clients": Part("The clients of Rust, Python and TypeScript, side by side", {"side by side": side_by_side}),
         "python": Part(
             "The Python client and package",
-            {"one client": of_client("python"), "scaling": scaling("python"), "components": utilities},
+            {
+                "one client": of_client("python"),
+                "scaling": scaling("python"),
+                "components": utilities,
+                **beside("python"),
+            },
+            ("one client", "components"),
         ),
         "typescript": Part(
             "The TypeScript client in Node",
-            {"one client": of_client("typescript"), "scaling": scaling("typescript")},
+            {"one client": of_client("typescript"), "scaling": scaling("typescript"), **beside("typescript")},
+            ("one client",),
         ),
-        "http": Part("HTTP load testers", {name: script("http_load.py", name) for name in http}),
+        "peers": Part(
+            "Beside other servers",
+            {"features": lambda settings: features.tables(), **beside("")},
+            ("features", "receive", "echo", "storm"),
+        ),
+        "games": Part("A game server", {"games": games}),
+        "http": Part(
+            "HTTP load testers",
+            {name: script("http_load.py", name) for name in http},
+            ("keep-alive", "new-connections"),
+        ),
         "tuning": Part("Settings of the system", {"settings": lambda settings: tuning.tables(settings.quick)}),
         "scale-out": Part(
             "Several servers and several Redis",
             {"publications": script("scale_out.py"), "partitions": script("partitions.py")},
+            ("publications",),
         ),
     }

@@ -30,10 +30,10 @@ class Sections:
             raise ValueError(f"{title}: two columns have one name: {columns}")
         self.tables.append(Table(identifier(title), title, "", names))
 
-    def row(self, *cells: Cell) -> None:
+    def row(self, *cells: Cell, key: str = "") -> None:
         table = self.tables[-1]
         named = dict(zip([column.id for column in table.columns], cells, strict=True))
-        table.rows[str(cells[0])] = {name: cell for name, cell in named.items() if cell is not None}
+        table.rows[key or str(cells[0])] = {name: cell for name, cell in named.items() if cell is not None}
 
     def end(self, *sentences: str) -> None:
         table = self.tables[-1]

@@ -83,7 +83,8 @@ def digits(number: float) -> str:
 
 UNITS = {
     "per_s": lambda number: scaled(number, 1000, ["/s", " k/s", " M/s", " G/s"]),
-    "us": lambda number: scaled(number * 1000, 1000, [" ns", " µs", " ms", " s"]),
+    "ns": lambda number: scaled(number, 1000, [" ns", " µs", " ms", " s"]),
+    "us": lambda number: UNITS["ns"](number * 1000),
     "bytes": lambda number: scaled(number, 1024, [" B", " KiB", " MiB", " GiB"]),
     "bytes_per_s": lambda number: scaled(number, 1000, [" B/s", " kB/s", " MB/s", " GB/s"]),
     "count": lambda number: f"{number:,.0f}",

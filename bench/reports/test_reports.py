@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 from reports import __main__ as program
-from reports import lab, page
+from reports import features, lab, page
 from reports.parts import Part, Settings, all_parts
 from reports.sections import Sections, of
 from reports.table import Column, Table, figure, of_runs, written
@@ -29,6 +29,11 @@ def table(table_id: str = "t", key: str = "a", cell: object = None) -> Table:
 
 def report(*tables: Table) -> dict[str, object]:
     return {"name": "r", "title": "R", "facts": {"Date": "today"}, "tables": [one.to_json() for one in tables]}
+
+
+class Features(unittest.TestCase):
+    def test_the_tests_that_show_ours_exist(self) -> None:
+        self.assertEqual(features.missing_tests(), [])
 
 
 class Figures(unittest.TestCase):

@@ -1,20 +1,17 @@
 /**
- * `npm run bench`: the figures of bench/GAMES.md. The server has one core and the generator
- * another. `--write` writes the file.
- *
- * Run it on a quiet machine: `taskset -c 1 npm run bench -- --write`.
+ * `taskset -c 1 npm run bench`: the figures of docs/reports/games.md. The server has one core and the generator
+ * another. `--json FILE` writes the tables as bench/reports/table.py reads them.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type LoadResult, runLoad, spectators } from "./lab.js";
 import { Players, type Target } from "./players.js";
-import { ms } from "./report.js";
 
 const P99_MAX_MS = 20;
 const SPECTATORS = 10;
@@ -27,7 +24,7 @@ const WARM_UP_MS = 3_000;
 const { values } = parseArgs({
   args: process.argv.slice(3),
   options: {
-    write: { type: "boolean" },
+    json: { type: "string" },
     only: { type: "string" },
     games: { type: "string", default: "400,800,1200,1600,2000" },
     rounds: { type: "string", default: "3" },
@@ -285,121 +282,188 @@ async function capacity(games: number): Promise<Capacity> {
   return result;
 }
 
-/** Each number of games several times, in turn: of each the round with the median delay. */
-async function capacities(): Promise<Capacity[]> {
+/** The rounds of each number of games, which take turns. */
+async function capacities(): Promise<Capacity[][]> {
   const steps = (values.games ?? "").split(",").map(Number);
   const rounds: Capacity[][] = steps.map(() => []);
   for (let round = 0; round < Number(values.rounds); round += 1)
     for (const [index, games] of steps.entries()) rounds[index]?.push(await capacity(games));
-  return rounds.flatMap((rows) => {
-    rows.sort((a, b) => worstP99(a) - worstP99(b));
-    const median = rows[Math.floor(rows.length / 2)];
-    return median ? [median] : [];
-  });
+  return rounds;
 }
 
 function worstP99({ opponent, spectator }: Capacity): number {
   return Math.max(opponent[2] ?? Number.POSITIVE_INFINITY, spectator[2] ?? Number.POSITIVE_INFINITY);
 }
 
-function loadTable(rows: [number, LoadResult][]): string {
-  const lines = rows.map(
-    ([connections, { connecting, latency_us: answers, requests, received, memory, assessment }]) => {
-      const share = `${((100 * connecting.opened) / connections).toFixed(1)} %`;
-      const { min, mean, p50, p95, p99, max } = connecting.latency_us;
-      const times = [min, mean, p50, p95, p99, max].map(ms).join(" / ");
-      const each = ((memory?.client_per_connection_bytes ?? Number.NaN) / 1024).toFixed(1);
-      const counts = `${requests.succeeded} of ${requests.sent} | ${received.messages}`;
-      return `| ${connections} | ${share} | ${times} | ${ms(answers.p99)} | ${counts} | ${each} KiB | ${assessment.word} |`;
-    },
+/** A figure: with several runs the median and its spread. */
+interface Figure {
+  value: number;
+  min?: number;
+  max?: number;
+  runs?: number;
+}
+
+/** Columns as [id, name, unit, whether it is plotted]. */
+type Columns = [id: string, name: string, unit?: string, plot?: boolean][];
+type Cells = Record<string, Figure | string | undefined>;
+
+const figure = (value: number | undefined): Figure | undefined =>
+  value === undefined || Number.isNaN(value) ? undefined : { value };
+
+function spread(list: readonly number[]): Figure | undefined {
+  const sorted = [...list].sort((a, b) => a - b);
+  const value = sorted[Math.floor(sorted.length / 2)];
+  return value === undefined
+    ? undefined
+    : { value, min: sorted[0] ?? value, max: sorted.at(-1) ?? value, runs: sorted.length };
+}
+
+function table(id: string, title: string, about: string, columns: Columns, rows: [string, Cells][]) {
+  return {
+    id,
+    title,
+    about,
+    columns: columns.map(([column, name, unit = "", plot = false]) => ({ id: column, name, unit, plot })),
+    rows: rows.map(([key, cells]) => ({ key, cells })),
+    notes: [] as string[],
+  };
+}
+
+const AS_TIMES = ["p50", "p95", "p99", "max"] as const;
+
+function loadTable(rows: [number, LoadResult][]) {
+  const about =
+    "Spectators connect at 100 a second, watch one game, and ask for its state once a second. The generator is `tidewire load`. " +
+    "Its memory for each connection includes a part that does not grow with the connections.";
+  const columns: Columns = [
+    ["connections", "Connections", "count"],
+    ["connected", "Connected", "count"],
+    ...AS_TIMES.map((name): Columns[number] => [`connect-${name}`, `Connect ${name}`, "us"]),
+    ["sent", "Asked", "count"],
+    ["answered", "Answered", "count"],
+    ["p99", "Answer p99", "us"],
+    ["received", "Received", "count"],
+    ["client", "Generator memory, each", "bytes"],
+    ["verdict", "Verdict"],
+  ];
+  return table(
+    "spectators",
+    "Spectators of one game",
+    about,
+    columns,
+    rows.map(([connections, { connecting, latency_us, requests, received, memory, verdict }]) => [
+      `${connections}`,
+      {
+        connections: figure(connections),
+        connected: figure(connecting.opened),
+        ...Object.fromEntries(
+          AS_TIMES.map((name) => [`connect-${name}`, figure(connecting.latency_us[name])]),
+        ),
+        sent: figure(requests.sent),
+        answered: figure(requests.succeeded),
+        p99: figure(latency_us.p99),
+        received: figure(received.messages),
+        client: figure(memory?.client_per_connection_bytes),
+        verdict: verdict.replaceAll("_", " "),
+      },
+    ]),
   );
-  return [
-    "| connections | connected | connect min / mean / p50 / p95 / p99 / max | answer p99 | answered | received | client memory each | assessment |",
-    "|---|---|---|---|---|---|---|---|",
-    ...lines,
-  ].join("\n");
 }
 
-function memoryTable(rows: Memory[]): string {
-  const mib = (bytes: number) => (Number.isNaN(bytes) ? "–" : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
-  const lines = rows.map(({ connections, serverBytes, clientBytes }, index) => {
-    const before = rows[index - 1];
-    const each = (now: number, then: number | undefined) =>
-      before === undefined || then === undefined || Number.isNaN(then)
-        ? "–"
-        : `${((now - then) / (connections - before.connections) / 1024).toFixed(2)} KiB`;
-    const server = `${mib(serverBytes)} | ${each(serverBytes, before?.serverBytes)}`;
-    return `| ${connections} | ${server} | ${mib(clientBytes)} | ${each(clientBytes, before?.clientBytes)} |`;
-  });
-  return [
-    "| connections | server | each further one | generator | each further one |",
-    "|---|---|---|---|---|",
-    ...lines,
-  ].join("\n");
+function memoryTable(rows: Memory[]) {
+  const about =
+    "Quiet spectators who watch the lobby. Resident memory of the two processes; the server has collected its garbage first. " +
+    "Each further one: compared with the row above.";
+  const columns: Columns = [
+    ["connections", "Connections", "count"],
+    ["server", "Server", "bytes"],
+    ["server-each", "Each further one", "bytes"],
+    ["generator", "Generator", "bytes"],
+    ["generator-each", "Generator, each further one", "bytes"],
+  ];
+  return table(
+    "memory",
+    "Memory",
+    about,
+    columns,
+    rows.map(({ connections, serverBytes, clientBytes }, index) => {
+      const before = rows[index - 1];
+      const each = (now: number, then = Number.NaN) =>
+        figure((now - then) / (connections - (before?.connections ?? 0)));
+      return [
+        `${connections}`,
+        {
+          connections: figure(connections),
+          server: figure(serverBytes),
+          "server-each": each(serverBytes, before?.serverBytes),
+          generator: figure(clientBytes),
+          "generator-each": each(clientBytes, before?.clientBytes),
+        },
+      ];
+    }),
+  );
 }
 
-function capacityTable(rows: Capacity[]): string {
-  const four = (list: number[]) => list.map((time) => time.toFixed(1)).join(" / ");
-  const lines = rows.map((row) => {
-    const share = `${(100 * row.serverShare).toFixed(0)} %`;
-    const [answered, opponent, spectator] = [row.answered, row.opponent, row.spectator].map(four);
-    const counts = `${row.games} | ${row.connections} | ${row.movesPerS.toFixed(0)}`;
-    return `| ${counts} | ${answered} | ${opponent} | ${spectator} | ${share} | ${row.late[2]?.toFixed(1)} |`;
-  });
-  return [
-    "| games | connections | moves/s | answer | opponent | spectator | server's core | generator late p99 |",
-    "|---|---|---|---|---|---|---|---|",
-    ...lines,
-  ].join("\n");
+function capacityTable(steps: Capacity[][]) {
+  const about =
+    `Each game has two players by \`@tidewire/client\`, each of whom moves in turn, one move a second in all, and ${SPECTATORS} ` +
+    `spectators by \`tidewire load\`. Times count from when a move was due: until the player had its answer, until the opponent had ` +
+    `the move, and until a spectator of a sample of ${SAMPLES} had it; they include the delay of the generator. A process can open ` +
+    `${FILES_MAX.toLocaleString("en")} files here: where the spectators would need more connections, each watches several games. ` +
+    "The rounds of the rows took turns.";
+  const of = ["answered", "opponent", "spectator"] as const;
+  const columns: Columns = [
+    ["games", "Games", "count"],
+    ["connections", "Connections", "count"],
+    ["moves", "Moves", "per_s"],
+    ["delivered", "Delivered", "per_s"],
+    ["failures", "Failures", "count"],
+    ...of.flatMap((who) =>
+      AS_TIMES.map((name): Columns[number] => [`${who}-${name}`, `${who} ${name}`, "us", name === "p99"]),
+    ),
+    ["late", "Generator late, p99", "us"],
+    ["server", "Server's core", "percent"],
+    ["players", "Players' part of a core", "percent"],
+  ];
+  const found = table(
+    "games",
+    "Games at one move a second",
+    about,
+    columns,
+    steps.map((rounds) => {
+      const over = (pick: (row: Capacity) => number) => spread(rounds.map(pick));
+      const times = of.flatMap((who) =>
+        AS_TIMES.map((name, at) => [`${who}-${name}`, over((row) => 1_000 * (row[who][at] ?? Number.NaN))]),
+      );
+      return [
+        `${rounds[0]?.games}`,
+        {
+          games: figure(rounds[0]?.games),
+          connections: figure(rounds[0]?.connections),
+          moves: over((row) => row.movesPerS),
+          delivered: over((row) => row.deliveredPerS),
+          failures: figure(rounds.reduce((sum, row) => sum + row.failures, 0)),
+          ...Object.fromEntries(times),
+          late: over((row) => 1_000 * (row.late[2] ?? Number.NaN)),
+          server: over((row) => 100 * row.serverShare),
+          players: over((row) => 100 * row.playersShare),
+        },
+      ];
+    }),
+  );
+  const held = steps.filter((rounds) => (spread(rounds.map(worstP99))?.value ?? Number.NaN) < P99_MAX_MS);
+  const most = Math.max(0, ...held.map((rounds) => rounds[0]?.games ?? 0));
+  found.notes.push(
+    `One core carries ${most} games with a p99 below ${P99_MAX_MS} ms for opponents and spectators: the highest of these steps ` +
+      "whose median does.",
+  );
+  return found;
 }
 
-const [averageLoad = 0] = loadavg();
-const loadNote =
-  averageLoad < 1
-    ? "Nothing else ran on the machine."
-    : `Other programs used both cores as well (average load ${averageLoad.toFixed(1)}), so the times are upper bounds.`;
-const load = isWanted("load") ? await loads() : [];
-const memory = isWanted("memory") ? await memories() : [];
-const games = isWanted("games") ? await capacities() : [];
-const held = games.filter((row) => worstP99(row) < P99_MAX_MS);
-const most = Math.max(0, ...held.map(({ games }) => games));
-const text = `# The game server
-
-Figures of [examples/games](../examples/games), the server on the npm package \`tidewire\`. The
-server's process has one core and the generator another one of the same machine (${cpus()[0]?.model},
-${cpus().length} cores, Node ${process.version}). This command writes the page:
-\`taskset -c 1 npm run bench --workspace examples/games -- --write\`.
-
-${loadNote}
-
-## Spectators of one game
-
-Spectators connect at 100 a second, watch one game, and ask for its state once a second. The
-generator is \`tidewire load\`. Its memory for each connection includes a part that does not grow with
-the connections; the next section shows what one more connection costs.
-
-${loadTable(load)}
-
-## Memory
-
-Quiet spectators who watch the lobby. The figures are resident memory of the two processes; the
-server has collected its garbage first. "Each further one" compares with the line above.
-
-${memoryTable(memory)}
-
-## Games at one move a second
-
-Each game has two players by \`@tidewire/client\` and ${SPECTATORS} spectators by \`tidewire load\`. Times
-are milliseconds from when a move was due, as p50 / p95 / p99 / max: until the player had its answer,
-until the opponent had the move, and until a spectator of a sample of ${SAMPLES} had it. They include the
-generator's own delay. One process can open ${FILES_MAX} files here: where the spectators would need more
-connections, each connection watches two games. Each line is the round with the median p99 of
-${values.rounds} rounds; the rounds of the lines took turns.
-
-${capacityTable(games)}
-
-One core carries ${most} games with a p99 below ${P99_MAX_MS} ms for opponents and spectators: the highest of
-these steps that does.
-`;
-if (values.write) await writeFile(fileURLToPath(new URL("../../../bench/GAMES.md", import.meta.url)), text);
-else console.log(text);
+const tables = [
+  ...(isWanted("load") ? [loadTable(await loads())] : []),
+  ...(isWanted("memory") ? [memoryTable(await memories())] : []),
+  ...(isWanted("games") ? [capacityTable(await capacities())] : []),
+];
+if (values.json === undefined) console.log(JSON.stringify(tables, null, 1));
+else await writeFile(values.json, JSON.stringify(tables));

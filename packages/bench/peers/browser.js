@@ -1,5 +1,5 @@
 // Compares @tidewire/client in Chromium with a bare WebSocket and JSON.parse of each message. Every round measures each
-// contender once, one after another; printed are medians over the rounds, and the ratio of ours to theirs.
+// contender once, one after another. Prints the runs as JSON; bench/compare.py makes tables of them.
 //
 //   npm run build && node packages/bench/peers/browser.js --tidewire target/release/tidewire [--rounds 5] [--messages 20000]
 //
@@ -32,7 +32,6 @@ if (!executablePath) {
   process.exit(1);
 }
 
-const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The script of the page: each contender subscribes topic `a` and calls `count` for each publication. */
@@ -231,18 +230,4 @@ try {
   server.close();
 }
 
-const of = (kind, name, field) => median(found[kind][name].map((run) => run[field]));
-const ratio = (ours, theirs) => `${(ours / theirs).toFixed(2)} x`;
-const perS = (name) => Math.round(of("burst", name, "perS"));
-console.log(
-  `burst of ${messages}: client ${perS("client")}/s, bare ${perS("bare")}/s: ${ratio(perS("client"), perS("bare"))}`,
-);
-for (const kind of ["burst", "steady"]) {
-  const [ours, theirs] = ["client", "bare"].map((name) => of(kind, name, "cpuUs"));
-  const cpu = `client ${ours.toFixed(2)} us, bare ${theirs.toFixed(2)} us: ${ratio(ours, theirs)}`;
-  console.log(`${kind}: CPU of the main thread per publication: ${cpu}`);
-}
-const longest = (name) => Math.round(Math.max(...found.steady[name].map((run) => run.longestTaskMs)));
-console.log(
-  `steady: longest task: client ${longest("client")} ms, bare ${longest("bare")} ms (0: none past 50 ms)`,
-);
+console.log(JSON.stringify(found));

@@ -1,5 +1,5 @@
 // Compares @tidewire/client in Node with a program on the package ws. Every round measures each contender once, one after
-// another; printed are medians over the rounds, and the ratio of ours to theirs.
+// another. Prints the runs as JSON; bench/compare.py makes tables of them.
 //
 //   npm run build && node packages/bench/peers/client.js --tidewire target/release/tidewire [--rounds 5] [--seconds 1]
 //
@@ -116,7 +116,7 @@ async function send(contender, url) {
 
 function rate(count, began, before) {
   const cpu = process.cpuUsage(before);
-  return { rate: (count / (performance.now() - began)) * 1_000, cpu: (cpu.user + cpu.system) / count };
+  return { perS: (count / (performance.now() - began)) * 1_000, cpuUs: (cpu.user + cpu.system) / count };
 }
 
 const RECEIVERS = {
@@ -186,29 +186,19 @@ async function connectTime(contender, url) {
     close();
     await sleep(1);
   }
-  return { rate: median(times), cpu: Number.NaN };
+  return { us: median(times) };
 }
 
-async function compare(title, unit, contenders, measure) {
-  const results = Object.fromEntries(Object.keys(contenders).map((name) => [name, []]));
+/** The runs of each contender. */
+async function compare(contenders, measure) {
+  const runs = Object.fromEntries(Object.keys(contenders).map((name) => [name, []]));
   for (let round = 0; round < rounds; round++) {
-    for (const [name, contender] of Object.entries(contenders)) results[name].push(await measure(contender));
+    for (const [name, contender] of Object.entries(contenders)) runs[name].push(await measure(contender));
   }
-  const names = Object.keys(contenders);
-  const of = (name, what) => median(results[name].map((one) => one[what]));
-  console.log(`\n${title}\n`);
-  for (const name of names) {
-    const ratio = of(name, "rate") / of(names[0], "rate");
-    const cpu = of(name, "cpu");
-    const each = Number.isNaN(cpu)
-      ? ""
-      : `, ${cpu.toFixed(2)} us CPU (${(of(names[0], "cpu") / cpu).toFixed(2)} x less)`;
-    console.log(
-      `${name.padEnd(34)} ${of(name, "rate").toFixed(0).padStart(9)} ${unit}, ${ratio.toFixed(2)} x${each}`,
-    );
-  }
+  return runs;
 }
 
+/** The heap that a subscription takes, and what of it is left when it has ended. */
 async function heap(url) {
   const client = await open(url);
   const collect = async () => {
@@ -226,11 +216,8 @@ async function heap(url) {
   list.length = 0;
   await client.ping();
   const after = await collect();
-  console.log(
-    `\nsubscriptions: ${((subscribed - before) / 10_000).toFixed(0)} B of heap each, ` +
-      `${((after - before) / 10_000).toFixed(0)} B each are left after unsubscribe`,
-  );
   await client.close();
+  return { heldBytes: (subscribed - before) / 10_000, leftBytes: (after - before) / 10_000 };
 }
 
 const sink = await serve(
@@ -242,21 +229,20 @@ const sink = await serve(
   "--rate-limit-refill-per-s",
   "1000000000",
 );
-await compare("send, 175 B of JSON", "messages/s", SENDERS, (contender) => send(contender, sink.url));
+const found = { send: await compare(SENDERS, (contender) => send(contender, sink.url)) };
 sink.stop();
 for (const bytes of [95, 226]) {
   const worker = new Worker(new URL("flood.js", import.meta.url), { workerData: bytes });
   const port = await new Promise((resolve) => worker.once("message", resolve));
   const url = `ws://127.0.0.1:${port}/ws`;
-  await compare(`receive, publications of ${bytes} B`, "messages/s", RECEIVERS, (contender) =>
-    receive(contender, url),
-  );
+  found[`receive-${bytes}`] = await compare(RECEIVERS, (contender) => receive(contender, url));
   await worker.terminate();
 }
 const auth = await serve("--jwt-secret", SECRET);
-await compare("connect with a token", "us", CONNECTORS, (contender) => connectTime(contender, auth.url));
+found.connect = await compare(CONNECTORS, (contender) => connectTime(contender, auth.url));
 auth.stop();
 const kept = await serve("--no-auth", "--topics-open", "--history", "kept.>=10");
-await heap(kept.url);
+found.subscriptions = await heap(kept.url);
 kept.stop();
+console.log(JSON.stringify(found));
 process.exit(0);

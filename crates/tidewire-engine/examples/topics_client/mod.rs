@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{AccessRules, Config, Limits, Server, StartError, Topics};
+use tidewire_engine::{AccessRules, Config, Limits, Server, StartError, TopicLimits, Topics};
 use tidewire_wire::frame::{OpCode, Role, write_frame};
 use tidewire_wire::message::{Event, Input, MessageReader};
 
@@ -16,6 +16,11 @@ pub(crate) fn start() -> Result<Server, StartError> {
         shards: 1,
         topics: Topics {
             access: AccessRules::open(),
+            // All subscriptions are of one address.
+            limits: TopicLimits {
+                subscription_bytes_per_owner_max: 1 << 30,
+                ..TopicLimits::default()
+            },
             ..Topics::default()
         },
         limits: Limits {
