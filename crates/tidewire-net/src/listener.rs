@@ -31,7 +31,29 @@ pub fn bind_shared(
     bind_at(address, shards, backlog, true)
 }
 
+/// Of a free port that another program takes between its choice and its use, the next one is tried.
 fn bind_at(
+    address: SocketAddr,
+    shards: usize,
+    backlog: i32,
+    is_shared: bool,
+) -> io::Result<Vec<TcpListener>> {
+    let mut attempts = 1;
+    loop {
+        match bind_once(address, shards, backlog, is_shared) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && address.port() == 0
+                    && attempts < FREE_PORTS_MAX =>
+            {
+                attempts += 1;
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn bind_once(
     mut address: SocketAddr,
     shards: usize,
     backlog: i32,
@@ -50,6 +72,8 @@ fn bind_at(
         })
         .collect()
 }
+
+const FREE_PORTS_MAX: usize = 16;
 
 /// Hands listening sockets that exist already to `shards` shards, so that each shard has at least one and no socket is
 /// left out: as many sockets as shards or more are dealt out in turn, fewer are shared. They become non-blocking.
