@@ -1,8 +1,8 @@
 //! Listening sockets, one per shard on the same port.
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::{io, iter};
 
 /// Opens `shards` non-blocking listeners at one `address` (IPv4 or IPv6; port 0 for a free one).
 ///
@@ -31,49 +31,28 @@ pub fn bind_shared(
     bind_at(address, shards, backlog, true)
 }
 
-/// Of a free port that another program takes between its choice and its use, the next one is tried.
+/// The first socket keeps the address. If it were closed and opened again, another program could take the port in between.
 fn bind_at(
-    address: SocketAddr,
-    shards: usize,
-    backlog: i32,
-    is_shared: bool,
-) -> io::Result<Vec<TcpListener>> {
-    let mut attempts = 1;
-    loop {
-        match bind_once(address, shards, backlog, is_shared) {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse
-                    && address.port() == 0
-                    && attempts < FREE_PORTS_MAX =>
-            {
-                attempts += 1;
-            }
-            bound => return bound,
-        }
-    }
-}
-
-fn bind_once(
     mut address: SocketAddr,
     shards: usize,
     backlog: i32,
     is_shared: bool,
 ) -> io::Result<Vec<TcpListener>> {
-    let probe = open(address, is_shared)?;
-    if let Some(bound) = probe.local_addr()?.as_socket() {
+    let first = open(address, is_shared)?;
+    share(&first, true)?;
+    if let Some(bound) = first.local_addr()?.as_socket() {
         address = bound;
     }
-    drop(probe);
-    (0..shards)
-        .map(|_| {
-            let socket = open(address, true)?;
+    let others = (1..shards).map(|_| open(address, true));
+    iter::once(Ok(first))
+        .chain(others)
+        .map(|socket| {
+            let socket = socket?;
             socket.listen(backlog)?;
             Ok(socket.into())
         })
         .collect()
 }
-
-const FREE_PORTS_MAX: usize = 16;
 
 /// Hands listening sockets that exist already to `shards` shards, so that each shard has at least one and no socket is
 /// left out: as many sockets as shards or more are dealt out in turn, fewer are shared. They become non-blocking.
@@ -117,15 +96,21 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     }
     #[cfg(not(windows))]
     socket.set_reuse_address(true)?;
-    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-    socket.set_reuse_port(shared)?;
-    #[cfg(windows)]
-    let _ = shared;
+    share(&socket, shared)?;
     // Linux hands the option down to accepted sockets, which saves a system call for each.
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Lets other sockets of this user have the same address, if they allow it, too.
+fn share(socket: &Socket, shared: bool) -> io::Result<()> {
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+    socket.set_reuse_port(shared)?;
+    #[cfg(windows)]
+    let _ = (socket, shared);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -157,6 +142,22 @@ mod tests {
         let alone = TcpListener::bind("127.0.0.1:0").unwrap();
         let refused = bind_shared(alone.local_addr().unwrap(), 1, 16).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_kernel_gives_connections_to_every_shard() {
+        let listeners = bind("127.0.0.1:0".parse().unwrap(), 2, 128).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        let clients: Vec<_> = (0..64)
+            .map(|_| std::net::TcpStream::connect(address).unwrap())
+            .collect();
+        let accepted = listeners
+            .iter()
+            .map(|listener| iter::from_fn(|| listener.accept().ok()).count())
+            .collect::<Vec<_>>();
+        assert_eq!(accepted.iter().sum::<usize>(), clients.len());
+        assert!(accepted.iter().all(|&count| count > 0), "{accepted:?}");
     }
 
     #[test]

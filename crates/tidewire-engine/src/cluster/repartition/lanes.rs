@@ -133,7 +133,7 @@ impl Lanes {
         one.broker == two.broker && one.layout.lane() == two.layout.lane()
     }
 
-    /// Whether a lane has the same keys as one of `lanes`.
+    /// Whether one of `lanes` has the same keys as `lane`.
     pub(super) fn is_among(&self, lane: Lane, lanes: &[Lane]) -> bool {
         lanes.iter().any(|other| self.is_same(*other, lane))
     }
