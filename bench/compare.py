@@ -119,7 +119,8 @@ def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
     page.row(name, *cells, f"{target_kb} KB: {reached(each <= target_kb * 1e3)}")
 
 
-SECTIONS = {
+# Those of docs/reports/peers.md, and of the pages of the two languages.
+PEERS = {
     "receive": receive,
     "echo": echo,
     "saturation": saturation.saturation,
@@ -134,16 +135,20 @@ SECTIONS = {
     "fan-out-rate": fan_out.fan_out_rate,
     "topics": fan_out.topics,
     "filters": fan_out.filters,
+}
+PYTHON = {
     "python-receive": python_package.python_receive,
     "python-saturation": python_package.python_saturation,
     "python-echo": python_package.python_echo,
     "python-asgi": python_package.python_asgi,
     "python-publish": python_package.python_publish,
     "python-client": python_package.python_client,
+}
+TYPESCRIPT = {
     "typescript-client": typescript.typescript_client,
     "typescript-browser": typescript.typescript_browser,
 }
-
+SECTIONS = PEERS | PYTHON | TYPESCRIPT
 # Printed on request, and in no page.
 EXTRA = {f"saturation-{count}": saturation.spread_at(count) for count in saturation.CONNECTIONS}
 
@@ -162,10 +167,10 @@ def main():
         parser.error(f"no section is called {', '.join(unknown)}")
     page = Sections()
     for name in options.sections or SECTIONS:
-        if name.startswith("python-") and not python_package.is_installed():
+        if name in PYTHON and not python_package.is_installed():
             print(f"The Python package is not installed for {name}: see bench/run.")
             continue
-        if name.startswith("typescript-") and not typescript.is_installed():
+        if name in TYPESCRIPT and not typescript.is_installed():
             print(f"The npm packages are not built for {name}: see bench/run.")
             continue
         (SECTIONS | EXTRA)[name](page, options.rounds, options.seconds)

@@ -53,10 +53,14 @@ def median(values):
     return statistics.median(known) if known else float("nan")
 
 
-def ratios(results, ours, other, figure):
-    """Those within a round."""
-    pairs = [(figure(a), figure(b)) for a, b in zip(results[ours], results[other], strict=True)]
+def in_rounds(ours, theirs, figure=float):
+    """The ratios within a round, of those that have the figure."""
+    pairs = [(figure(a), figure(b)) for a, b in zip(ours, theirs, strict=True)]
     return [a / b for a, b in pairs if a and b]
+
+
+def ratios(results, ours, other, figure):
+    return in_rounds(results[ours], results[other], figure)
 
 
 def ratio(results, ours, other, figure):

@@ -5,7 +5,7 @@ import json
 import subprocess
 
 import saturation
-from measure import CLIENT_CORE, bench, bottleneck, cpu, median, rate, rates, ratio, reached, times, verdicts
+from measure import CLIENT_CORE, bench, bottleneck, cpu, in_rounds, median, rate, rates, ratio, reached, times, verdicts
 from reports.sections import of
 from servers import ROOT, SECRET, TIDEWIRE, Server, peers, tidewire
 
@@ -145,7 +145,7 @@ def python_publish(page, rounds, seconds):
     page.table("Publishing 95 B to 100 subscribers", "by", "deliveries", "ratio to the engine's clients")
     ratios = {}
     for name, found in results.items():
-        ratios[name] = [ours / own for ours, own in zip(found, reference, strict=True)]
+        ratios[name] = in_rounds(found, reference)
         page.row(name, of("per_s", found), of("ratio", ratios[name]))
     page.end(
         target("publish_many: at least 0.9", median(ratios["publish_many"]), 0.9),
@@ -172,8 +172,7 @@ def python_client(page, rounds, seconds):
     page.table("Clients in Python, 175 B JSON, one connection", "what", *LIBRARIES, "ratio", "target")
     for mode, key, words, wanted in CLIENT_FIGURES:
         values = {library: [run[key] for run in figures[mode, library]] for library in LIBRARIES}
-        pairs = zip(values["tidewire"], values["websockets"], strict=True)
-        ratios = [ours / other for ours, other in pairs]
+        ratios = in_rounds(values["tidewire"], values["websockets"])
         is_rate = key == "messages_per_s"
         is_reached = reached(median(ratios) >= wanted if is_rate else median(ratios) <= wanted)
         unit, bound = ("per_s", "at least") if is_rate else ("us", "at most")

@@ -4,9 +4,10 @@ The load generator bounds what is unconfirmed; the client here (peers/saturate) 
 """
 
 import json
+import operator
 import subprocess
 
-from measure import CLIENT_CORE, median, reached
+from measure import CLIENT_CORE, in_rounds, median, reached
 from reports.sections import of
 from servers import PEERS, Server, tidewire_open
 
@@ -95,8 +96,7 @@ def figure(rows, name):
 
 
 def ratios(ours, theirs, name):
-    """Those within a round."""
-    return [a[name] / b[name] for a, b in zip(ours, theirs, strict=True)]
+    return in_rounds(ours, theirs, operator.itemgetter(name))
 
 
 def ratio(ours, theirs, name):

@@ -1,14 +1,16 @@
-"""The sections of compare.py about the npm packages: each runs a program of packages/ and makes tables of its runs."""
+"""The sections of compare.py about the npm packages: each runs a program of Node and makes tables of its runs."""
 
 import json
+import operator
 import os
 import subprocess
 
-from measure import median, reached
+from measure import median, ratios, reached, times
 from reports.sections import of
 from servers import ROOT, TIDEWIRE
 
 WS, CLIENT = "ws", "client"
+PER_S, CPU_US = map(operator.itemgetter, ("perS", "cpuUs"))
 
 
 def is_installed():
@@ -18,22 +20,16 @@ def is_installed():
 def run(*command):
     """What a program prints in its last line, as JSON, or the reason why it failed."""
     environment = {**os.environ, "TIDEWIRE_PROGRAM": str(TIDEWIRE)}
-    done = subprocess.run(
-        ["node", *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
-    )
+    done = subprocess.run([*map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise RuntimeError(f"{command}: {done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def ratios(runs, name, other, figure):
-    return [ours[figure] / theirs[figure] for ours, theirs in zip(runs[name], runs[other], strict=True)]
-
-
 def typescript_client(page, rounds, seconds):
     """@tidewire/client in Node beside the package ws, interleaved."""
     program = ROOT / "packages/bench/peers/client.js"
-    found = run("--expose-gc", program, "--tidewire", TIDEWIRE, "--rounds", rounds, "--seconds", seconds)
+    found = run("node", "--expose-gc", program, "--tidewire", TIDEWIRE, "--rounds", rounds, "--seconds", seconds)
     made, prepared = "client, made and stringified", "client, prepared"
     decoded, undecoded = "client, each payload decoded", "client, payloads left undecoded"
     add_rates(page, "Sending 175 B of JSON from Node, 100 connections", found["send"], {made: 2.5, prepared: 12})
@@ -43,9 +39,9 @@ def typescript_client(page, rounds, seconds):
     connect = found["connect"]
     page.table("Connecting from Node with a token", "library", "time", "ratio to ws", "target")
     for name, runs in connect.items():
-        ratio = ratios(connect, name, WS, "us")
-        target = f"at most 1: {reached(median(ratio) <= 1)}" if name == CLIENT else None
-        page.row(name, of("us", [each["us"] for each in runs]), of("ratio", ratio), target)
+        time = operator.itemgetter("us")
+        target = f"at most 1: {reached(median(ratios(connect, name, WS, time)) <= 1)}" if name == CLIENT else None
+        page.row(name, of("us", map(time, runs)), times(connect, name, WS, time), target)
     page.end("The median of 200 connections, one after another, each until the server is ready for it.")
     held, left = (found["subscriptions"][name] for name in ("heldBytes", "leftBytes"))
     page.table("Heap of a subscription in Node", "state", "heap each", "target")
@@ -59,17 +55,17 @@ def add_rates(page, title, found, targets):
     reference = next(iter(found))
     page.table(title, "program", "messages", "times as fast", "CPU per message", "target")
     for name, runs in found.items():
-        ratio, cpu = ratios(found, name, reference, "perS"), [each["cpuUs"] for each in runs]
         wanted = targets.get(name)
-        target = wanted and f"at least {wanted}: {reached(median(ratio) >= wanted)}"
-        page.row(name, of("per_s", [each["perS"] for each in runs]), of("ratio", ratio), of("us", cpu), target)
+        target = wanted and f"at least {wanted}: {reached(median(ratios(found, name, reference, PER_S)) >= wanted)}"
+        cells = [of("per_s", map(PER_S, runs)), times(found, name, reference, PER_S), of("us", map(CPU_US, runs))]
+        page.row(name, *cells, target)
     page.end()
 
 
 def typescript_browser(page, rounds, seconds):
     """@tidewire/client in Chromium beside a bare WebSocket, interleaved; and the table of 500 prices."""
     program = ROOT / "packages/bench/peers/browser.js"
-    found = run(program, "--tidewire", TIDEWIRE, "--rounds", rounds, "--seconds", seconds)
+    found = run("node", program, "--tidewire", TIDEWIRE, "--rounds", rounds, "--seconds", seconds)
     titles = {
         "burst": "A burst of 20,000 publications in Chromium",
         "steady": "20,000 publications a second in Chromium",
@@ -78,20 +74,22 @@ def typescript_browser(page, rounds, seconds):
         runs = found[kind]
         page.table(title, "program", "publications", "times as fast", "main thread, each", "longest task")
         for name in ("bare", CLIENT):
-            rates, cpu = ([each[figure] for each in runs[name]] for figure in ("perS", "cpuUs"))
-            longest = f"{max(each['longestTaskMs'] for each in runs[name]):.0f} ms"
-            page.row(name, of("per_s", rates), of("ratio", ratios(runs, name, "bare", "perS")), of("us", cpu), longest)
+            longest_ms = max(each["longestTaskMs"] for each in runs[name])
+            cells = [
+                of("per_s", map(PER_S, runs[name])),
+                times(runs, name, "bare", PER_S),
+                of("us", map(CPU_US, runs[name])),
+            ]
+            page.row(name, *cells, f"{longest_ms:.0f} ms")
         lines = ["`bare` is a WebSocket and `JSON.parse` of each message. A longest task of 0 means none past 50 ms."]
-        times = median(ratios(runs, CLIENT, "bare", "perS"))
-        longest = max(each["longestTaskMs"] for each in runs[CLIENT])
         if kind == "burst":
             lines.append(
                 f"Target: at least 1.5 times the rate of a bare WebSocket: {times:.2f} ({reached(times >= 1.5)})."
             )
         else:
-            lines.append(f"Target: no task of 50 ms ({reached(longest == 0)}).")
+            lines.append(f"Target: no task of 50 ms ({reached(longest_ms == 0)}).")
         page.end(*lines)
-    prices = run(ROOT / "examples/browser/run.js", "measure")
+    prices = run("node", ROOT / "examples/browser/run.js", "measure")
     page.table("A table of 500 prices in Chromium", "what", "figure")
     for name, figure in prices.items():
         page.row(name.replace("_", " "), f"{figure:,}")

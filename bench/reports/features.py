@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reports.sections import identifier
 from reports.table import Column, Table
 from servers import ROOT
 
@@ -40,7 +41,7 @@ def tables() -> list[Table]:
     names = [
         ("feature", "Feature"),
         ("tidewire", "Tidewire, by the test"),
-        *((name.lower(), name) for name in PEERS),
+        *((identifier(name), name) for name in PEERS),
     ]
     about = (
         "`own code`: the application can do it with what the library has. Of the others this is from their documentation, "
@@ -49,7 +50,7 @@ def tables() -> list[Table]:
     )
     table = Table("features", "Features", about, [Column(column, name) for column, name in names])
     for feature, path, test, *others in FEATURES:
-        said = dict(zip([name.lower() for name in PEERS], others, strict=True))
+        said = dict(zip(map(identifier, PEERS), others, strict=True))
         table.rows[feature] = {"feature": feature, "tidewire": f"[`{test}`](../../{path})", **said}
     return [table]
 

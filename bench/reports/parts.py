@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import compare
 import scale_out
-from reports import features, lab, tuning
+from reports import features, games, lab, tuning
 from reports.table import Column, Table, figure
 from servers import LIMITS, ROOT, SECRET, TIDEWIRE
 
@@ -258,33 +258,8 @@ def script(*command: Any) -> Step:
     return step
 
 
-def beside(kind: str) -> dict[str, Step]:
-    """The sections of compare.py about a language, or those about none."""
-    of_language = lambda name: name.partition("-")[0] if name.startswith(("python-", "typescript-")) else ""
-    return {name: script("compare.py", name) for name in compare.SECTIONS if of_language(name) == kind}
-
-
-def games(settings: Settings) -> list[Table]:
-    """The example of a game server, played by clients of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "tables.json")
-        shorter = ["--games", "100,400", "--rounds", 1, "--duration-s", 2] if settings.quick else []
-        command = [
-            "taskset",
-            "-c",
-            1,
-            "npm",
-            "run",
-            "bench",
-            "--workspace",
-            "examples/games",
-            "--",
-            "--json",
-            path,
-            *shorter,
-        ]
-        subprocess.run([*map(str, command)], cwd=ROOT, check=True, stdout=sys.stderr)
-        return [Table.from_json(table) for table in json.loads(path.read_text())]
+def beside(sections: Iterable[str]) -> dict[str, Step]:
+    return {name: script("compare.py", name) for name in sections}
 
 
 def all_parts() -> dict[str, Part]:
@@ -321,21 +296,21 @@ def all_parts() -> dict[str, Part]:
                 "one client": of_client("python"),
                 "scaling": scaling("python"),
                 "components": utilities,
-                **beside("python"),
+                **beside(compare.PYTHON),
             },
             ("one client", "components"),
         ),
         "typescript": Part(
             "The TypeScript client in Node",
-            {"one client": of_client("typescript"), "scaling": scaling("typescript"), **beside("typescript")},
+            {"one client": of_client("typescript"), "scaling": scaling("typescript"), **beside(compare.TYPESCRIPT)},
             ("one client",),
         ),
         "peers": Part(
             "Beside other servers",
-            {"features": lambda settings: features.tables(), **beside("")},
+            {"features": lambda settings: features.tables(), **beside(compare.PEERS)},
             ("features", "receive", "echo", "storm"),
         ),
-        "games": Part("A game server", {"games": games}),
+        "games": Part("A game server", {"games": lambda settings: games.tables(settings.quick)}),
         "http": Part(
             "HTTP load testers",
             {name: script("http_load.py", name) for name in http},

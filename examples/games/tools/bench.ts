@@ -1,11 +1,11 @@
 /**
  * `taskset -c 1 npm run bench`: the figures of docs/reports/games.md. The server has one core and the generator
- * another. `--json FILE` writes the tables as bench/reports/table.py reads them.
+ * another. The last line is all of them as JSON, of which bench/reports/games.py makes tables.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -13,10 +13,8 @@ import { parseArgs } from "node:util";
 import { type LoadResult, runLoad, spectators } from "./lab.js";
 import { Players, type Target } from "./players.js";
 
-const P99_MAX_MS = 20;
 const SPECTATORS = 10;
-/** The limit of open files of a process, and the connections of the server that stay below it. */
-const FILES_MAX = 20_000;
+/** Connections of the server, below the limit of open files of a process. */
 const CONNECTIONS_MAX = 19_000;
 const SAMPLES = 200;
 const WARM_UP_MS = 3_000;
@@ -24,7 +22,6 @@ const WARM_UP_MS = 3_000;
 const { values } = parseArgs({
   args: process.argv.slice(3),
   options: {
-    json: { type: "string" },
     only: { type: "string" },
     games: { type: "string", default: "400,800,1200,1600,2000" },
     rounds: { type: "string", default: "3" },
@@ -173,7 +170,7 @@ function short(name: string, value: unknown): unknown {
 interface Memory {
   connections: number;
   serverBytes: number;
-  clientBytes: number;
+  clientBytes?: number | undefined;
 }
 
 /** The memory of both sides with quiet spectators. */
@@ -181,7 +178,7 @@ async function memories(): Promise<Memory[]> {
   const rows: Memory[] = [];
   const server = await Server.start("--machine-games", "1");
   const token = await server.token("Load");
-  rows.push({ connections: 0, serverBytes: await server.memory(), clientBytes: Number.NaN });
+  rows.push({ connections: 0, serverBytes: await server.memory() });
   for (const connections of [1_000, 5_000, 15_000]) {
     const args = spectators({
       url: server.target.url,
@@ -198,7 +195,7 @@ async function memories(): Promise<Memory[]> {
     while ((await server.connections()) < connections) await pause(50);
     const serverBytes = await server.memory();
     const { memory } = await running;
-    rows.push({ connections, serverBytes, clientBytes: memory?.client_rss_bytes ?? Number.NaN });
+    rows.push({ connections, serverBytes, clientBytes: memory?.client_rss_bytes });
     console.log(JSON.stringify({ ...rows.at(-1), reported: memory }));
     while ((await server.connections()) > 0) await pause(50);
   }
@@ -291,179 +288,10 @@ async function capacities(): Promise<Capacity[][]> {
   return rounds;
 }
 
-function worstP99({ opponent, spectator }: Capacity): number {
-  return Math.max(opponent[2] ?? Number.POSITIVE_INFINITY, spectator[2] ?? Number.POSITIVE_INFINITY);
-}
-
-/** A figure: with several runs the median and its spread. */
-interface Figure {
-  value: number;
-  min?: number;
-  max?: number;
-  runs?: number;
-}
-
-/** Columns as [id, name, unit, whether it is plotted]. */
-type Columns = [id: string, name: string, unit?: string, plot?: boolean][];
-type Cells = Record<string, Figure | string | undefined>;
-
-const figure = (value: number | undefined): Figure | undefined =>
-  value === undefined || Number.isNaN(value) ? undefined : { value };
-
-function spread(list: readonly number[]): Figure | undefined {
-  const sorted = [...list].sort((a, b) => a - b);
-  const value = sorted[Math.floor(sorted.length / 2)];
-  return value === undefined
-    ? undefined
-    : { value, min: sorted[0] ?? value, max: sorted.at(-1) ?? value, runs: sorted.length };
-}
-
-function table(id: string, title: string, about: string, columns: Columns, rows: [string, Cells][]) {
-  return {
-    id,
-    title,
-    about,
-    columns: columns.map(([column, name, unit = "", plot = false]) => ({ id: column, name, unit, plot })),
-    rows: rows.map(([key, cells]) => ({ key, cells })),
-    notes: [] as string[],
-  };
-}
-
-const AS_TIMES = ["p50", "p95", "p99", "max"] as const;
-
-function loadTable(rows: [number, LoadResult][]) {
-  const about =
-    "Spectators connect at 100 a second, watch one game, and ask for its state once a second. The generator is `tidewire load`. " +
-    "Its memory for each connection includes a part that does not grow with the connections.";
-  const columns: Columns = [
-    ["connections", "Connections", "count"],
-    ["connected", "Connected", "count"],
-    ...AS_TIMES.map((name): Columns[number] => [`connect-${name}`, `Connect ${name}`, "us"]),
-    ["sent", "Asked", "count"],
-    ["answered", "Answered", "count"],
-    ["p99", "Answer p99", "us"],
-    ["received", "Received", "count"],
-    ["client", "Generator memory, each", "bytes"],
-    ["verdict", "Verdict"],
-  ];
-  return table(
-    "spectators",
-    "Spectators of one game",
-    about,
-    columns,
-    rows.map(([connections, { connecting, latency_us, requests, received, memory, verdict }]) => [
-      `${connections}`,
-      {
-        connections: figure(connections),
-        connected: figure(connecting.opened),
-        ...Object.fromEntries(
-          AS_TIMES.map((name) => [`connect-${name}`, figure(connecting.latency_us[name])]),
-        ),
-        sent: figure(requests.sent),
-        answered: figure(requests.succeeded),
-        p99: figure(latency_us.p99),
-        received: figure(received.messages),
-        client: figure(memory?.client_per_connection_bytes),
-        verdict: verdict.replaceAll("_", " "),
-      },
-    ]),
-  );
-}
-
-function memoryTable(rows: Memory[]) {
-  const about =
-    "Quiet spectators who watch the lobby. Resident memory of the two processes; the server has collected its garbage first. " +
-    "Each further one: compared with the row above.";
-  const columns: Columns = [
-    ["connections", "Connections", "count"],
-    ["server", "Server", "bytes"],
-    ["server-each", "Each further one", "bytes"],
-    ["generator", "Generator", "bytes"],
-    ["generator-each", "Generator, each further one", "bytes"],
-  ];
-  return table(
-    "memory",
-    "Memory",
-    about,
-    columns,
-    rows.map(({ connections, serverBytes, clientBytes }, index) => {
-      const before = rows[index - 1];
-      const each = (now: number, then = Number.NaN) =>
-        figure((now - then) / (connections - (before?.connections ?? 0)));
-      return [
-        `${connections}`,
-        {
-          connections: figure(connections),
-          server: figure(serverBytes),
-          "server-each": each(serverBytes, before?.serverBytes),
-          generator: figure(clientBytes),
-          "generator-each": each(clientBytes, before?.clientBytes),
-        },
-      ];
-    }),
-  );
-}
-
-function capacityTable(steps: Capacity[][]) {
-  const about =
-    `Each game has two players by \`@tidewire/client\`, each of whom moves in turn, one move a second in all, and ${SPECTATORS} ` +
-    `spectators by \`tidewire load\`. Times count from when a move was due: until the player had its answer, until the opponent had ` +
-    `the move, and until a spectator of a sample of ${SAMPLES} had it; they include the delay of the generator. A process can open ` +
-    `${FILES_MAX.toLocaleString("en")} files here: where the spectators would need more connections, each watches several games. ` +
-    "The rounds of the rows took turns.";
-  const of = ["answered", "opponent", "spectator"] as const;
-  const columns: Columns = [
-    ["games", "Games", "count"],
-    ["connections", "Connections", "count"],
-    ["moves", "Moves", "per_s"],
-    ["delivered", "Delivered", "per_s"],
-    ["failures", "Failures", "count"],
-    ...of.flatMap((who) =>
-      AS_TIMES.map((name): Columns[number] => [`${who}-${name}`, `${who} ${name}`, "us", name === "p99"]),
-    ),
-    ["late", "Generator late, p99", "us"],
-    ["server", "Server's core", "percent"],
-    ["players", "Players' part of a core", "percent"],
-  ];
-  const found = table(
-    "games",
-    "Games at one move a second",
-    about,
-    columns,
-    steps.map((rounds) => {
-      const over = (pick: (row: Capacity) => number) => spread(rounds.map(pick));
-      const times = of.flatMap((who) =>
-        AS_TIMES.map((name, at) => [`${who}-${name}`, over((row) => 1_000 * (row[who][at] ?? Number.NaN))]),
-      );
-      return [
-        `${rounds[0]?.games}`,
-        {
-          games: figure(rounds[0]?.games),
-          connections: figure(rounds[0]?.connections),
-          moves: over((row) => row.movesPerS),
-          delivered: over((row) => row.deliveredPerS),
-          failures: figure(rounds.reduce((sum, row) => sum + row.failures, 0)),
-          ...Object.fromEntries(times),
-          late: over((row) => 1_000 * (row.late[2] ?? Number.NaN)),
-          server: over((row) => 100 * row.serverShare),
-          players: over((row) => 100 * row.playersShare),
-        },
-      ];
-    }),
-  );
-  const held = steps.filter((rounds) => (spread(rounds.map(worstP99))?.value ?? Number.NaN) < P99_MAX_MS);
-  const most = Math.max(0, ...held.map((rounds) => rounds[0]?.games ?? 0));
-  found.notes.push(
-    `One core carries ${most} games with a p99 below ${P99_MAX_MS} ms for opponents and spectators: the highest of these steps ` +
-      "whose median does.",
-  );
-  return found;
-}
-
-const tables = [
-  ...(isWanted("load") ? [loadTable(await loads())] : []),
-  ...(isWanted("memory") ? [memoryTable(await memories())] : []),
-  ...(isWanted("games") ? [capacityTable(await capacities())] : []),
-];
-if (values.json === undefined) console.log(JSON.stringify(tables, null, 1));
-else await writeFile(values.json, JSON.stringify(tables));
+console.log(
+  JSON.stringify({
+    spectators: isWanted("load") ? await loads() : [],
+    memory: isWanted("memory") ? await memories() : [],
+    games: isWanted("games") ? await capacities() : [],
+  }),
+);
