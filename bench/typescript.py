@@ -83,8 +83,9 @@ def typescript_browser(page, rounds, seconds):
             page.row(name, *cells, f"{longest_ms:.0f} ms")
         lines = ["`bare` is a WebSocket and `JSON.parse` of each message. A longest task of 0 means none past 50 ms."]
         if kind == "burst":
+            faster = median(ratios(runs, CLIENT, "bare", PER_S))
             lines.append(
-                f"Target: at least 1.5 times the rate of a bare WebSocket: {times:.2f} ({reached(times >= 1.5)})."
+                f"Target: at least 1.5 times the rate of a bare WebSocket: {faster:.2f} ({reached(faster >= 1.5)})."
             )
         else:
             lines.append(f"Target: no task of 50 ms ({reached(longest_ms == 0)}).")
