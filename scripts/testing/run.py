@@ -56,6 +56,8 @@ class Run:
                 end(process)
 
     def start_what_can(self) -> None:
+        """Starts in the order of the table. One that has to be alone holds back all after it that are not nice."""
+        is_held = False
         for suite in list(self.waiting):
             names = {other.name for other in self.waiting} | {other.name for other in self.working}
             if names.intersection(suite.after):
@@ -67,9 +69,11 @@ class Run:
                     self.skip(suite.name, lacking[0])
                 else:
                     self.failed.append(f"{suite.name}: not run")
-            elif self.has_room(suite):
+            elif self.has_room(suite) and (suite.is_nice or not is_held):
                 self.waiting.remove(suite)
                 self.start(suite)
+            elif suite.is_alone:
+                is_held = True
 
     def has_room(self, suite: Suite) -> bool:
         """True if this suite may start now: nice ones one at a time, the others up to the number of jobs, or alone."""
@@ -173,7 +177,6 @@ class Run:
         if refused and self.is_ci:
             print("With CI=true a skip is a failure, unless the machine cannot do it.")
         return 1 if self.failed or (refused and self.is_ci) else 0
-
 
     def reasons(self, name: str) -> list[str]:
         """Why a suite failed: its failed tests, or the end of its output; nothing if it did not run."""

@@ -69,7 +69,7 @@ class Suite:
     parts: tuple[Part, ...] = ()
     # Runs on what others leave of the processors.
     is_nice: bool = False
-    # Runs while nothing else does but a nice one.
+    # Runs while nothing else does but a nice one, and before all that follow it in the table.
     is_alone: bool = False
     limit_s: int = 1800
     groups: tuple[str, ...] = field(default=("test",))
@@ -122,8 +122,8 @@ SUITES = [
         after=(),
     ),
     Suite("list of the tests", NEXTEST_LIST, after=("build", "nextest")),
-    # The longest first.
-    # They judge a generator or a server by its figures, and need the machine for themselves.
+    # They judge a generator or a server by its figures, and need the machine for themselves. They come first, so that
+    # there are still nice suites for the processors that they leave idle.
     Suite(
         "figures",
         f"{NEXTEST_RUN} --profile figures -E '({FIGURES}){{without}}'",
@@ -137,6 +137,7 @@ SUITES = [
         after=("native modules",),
         is_alone=True,
     ),
+    # The longest first.
     Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",

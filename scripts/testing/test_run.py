@@ -100,6 +100,17 @@ class Runs(unittest.TestCase):
         status, said = self.run_of(Suite("alone", alone, after=(), is_alone=True), nice)
         self.assertEqual(status, 0, said)
 
+    def test_a_suite_that_is_alone_does_not_wait_for_the_last_of_those_behind_it(self) -> None:
+        order = self.folder / "order"
+        say = "echo {} >> " + str(order)
+        status, said = self.run_of(
+            Suite("first", f"sleep 0.2; {say.format('first')}", after=()),
+            Suite("alone", say.format("alone"), after=(), is_alone=True),
+            *(Suite(f"behind {i}", say.format("behind"), after=()) for i in range(3)),
+        )
+        self.assertEqual(status, 0, said)
+        self.assertEqual(order.read_text().split(), ["first", "alone", "behind", "behind", "behind"])
+
     def test_a_suite_that_does_not_end_is_ended(self) -> None:
         status, said = self.run_of(Suite("endless", "sleep 60", after=(), limit_s=0))
         self.assertEqual(status, 1)
