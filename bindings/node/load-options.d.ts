@@ -63,6 +63,16 @@ export interface LoadSettings {
   headers?: Record<string, string> | [name: string, value: string][] | null;
   /** Cookies, on the command line as name=value. Default: none. */
   cookies?: Record<string, string> | null;
+  /**
+   * Return the cookies that the server sets with later requests of the same user; the flag
+   * ignores them. Default: true.
+   */
+  keepCookies?: boolean | null;
+  /**
+   * Name and password of Basic authentication (RFC 7617), with a colon between them. Default:
+   * none.
+   */
+  basicAuth?: string | null;
   /** The body. Default: none. */
   body?: string | null;
   /** A file with the body. Default: none. */

@@ -59,6 +59,12 @@ class LoadOptions(TypedDict, total=False):
     headers: Mapping[str, str] | Sequence[tuple[str, str]]
     #: Cookies, on the command line as name=value. Default: none.
     cookies: Mapping[str, str]
+    #: Return the cookies that the server sets with later requests of the same user; the flag
+    #: ignores them. Default: True.
+    keep_cookies: bool
+    #: Name and password of Basic authentication (RFC 7617), with a colon between them. Default:
+    #: none.
+    basic_auth: str
     #: The body. Default: none.
     body: str
     #: A file with the body. Default: none.

@@ -289,11 +289,21 @@ pub(crate) fn command_line() -> String {
                 format!("{flag}={}", redacted(value))
             }
             _ if is_url(&word) => redacted(&word),
-            _ => word.to_string(),
+            _ => without_credentials(&word),
         });
         is_secret = names_secret && value.is_none();
     }
     words.join(" ")
+}
+
+/// A header without its value, if that is a secret.
+fn without_credentials(word: &str) -> String {
+    match word.split_once(':') {
+        Some((name, _)) if SECRET_HEADERS.contains(&&*name.trim().to_ascii_lowercase()) => {
+            format!("{name}: {HIDDEN}")
+        }
+        _ => word.to_owned(),
+    }
 }
 
 fn is_url(word: &str) -> bool {
@@ -328,5 +338,22 @@ const QUICK_HOLD_PING_EVERY_MS: u64 = 200;
 const LIMIT: usize = 1_000_000;
 const QUICK_LIMIT: usize = 100;
 
-const SECRET_FLAGS: [&str; 2] = ["--token", "--jwt-secret"];
+/// Those of other tools among them, see `tidewire load --as`.
+const SECRET_FLAGS: [&str; 9] = [
+    "--token",
+    "--jwt-secret",
+    "--user",
+    "-u",
+    "--cookie",
+    "-A",
+    "-P",
+    "-C",
+    "--cookies",
+];
+const SECRET_HEADERS: [&str; 4] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+];
 const HIDDEN: &str = "…";

@@ -57,6 +57,8 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     let values = flags.options.0.clone();
     let mut options = LoadOptions::from_values(&flags.url, values).map_err(Failure::usage)?;
     options.command = Some(crate::bench::command_line());
+    // Other tools keep no cookies.
+    options.keep_cookies &= flags.output.lines_of.is_none();
     if let Some(text) = &flags.output.index_text {
         options.syntax = Syntax::Index(text.clone());
     } else if flags.output.lines_of.is_some() {

@@ -14,6 +14,8 @@ pub struct Head<'a> {
     pub version: Version,
     /// The framing of the body.
     pub framing: Framing,
+    /// Whether it has a field `Set-Cookie`.
+    pub sets_cookies: bool,
     raw: &'a [u8],
 }
 
@@ -38,6 +40,7 @@ impl<'a> Head<'a> {
             status: facts.status,
             version: facts.version,
             framing,
+            sets_cookies: facts.sets_cookies,
             raw,
         }
     }
@@ -84,6 +87,7 @@ pub(super) struct Facts {
     length: ContentLength,
     coding: TransferCoding,
     connection: ConnectionOptions,
+    sets_cookies: bool,
 }
 
 impl Default for Facts {
@@ -94,6 +98,7 @@ impl Default for Facts {
             length: ContentLength::Absent,
             coding: TransferCoding::Absent,
             connection: ConnectionOptions::default(),
+            sets_cookies: false,
         }
     }
 }
@@ -181,6 +186,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, ResponseError> {
             14 if name.eq_ignore_ascii_case("content-length") => facts.length.add(value),
             17 if name.eq_ignore_ascii_case("transfer-encoding") => facts.coding.add(value),
             10 if name.eq_ignore_ascii_case("connection") => facts.connection.add(value),
+            10 if name.eq_ignore_ascii_case("set-cookie") => facts.sets_cookies = true,
             _ => {}
         }
     }

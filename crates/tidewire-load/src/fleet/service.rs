@@ -42,6 +42,8 @@ pub struct PhasePlan {
     pub requests: Option<u64>,
     /// Connections that ended in an earlier phase are opened again.
     pub revives: bool,
+    /// The load is over: users send only the steps of their teardown.
+    pub is_farewell: bool,
 }
 
 impl ServiceFleet {
@@ -160,6 +162,7 @@ impl ServiceFleet {
                 longest: plan.longest,
                 revives: plan.revives,
                 budget: budget.clone(),
+                is_farewell: plan.is_farewell,
             }))
         })?;
         self.wait(watch)

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::OptionError;
+use super::body::BodyOptions;
 use super::load::LoadOptions;
-use super::request::{BodyOptions, statuses};
+use super::request::statuses;
 use crate::plan::load::{self, FindLimit, LoadError};
 use crate::plan::observe::{Progress, RunLive};
 use crate::report::{Latency, Report, TestResult};

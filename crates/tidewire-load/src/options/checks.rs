@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::OptionError;
+use super::body::BodyOptions;
 use super::load::{LoadOptions, Retry};
-use super::request::BodyOptions;
 use crate::worker::messages::Matching;
 use crate::worker::pace::RATE_PER_S;
 use crate::worker::target::Parts;
@@ -244,6 +244,7 @@ fn body_flag(body: &BodyOptions) -> &'static str {
         BodyOptions::File(_) => "--body-file",
         BodyOptions::Json(_) => "--json-body",
         BodyOptions::Form(_) => "--form",
+        BodyOptions::Multipart(_) => "multipart",
     }
 }
 

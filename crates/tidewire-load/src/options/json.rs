@@ -6,10 +6,11 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::OptionError;
+use super::body::BodyOptions;
 use super::load::{LoadOptions, TlsOptions};
 use super::message::matching;
 use super::quantity::stages;
-use super::request::{BodyOptions, statuses};
+use super::request::statuses;
 use super::spec::{Kind, OptionSpec, Pairs, address, in_range};
 use super::table::{OPTIONS, Written};
 use crate::plan::load::FindLimit;
@@ -164,6 +165,7 @@ impl Written {
         let pairs = |pairs: &Option<Pairs>| pairs.clone().map(|pairs| pairs.0);
         request.headers = pairs(&self.headers).unwrap_or_default();
         request.cookies = pairs(&self.cookies).unwrap_or_default();
+        request.credentials.clone_from(&self.basic_auth);
         // They exclude each other.
         request.body = if let Some(text) = &self.body {
             Some(BodyOptions::Bytes(text.clone().into_bytes()))
@@ -181,6 +183,7 @@ impl Written {
         request.body_bytes = self.expect_length;
         options.compressed = self.compressed;
         options.redirects = self.redirects.unwrap_or(0);
+        options.keep_cookies = self.keep_cookies.unwrap_or(true);
         if self.literal {
             options.syntax = Syntax::Literal;
         }

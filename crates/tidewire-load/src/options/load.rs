@@ -17,6 +17,7 @@ use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
+use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::MessagesSetup;
 use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
@@ -26,7 +27,7 @@ use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
-use crate::worker::template::{Names, Syntax};
+use crate::worker::template::{Feed, Names, Syntax};
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -78,6 +79,8 @@ pub struct LoadOptions {
     pub retry: Retry,
     /// Redirects to follow per request. Default 0.
     pub redirects: u32,
+    /// Whether the cookies that the server sets come back with later requests of the same user. Default true.
+    pub keep_cookies: bool,
     /// Whether the requests ask for compressed responses. Default false.
     pub compressed: bool,
     /// Timeouts.
@@ -181,6 +184,7 @@ impl LoadOptions {
             reconnect: false,
             retry: Retry::Never,
             redirects: 0,
+            keep_cookies: true,
             compressed: false,
             timeouts: ServiceTimeouts::default(),
             threads: (cores / 2).max(1),
@@ -209,11 +213,12 @@ impl LoadOptions {
         let (users, growth) = self.growth()?;
         self.check_numbers(users)?;
         let script = self.script(&parts)?;
+        check_rows(&script, users)?;
         let dialogue = self.dialogue(&parts)?;
         let has_think = script.steps.iter().any(|step| step.think.is_some());
         if self.in_flight > 1 && (has_think || script.is_journey()) {
             return Err(OptionError::new(
-                "a user of a journey, or one that thinks, has one request in flight: remove --in-flight",
+                "a user of a journey, one with a setup, or one that thinks has one request in flight: remove --in-flight",
             ));
         }
         if self.redirects > 0 && self.in_flight > 1 {
@@ -238,6 +243,8 @@ impl LoadOptions {
             reconnects: !parts.is_websocket || self.reconnect,
             retries: self.retry == Retry::IdleClose,
             redirects_max: self.redirects,
+            cookies: (self.keep_cookies && !parts.is_websocket)
+                .then(|| CookieOrigin::new(parts.host, parts.is_secure)),
             timeouts: self.timeouts,
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             sources,
@@ -344,7 +351,7 @@ impl LoadOptions {
         let path = parts.path_and_query();
         let (prefix, mut headers) = self.proxy_parts(parts)?;
         if self.scenario.is_some() {
-            headers.extend(self.request.headers.iter().cloned());
+            headers.extend(self.request.shared_headers()?);
         }
         let frame = RequestFrame {
             host: parts.authority,
@@ -363,10 +370,7 @@ impl LoadOptions {
                     syntax: self.syntax.clone(),
                     ..Names::default()
                 };
-                Ok(Script {
-                    steps: vec![self.request.step(&frame, &names)?],
-                    ..Script::default()
-                })
+                Ok(Script::of(self.request.step(&frame, &names)?))
             }
         }
     }
@@ -396,7 +400,7 @@ impl LoadOptions {
         Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
             host: parts.authority.to_owned(),
             path: parts.path_and_query(),
-            headers: self.request.upgrade_headers(),
+            headers: self.request.upgrade_headers()?,
             token: match &messages.token {
                 Some(token) => TokenSource::Fixed(token.clone()),
                 None => TokenSource::None,
@@ -540,6 +544,20 @@ impl TlsOptions {
             host: host.to_owned(),
             authorities_pem: None,
         })
+    }
+}
+
+/// That each user has a row of its own where it needs one.
+fn check_rows(script: &Script, users: usize) -> Result<(), OptionError> {
+    let short = |feed: &&Feed| feed.is_unique && feed.rows.len() < users;
+    match script.feeds.iter().find(short) {
+        None => Ok(()),
+        Some(feed) => Err(OptionError::new(format_args!(
+            "{} has {} rows, and each of {users} connections needs a row of its own: add rows, or give --connections {}",
+            feed.name,
+            feed.rows.len(),
+            feed.rows.len()
+        ))),
     }
 }
 

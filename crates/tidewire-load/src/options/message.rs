@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use tidewire_http::response::Expected;
-
 use super::OptionError;
 use super::request::RequestOptions;
 use crate::worker::messages::{Matching, Pointer};
-use crate::worker::script::{Checks, Encoded, Script, Step};
+use crate::worker::script::{Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
@@ -47,13 +45,8 @@ impl MessageOptions {
     pub fn script(&self, syntax: &Syntax) -> Result<Script, OptionError> {
         let Some(path) = &self.file else {
             let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
-            return Ok(Script {
-                steps: vec![step(
-                    "message",
-                    template(text.as_bytes(), &names_of(self.written(syntax)))?,
-                )],
-                ..Script::default()
-            });
+            let message = template(text.as_bytes(), &names_of(self.written(syntax)))?;
+            return Ok(Script::of(step("message", message)));
         };
         let shown = path.display();
         let lines = std::fs::read(path)
@@ -75,12 +68,12 @@ impl MessageOptions {
             syntax: Syntax::Braces,
         };
         Ok(Script {
-            steps: vec![step("message", template(b"{{line}}", &names)?)],
             feeds: vec![Feed {
                 columns: vec![LINE.to_owned()],
                 rows,
+                ..Feed::default()
             }],
-            ..Script::default()
+            ..Script::of(step("message", template(b"{{line}}", &names)?))
         })
     }
 
@@ -160,21 +153,14 @@ impl RequestOptions {
             (self.body_contains.is_some(), "expect_body"),
             (self.body_bytes.is_some(), "expect_bytes"),
             (!self.captures.is_empty(), "capture"),
+            (self.credentials.is_some(), "basic_auth"),
         ];
         given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
     }
 }
 
 fn step(name: &str, message: Template) -> Step {
-    Step {
-        name: name.to_owned(),
-        request: Encoded::Message(message),
-        expected: Expected::Ordinary,
-        is_idempotent: false,
-        checks: Checks::default(),
-        captures: Vec::new(),
-        think: None,
-    }
+    Step::of(name, Encoded::Message(message))
 }
 
 fn names_of(syntax: &Syntax) -> Names {

@@ -1,5 +1,6 @@
 //! Options: the user's input, parsed into the values of a plan.
 
+pub mod body;
 pub mod builder;
 mod checks;
 mod expected;

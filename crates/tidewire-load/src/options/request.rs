@@ -1,15 +1,18 @@
 //! A request in the form of the user's options, translated into a step of a script.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use tidewire_http::request::{BodyLength, RequestHead};
 use tidewire_http::response::Expected;
 
 use super::OptionError;
+use super::body::BodyOptions;
 use crate::worker::script::{Capture, Checks, Encoded, Step};
-use crate::worker::template::{Escape, Names, Syntax, Template, TemplateError};
+use crate::worker::template::{Escape, Names, Syntax, Template};
 
 /// A request and the checks of its response.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +27,8 @@ pub struct RequestOptions {
     pub headers: Vec<(String, String)>,
     /// Cookies, sent in one header.
     pub cookies: Vec<(String, String)>,
+    /// `name:password` of Basic authentication (RFC 7617).
+    pub credentials: Option<String>,
     /// The body.
     pub body: Option<BodyOptions>,
     /// Statuses that count as a success; up to 399 by default.
@@ -36,66 +41,6 @@ pub struct RequestOptions {
     pub captures: Vec<Capture>,
     /// How long the user waits after the response.
     pub think: Option<RangeInclusive<Duration>>,
-}
-
-/// The body of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BodyOptions {
-    /// Any bytes, `text/plain` unless a header states another type.
-    Bytes(Vec<u8>),
-    /// The bytes of a file, which the plan reads.
-    File(PathBuf),
-    /// `application/json`.
-    Json(String),
-    /// `application/x-www-form-urlencoded`.
-    Form(Vec<(String, String)>),
-}
-
-impl BodyOptions {
-    fn content_type(&self) -> &'static str {
-        match self {
-            Self::Bytes(_) | Self::File(_) => "text/plain",
-            Self::Json(_) => "application/json",
-            Self::Form(_) => "application/x-www-form-urlencoded",
-        }
-    }
-
-    /// The body with its values, each escaped for its place.
-    ///
-    /// # Errors
-    /// A wrong template, or a file that cannot be read.
-    pub(super) fn template(&self, names: &Names) -> Result<Template, OptionError> {
-        let mut template = Template::default();
-        let pushed = match self {
-            Self::Bytes(bytes) => template.push(bytes, names, Escape::None),
-            Self::File(path) => {
-                let bytes = std::fs::read(path).map_err(|error| {
-                    OptionError::new(format_args!("cannot read {}: {error}", path.display()))
-                })?;
-                template.push(&bytes, names, Escape::None)
-            }
-            Self::Json(json) => template.push_json(json.as_bytes(), names),
-            Self::Form(fields) => push_fields(&mut template, fields, names),
-        };
-        pushed.map_err(OptionError::new)?;
-        Ok(template)
-    }
-}
-
-fn push_fields(
-    template: &mut Template,
-    fields: &[(String, String)],
-    names: &Names,
-) -> Result<(), TemplateError> {
-    for (number, (name, value)) in fields.iter().enumerate() {
-        if number > 0 {
-            template.push_fixed(b"&");
-        }
-        template.push_form(name.as_bytes(), names)?;
-        template.push_fixed(b"=");
-        template.push_form(value.as_bytes(), names)?;
-    }
-    Ok(())
 }
 
 /// The properties that all requests of a load share.
@@ -133,9 +78,19 @@ impl RequestOptions {
                 "the path `{path}` does not begin with `/`"
             )));
         }
-        let headers = self.all_headers(frame);
+        let credentials = self.credentials(names)?;
+        let mut headers = self.all_headers(frame);
+        let is_it = |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
+        let mut secret = None;
+        if let Some(credentials) = credentials.filter(|_| !self.headers.iter().any(is_it)) {
+            headers.retain(|header| !is_it(header));
+            match credentials.as_fixed() {
+                Some(fixed) => headers.push(("Authorization".to_owned(), basic(fixed))),
+                None => secret = Some(credentials),
+            }
+        }
         let target = (frame.prefix, path);
-        let request = encode(&method, target, frame.host, &headers, body, names)?;
+        let request = encode(&method, target, frame.host, (&headers, secret), body, names)?;
         let mut checks = Checks {
             body_contains: self.body_contains.clone().map(String::into_bytes),
             body_bytes: self.body_bytes,
@@ -155,6 +110,8 @@ impl RequestOptions {
             checks,
             captures: self.captures.clone(),
             think: self.think.clone(),
+            when: None,
+            repeat: None,
         })
     }
 
@@ -179,7 +136,7 @@ impl RequestOptions {
             add("Accept-Encoding", "gzip, deflate".to_owned());
         }
         if let Some(body) = &self.body {
-            add("Content-Type", body.content_type().to_owned());
+            add("Content-Type", body.content_type());
         }
         if let Some(cookies) = self.cookie_header() {
             add("Cookie", cookies);
@@ -201,20 +158,65 @@ impl RequestOptions {
         (!cookies.is_empty()).then(|| cookies.join("; "))
     }
 
+    /// Name and password, with their values.
+    fn credentials(&self, names: &Names) -> Result<Option<Template>, OptionError> {
+        let Some(text) = &self.credentials else {
+            return Ok(None);
+        };
+        let mut template = Template::default();
+        let pushed = template.push(text.as_bytes(), names, Escape::None);
+        pushed.map_err(OptionError::new)?;
+        let has_colon = template.with_digits().contains(&b':');
+        match has_colon {
+            true => Ok(Some(template)),
+            false => Err(OptionError::new(
+                "the credentials have no colon: write a name, a colon and a password",
+            )),
+        }
+    }
+
     /// The headers and cookies of a WebSocket upgrade.
-    pub(super) fn upgrade_headers(&self) -> Vec<(String, String)> {
+    ///
+    /// # Errors
+    /// The credentials are wrong.
+    pub(super) fn upgrade_headers(&self) -> Result<Vec<(String, String)>, OptionError> {
         let cookies = self.cookie_header();
         let cookies = cookies.map(|value| ("Cookie".to_owned(), value));
-        self.headers.iter().cloned().chain(cookies).collect()
+        let shared = self.shared_headers()?;
+        Ok(shared.into_iter().chain(cookies).collect())
+    }
+
+    /// The headers of all requests of a scenario, with the credentials.
+    ///
+    /// # Errors
+    /// The credentials are wrong.
+    pub(super) fn shared_headers(&self) -> Result<Vec<(String, String)>, OptionError> {
+        let credentials = match self.credentials(&Names::default())? {
+            None => None,
+            Some(template) => {
+                let fixed = template.as_fixed().ok_or_else(|| {
+                    OptionError::new(
+                        "these credentials are sent as they are: values such as {{user}} are for `basic_auth` of a request",
+                    )
+                })?;
+                Some(("Authorization".to_owned(), basic(fixed)))
+            }
+        };
+        Ok(self.headers.iter().cloned().chain(credentials).collect())
     }
 }
 
-/// Encodes the constant parts of a request.
+/// The value of `Authorization`.
+fn basic(credentials: &[u8]) -> String {
+    format!("Basic {}", STANDARD.encode(credentials))
+}
+
+/// Encodes the constant parts of a request. The secret is a name and a password with values.
 fn encode(
     method: &str,
     target: (&str, &str),
     host: &str,
-    headers: &[(String, String)],
+    (headers, secret): (&[(String, String)], Option<Template>),
     body: Option<Template>,
     names: &Names,
 ) -> Result<Encoded, OptionError> {
@@ -246,6 +248,7 @@ fn encode(
     let header_has_values = names.syntax == Syntax::Braces && shown.iter().any(has_braces);
     if target_template.is_fixed()
         && !header_has_values
+        && secret.is_none()
         && let Some(fixed) = content.unwrap_or(Some(&[]))
     {
         let head_bytes = bytes.len();
@@ -253,7 +256,12 @@ fn encode(
         return Ok(Encoded::Fixed { bytes, head_bytes });
     }
     let says_length = body.is_some() || ["POST", "PUT", "PATCH"].contains(&method);
-    let head = head_template(method, target, host, &shown, names)?;
+    let mut head = head_template(method, target, host, &shown, names)?;
+    if let Some(secret) = secret {
+        head.push_fixed(b"Authorization: Basic ");
+        head.push_base64(secret);
+        head.push_fixed(b"\r\n");
+    }
     Ok(Encoded::Patched {
         head,
         body: body.unwrap_or_default(),
@@ -456,13 +464,11 @@ mod tests {
             columns: vec![vec!["name".into()]],
             ..Names::default()
         };
-        let script = Script {
-            steps: vec![options.step(&frame(), &names).unwrap()],
-            ..Script::default()
-        };
+        let script = Script::of(options.step(&frame(), &names).unwrap());
         let feed = Feed {
             columns: names.columns[0].clone(),
             rows: vec![vec![br#"A "B" & C"#.to_vec()]],
+            ..Feed::default()
         };
         let mut values = Values {
             sequence: 7,
@@ -476,6 +482,35 @@ mod tests {
         let mut out = Vec::new();
         script.write(0, &mut values, &mut Vec::new(), &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn credentials_are_encoded_with_their_values() {
+        let with = |credentials: &str| {
+            let text = rendered(&RequestOptions {
+                credentials: Some(credentials.to_owned()),
+                body: Some(BodyOptions::Json("{{seq}}".into())),
+                ..RequestOptions::default()
+            });
+            let mut lines = text.lines().map(str::to_owned);
+            lines
+                .find(|line| line.starts_with("Authorization"))
+                .unwrap()
+        };
+        // Examples of RFC 7617, section 2.
+        let expected = "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
+        assert_eq!(with("Aladdin:open sesame"), expected);
+        let encoded = STANDARD.encode("A \"B\" & C:7");
+        assert_eq!(
+            with("{{name}}:{{seq}}"),
+            format!("Authorization: Basic {encoded}")
+        );
+        let own = RequestOptions {
+            credentials: Some("a:b".into()),
+            headers: vec![("authorization".into(), "Bearer x".into())],
+            ..RequestOptions::default()
+        };
+        assert!(!text(&own).contains("Basic"));
     }
 
     #[test]

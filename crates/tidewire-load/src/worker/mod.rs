@@ -3,6 +3,7 @@
 pub mod contract;
 mod control;
 pub(crate) mod http;
+pub mod jar;
 pub mod messages;
 mod meter;
 pub mod order;
@@ -12,6 +13,7 @@ pub mod script;
 pub mod service;
 pub mod target;
 pub mod template;
+pub mod walk;
 pub mod websocket;
 
 /// The seed of a worker, from the seed of the run.

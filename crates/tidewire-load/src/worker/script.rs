@@ -6,32 +6,24 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
+use regex_lite::Regex;
 use tidewire_http::response::Expected;
 
 use super::template::{Feed, Template, Values};
+use super::walk::{Condition, Kind, Repeat, StepOrder};
 use crate::report::model::ByteCounts;
 
 /// The requests of a load.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Script {
     /// At least one.
     pub steps: Vec<Step>,
-    /// The choice of the next step.
-    pub order: StepOrder,
+    /// The kinds of users, which share the steps among them. At least one.
+    pub kinds: Vec<Kind>,
     /// Data files with values for requests.
     pub feeds: Vec<Feed>,
     /// Names of the variables for captured values.
     pub variables: Vec<String>,
-}
-
-/// The choice of the next request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum StepOrder {
-    /// One after another, repeatedly.
-    #[default]
-    InOrder,
-    /// At random, each by its weight: the sums of the weights up to each step.
-    Weighted(Vec<u64>),
 }
 
 /// One request, or one message.
@@ -52,6 +44,10 @@ pub struct Step {
     pub captures: Vec<Capture>,
     /// How long the user waits after the response.
     pub think: Option<RangeInclusive<Duration>>,
+    /// In a journey: the condition on which it is sent.
+    pub when: Option<Condition>,
+    /// In a journey: how often it is sent in a row.
+    pub repeat: Option<Repeat>,
 }
 
 /// The bytes of a request.
@@ -108,29 +104,60 @@ impl Checks {
 }
 
 /// A value that is captured from a response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Capture {
     /// The index of the variable.
     pub variable: usize,
     /// The place of the value.
     pub from: CaptureFrom,
+    /// The value if there is none at this place. Without it the request has failed.
+    pub default: Option<Vec<u8>>,
 }
 
 /// The place of a captured value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum CaptureFrom {
     /// The header with this name.
     Header(String),
+    /// The cookie with this name, of this response or an earlier one.
+    Cookie(String),
     /// The JSON body at this pointer (RFC 6901).
     Json(String),
+    /// The field with this name in a form of the HTML body.
+    Form(String),
+    /// The first match of this expression in the body: its first group, or all of it.
+    Regex(Regex),
+}
+
+impl CaptureFrom {
+    /// Whether the value is in the body of the response.
+    fn is_in_body(&self) -> bool {
+        !matches!(self, Self::Header(_) | Self::Cookie(_))
+    }
 }
 
 impl Step {
+    /// A step without checks, captures and conditions.
+    #[must_use]
+    pub fn of(name: &str, request: Encoded) -> Self {
+        Self {
+            name: name.to_owned(),
+            request,
+            expected: Expected::Ordinary,
+            is_idempotent: false,
+            checks: Checks::default(),
+            captures: Vec::new(),
+            think: None,
+            when: None,
+            repeat: None,
+        }
+    }
+
     /// Whether the body of the response must be kept until it is complete.
     #[must_use]
     pub fn needs_body(&self) -> bool {
-        let is_json = |capture: &Capture| matches!(capture.from, CaptureFrom::Json(_));
-        self.checks.body_contains.is_some() || self.captures.iter().any(is_json)
+        let mut captures = self.captures.iter();
+        self.checks.body_contains.is_some() || captures.any(|one| one.from.is_in_body())
     }
 
     /// Whether headers of the response are needed.
@@ -147,81 +174,62 @@ impl Step {
     }
 }
 
-/// The position of a user in a script.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ScriptState {
-    /// The next step of a journey.
-    pub(crate) at: usize,
-    /// Captured variables.
-    pub(crate) captured: Vec<Vec<u8>>,
-    /// The row of each data file.
-    pub(crate) rows: Vec<usize>,
-}
-
 impl Script {
-    /// Whether users send one step after another.
+    /// One request, repeated.
+    #[must_use]
+    pub fn of(step: Step) -> Self {
+        Self {
+            steps: vec![step],
+            kinds: vec![Kind {
+                weight: 1,
+                setup: 0..0,
+                steps: 0..1,
+                order: StepOrder::InOrder,
+                teardown: 1..1,
+            }],
+            feeds: Vec::new(),
+            variables: Vec::new(),
+        }
+    }
+
+    /// Whether all requests are the same step, without a condition.
+    #[inline]
+    pub(super) fn is_single(&self) -> bool {
+        match &self.steps[..] {
+            [step] => step.when.is_none() && step.repeat.is_none() && self.feeds.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether what a user sends depends on what it has sent before.
     #[must_use]
     pub fn is_journey(&self) -> bool {
-        self.order == StepOrder::InOrder && self.steps.len() > 1
+        self.kinds.iter().any(|kind| {
+            let is_conditional = |step: &Step| step.when.is_some() || step.repeat.is_some();
+            let steps = &self.steps[kind.steps.clone()];
+            let is_ordered = kind.order == StepOrder::InOrder && steps.len() > 1;
+            is_ordered || !kind.setup.is_empty() || steps.iter().any(is_conditional)
+        })
     }
 
-    /// The share of all requests that those of this name are, if all succeed.
+    /// Whether users send something when the load is over.
+    #[must_use]
+    pub fn has_teardown(&self) -> bool {
+        self.kinds.iter().any(|kind| !kind.teardown.is_empty())
+    }
+
+    /// The share of all requests that those of this name are, if all succeed, each condition holds, nothing is
+    /// repeated and each kind of user sends as many requests as the others. What is sent once counts as nothing.
     #[must_use]
     pub fn share_of(&self, name: &str) -> f64 {
-        let mut before = 0;
-        let weights: Vec<u64> = match &self.order {
-            StepOrder::InOrder => vec![1; self.steps.len()],
-            StepOrder::Weighted(sums) => {
-                let each = sums
-                    .iter()
-                    .map(|sum| sum - std::mem::replace(&mut before, *sum));
-                each.collect()
-            }
-        };
-        let named = self.steps.iter().zip(&weights);
-        let named = named.filter(|(step, _)| step.name == name);
-        let sum: u64 = named.map(|(_, weight)| weight).sum();
-        sum as f64 / weights.iter().sum::<u64>().max(1) as f64
-    }
-
-    /// A user at the start.
-    pub(crate) fn state(&self, user: usize) -> ScriptState {
-        let row = |feed: &Feed| user % feed.rows.len().max(1);
-        ScriptState {
-            at: 0,
-            captured: vec![Vec::new(); self.variables.len()],
-            rows: self.feeds.iter().map(row).collect(),
-        }
-    }
-
-    /// The user's next step.
-    #[inline]
-    pub(crate) fn pick(&self, state: &mut ScriptState, users: usize, random: &mut SmallRng) -> u32 {
-        match &self.order {
-            StepOrder::InOrder if self.steps.len() == 1 && self.feeds.is_empty() => 0,
-            StepOrder::InOrder => {
-                let step = state.at;
-                state.at = (step + 1) % self.steps.len().max(1);
-                if step == 0 {
-                    self.next_rows(state, users);
-                }
-                step as u32
-            }
-            StepOrder::Weighted(sums) => {
-                self.next_rows(state, users);
-                let drawn = random.random_range(0..sums.last().copied().unwrap_or(1).max(1));
-                sums.partition_point(|sum| *sum <= drawn) as u32
-            }
-        }
-    }
-
-    /// Each user reads the rows of its own share, so that no two users use one row at the same time while
-    /// there are enough.
-    fn next_rows(&self, state: &mut ScriptState, users: usize) {
-        for (row, feed) in state.rows.iter_mut().zip(&self.feeds) {
-            let rows = feed.rows.len().max(1);
-            *row = (*row + users) % rows;
-        }
+        let all: u64 = self.kinds.iter().map(|kind| kind.weight).sum();
+        let shares = self.kinds.iter().map(|kind| {
+            let named = kind.steps.clone();
+            let named = named.filter(|step| self.steps[*step].name == name);
+            let share: f64 = named.map(|step| kind.share_of(step)).sum();
+            share * kind.weight as f64
+        });
+        shares.sum::<f64>() / all.max(1) as f64
     }
 
     /// Appends the bytes of a step.
@@ -276,77 +284,19 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    fn step(name: &str) -> Step {
-        Step {
-            name: name.to_owned(),
-            request: Encoded::Fixed {
-                bytes: Vec::new(),
-                head_bytes: 0,
-            },
-            expected: Expected::Ordinary,
-            is_idempotent: true,
-            checks: Checks::default(),
-            captures: Vec::new(),
-            think: None,
-        }
-    }
-
-    #[test]
-    fn weights_are_kept() {
-        let script = Script {
-            steps: vec![step("a"), step("b"), step("c")],
-            order: StepOrder::Weighted(vec![7, 7, 10]),
-            ..Script::default()
-        };
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut state = script.state(0);
-        let mut counts = [0; 3];
-        for _ in 0..10_000 {
-            counts[script.pick(&mut state, 1, &mut random) as usize] += 1;
-        }
-        assert_eq!(counts[1], 0, "a weight of 0");
-        assert!((6_700..7_300).contains(&counts[0]), "{counts:?}");
-    }
-
-    #[test]
-    fn a_journey_goes_round_and_users_share_the_rows() {
-        let feed = Feed {
-            columns: vec!["n".into()],
-            rows: (0..6).map(|n: u8| vec![vec![b'0' + n]]).collect(),
-        };
-        let script = Script {
-            steps: vec![step("a"), step("b")],
-            feeds: vec![feed],
-            ..Script::default()
-        };
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut walk = |user: usize| {
-            let mut state = script.state(user);
-            let steps: Vec<(u32, usize)> = (0..6)
-                .map(|_| (script.pick(&mut state, 2, &mut random), state.rows[0]))
-                .collect();
-            steps
-        };
-        assert_eq!(walk(0), [(0, 2), (1, 2), (0, 4), (1, 4), (0, 0), (1, 0)]);
-        assert_eq!(walk(1), [(0, 3), (1, 3), (0, 5), (1, 5), (0, 1), (1, 1)]);
-    }
-
     #[test]
     fn a_patched_body_has_its_length() {
         let mut body = Template::default();
         let names = super::super::template::Names::default();
         body.push(b"n={{seq}}", &names, Default::default()).unwrap();
-        let script = Script {
-            steps: vec![Step {
-                request: Encoded::Patched {
-                    head: Template::fixed(b"POST / HTTP/1.1\r\nHost: a\r\n"),
-                    body,
-                    says_length: true,
-                },
-                ..step("a")
-            }],
-            ..Script::default()
-        };
+        let script = Script::of(Step {
+            request: Encoded::Patched {
+                head: Template::fixed(b"POST / HTTP/1.1\r\nHost: a\r\n"),
+                body,
+                says_length: true,
+            },
+            ..Step::of("a", Encoded::Message(Template::default()))
+        });
         let mut random = SmallRng::seed_from_u64(1);
         let mut values = Values {
             sequence: 1234,

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -19,6 +21,8 @@ pub struct Template {
 enum Piece {
     Fixed(Range<usize>),
     Value(Value, Escape),
+    /// Another text, in base64.
+    Base64(Template),
 }
 
 /// A value that is inserted into a template.
@@ -60,6 +64,8 @@ pub enum Escape {
     Header,
     /// Within quotes in JSON: quotes, backslashes and control characters are escaped.
     JsonString,
+    /// Within quotes of a part of a form: quotes and line ends are percent-encoded.
+    Quoted,
     /// In a form: everything but letters, digits and a few signs is percent-encoded, and a space is
     /// a plus sign.
     Form,
@@ -87,10 +93,14 @@ pub struct Values<'a> {
 /// A data file: its columns' names and its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Feed {
+    /// Its file.
+    pub name: String,
     /// Names of the columns.
     pub columns: Vec<String>,
     /// Each with one value per column.
     pub rows: Vec<Vec<Vec<u8>>>,
+    /// Each row belongs to one user.
+    pub is_unique: bool,
 }
 
 /// Names that a template may use, and their values.
@@ -124,10 +134,13 @@ pub enum TemplateError {
     Open,
     /// A name that is not defined.
     #[error(
-        "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, now_us, the name of a captured \
-         variable or of a column; for two braces write `{{{{'{{{{'}}}}`"
+        "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, now_us, env:NAME, the name of a \
+         captured variable or of a column; for two braces write `{{{{'{{{{'}}}}`"
     )]
     Unknown(String),
+    /// A variable of the environment that is not set.
+    #[error("`{{{{env:{0}}}}}`: the environment has no variable {0}")]
+    NoVariable(String),
     /// A name with two meanings.
     #[error(
         "`{{{{{name}}}}}` is {first}, and {second}, too: rename the column or the variable. The names {taken} are taken",
@@ -183,6 +196,11 @@ impl Template {
             template.push_fixed(fixed);
             escape
         })
+    }
+
+    /// Appends another text in base64.
+    pub fn push_base64(&mut self, text: Template) {
+        self.pieces.push(Piece::Base64(text));
     }
 
     /// Appends JSON with values: those within quotes are escaped as parts of a string, the others
@@ -268,6 +286,11 @@ impl Template {
                     if BRACES.contains(&name) {
                         let text = [&rest[..at], b"{{"].concat();
                         fixed(self, &text);
+                    } else if let Some(variable) = name.strip_prefix("env:") {
+                        let escape = fixed(self, &rest[..at]);
+                        let mut value = of_environment(variable.trim())?;
+                        escape.apply(&mut value, 0);
+                        self.push_fixed(&value);
                     } else {
                         let escape = fixed(self, &rest[..at]);
                         self.pieces
@@ -288,7 +311,7 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Fixed(range) => text.extend_from_slice(&self.bytes[range.clone()]),
-                Piece::Value(..) => text.push(b'0'),
+                Piece::Value(..) | Piece::Base64(_) => text.push(b'0'),
             }
         }
         text
@@ -299,6 +322,13 @@ impl Template {
     pub fn is_fixed(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.all(|piece| matches!(piece, Piece::Fixed(_)))
+    }
+
+    /// Whether this value stands in it.
+    #[must_use]
+    pub fn has(&self, wanted: impl Fn(&Value) -> bool) -> bool {
+        let mut pieces = self.pieces.iter();
+        pieces.any(|piece| matches!(piece, Piece::Value(value, _) if wanted(value)))
     }
 
     /// Its bytes, if it is constant.
@@ -316,6 +346,11 @@ impl Template {
                     let start = out.len();
                     values.write(value, out);
                     escape.apply(out, start);
+                }
+                Piece::Base64(text) => {
+                    let mut plain = Vec::new();
+                    text.write(values, &mut plain);
+                    out.extend_from_slice(STANDARD.encode(plain).as_bytes());
                 }
             }
         }
@@ -355,6 +390,7 @@ impl Escape {
             Self::Path => !byte.is_ascii_alphanumeric() && !b"-._~!$&'()*+,;=:@/".contains(byte),
             Self::Query => !byte.is_ascii_alphanumeric() && !b"-._~".contains(byte),
             Self::JsonString => *byte < b' ' || b"\"\\".contains(byte),
+            Self::Quoted => b"\"\r\n".contains(byte),
             Self::Form => !byte.is_ascii_alphanumeric() && !b"-._*".contains(byte),
         };
         if !out[start..].iter().any(is_bad) {
@@ -365,7 +401,7 @@ impl Escape {
             match self {
                 _ if !is_bad(&byte) => out.push(byte),
                 Self::Form if byte == b' ' => out.push(b'+'),
-                Self::Target | Self::Path | Self::Query | Self::Form => {
+                Self::Target | Self::Path | Self::Query | Self::Form | Self::Quoted => {
                     out.push(b'%');
                     out.extend(digits(byte).map(|digit| digit.to_ascii_uppercase()));
                 }
@@ -383,6 +419,13 @@ impl Escape {
 /// The two hexadecimal digits of a byte.
 fn digits(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)])
+}
+
+/// The value of a variable of the environment, as it is when the load is planned.
+fn of_environment(name: &str) -> Result<Vec<u8>, TemplateError> {
+    let value = std::env::var_os(name).filter(|_| !name.is_empty());
+    let value = value.ok_or_else(|| TemplateError::NoVariable(name.to_owned()))?;
+    Ok(value.into_encoded_bytes())
 }
 
 fn value_of(name: &str, names: &Names) -> Result<Value, TemplateError> {
@@ -463,7 +506,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 const BRACES: [&str; 2] = ["'{{'", "\"{{\""];
 
 /// Names of values that no column and no variable may have.
-const BUILT_IN: &str = "seq, user, uuid, now_ms, now_us and rand:FROM:TO";
+const BUILT_IN: &str = "seq, user, uuid, now_ms, now_us, rand:FROM:TO and env:NAME";
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use http_conduct::{Conduct, HostileServer, unused_address};
 use secure::secure_server;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tidewire_load::options::body::BodyOptions;
 use tidewire_load::options::load::{LoadOptions, Retry};
-use tidewire_load::options::request::BodyOptions;
 use tidewire_load::report::TestResult;
 
 const REQUESTS: u64 = 6;

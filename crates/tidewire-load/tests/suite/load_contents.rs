@@ -9,8 +9,8 @@ use std::sync::mpsc::channel;
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use tidewire_load::options::body::BodyOptions;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::request::BodyOptions;
 use tidewire_load::options::request::RequestOptions;
 use tidewire_load::worker::template::Syntax;
 

@@ -28,6 +28,7 @@ mod lies;
 mod load;
 mod load_contents;
 mod load_judgement;
+mod load_users;
 mod load_ways;
 mod loading;
 mod pace;

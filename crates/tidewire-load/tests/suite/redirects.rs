@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::http_service::{Answer, Request, Service};
 use crate::loading::run;
+use tidewire_load::options::body::BodyOptions;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::request::{BodyOptions, RequestOptions};
+use tidewire_load::options::request::RequestOptions;
 
 const REQUESTS: u64 = 5;
 

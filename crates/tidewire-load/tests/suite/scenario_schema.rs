@@ -25,14 +25,15 @@ fn is_valid(root: &Value, schema: &Value, value: &Value) -> bool {
         let target = root.pointer(reference.trim_start_matches('#')).unwrap();
         return is_valid(root, target, value);
     }
-    if let Some(any) = schema["anyOf"].as_array() {
-        return any.iter().any(|one| is_valid(root, one, value));
-    }
+    let is_any = schema["anyOf"]
+        .as_array()
+        .is_none_or(|any| any.iter().any(|one| is_valid(root, one, value)));
     let has_type = match schema["type"].as_str() {
         None => true,
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
         Some("integer") => value.is_i64() || value.is_u64(),
         Some(other) => panic!("the type {other} is unknown to this test"),
     };
@@ -65,6 +66,7 @@ fn is_valid(root: &Value, schema: &Value, value: &Value) -> bool {
         .iter()
         .all(|item| is_valid(root, &schema["items"], item));
     has_type
+        && is_any
         && is_within
         && is_listed
         && has_required
@@ -171,7 +173,10 @@ fn both_take_the_same_files() {
     let schema = schema();
     for (field, declared) in schema["properties"].as_object().unwrap() {
         for example in declared["examples"].as_array().unwrap() {
-            let mut values = json!({ "request": [{}] });
+            let mut values = match &**field {
+                "user" => json!({}),
+                _ => json!({ "request": [{}] }),
+            };
             values[field] = example.clone();
             assert!(is_valid(&schema, &schema, &values), "{values}");
             assert_eq!(parse_values(&values), Ok(()), "{values}");
@@ -188,6 +193,12 @@ fn both_take_the_same_files() {
         json!({ "data": { "people": 1 }, "request": [{}] }),
         json!({ "request": [{ "pth": "/" }] }),
         json!({ "requests": [{}] }),
+        json!({ "user": [] }),
+        json!({ "user": [{ "request": [{}] }] }),
+        json!({ "user": [{ "name": "a", "request": [] }] }),
+        json!({ "data": { "people": { "unique": true } }, "request": [{}] }),
+        json!({ "request": [{ "multipart": [{ "value": "a" }] }] }),
+        json!({ "request": [{ "capture": { "a": { "default": "" } } }] }),
     ] {
         assert!(!is_valid(&schema, &schema, &values), "{values}");
         assert!(parse_values(&values).is_err(), "{values}");

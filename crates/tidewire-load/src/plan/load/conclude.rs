@@ -130,7 +130,7 @@ impl Loading<'_> {
         load.targets = self.targets(tally, origin);
     }
 
-    fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
+    pub(super) fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
         let names = self.plan.setup.script.steps.iter().map(|step| &step.name);
         names
             .zip(&tally.steps)

@@ -24,7 +24,7 @@ use crate::fleet::service::{PhasePlan, ServiceFleet};
 use crate::plan::memory::EmptyMemory;
 use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
-use crate::report::{self, Plan, Report, TestResult};
+use crate::report::{self, LatencyOrigin, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::ServiceSetup;
@@ -213,6 +213,9 @@ impl Loading<'_> {
             Some(search) => self.find_limit(search)?,
             None => self.send_as_planned()?,
         };
+        if self.plan.setup.script.has_teardown() && !self.is_stopped() {
+            self.part(&mut result)?;
+        }
         if self.plan.memory {
             self.weigh(&mut result)?;
         }
@@ -228,6 +231,7 @@ impl Loading<'_> {
             longest: self.plan.longest,
             requests: self.plan.requests,
             revives: false,
+            is_farewell: false,
         };
         self.progress.phase_started("sending", phase.longest);
         let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
@@ -235,6 +239,37 @@ impl Loading<'_> {
         let seen = self.conclude(&mut result, seen, &self.plan.expectations);
         self.note_server(&seen);
         Ok(result)
+    }
+
+    /// Lets users send the steps of their teardown. Only their rows are in the result.
+    fn part(&mut self, result: &mut TestResult) -> Result<(), LoadError> {
+        let phase = PhasePlan {
+            rhythm: Rhythm::Closed,
+            longest: Some(PARTING),
+            requests: None,
+            revives: false,
+            is_farewell: true,
+        };
+        self.progress.phase_started("parting", phase.longest);
+        let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
+        let tally = self.fleet.run(&phase, &mut |live| watcher.look(live))?;
+        let kinds = self.plan.setup.script.kinds.iter();
+        let rows = self.targets(&tally, LatencyOrigin::Sent);
+        let mut unsuccessful = 0;
+        for step in kinds.flat_map(|kind| kind.teardown.clone()) {
+            let (Some(row), Some(place)) = (rows.get(step), result.load.targets.get_mut(step))
+            else {
+                continue;
+            };
+            unsuccessful += row.requests.unsuccessful();
+            place.clone_from(row);
+        }
+        if unsuccessful > 0 {
+            result.notes.push(format!(
+                "{unsuccessful} requests of the teardown failed; they are only in the rows of their requests"
+            ));
+        }
+        Ok(())
     }
 
     fn is_stopped(&self) -> bool {
@@ -260,6 +295,7 @@ impl Loading<'_> {
             longest: Some(self.plan.warm_up),
             requests: None,
             revives: false,
+            is_farewell: false,
         };
         self.progress.phase_started("warming up", phase.longest);
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
@@ -302,3 +338,6 @@ impl Loading<'_> {
         })
     }
 }
+
+/// The longest time for the teardown of all users.
+const PARTING: Duration = Duration::from_secs(30);

@@ -1,14 +1,15 @@
 //! Inspection of a response: the parts that its checks and captures need, kept until it is
 //! complete.
 
-use std::collections::HashMap;
 use std::io::Read;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use serde_json::value::RawValue;
 use tidewire_http::response::Head;
 
-use crate::worker::script::{CaptureFrom, ScriptState, Step};
+use super::extract::{first_match, form_field, json_value};
+use crate::worker::jar::Jar;
+use crate::worker::script::{CaptureFrom, Step};
+use crate::worker::walk::ScriptState;
 
 /// The kept parts of a response.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ impl Inspection {
     pub(super) fn of(step: &Step, head: &Head<'_>) -> Self {
         let captured = |from: &CaptureFrom| match from {
             CaptureFrom::Header(name) => head.header(name).map(<[u8]>::to_vec),
-            CaptureFrom::Json(_) => None,
+            _ => None,
         };
         Self {
             headers: step
@@ -61,7 +62,12 @@ impl Inspection {
     }
 
     /// The error of the complete response; captures its values if there is none.
-    pub(super) fn judge(self, step: &Step, state: &mut ScriptState) -> Option<&'static str> {
+    pub(super) fn judge(
+        self,
+        step: &Step,
+        jar: &Jar,
+        state: &mut ScriptState,
+    ) -> Option<&'static str> {
         if self.is_too_long {
             return Some(TOO_LONG);
         }
@@ -75,14 +81,16 @@ impl Inspection {
         {
             return Some("unexpected-body");
         }
+        let body = body.as_deref().unwrap_or_default();
         for (capture, header) in step.captures.iter().zip(self.headers) {
             let value = match &capture.from {
                 CaptureFrom::Header(_) => header,
-                CaptureFrom::Json(pointer) => {
-                    value_at(body.as_deref().unwrap_or_default(), pointer).and_then(text_of)
-                }
+                CaptureFrom::Cookie(name) => jar.value(name).map(|text| text.as_bytes().to_vec()),
+                CaptureFrom::Json(pointer) => json_value(body, pointer),
+                CaptureFrom::Form(name) => form_field(body, name),
+                CaptureFrom::Regex(regex) => first_match(body, regex),
             };
-            let Some(value) = value else {
+            let Some(value) = value.or_else(|| capture.default.clone()) else {
                 return Some("capture-missing");
             };
             state.captured[capture.variable] = value;
@@ -129,41 +137,6 @@ fn read_all(decoder: impl Read) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// The value at a pointer (RFC 6901), as it is written: a number keeps its digits.
-fn value_at<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
-    let mut value: &RawValue = serde_json::from_slice(json).ok()?;
-    for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
-        value = match value.get().as_bytes().first() {
-            Some(b'{') => {
-                let mut fields: HashMap<String, &RawValue> =
-                    serde_json::from_str(value.get()).ok()?;
-                fields.remove(&token)?
-            }
-            Some(b'[') => {
-                let is_index = token == "0" || !token.starts_with(['0', '+']);
-                let index: usize = token.parse().ok().filter(|_| is_index)?;
-                let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
-                *items.get(index)?
-            }
-            _ => return None,
-        };
-    }
-    Some(value)
-}
-
-/// A value in the form for a template: a string without its quotes, anything else as JSON.
-fn text_of(value: &RawValue) -> Option<Vec<u8>> {
-    match value.get() {
-        "null" => None,
-        text if text.starts_with('"') => {
-            let text: String = serde_json::from_str(text).ok()?;
-            Some(text.into_bytes())
-        }
-        other => Some(other.as_bytes().to_vec()),
-    }
-}
-
 fn contains(body: &[u8], part: &[u8]) -> bool {
     part.is_empty() || body.windows(part.len()).any(|window| window == part)
 }
@@ -174,31 +147,3 @@ const TOO_LONG: &str = "body-too-long-to-check";
 
 /// The largest kept body, before and after decoding.
 const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_keep_the_form_in_which_they_were_sent() {
-        let json =
-            br#"{"a/b":[1.10,123456789012345678901234567890,"x\u00e4",null,{"c": [ 1E400 ]}]}"#;
-        let captured = |pointer| {
-            let text = text_of(value_at(json, pointer)?)?;
-            Some(String::from_utf8(text).unwrap())
-        };
-        for (pointer, expected) in [
-            ("/a~1b/0", Some("1.10")),
-            ("/a~1b/1", Some("123456789012345678901234567890")),
-            ("/a~1b/2", Some("x\u{e4}")),
-            ("/a~1b/4/c", Some("[ 1E400 ]")),
-            ("/a~1b/3", None),
-            ("/a~1b/5", None),
-            ("/a~1b/00", None),
-            ("/a~1b/0/x", None),
-            ("/b", None),
-        ] {
-            assert_eq!(captured(pointer).as_deref(), expected, "{pointer}");
-        }
-    }
-}

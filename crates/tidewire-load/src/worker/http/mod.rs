@@ -1,5 +1,6 @@
 //! HTTP of a user of a service load: requests that are answered in their order.
 
+mod extract;
 mod inspect;
 mod redirect;
 
@@ -12,6 +13,8 @@ use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::{Exchange, SURPLUS};
+use crate::worker::jar::{CookieOrigin, target_of};
+use crate::worker::messages::unix_s;
 use crate::worker::script::Encoded;
 use inspect::Inspection;
 use redirect::Detour;
@@ -162,6 +165,11 @@ fn note_head(core: &mut Core, user: &mut HttpUser, head: &Head<'_>) {
     {
         core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
     }
+    if head.sets_cookies
+        && let Some(origin) = &core.setup.cookies
+    {
+        keep_cookies(core, origin, user, head);
+    }
     let Some(pending) = user.pending.front() else {
         return;
     };
@@ -169,6 +177,23 @@ fn note_head(core: &mut Core, user: &mut HttpUser, head: &Head<'_>) {
     let follows = core.setup.redirects_max > 0 && (300..400).contains(&head.status);
     if step.needs_headers() || follows {
         user.session.inspection = Some(Box::new(Inspection::of(step, head)));
+    }
+}
+
+/// Keeps the cookies that the response to the oldest request sets.
+fn keep_cookies(core: &Core, origin: &CookieOrigin, user: &mut HttpUser, head: &Head<'_>) {
+    let Some(pending) = user.pending.front() else {
+        return;
+    };
+    let request = &core.setup.script.steps[pending.exchange.step as usize].request;
+    let written = match (&user.detour, request) {
+        (Some(detour), _) => &detour.bytes,
+        (None, Encoded::Fixed { bytes, .. }) => bytes,
+        (None, _) => &user.rendered.bytes,
+    };
+    let target = target_of(written);
+    for value in head.headers().values("set-cookie") {
+        user.jar.store(value, target, origin, unix_s());
     }
 }
 
@@ -202,7 +227,7 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
     {
         Some("unexpected-length")
     } else {
-        inspection.and_then(|inspection| inspection.judge(step, &mut user.script))
+        inspection.and_then(|inspection| inspection.judge(step, &user.jar, &mut user.script))
     };
     match problem {
         Some(name) => core.fail(user, &pending, name, response.status),

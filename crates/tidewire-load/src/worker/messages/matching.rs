@@ -77,6 +77,11 @@ pub(crate) fn unix_us() -> u64 {
     since_1970.unwrap_or_default().as_micros() as u64
 }
 
+/// Seconds since 1970.
+pub(crate) fn unix_s() -> i64 {
+    (unix_us() / 1_000_000) as i64
+}
+
 /// Seconds are below this until the year 5138, and milliseconds are above it since 1973.
 const SECONDS_BELOW: f64 = 1e11;
 const MILLISECONDS_BELOW: f64 = 1e14;

@@ -31,8 +31,8 @@ use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
 use ends::{end_session, note_ended};
-pub(crate) use matching::unix_us;
 pub use matching::{Matching, Pointer};
+pub(crate) use matching::{unix_s, unix_us};
 
 /// The shared parts of the sessions of a WebSocket service.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ use crate::accounting::tally::Tally;
 use crate::report::model::ByteCounts;
 use crate::verdict::expectation::ConnectPart;
 use crate::worker;
-use crate::worker::messages::unix_us;
+use crate::worker::messages::{unix_s, unix_us};
 use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
 use crate::worker::template::{Template, Values};
@@ -189,20 +189,18 @@ impl Core {
         pending.exchange.sent_ns = self.now_ns();
         self.note_lateness(user, pending);
         let detour = user.detour.take();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let place = (id, &mut *user);
         let counts = match (&detour, &self.setup.script.steps[step].request, wrap) {
-            (Some(detour), _, _) => self.write_fixed(io, id, &detour.bytes, detour.head_bytes),
+            (Some(detour), _, _) => {
+                self.write_whole(io, place, (&detour.bytes, detour.head_bytes), &mut scratch)
+            }
             (None, Encoded::Fixed { bytes, head_bytes }, None) => {
-                self.write_fixed(io, id, bytes, *head_bytes)
+                self.write_whole(io, place, (bytes, *head_bytes), &mut scratch)
             }
-            (None, _, wrap) => {
-                let counts = self.write_rendered(io, (id, user), step, wrap);
-                if self.setup.redirects_max > 0 {
-                    user.rendered.bytes.clone_from(&self.message);
-                    user.rendered.head_bytes = counts.head as usize;
-                }
-                counts
-            }
+            (None, _, wrap) => self.write_rendered(io, place, (step, wrap), &mut scratch),
         };
+        self.scratch = scratch;
         user.detour = detour;
         user.sent_here += 1;
         self.tally.send(&pending.exchange, counts);
@@ -213,52 +211,64 @@ impl Core {
         }
     }
 
+    /// Writes a request without values, with the cookies of its user.
     #[inline]
-    fn write_fixed(
+    fn write_whole<S>(
         &self,
         io: &mut Io,
-        id: ConnectionId,
-        bytes: &[u8],
-        head_bytes: usize,
+        (id, user): (ConnectionId, &mut User<S>),
+        (bytes, head_bytes): (&[u8], usize),
+        scratch: &mut Vec<u8>,
     ) -> ByteCounts {
-        self.write(io, id, bytes);
+        let body = (bytes.len() - head_bytes) as u64;
+        let mut head = head_bytes as u64;
+        if user.jar.is_empty() {
+            self.write(io, id, bytes);
+        } else {
+            scratch.clear();
+            head = user.jar.write(bytes, head_bytes, unix_s(), scratch) as u64;
+            self.write(io, id, scratch);
+        }
         ByteCounts {
-            wire: bytes.len() as u64,
-            head: head_bytes as u64,
-            body: (bytes.len() - head_bytes) as u64,
+            wire: head + body,
+            head,
+            body,
         }
     }
 
     fn write_rendered<S>(
         &mut self,
         io: &mut Io,
-        (id, user): (ConnectionId, &User<S>),
-        step: usize,
-        wrap: Option<Wrap<'_>>,
+        (id, user): (ConnectionId, &mut User<S>),
+        (step, wrap): (usize, Option<Wrap<'_>>),
+        scratch: &mut Vec<u8>,
     ) -> ByteCounts {
         let mut message = std::mem::take(&mut self.message);
-        let mut scratch = std::mem::take(&mut self.scratch);
         message.clear();
         let setup = Arc::clone(&self.setup);
         let mut values = self.values(&setup, user);
-        let mut counts = setup
-            .script
-            .write(step, &mut values, &mut scratch, &mut message);
+        let mut counts = setup.script.write(step, &mut values, scratch, &mut message);
         match wrap {
             Some(wrap) => {
                 scratch.clear();
-                wrap(&mut self.random, &message, &mut scratch);
+                wrap(&mut self.random, &message, scratch);
                 counts = ByteCounts {
                     wire: scratch.len() as u64,
                     head: 0,
                     body: message.len() as u64,
                 };
-                self.write(io, id, &scratch);
+                self.write(io, id, scratch);
             }
-            None => self.write(io, id, &message),
+            None => {
+                let head_bytes = counts.head as usize;
+                if self.setup.redirects_max > 0 || self.setup.cookies.is_some() {
+                    user.rendered.bytes.clone_from(&message);
+                    user.rendered.head_bytes = head_bytes;
+                }
+                counts = self.write_whole(io, (id, user), (&message, head_bytes), scratch);
+            }
         }
         self.message = message;
-        self.scratch = scratch;
         counts
     }
 
@@ -325,7 +335,7 @@ impl Core {
         self.tally.fail(&pending.exchange, name, status, now_ns);
         self.settle(user, now_ns);
         // A journey does not continue after a failed step.
-        user.script.at = 0;
+        user.script.end_round();
     }
 
     /// A request is sent again on another connection, once.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::Address;
 
 use crate::accounting::tally::Tally;
+use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::MessagesSetup;
 use crate::worker::pace::Share;
 use crate::worker::script::Script;
@@ -42,6 +43,8 @@ pub struct ServiceSetup {
     pub retries: bool,
     /// Redirects to follow per request.
     pub redirects_max: u32,
+    /// The server whose cookies come back with later requests of the same user; `None` if none do.
+    pub cookies: Option<CookieOrigin>,
     /// Timeouts.
     pub timeouts: ServiceTimeouts,
     /// Connections that are opened at the same time, over all workers.
@@ -215,6 +218,8 @@ pub struct ServicePhase {
     pub revives: bool,
     /// Requests of all workers together.
     pub budget: Option<Arc<Budget>>,
+    /// The load is over: users send only the steps of their teardown.
+    pub is_farewell: bool,
 }
 
 impl ServicePhase {

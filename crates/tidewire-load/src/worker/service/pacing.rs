@@ -8,6 +8,7 @@ use super::order::Tempo;
 use super::phase::{Phase, interval_ns};
 use super::user::{Pending, User, UserState};
 use crate::accounting::tally::Exchange;
+use crate::worker::walk::Walker;
 
 impl Core {
     /// The user's next request, if it may send one now.
@@ -18,18 +19,20 @@ impl Core {
         if phase.is_over(now_ns) || user.rests_until_ns > now_ns {
             return None;
         }
-        let intended_ns = match &phase.order.tempo {
+        let (intended_ns, may_begin) = match &phase.order.tempo {
             // The time to open a connection for this request alone is part of its latency.
-            Tempo::Closed => user.rests_until_ns.max(now_ns),
+            Tempo::Closed => (user.rests_until_ns.max(now_ns), true),
             Tempo::Each { .. } if user.next_ns > now_ns => return None,
-            Tempo::Each { .. } => user.next_ns,
+            Tempo::Each { .. } => (user.next_ns, true),
             // Only a journey that has begun continues by itself.
-            Tempo::Open(_) if user.script.at == 0 => return None,
-            Tempo::Open(_) => now_ns,
+            Tempo::Open(_) if user.script.is_between() => return None,
+            Tempo::Open(_) => (now_ns, false),
         };
-        if !self.setup.growth.is_constant() && self.is_leaving(user) && user.script.at == 0 {
+        let is_between = user.script.is_between();
+        if !self.setup.growth.is_constant() && self.is_leaving(user) && is_between {
             return None;
         }
+        let step = self.pick(user, may_begin)?;
         let phase = self.phase.as_mut()?;
         if !phase.take() {
             return None;
@@ -37,16 +40,40 @@ impl Core {
         if let Tempo::Each { per_s } = &phase.order.tempo {
             user.next_ns = user.next_ns.saturating_add(interval_ns(*per_s));
         }
-        Some(self.pending(user, intended_ns))
+        Some(self.pending(step, intended_ns))
     }
 
-    fn pending<S>(&mut self, user: &mut User<S>, intended_ns: u64) -> Pending {
+    /// The user's next step. A user none of whose steps is to be sent rests, and looks again.
+    #[inline]
+    fn pick<S>(&mut self, user: &mut User<S>, may_begin: bool) -> Option<u32> {
+        let walker = Walker {
+            number: user.number,
+            users: self.setup.users,
+            may_begin,
+        };
+        let script = &self.setup.script;
+        let step = script.pick(&mut user.script, walker, &mut self.random);
+        if step.is_none() && may_begin {
+            self.rest_after_nothing(user);
+        }
+        step
+    }
+
+    fn rest_after_nothing<S>(&mut self, user: &mut User<S>) {
+        match &mut self.phase {
+            Some(phase) if phase.order.is_farewell => {
+                phase.parting -= 1;
+                user.rests_until_ns = u64::MAX;
+            }
+            _ => {
+                user.rests_until_ns = self.now_ns() + EMPTY_ROUND_NS;
+                self.wake_at(user.rests_until_ns, user.index);
+            }
+        }
+    }
+
+    fn pending(&mut self, step: u32, intended_ns: u64) -> Pending {
         self.outstanding += 1;
-        let users = self.setup.users;
-        let step = self
-            .setup
-            .script
-            .pick(&mut user.script, users, &mut self.random);
         Pending {
             exchange: Exchange {
                 intended_ns,
@@ -69,12 +96,16 @@ impl Core {
             return None;
         }
         let intended_ns = self.phase.as_ref()?.due_ns;
-        let place = self.next_free(users)?;
-        if !self.phase.as_mut()?.take() {
-            return None;
+        loop {
+            let place = self.next_free(users)?;
+            let Some(step) = self.pick(&mut users[place], true) else {
+                continue;
+            };
+            if !self.phase.as_mut()?.take() {
+                return None;
+            }
+            return Some((place, self.pending(step, intended_ns)));
         }
-        let pending = self.pending(&mut users[place], intended_ns);
-        Some((place, pending))
     }
 
     /// Whether a request is due, and perhaps a user free for it.
@@ -91,7 +122,7 @@ impl Core {
             let user = &mut users[place as usize];
             user.is_listed = false;
             let is_there = matches!(user.state, UserState::Open | UserState::Absent);
-            let is_idle = user.script.at == 0 && user.owed.is_empty() && !user.is_spent;
+            let is_idle = user.script.is_between() && user.owed.is_empty() && !user.is_spent;
             if is_there && is_idle && self.has_room(user) && !self.is_leaving(user) {
                 return Some(place as usize);
             }
@@ -115,7 +146,7 @@ impl Core {
             }
             Tempo::Each { .. } => {}
             Tempo::Open(_) => {
-                if !user.is_listed && self.has_room(user) && user.script.at == 0 {
+                if !user.is_listed && self.has_room(user) && user.script.is_between() {
                     user.is_listed = true;
                     self.free.push_back(user.index);
                 }
@@ -166,3 +197,6 @@ impl Core {
         self.tally.late.record_ns(late_ns);
     }
 }
+
+/// The wait of a user between two rounds in which it sends nothing.
+const EMPTY_ROUND_NS: u64 = 10_000_000;

@@ -26,6 +26,8 @@ pub(super) struct Phase {
     /// With requests at given times of each connection: those that were due and not begun, once
     /// they are counted.
     unsent: Option<u64>,
+    /// In the last phase: users that have not sent all of their teardown.
+    pub(super) parting: usize,
     meter: Meter,
 }
 
@@ -64,7 +66,10 @@ impl Core {
         for user in users.iter_mut() {
             user.is_listed = false;
             user.rests_until_ns = 0;
-            user.script.at = 0;
+            user.script.end_round();
+            if order.is_farewell {
+                user.script.leave();
+            }
             if let Tempo::Each { per_s } = &order.tempo {
                 let part = user.number as f64 / self.setup.users.max(1) as f64;
                 // Without a rate, never.
@@ -87,6 +92,7 @@ impl Core {
             is_stopped: false,
             stopped_ns: 0,
             unsent: None,
+            parting: users.iter().filter(|user| user.is_there()).count(),
             meter: Meter::start(self.spin.spun(), self.now_ns()),
         });
     }
@@ -140,7 +146,8 @@ impl Core {
         };
         match &phase.order.tempo {
             Tempo::Open(share) => phase.due_ns == u64::MAX && !share.is_none(),
-            Tempo::Closed | Tempo::Each { .. } => false,
+            Tempo::Closed => phase.order.is_farewell && phase.parting == 0,
+            Tempo::Each { .. } => false,
         }
     }
 

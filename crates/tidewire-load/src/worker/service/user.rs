@@ -6,7 +6,8 @@ use tidewire_http::response::ResponseReader;
 use tidewire_net::ConnectionId;
 
 use crate::accounting::tally::Exchange;
-use crate::worker::script::ScriptState;
+use crate::worker::jar::Jar;
+use crate::worker::walk::ScriptState;
 
 /// A user. `S` is the state that its dialogue keeps for the connection.
 #[derive(Debug)]
@@ -35,8 +36,10 @@ pub(crate) struct User<S> {
     pub(crate) done_here: u64,
     /// The request that follows a redirect, while it is in flight.
     pub(crate) detour: Option<WholeRequest>,
-    /// The last request with values in it, if redirects are followed.
+    /// The last request with values in it, if redirects are followed or cookies are kept.
     pub(crate) rendered: WholeRequest,
+    /// The cookies that the server has set.
+    pub(crate) jar: Jar,
     /// The connection accepts no further request.
     pub(crate) is_spent: bool,
     /// The user is in the list of free users.
@@ -126,6 +129,7 @@ impl<S: Default> User<S> {
             done_here: 0,
             detour: None,
             rendered: WholeRequest::default(),
+            jar: Jar::default(),
             is_spent: false,
             is_listed: false,
             free_ns: 0,
@@ -140,6 +144,11 @@ impl<S: Default> User<S> {
         }
     }
 
+    /// Whether it still takes part in the load.
+    pub(crate) fn is_there(&self) -> bool {
+        !matches!(self.state, UserState::Retired | UserState::Gone)
+    }
+
     /// Resets the connection and its state.
     pub(crate) fn forget_connection(&mut self) {
         self.socket = None;
@@ -149,7 +158,7 @@ impl<S: Default> User<S> {
         self.is_spent = false;
         self.is_timed = false;
         self.session = S::default();
-        if !matches!(self.state, UserState::Retired | UserState::Gone) {
+        if self.is_there() {
             self.state = UserState::Absent;
         }
     }

@@ -33,6 +33,7 @@ fn written(text: &str, escape: Escape) -> String {
     let feed = Feed {
         columns: names.columns[0].clone(),
         rows: vec![vec![b"Ada".to_vec(), b"New York\r\n".to_vec()]],
+        ..Feed::default()
     };
     rendered(&template, &[b"abc".to_vec()], feed)
 }
@@ -163,6 +164,7 @@ fn with(value: &str, push: impl Fn(&mut Template, &Names) -> Result<(), Template
     let feed = Feed {
         columns: names.columns[0].clone(),
         rows: vec![vec![value.as_bytes().to_vec()]],
+        ..Feed::default()
     };
     rendered(&template, &[], feed)
 }
@@ -224,7 +226,7 @@ fn a_name_with_two_meanings_is_refused() {
         );
         assert!(error.contains("rename the column"), "{error}");
         assert!(
-            error.contains("seq, user, uuid, now_ms, now_us and rand:"),
+            error.contains("seq, user, uuid, now_ms, now_us, rand:"),
             "{error}"
         );
     }
@@ -250,4 +252,27 @@ fn a_fixed_template_is_one_piece() {
     template.push_fixed(b"cd");
     assert_eq!(template.as_fixed(), Some(&b"abcd"[..]));
     assert_eq!(template.pieces.len(), 1);
+}
+
+#[test]
+fn a_variable_of_the_environment_is_constant_and_escaped_for_its_place() {
+    // Cargo sets it for tests.
+    let name = env!("CARGO_PKG_NAME");
+    let mut template = Template::default();
+    let text = br#"{"a":"{{env:CARGO_PKG_NAME}}"}"#;
+    template.push_json(text, &Names::default()).unwrap();
+    let expected = format!(r#"{{"a":"{name}"}}"#);
+    assert_eq!(template.as_fixed(), Some(expected.as_bytes()));
+    let mut target = Template::default();
+    target
+        .push_target(b"/?q={{ env: CARGO_PKG_DESCRIPTION }}", &Names::default())
+        .unwrap();
+    let target = String::from_utf8(target.as_fixed().unwrap().to_vec()).unwrap();
+    assert!(target.contains("%20") && !target.contains(' '), "{target}");
+    for missing in ["{{env:TIDEWIRE_NO_SUCH_VARIABLE}}", "{{env:}}"] {
+        let mut template = Template::default();
+        let error = template.push(missing.as_bytes(), &Names::default(), Escape::None);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("the environment has no variable"), "{error}");
+    }
 }

@@ -1,0 +1,591 @@
+//! The way of a user through a script: what it sends once, what it repeats, and on which conditions.
+
+use std::ops::{Range, RangeInclusive};
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use super::messages::unix_us;
+use super::script::{Script, Step};
+use super::template::{Feed, Template, Value, Values};
+
+/// A kind of user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    /// How many of all users are of it, relative to the other kinds.
+    pub weight: u64,
+    /// The steps that each user sends once, before the others, which follow them.
+    pub setup: Range<usize>,
+    /// The steps that it repeats.
+    pub steps: Range<usize>,
+    /// The choice of the next of them.
+    pub order: StepOrder,
+    /// The steps that each user sends once when the load is over.
+    pub teardown: Range<usize>,
+}
+
+/// The choice of the next request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StepOrder {
+    /// One after another, repeatedly.
+    #[default]
+    InOrder,
+    /// At random, each by its weight: the sums of the weights up to each step.
+    Weighted(Vec<u64>),
+}
+
+/// How often a step of a journey is sent in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repeat {
+    /// A number, drawn between the two each time.
+    Times(RangeInclusive<u32>),
+    /// As long as this holds.
+    While(Condition),
+}
+
+/// A condition on the values of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Its left side.
+    pub left: Template,
+    /// The comparison and its right side; without one, the left side must not be empty.
+    pub right: Option<(Comparison, Template)>,
+}
+
+/// A comparison of two texts, or of two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`: the same text.
+    Equal,
+    /// `!=`: another text.
+    Unequal,
+    /// `<` of numbers.
+    Below,
+    /// `<=` of numbers.
+    AtMost,
+    /// `>` of numbers.
+    Above,
+    /// `>=` of numbers.
+    AtLeast,
+}
+
+impl Kind {
+    /// The share of one of its steps among those that it repeats.
+    pub(super) fn share_of(&self, step: usize) -> f64 {
+        let index = step - self.steps.start;
+        match &self.order {
+            StepOrder::InOrder => 1.0 / self.steps.len().max(1) as f64,
+            StepOrder::Weighted(sums) => {
+                let before = index.checked_sub(1).map_or(0, |before| sums[before]);
+                let all = sums.last().copied().unwrap_or(0).max(1);
+                (sums[index] - before) as f64 / all as f64
+            }
+        }
+    }
+}
+
+impl Condition {
+    /// The value in it that means nothing in a condition, because it belongs to a request.
+    #[must_use]
+    pub fn value_of_a_request(&self) -> Option<&'static str> {
+        let sides = [Some(&self.left), self.right.as_ref().map(|right| &right.1)];
+        let has = |wanted: &Value| {
+            let mut sides = sides.iter().flatten();
+            sides.any(|side| side.has(|value| value == wanted))
+        };
+        let values = [(Value::Sequence, "seq"), (Value::Uuid, "uuid")];
+        values
+            .into_iter()
+            .find(|(value, _)| has(value))
+            .map(|(_, name)| name)
+    }
+
+    fn holds(&self, values: &mut Values<'_>) -> bool {
+        let mut written = |template: &Template| {
+            let mut text = Vec::new();
+            template.write(values, &mut text);
+            text
+        };
+        let left = written(&self.left);
+        match &self.right {
+            None => !left.is_empty(),
+            Some((comparison, right)) => comparison.holds(left.trim_ascii(), &written(right)),
+        }
+    }
+}
+
+impl Comparison {
+    /// Each with the text for it; of two that begin alike the longer comes first.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("==", Self::Equal),
+        ("!=", Self::Unequal),
+        ("<=", Self::AtMost),
+        (">=", Self::AtLeast),
+        ("<", Self::Below),
+        (">", Self::Above),
+    ];
+
+    /// A text that is no number is neither above nor below another.
+    fn holds(self, left: &[u8], right: &[u8]) -> bool {
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<f64>().ok();
+        let compare = |is: fn(&f64, &f64) -> bool| {
+            let numbers = number(left).zip(number(right));
+            numbers.is_some_and(|(left, right)| is(&left, &right))
+        };
+        match self {
+            Self::Equal => left == right,
+            Self::Unequal => left != right,
+            Self::Below => compare(f64::lt),
+            Self::AtMost => compare(f64::le),
+            Self::Above => compare(f64::gt),
+            Self::AtLeast => compare(f64::ge),
+        }
+    }
+}
+
+/// The position of a user in a script.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ScriptState {
+    /// The index of its kind.
+    kind: usize,
+    /// The next step of a round that has begun.
+    at: Option<usize>,
+    /// How often that step is still sent in a row, once its turn has come.
+    left: u32,
+    /// The steps of its setup have succeeded.
+    is_set_up: bool,
+    /// The load is over: only the steps of its teardown are left.
+    is_leaving: bool,
+    /// It has begun them.
+    has_left: bool,
+    /// Captured variables.
+    pub(crate) captured: Vec<Vec<u8>>,
+    /// The row of each data file.
+    pub(crate) rows: Vec<usize>,
+}
+
+impl ScriptState {
+    /// Whether the user is between two rounds.
+    #[inline]
+    pub(crate) fn is_between(&self) -> bool {
+        self.at.is_none()
+    }
+
+    /// The load is over.
+    pub(crate) fn leave(&mut self) {
+        self.end_round();
+        self.is_leaving = true;
+    }
+
+    /// Ends the round: after a failed step, a journey does not go on.
+    pub(crate) fn end_round(&mut self) {
+        self.at = None;
+        self.left = 0;
+    }
+}
+
+/// The user for whom a step is chosen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walker {
+    /// Its number over all workers, from 0.
+    pub(crate) number: usize,
+    /// All users.
+    pub(crate) users: usize,
+    /// Whether it may begin a round of its own accord.
+    pub(crate) may_begin: bool,
+}
+
+impl Script {
+    /// A user at the start.
+    pub(crate) fn state(&self, user: usize) -> ScriptState {
+        let row = |feed: &Feed| user % feed.rows.len().max(1);
+        ScriptState {
+            kind: self.kind_of(user),
+            captured: vec![Vec::new(); self.variables.len()],
+            rows: self.feeds.iter().map(row).collect(),
+            ..ScriptState::default()
+        }
+    }
+
+    /// The kinds are spread evenly over the users, however many there are: the multiples of the golden ratio.
+    fn kind_of(&self, user: usize) -> usize {
+        let all: u64 = self.kinds.iter().map(|kind| kind.weight).sum();
+        let at = ((user + 1) as f64 * GOLDEN).fract() * all as f64;
+        let mut sum = 0;
+        let found = self.kinds.iter().position(|kind| {
+            sum += kind.weight;
+            at < sum as f64
+        });
+        found.unwrap_or(0)
+    }
+
+    /// The user's next step; none if its round is over and it must not begin another one, or if no step of the
+    /// round is to be sent.
+    #[inline]
+    pub(crate) fn pick(
+        &self,
+        state: &mut ScriptState,
+        walker: Walker,
+        random: &mut SmallRng,
+    ) -> Option<u32> {
+        if self.is_single() {
+            return walker.may_begin.then_some(0);
+        }
+        let next = self.go_on(state, walker, random);
+        if next.is_some() || !walker.may_begin {
+            return next;
+        }
+        self.begin(state, walker, random)
+            .or_else(|| self.go_on(state, walker, random))
+    }
+
+    /// Begins a round. A step that is drawn is a round of its own.
+    fn begin(&self, state: &mut ScriptState, walker: Walker, random: &mut SmallRng) -> Option<u32> {
+        let kind = &self.kinds[state.kind];
+        if state.is_leaving {
+            let has_come = state.is_set_up || kind.setup.is_empty();
+            let leaves = has_come && !std::mem::replace(&mut state.has_left, true);
+            state.at = leaves.then_some(kind.teardown.start);
+            return None;
+        }
+        self.next_rows(state, walker.users);
+        if !state.is_set_up && !kind.setup.is_empty() {
+            state.at = Some(kind.setup.start);
+            return None;
+        }
+        match &kind.order {
+            StepOrder::InOrder => {
+                state.at = Some(kind.steps.start);
+                None
+            }
+            StepOrder::Weighted(sums) => {
+                let drawn = random.random_range(0..sums.last().copied().unwrap_or(1).max(1));
+                let step = kind.steps.start + sums.partition_point(|sum| *sum <= drawn);
+                Some(step as u32)
+            }
+        }
+    }
+
+    /// The next step of the round that has begun.
+    fn go_on(&self, state: &mut ScriptState, walker: Walker, random: &mut SmallRng) -> Option<u32> {
+        let kind = &self.kinds[state.kind];
+        let end = match state.is_leaving {
+            true => kind.teardown.end,
+            false => kind.steps.end,
+        };
+        while let Some(at) = state.at {
+            // Only a success leads here: a failure ends the round.
+            let is_set_up = !state.is_leaving && at == kind.setup.end;
+            state.is_set_up |= is_set_up;
+            let is_drawn = kind.order != StepOrder::InOrder;
+            if at == end || (is_set_up && is_drawn) {
+                state.end_round();
+            } else if !self.takes(&self.steps[at], state, walker, random) {
+                (state.at, state.left) = (Some(at + 1), 0);
+            } else {
+                if state.left == 0 {
+                    state.at = (at + 1 < end).then_some(at + 1);
+                }
+                return Some(at as u32);
+            }
+        }
+        None
+    }
+
+    /// Whether the user sends this step now, once or once more.
+    fn takes(
+        &self,
+        step: &Step,
+        state: &mut ScriptState,
+        walker: Walker,
+        random: &mut SmallRng,
+    ) -> bool {
+        let holds = |condition: &Condition, random: &mut SmallRng| {
+            condition.holds(&mut Values {
+                sequence: 0,
+                user: walker.number as u64,
+                unix_us: unix_us(),
+                random,
+                captured: &state.captured,
+                feeds: &self.feeds,
+                rows: &state.rows,
+            })
+        };
+        let is_first = state.left == 0;
+        if is_first
+            && let Some(when) = &step.when
+            && !holds(when, random)
+        {
+            return false;
+        }
+        let times = match &step.repeat {
+            Some(Repeat::While(condition)) if !holds(condition, random) => 0,
+            Some(Repeat::While(_)) => u32::MAX,
+            _ if !is_first => state.left,
+            Some(Repeat::Times(times)) => random.random_range(times.clone()),
+            None => 1,
+        };
+        state.left = match times {
+            u32::MAX => u32::MAX,
+            times => times.saturating_sub(1),
+        };
+        times > 0
+    }
+
+    /// Each user reads the rows of its own share, so that no two users use one row at the same time while
+    /// there are enough. A row of a file with unique rows stays with its user.
+    fn next_rows(&self, state: &mut ScriptState, users: usize) {
+        for (row, feed) in state.rows.iter_mut().zip(&self.feeds) {
+            if !feed.is_unique {
+                *row = (*row + users) % feed.rows.len().max(1);
+            }
+        }
+    }
+}
+
+/// The part of the golden ratio after the point.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::script::Encoded;
+    use crate::worker::template::{Escape, Names};
+    use rand::SeedableRng;
+
+    fn step(name: &str) -> Step {
+        Step::of(name, Encoded::Message(Template::default()))
+    }
+
+    /// A kind with so many steps of each sort, of which the first is `at`.
+    fn kind(at: usize, [setup, steps, teardown]: [usize; 3]) -> Kind {
+        let first = at + setup;
+        Kind {
+            weight: 1,
+            setup: at..first,
+            steps: first..first + steps,
+            order: StepOrder::InOrder,
+            teardown: first + steps..first + steps + teardown,
+        }
+    }
+
+    fn script(steps: Vec<Step>, kinds: Vec<Kind>) -> Script {
+        Script {
+            steps,
+            kinds,
+            feeds: Vec::new(),
+            variables: vec!["v".into()],
+        }
+    }
+
+    fn condition(left: &str, right: Option<(Comparison, &str)>) -> Condition {
+        let names = Names {
+            captured: vec!["v".into()],
+            ..Names::default()
+        };
+        let template = |text: &str| {
+            let mut template = Template::default();
+            let pushed = template.push(text.as_bytes(), &names, Escape::None);
+            pushed.unwrap();
+            template
+        };
+        Condition {
+            left: template(left),
+            right: right.map(|(comparison, right)| (comparison, template(right))),
+        }
+    }
+
+    /// One user's way.
+    struct Way<'a> {
+        script: &'a Script,
+        state: ScriptState,
+        random: SmallRng,
+    }
+
+    impl<'a> Way<'a> {
+        fn of(script: &'a Script, user: usize) -> Self {
+            Self {
+                script,
+                state: script.state(user),
+                random: SmallRng::seed_from_u64(1),
+            }
+        }
+
+        fn step(&mut self, may_begin: bool) -> Option<u32> {
+            let walker = Walker {
+                number: 0,
+                users: 2,
+                may_begin,
+            };
+            self.script.pick(&mut self.state, walker, &mut self.random)
+        }
+
+        fn steps(&mut self, count: usize) -> Vec<u32> {
+            (0..count).filter_map(|_| self.step(true)).collect()
+        }
+    }
+
+    #[test]
+    fn weights_are_kept() {
+        let kind = Kind {
+            order: StepOrder::Weighted(vec![7, 7, 10]),
+            ..kind(0, [0, 3, 0])
+        };
+        let script = script(vec![step("a"), step("b"), step("c")], vec![kind]);
+        let mut counts = [0; 3];
+        for step in Way::of(&script, 0).steps(10_000) {
+            counts[step as usize] += 1;
+        }
+        assert!((script.share_of("c") - 0.3).abs() < 1e-9);
+        assert_eq!(counts[1], 0, "a weight of 0");
+        assert!((6_700..7_300).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn a_journey_goes_round_and_users_share_the_rows() {
+        let feed = Feed {
+            columns: vec!["n".into()],
+            rows: (0..6).map(|n: u8| vec![vec![b'0' + n]]).collect(),
+            ..Feed::default()
+        };
+        let mut script = script(vec![step("a"), step("b")], vec![kind(0, [0, 2, 0])]);
+        script.feeds.push(feed);
+        let walk = |script: &Script, user: usize| {
+            let mut way = Way::of(script, user);
+            let steps: Vec<(u32, usize)> = (0..6)
+                .map(|_| (way.step(true).unwrap(), way.state.rows[0]))
+                .collect();
+            steps
+        };
+        assert_eq!(
+            walk(&script, 0),
+            [(0, 2), (1, 2), (0, 4), (1, 4), (0, 0), (1, 0)]
+        );
+        assert_eq!(
+            walk(&script, 1),
+            [(0, 3), (1, 3), (0, 5), (1, 5), (0, 1), (1, 1)]
+        );
+        script.feeds[0].is_unique = true;
+        assert!(walk(&script, 1).iter().all(|(_, row)| *row == 1));
+    }
+
+    #[test]
+    fn what_is_done_once_is_done_once_it_has_succeeded() {
+        let steps = ["login", "hello", "a", "b", "logout"].map(step).to_vec();
+        let script = script(steps, vec![kind(0, [2, 2, 1])]);
+        let mut way = Way::of(&script, 0);
+        assert_eq!(way.steps(1), [0]);
+        // It fails, and is done again.
+        way.state.end_round();
+        assert_eq!(way.steps(7), [0, 1, 2, 3, 2, 3, 2]);
+        way.state.leave();
+        assert_eq!(way.steps(3), [4]);
+        let mut stranger = Way::of(&script, 1);
+        stranger.steps(1);
+        stranger.state.leave();
+        assert!(stranger.steps(1).is_empty(), "it never came in");
+    }
+
+    #[test]
+    fn a_round_begins_only_when_it_may() {
+        let steps = ["login", "a", "b"].map(step).to_vec();
+        let mut script = script(steps, vec![kind(0, [1, 2, 0])]);
+        let mut way = Way::of(&script, 0);
+        assert_eq!(way.step(false), None);
+        let steps: Vec<Option<u32>> = [true, false, false, false, true, false, false]
+            .map(|may_begin| way.step(may_begin))
+            .to_vec();
+        let expected = [Some(0), Some(1), Some(2), None, Some(1), Some(2), None];
+        assert_eq!(steps, expected);
+        assert!(way.state.is_between());
+        script.kinds[0].order = StepOrder::Weighted(vec![1, 1]);
+        let mut way = Way::of(&script, 0);
+        assert_eq!(way.step(true), Some(0));
+        assert!(!way.state.is_between(), "the setup has not succeeded yet");
+        assert_eq!(way.step(false), None);
+        assert!(way.state.is_between());
+        assert!(way.steps(50).iter().all(|step| [1, 2].contains(step)));
+    }
+
+    #[test]
+    fn conditions_and_repeats_shape_a_round() {
+        let mut steps = ["a", "twice", "pages", "b"].map(step).to_vec();
+        steps[0].when = Some(condition("{{v}}", Some((Comparison::Equal, "in"))));
+        steps[1].repeat = Some(Repeat::Times(2..=2));
+        steps[2].repeat = Some(Repeat::While(condition("{{v}}", None)));
+        steps[3].repeat = Some(Repeat::Times(0..=0));
+        let script = script(steps, vec![kind(0, [0, 4, 0])]);
+        assert!(script.is_journey());
+        let mut way = Way::of(&script, 0);
+        assert_eq!(way.steps(4), [1, 1, 1, 1], "nothing else holds");
+        way.state.captured[0] = b"in".to_vec();
+        assert_eq!(way.steps(3), [2, 2, 2], "as long as there is a next page");
+        way.state.captured[0].clear();
+        assert_eq!(way.step(false), None);
+        way.state.captured[0] = b"in".to_vec();
+        assert_eq!(way.steps(4), [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_round_without_a_step_ends() {
+        let mut steps = vec![step("a"), step("b")];
+        for step in &mut steps {
+            step.when = Some(condition("{{v}}", None));
+        }
+        let script = script(steps, vec![kind(0, [0, 2, 0])]);
+        let mut way = Way::of(&script, 0);
+        assert_eq!(way.step(true), None);
+        assert!(way.state.is_between());
+    }
+
+    #[test]
+    fn comparisons_are_of_texts_or_of_numbers() {
+        let script = script(vec![step("a")], vec![kind(0, [0, 1, 0])]);
+        let holds = |left: &str, comparison, right: &str| {
+            let mut random = SmallRng::seed_from_u64(1);
+            let state = script.state(0);
+            condition(left, Some((comparison, right))).holds(&mut Values {
+                sequence: 0,
+                user: 7,
+                unix_us: 0,
+                random: &mut random,
+                captured: &state.captured,
+                feeds: &[],
+                rows: &[],
+            })
+        };
+        for (left, comparison, right, expected) in [
+            ("{{user}}", Comparison::Equal, "7", true),
+            ("{{user}}", Comparison::Equal, "7.0", false),
+            ("{{user}}", Comparison::Unequal, "", true),
+            ("{{user}}", Comparison::Below, "10", true),
+            ("{{user}}", Comparison::AtMost, "7.0", true),
+            ("{{user}}", Comparison::Above, "7", false),
+            ("{{user}}", Comparison::AtLeast, "-1e3", true),
+            ("{{v}}", Comparison::Below, "1", false),
+            ("{{rand:1:100}}", Comparison::AtMost, "100", true),
+            ("b", Comparison::Above, "a", false),
+        ] {
+            assert_eq!(holds(left, comparison, right), expected, "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_their_shares_of_any_number_of_users() {
+        let kinds = [90, 9, 1].map(|weight| Kind {
+            weight,
+            ..kind(0, [0, 1, 0])
+        });
+        let script = script(vec![step("a")], kinds.to_vec());
+        for users in [10, 100, 1_000, 50_000] {
+            let mut counts = [0.0_f64; 3];
+            for user in 0..users {
+                counts[script.kind_of(user)] += 1.0;
+            }
+            for (count, weight) in counts.iter().zip([0.9, 0.09, 0.01]) {
+                let wanted = weight * users as f64;
+                assert!((count - wanted).abs() <= 2.0, "{counts:?}");
+            }
+        }
+    }
+}

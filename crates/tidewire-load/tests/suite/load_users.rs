@@ -1,0 +1,401 @@
+//! Users of a load as an application sees them: they log in once, keep their cookies, go through pages and leave.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::report::TestResult;
+
+use crate::http_service::{Answer, Request, Service};
+use crate::loading::{report_of, run};
+
+fn scenario(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.toml");
+    std::fs::write(&path, text).unwrap();
+    let people: String = (0..4).map(|n| format!("name{n},pass&{n}\n")).collect();
+    std::fs::write(
+        folder.path().join("people.csv"),
+        format!("name,password\n{people}"),
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("picture.png"), "PNG\u{1}{{name}}").unwrap();
+    (folder, path)
+}
+
+fn options(service: &Service, scenario: PathBuf, connections: usize) -> LoadOptions {
+    LoadOptions {
+        connections,
+        threads: 1,
+        scenario: Some(scenario),
+        ..LoadOptions::new(&service.url("/"))
+    }
+}
+
+fn row<'r>(result: &'r TestResult, name: &str) -> &'r tidewire_load::report::TargetFigures {
+    let mut rows = result.load.targets.iter();
+    rows.find(|row| row.name == name).unwrap()
+}
+
+/// An application with a form against forgery, sessions in cookies, and three pages of articles.
+fn application() -> impl Fn(&Request) -> Answer + Send + Sync + 'static {
+    let sessions: Mutex<BTreeMap<String, String>> = Mutex::default();
+    let number = AtomicUsize::new(0);
+    move |request| {
+        let cookies = request.header("cookie").unwrap_or_default().to_owned();
+        let cookie = |name: &str| {
+            let mut pairs = cookies.split("; ").filter_map(|pair| pair.split_once('='));
+            pairs
+                .find(|pair| pair.0 == name)
+                .map(|pair| pair.1.to_owned())
+        };
+        let method = request.line.split(' ').next().unwrap_or_default();
+        let (path, query) = request
+            .target()
+            .split_once('?')
+            .unwrap_or((request.target(), ""));
+        let user = cookie("sid").and_then(|sid| sessions.lock().unwrap().get(&sid).cloned());
+        match (method, path) {
+            ("GET", "/login") => {
+                let token = number.fetch_add(1, Ordering::Relaxed);
+                let form = format!(
+                    "<form><input type=hidden name=csrf value='t&amp;{token}'><input name=name></form>"
+                );
+                let set = vec![format!("Set-Cookie: csrf={token}; Path=/login")];
+                ("200 OK", set, form)
+            }
+            ("POST", "/login") => {
+                let expected = format!("csrf=t%26{}", cookie("csrf").unwrap_or_default());
+                let mut fields = request.body.split('&');
+                let name = fields.clone().find_map(|field| field.strip_prefix("name="));
+                if !fields.any(|field| field == expected) {
+                    return ("403 Forbidden", Vec::new(), "forged".into());
+                }
+                let sid = format!("s{}", number.fetch_add(1, Ordering::Relaxed));
+                let name = name.unwrap_or_default().to_owned();
+                sessions.lock().unwrap().insert(sid.clone(), name);
+                let set = vec![
+                    format!("Set-Cookie: sid={sid}; Path=/; HttpOnly"),
+                    "Set-Cookie: csrf=; Max-Age=0; Path=/login".to_owned(),
+                    "Location: /articles?page=1".to_owned(),
+                ];
+                ("302 Found", set, String::new())
+            }
+            _ if user.is_none() => ("401 Unauthorized", Vec::new(), String::new()),
+            ("GET", "/articles") => {
+                let page: u32 = query.trim_start_matches("page=").parse().unwrap_or(1);
+                let next = match page {
+                    3 => "null".to_owned(),
+                    page => format!("\"/articles?page={}\"", page + 1),
+                };
+                (
+                    "200 OK",
+                    Vec::new(),
+                    format!(r#"{{"next":{next},"id":"a{page}"}}"#),
+                )
+            }
+            ("POST", "/logout") => {
+                sessions.lock().unwrap().remove(&cookie("sid").unwrap());
+                ("200 OK", Vec::new(), String::new())
+            }
+            _ => ("200 OK", Vec::new(), user.unwrap_or_default()),
+        }
+    }
+}
+
+const LOGIN: &str = r#"
+    data = { people = { file = "people.csv", unique = true } }
+    [[setup]]
+    name = "form"
+    path = "/login"
+    capture = { csrf = "form:csrf" }
+    [[setup]]
+    name = "log in"
+    path = "/login"
+    form = { csrf = "{{csrf}}", name = "{{name}}" }
+    capture = { sid = "cookie:sid" }
+"#;
+
+#[test]
+fn each_user_logs_in_once_and_keeps_its_session() {
+    let service = Service::start(application());
+    let text = format!("{LOGIN}\n[[request]]\npath = \"/me\"\nexpect_body = \"name\"\n");
+    let (_folder, path) = scenario(&text);
+    let result = run(&LoadOptions {
+        requests: Some(40),
+        ..options(&service, path, 4)
+    });
+    let requests = result.load.requests.unwrap();
+    assert_eq!(
+        (requests.succeeded, requests.failed),
+        (40, 0),
+        "{:?}",
+        result.notes
+    );
+    for (name, expected) in [("form", 4), ("log in", 4), ("GET /me", 32)] {
+        assert_eq!(row(&result, name).requests.succeeded, expected, "{name}");
+    }
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    for request in service.requests() {
+        if request.target() == "/me" {
+            let sid = request.header("cookie").unwrap();
+            // The cookie of the login form belongs to its path, and was removed.
+            assert!(sid.starts_with("sid=s") && !sid.contains(';'), "{sid}");
+            *names.entry(sid.to_owned()).or_default() += 1;
+        }
+    }
+    assert_eq!(names.len(), 4, "each has a session of its own: {names:?}");
+}
+
+#[test]
+fn without_cookies_nobody_stays_logged_in() {
+    let service = Service::start(application());
+    let (_folder, path) = scenario(&format!("{LOGIN}\n[[request]]\npath = \"/me\"\n"));
+    let result = run(&LoadOptions {
+        requests: Some(10),
+        keep_cookies: false,
+        ..options(&service, path, 1)
+    });
+    assert_eq!(row(&result, "form").requests.succeeded, 5);
+    assert_eq!(row(&result, "log in").requests.failed, 5);
+    assert_eq!(row(&result, "GET /me").requests.sent, 0);
+}
+
+#[test]
+fn cookies_follow_redirects() {
+    let service = Service::start(|request| {
+        let cookie = request.header("cookie").unwrap_or("none").to_owned();
+        match request.target() {
+            "/start" => (
+                "302 Found",
+                vec!["Set-Cookie: a=1".into(), "Location: /next".into()],
+                String::new(),
+            ),
+            "/next" => (
+                "302 Found",
+                vec!["Set-Cookie: b=2; Path=/end".into(), "Location: /end".into()],
+                String::new(),
+            ),
+            _ => ("200 OK", Vec::new(), cookie),
+        }
+    });
+    let (_folder, path) = scenario(
+        "[[request]]\npath = \"/start\"\ncookies = { own = \"x\" }\nexpect_body = \"own=x; b=2; a=1\"\n",
+    );
+    let result = run(&LoadOptions {
+        requests: Some(3),
+        redirects: 5,
+        ..options(&service, path, 1)
+    });
+    assert_eq!(
+        result.load.requests.unwrap().failed,
+        0,
+        "{:?}",
+        service.requests()
+    );
+}
+
+#[test]
+fn a_journey_reads_page_after_page_and_repeats() {
+    let service = Service::start(application());
+    let text = format!(
+        r#"{LOGIN}
+        [[request]]
+        name = "first"
+        path = "/articles?page=1"
+        capture = {{ next = "json:/next" }}
+        [[request]]
+        name = "further"
+        path = "{{{{next}}}}"
+        while = "{{{{next}}}}"
+        capture = {{ next = {{ from = "json:/next", default = "" }}, id = "regex:a[0-9]" }}
+        [[request]]
+        name = "last"
+        path = "/last/{{{{id}}}}"
+        when = "{{{{id}}}} == a3"
+        repeat = 2
+        [[request]]
+        name = "never"
+        path = "/never"
+        when = "{{{{user}}}} > 1000"
+    "#
+    );
+    let (_folder, path) = scenario(&text);
+    // A setup of two, and three rounds of 1 + 2 + 2.
+    let result = run(&LoadOptions {
+        requests: Some(17),
+        ..options(&service, path, 1)
+    });
+    assert_eq!(result.load.requests.unwrap().failed, 0);
+    for (name, expected) in [("first", 3), ("further", 6), ("last", 6), ("never", 0)] {
+        assert_eq!(row(&result, name).requests.succeeded, expected, "{name}");
+    }
+    let targets: Vec<String> = service.requests()[2..7]
+        .iter()
+        .map(|request| request.target().to_owned())
+        .collect();
+    let round = [
+        "/articles?page=1",
+        "/articles?page=2",
+        "/articles?page=3",
+        "/last/a3",
+        "/last/a3",
+    ];
+    assert_eq!(targets, round);
+}
+
+#[test]
+fn a_journey_at_given_times_ends_with_its_last_request() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let text = r#"
+        [[setup]]
+        path = "/setup"
+        [[request]]
+        path = "/a"
+        [[request]]
+        path = "/b"
+        when = "{{user}} < 0"
+    "#;
+    let (_folder, path) = scenario(text);
+    let result = run(&LoadOptions {
+        rate_per_s: Some(100.0),
+        duration: Some(Duration::from_secs(1)),
+        ..options(&service, path, 2)
+    });
+    let setups = row(&result, "GET /setup").requests.succeeded;
+    let rounds = row(&result, "GET /a").requests.succeeded;
+    // Each due request begins a round; each user's setup is a part of its first.
+    assert_eq!((setups, row(&result, "GET /b").requests.sent), (2, 0));
+    assert!((98..=100).contains(&rounds), "{rounds}");
+}
+
+#[test]
+fn kinds_of_users_have_their_own_requests() {
+    let service = Service::start(application());
+    let text = format!(
+        r#"{LOGIN}
+        [[user]]
+        name = "reader"
+        weight = 3
+        order = "weighted"
+        [[user.request]]
+        path = "/me"
+        [[user.request]]
+        path = "/articles"
+        weight = 0
+        [[user]]
+        name = "author"
+        [[user.setup]]
+        path = "/welcome"
+        [[user.request]]
+        path = "/new"
+        multipart = [{{ name = "n", value = "{{{{name}}}}" }}, {{ name = "p", file = "picture.png" }}]
+        [[user.teardown]]
+        path = "/bye"
+        [[teardown]]
+        path = "/logout"
+        method = "POST"
+    "#
+    );
+    let (_folder, path) = scenario(&text);
+    let report = report_of(&LoadOptions {
+        requests: Some(60),
+        ..options(&service, path, 4)
+    });
+    let result = &report.results[0];
+    assert_eq!(
+        result.load.requests.unwrap().succeeded,
+        60,
+        "{:?}",
+        result.notes
+    );
+    let sent = |name: &str| row(result, name).requests.succeeded;
+    assert_eq!((sent("reader: form"), sent("author: form")), (3, 1));
+    assert_eq!(
+        (sent("author: GET /welcome"), sent("author: GET /bye")),
+        (1, 1)
+    );
+    assert_eq!(
+        (sent("reader: POST /logout"), sent("author: POST /logout")),
+        (3, 1)
+    );
+    assert_eq!(sent("reader: GET /articles"), 0);
+    let uploads = service.requests();
+    let upload = uploads.iter().find(|one| one.target() == "/new").unwrap();
+    let content_type = upload.header("content-type").unwrap();
+    let boundary = content_type.split_once("boundary=").unwrap().1;
+    let parts: Vec<&str> = upload.body.split(&format!("--{boundary}")).collect();
+    assert_eq!((parts.len(), parts[3]), (4, "--\r\n"));
+    assert!(parts[1].ends_with("\r\n\r\nname2\r\n"), "{parts:?}");
+    assert!(
+        parts[2].contains("filename=\"picture.png\"") && parts[2].ends_with("PNG\u{1}{{name}}\r\n")
+    );
+    // What the users knew is in no report.
+    let json = report.to_json();
+    for secret in ["name2", "sid", "s4"] {
+        assert!(!json.contains(&format!("\"{secret}")), "{secret}");
+    }
+}
+
+#[test]
+fn a_failed_teardown_is_told() {
+    let service = Service::start(|request| match request.target() {
+        "/bye" => ("500 Error", Vec::new(), String::new()),
+        _ => ("200 OK", Vec::new(), String::new()),
+    });
+    let text = "[[request]]\npath = \"/a\"\n[[teardown]]\npath = \"/bye\"\n[[teardown]]\npath = \"/more\"\n";
+    let (_folder, path) = scenario(text);
+    let result = run(&LoadOptions {
+        requests: Some(4),
+        ..options(&service, path, 2)
+    });
+    assert_eq!(result.load.requests.unwrap().failed, 0);
+    assert_eq!(row(&result, "GET /bye").requests.failed, 2);
+    assert_eq!(row(&result, "GET /more").requests.sent, 0);
+    let told = "2 requests of the teardown failed";
+    assert!(
+        result.notes.iter().any(|note| note.contains(told)),
+        "{:?}",
+        result.notes
+    );
+}
+
+#[test]
+fn credentials_belong_to_all_requests_without_their_own() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let text = r#"
+        data = { people = "people.csv" }
+        [[request]]
+        path = "/all"
+        [[request]]
+        path = "/own"
+        basic_auth = "{{name}}:{{password}}"
+    "#;
+    let (_folder, path) = scenario(text);
+    let json = r#"{"basic_auth":"Aladdin:open sesame","connections":1,"threads":1,"requests":2}"#;
+    run(&LoadOptions {
+        scenario: Some(path),
+        ..LoadOptions::from_json(&service.url("/"), json).unwrap()
+    });
+    let requests = service.requests();
+    let sent = |number: usize| requests[number].header("authorization").unwrap();
+    assert_eq!(sent(0), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    // name1:pass&1
+    assert_eq!(sent(1), "Basic bmFtZTE6cGFzcyYx");
+}
+
+#[test]
+fn too_few_unique_rows_are_an_error() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let (_folder, path) = scenario(&format!("{LOGIN}\n[[request]]\npath = \"/me\"\n"));
+    let error = options(&service, path, 5).plan().unwrap_err().to_string();
+    assert!(
+        error.contains("people.csv has 4 rows, and each of 5 connections"),
+        "{error}"
+    );
+}
