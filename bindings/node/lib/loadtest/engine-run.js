@@ -24,6 +24,7 @@ async function run(options, print) {
     proxy: options.proxy,
     headers: options.headers,
     cookies: options.cookies,
+    keepCookies: isWebSocket ? undefined : false,
     signal: options.signal,
   };
   if (isWebSocket) {
