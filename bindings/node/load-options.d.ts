@@ -127,10 +127,11 @@ export interface LoadSettings {
    */
   encrypt?: boolean | null;
   /**
-   * The protocol of a session: nothing but its messages, or Tidewire's protocol version 1.
-   * Default: raw, with `encrypt` v1.
+   * The protocol of a session: raw (nothing but its messages), v1 (Tidewire's own), socket.io,
+   * graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, or a file that ends in .toml
+   * with the conversation of another one. Default: raw, with `encrypt` v1.
    */
-  profile?: "raw" | "v1" | null;
+  profile?: string | null;
   /** A token for Authorization: Bearer. Default: none. */
   token?: string | null;
   /** Statuses that count as a success, such as 200, 2xx,404 or any. Default: up to 399. */

@@ -33,3 +33,15 @@ export async function run(program, ...args) {
   const [code] = await once(child, 'close')
   return { code, errors }
 }
+
+/** The result of `tidewire load` with these flags. */
+export async function load(url, ...flags) {
+  const child = spawn(process.env.TIDEWIRE, ['load', url, ...flags, '--json'], { stdio: ['ignore', 'pipe', 'pipe'] })
+  let [output, errors] = ['', '']
+  child.stdout.on('data', (data) => { output += data })
+  child.stderr.on('data', (data) => { errors += data })
+  await once(child, 'close')
+  if (output === '') throw new Error(errors)
+  const [result] = JSON.parse(output).results
+  return { requests: {}, errors: {}, ...result }
+}

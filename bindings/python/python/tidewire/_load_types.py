@@ -106,9 +106,10 @@ class LoadOptions(TypedDict, total=False):
     #: Encrypt every message under a key of each connection, as Tidewire's protocol version 1 does;
     #: a server that does not agree on a key fails the connection. Default: False.
     encrypt: bool
-    #: The protocol of a session: nothing but its messages, or Tidewire's protocol version 1.
-    #: Default: raw, with `encrypt` v1.
-    profile: Literal["raw", "v1"]
+    #: The protocol of a session: raw (nothing but its messages), v1 (Tidewire's own), socket.io,
+    #: graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, or a file that ends in .toml
+    #: with the conversation of another one. Default: raw, with `encrypt` v1.
+    profile: str
     #: A token for Authorization: Bearer. Default: none.
     token: str
     #: Statuses that count as a success, such as 200, 2xx,404 or any. Default: up to 399.

@@ -16,5 +16,6 @@ pub(crate) mod sampler;
 pub(crate) mod server;
 pub mod stats;
 pub mod tally;
+pub mod texts;
 pub mod waits;
 pub mod windows;

@@ -7,6 +7,7 @@ use super::connects::ConnectTimes;
 use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;
+use super::texts::Texts;
 use super::waits::Waits;
 use super::windows::{EndedWindow, WindowSeries};
 use crate::report::model::{ByteCounts, Requests, Traffic};
@@ -62,6 +63,10 @@ pub struct Tally {
     pub not_opened: u64,
     /// Connections that ended before the plan ended them.
     pub ended: EndedCounts,
+    /// The reasons for which the server refused messages or sessions by messages.
+    pub refusals: Texts,
+    /// Messages of the server that a conversation counts by a name.
+    pub counted: Texts,
     /// Connections that replaced one that had ended.
     pub reconnected: u64,
     /// The largest number of connections open at once, of this worker.
@@ -187,6 +192,8 @@ impl Tally {
             opened: 0,
             not_opened: 0,
             ended: EndedCounts::default(),
+            refusals: Texts::default(),
+            counted: Texts::default(),
             reconnected: 0,
             peak: 0,
             attempted: 0,
@@ -368,6 +375,8 @@ impl Tally {
         self.not_opened += before.not_opened;
         self.reconnected += before.reconnected;
         self.ended.merge(&before.ended);
+        self.refusals.merge(&before.refusals);
+        self.counted.merge(&before.counted);
         self.connect.merge(&before.connect);
         for (name, count) in &before.errors {
             *self.errors.entry(name).or_default() += count;
@@ -394,6 +403,8 @@ impl Tally {
         self.opened += other.opened;
         self.not_opened += other.not_opened;
         self.ended.merge(&other.ended);
+        self.refusals.merge(&other.refusals);
+        self.counted.merge(&other.counted);
         self.reconnected += other.reconnected;
         self.peak += other.peak;
         self.attempted += other.attempted;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::OptionError;
 use super::body::BodyOptions;
+use super::conversation::ConversationFile;
 use super::load::{LoadOptions, TlsOptions};
 use super::message::matching;
 use super::quantity::stages;
@@ -195,24 +196,29 @@ impl Written {
         messages.message.clone_from(&self.message);
         messages.file.clone_from(&self.message_file);
         messages.subscribe.clone_from(&self.subscribe.0);
-        if let Some(reply) = &self.reply {
-            messages.matching = matching(reply)?;
-        }
         messages.stamp = self.timestamp_field.as_deref().map(Pointer::new);
         messages.is_binary = self.binary;
-        messages.deflate = self.deflate;
-        messages.encrypt = self.encrypt;
-        messages.token.clone_from(&self.token);
         messages.profile = match self.profile.as_deref() {
             None => None,
             Some("raw") => Some(Profile::Raw),
             Some("v1") => Some(Profile::V1),
             Some(other) => {
-                return Err(OptionError::new(format_args!(
-                    "`{other}` is not a profile: write raw or v1"
-                )));
+                let file = ConversationFile::read(other)?;
+                messages.matching = file.matching()?.unwrap_or_default();
+                messages.is_binary |= file.binary;
+                if messages.file.is_none() && messages.message.is_none() {
+                    messages.message.clone_from(&file.message);
+                }
+                messages.conversation = Some(file);
+                None
             }
         };
+        if let Some(reply) = &self.reply {
+            messages.matching = matching(reply)?;
+        }
+        messages.deflate = self.deflate;
+        messages.encrypt = self.encrypt;
+        messages.token.clone_from(&self.token);
         Ok(())
     }
 
@@ -320,7 +326,7 @@ mod tests {
         assert!(error(r#"{"source_address":"a"}"#).contains("`a` is not an address"));
         assert!(error(r#"{"headers":{"a":1}}"#).starts_with("headers: invalid type"));
         assert!(error(r#"{"expect":5}"#).starts_with("expect: invalid type"));
-        assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
+        assert!(error(r#"{"profile":"v2"}"#).contains("raw, v1, action-cable"));
         let bodies = r#"{"body":"a","form":{"b":"c"}}"#;
         assert_eq!(error(bodies), "body and form exclude each other");
         assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::{Address, tls};
 
 use super::OptionError;
+use super::conversation::ConversationFile;
 use super::expected::check_expectations;
 use super::message::MessageOptions;
 use super::proxy::Proxy;
@@ -22,7 +23,7 @@ use crate::worker::messages::MessagesSetup;
 use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
-use crate::worker::script::Script;
+use crate::worker::script::{Encoded, Script};
 use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
@@ -362,8 +363,7 @@ impl LoadOptions {
             accepts_encoded: self.compressed,
         };
         match &self.scenario {
-            Some(file) if parts.is_websocket => Scenario::read(file)?.message_script(),
-            None if parts.is_websocket => self.messages.script(&self.syntax),
+            _ if parts.is_websocket => self.message_script(),
             Some(file) => Scenario::read(file)?.script(&frame),
             None => {
                 let names = Names {
@@ -373,6 +373,24 @@ impl LoadOptions {
                 Ok(Script::of(self.request.step(&frame, &names)?))
             }
         }
+    }
+
+    /// The messages of a WebSocket load, as they are sent.
+    fn message_script(&self) -> Result<Script, OptionError> {
+        let messages = &self.messages;
+        let mut script = match &self.scenario {
+            Some(file) => Scenario::read(file)?.message_script(messages.names(&Syntax::Braces))?,
+            None => messages.script(&self.syntax)?,
+        };
+        if let Some(conversation) = &messages.conversation {
+            let envelope = conversation.envelope()?;
+            for step in &mut script.steps {
+                if let Encoded::Message(message) = &mut step.request {
+                    *message = envelope.around(message);
+                }
+            }
+        }
+        Ok(script)
     }
 
     /// The protocol between users and the service.
@@ -397,10 +415,29 @@ impl LoadOptions {
         }
         let messages = &self.messages;
         let (profile, layer) = messages.session()?;
+        let conversation = messages.conversation.as_ref();
+        let is_protocol =
+            |(name, _): &(String, String)| name.eq_ignore_ascii_case("sec-websocket-protocol");
+        let (given, headers): (Vec<_>, Vec<_>) = self
+            .request
+            .upgrade_headers()?
+            .into_iter()
+            .partition(is_protocol);
+        let given = given.iter().flat_map(|(_, value)| value.split(','));
+        let of_conversation = conversation.map_or(&[][..], |all| &all.subprotocols);
+        let usual = conversation.and_then(|all| all.path.clone());
+        let path = parts.path_and_query();
         Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
             host: parts.authority.to_owned(),
-            path: parts.path_and_query(),
-            headers: self.request.upgrade_headers()?,
+            path: usual.filter(|_| path == "/").unwrap_or(path),
+            headers,
+            protocols: given
+                .map(|name| name.trim().to_owned())
+                .chain(of_conversation.iter().cloned())
+                .collect(),
+            conversation: conversation
+                .map(ConversationFile::conversation)
+                .transpose()?,
             token: match &messages.token {
                 Some(token) => TokenSource::Fixed(token.clone()),
                 None => TokenSource::None,

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::OptionError;
+use super::conversation::{ConversationFile, regex};
 use super::request::RequestOptions;
-use crate::worker::messages::{Matching, Pointer};
+use crate::worker::messages::{Matching, Pattern, Pointer};
 use crate::worker::script::{Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
 use crate::worker::websocket::layer::Layer;
@@ -33,6 +34,8 @@ pub struct MessageOptions {
     pub encrypt: bool,
     /// The protocol of a session besides its messages; only RFC 6455 by default.
     pub profile: Option<Profile>,
+    /// The protocol of another server around the messages.
+    pub conversation: Option<ConversationFile>,
     /// Sent as `Authorization: Bearer …`.
     pub token: Option<String>,
 }
@@ -43,10 +46,14 @@ impl MessageOptions {
     /// # Errors
     /// A template or a file is wrong.
     pub fn script(&self, syntax: &Syntax) -> Result<Script, OptionError> {
+        let names = self.names(self.written(syntax));
         let Some(path) = &self.file else {
             let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
-            let message = template(text.as_bytes(), &names_of(self.written(syntax)))?;
-            return Ok(Script::of(step("message", message)));
+            let message = template(text.as_bytes(), &names)?;
+            return Ok(Script {
+                variables: names.captured,
+                ..Script::of(step("message", message))
+            });
         };
         let shown = path.display();
         let lines = std::fs::read(path)
@@ -63,9 +70,9 @@ impl MessageOptions {
             )));
         }
         let names = Names {
-            captured: Vec::new(),
             columns: vec![vec![LINE.to_owned()]],
             syntax: Syntax::Braces,
+            ..names
         };
         Ok(Script {
             feeds: vec![Feed {
@@ -73,6 +80,7 @@ impl MessageOptions {
                 rows,
                 ..Feed::default()
             }],
+            variables: names.captured.clone(),
             ..Script::of(step("message", template(b"{{line}}", &names)?))
         })
     }
@@ -85,6 +93,9 @@ impl MessageOptions {
         match (self.encrypt, self.profile) {
             (true, _) if self.deflate => Err(OptionError::new(
                 "--encrypt and --deflate exclude each other: encrypted messages cannot be compressed",
+            )),
+            (true, _) if self.conversation.is_some() => Err(OptionError::new(
+                "--encrypt is the encryption of protocol version 1: remove the other --profile",
             )),
             (true, Some(Profile::Raw)) => Err(OptionError::new(
                 "--encrypt is the encryption of protocol version 1: remove --profile raw",
@@ -105,10 +116,19 @@ impl MessageOptions {
     /// # Errors
     /// A template is wrong.
     pub fn first_messages(&self, syntax: &Syntax) -> Result<Vec<Template>, OptionError> {
-        let (texts, names) = (self.subscribe.iter(), names_of(syntax));
+        let (texts, names) = (self.subscribe.iter(), self.names(syntax));
         texts
             .map(|text| template(text.as_bytes(), &names))
             .collect()
+    }
+
+    /// The values that messages may use.
+    pub(super) fn names(&self, syntax: &Syntax) -> Names {
+        let of_conversation = self.conversation.as_ref().map(ConversationFile::names);
+        Names {
+            syntax: syntax.clone(),
+            ..of_conversation.unwrap_or_default()
+        }
     }
 
     /// The syntax of the message: the default message has values in any case.
@@ -163,13 +183,6 @@ fn step(name: &str, message: Template) -> Step {
     Step::of(name, Encoded::Message(message))
 }
 
-fn names_of(syntax: &Syntax) -> Names {
-    Names {
-        syntax: syntax.clone(),
-        ..Names::default()
-    }
-}
-
 fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
     let mut template = Template::default();
     template
@@ -187,8 +200,12 @@ pub fn matching(text: &str) -> Result<Matching, OptionError> {
         None if text == "pong" => Ok(Matching::None),
         None if text == "order" => Ok(Matching::Order),
         Some(("field", name)) if !name.is_empty() => Ok(Matching::Field(Pointer::new(name))),
+        Some(("regex", pattern)) if !pattern.is_empty() => {
+            Ok(Matching::Regex(Pattern(regex(pattern)?)))
+        }
         _ => Err(OptionError::new(format_args!(
-            "`{text}` does not define how to match replies: write pong, order, or field:NAME such as field:id or field:/p/id"
+            "`{text}` does not define how to match replies: write pong, order, field:NAME such as field:id or field:/p/id, \
+             or regex:EXPRESSION with the identification as its first group"
         ))),
     }
 }

@@ -3,6 +3,7 @@
 pub mod body;
 pub mod builder;
 mod checks;
+pub mod conversation;
 mod expected;
 mod json;
 pub mod load;

@@ -198,6 +198,16 @@ impl Template {
         })
     }
 
+    /// Appends another text.
+    pub fn append(&mut self, other: &Self) {
+        for piece in &other.pieces {
+            match piece {
+                Piece::Fixed(range) => self.push_fixed(&other.bytes[range.clone()]),
+                value => self.pieces.push(value.clone()),
+            }
+        }
+    }
+
     /// Appends another text in base64.
     pub fn push_base64(&mut self, text: Template) {
         self.pieces.push(Piece::Base64(text));

@@ -141,15 +141,18 @@ impl Scenario {
     /// # Errors
     /// A request, a template or a data file is wrong: the message names it and the reason.
     pub fn script(&self, frame: &RequestFrame<'_>) -> Result<Script, OptionError> {
-        self.script_of(&|options, names| options.step(frame, names))
+        self.script_of(
+            &|options, names| options.step(frame, names),
+            Names::default(),
+        )
     }
 
-    /// The same for a WebSocket load: the bodies of the requests are the messages.
+    /// The same for a WebSocket load: the bodies of the requests are the messages. They may use these values, too.
     ///
     /// # Errors
     /// A message, a template or a data file is wrong: the message names it and the reason.
-    pub fn message_script(&self) -> Result<Script, OptionError> {
-        let script = self.script_of(&RequestOptions::message_step)?;
+    pub fn message_script(&self, names: Names) -> Result<Script, OptionError> {
+        let script = self.script_of(&RequestOptions::message_step, names)?;
         let has_setup = |kind: &Kind| !kind.setup.is_empty() || !kind.teardown.is_empty();
         match script.kinds.iter().any(has_setup) {
             true => Err(OptionError::new(
@@ -160,11 +163,11 @@ impl Scenario {
         }
     }
 
-    fn script_of(&self, step_of: StepOf<'_>) -> Result<Script, OptionError> {
+    fn script_of(&self, step_of: StepOf<'_>, names: Names) -> Result<Script, OptionError> {
         let feeds: Result<Vec<Feed>, OptionError> =
             self.data.values().map(DataFile::read).collect();
         let feeds = feeds?;
-        let mut variables: Vec<String> = Vec::new();
+        let mut variables = names.captured.clone();
         for name in self.requests().flat_map(|one| one.capture.keys()) {
             if !variables.contains(name) {
                 variables.push(name.clone());
@@ -173,7 +176,7 @@ impl Scenario {
         let names = Names {
             captured: variables.clone(),
             columns: feeds.iter().map(|feed| feed.columns.clone()).collect(),
-            ..Names::default()
+            ..names
         };
         let mut writer = Writer {
             names,

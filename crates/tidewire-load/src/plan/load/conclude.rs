@@ -316,6 +316,14 @@ impl Loading<'_> {
                  Give --timestamp-field a field with seconds, milliseconds, microseconds or nanoseconds since 1970."
             ));
         }
+        let mut refusals = self.connected.refusals.clone();
+        refusals.merge(&seen.tally.refusals);
+        if let Some(words) = refusals.in_words() {
+            notes.push(format!("The server refused: {words}."));
+        }
+        if let Some(words) = seen.tally.counted.in_words() {
+            notes.push(format!("Messages of the server by their rules: {words}."));
+        }
         let has_missed = result.doubts.iter().any(|doubt| doubt == "pace_missed");
         notes.extend(unsent_in_words(seen, has_missed));
     }
@@ -350,6 +358,10 @@ impl Loading<'_> {
         };
         result.load.expectations = results_of(&self.plan.expectations, &figures);
         result.doubts.push("not_connected".to_owned());
+        let refusals = self.connected.refusals.in_words();
+        result
+            .notes
+            .extend(refusals.map(|words| format!("The server refused: {words}.")));
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
             false if how.is_empty() => format!(

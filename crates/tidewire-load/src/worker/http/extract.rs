@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
-use regex_lite::Regex;
 use serde_json::value::RawValue;
 
 /// The value at a pointer (RFC 6901), as it is written: a number keeps its digits. A string comes without its
@@ -43,14 +42,6 @@ fn text_of(value: &RawValue) -> Option<Vec<u8>> {
         }
         other => Some(other.as_bytes().to_vec()),
     }
-}
-
-/// The first group of the first match, or all of it if there is no group.
-pub(super) fn first_match(body: &[u8], regex: &Regex) -> Option<Vec<u8>> {
-    let text = String::from_utf8_lossy(body);
-    let found = regex.captures(&text)?;
-    let value = found.get(1).or_else(|| found.get(0))?;
-    Some(value.as_str().as_bytes().to_vec())
 }
 
 /// What a browser would send for the field with this name if the user left it as it is: the value of an `input` or
@@ -218,17 +209,5 @@ mod tests {
             form_field(b"\xff\x00<<<input name=a value=\xff>", "b"),
             None
         );
-    }
-
-    #[test]
-    fn an_expression_gives_its_first_group_or_all_of_its_match() {
-        let found = |pattern: &str| {
-            let value = first_match(b"id=17; id=18 \xff", &Regex::new(pattern).unwrap())?;
-            Some(String::from_utf8(value).unwrap())
-        };
-        assert_eq!(found(r"id=(\d+)").as_deref(), Some("17"));
-        assert_eq!(found(r"id=\d+").as_deref(), Some("id=17"));
-        assert_eq!(found(r"id=(x)?").as_deref(), Some("id="));
-        assert_eq!(found("no"), None);
     }
 }

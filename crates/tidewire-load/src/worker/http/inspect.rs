@@ -6,8 +6,9 @@ use std::io::Read;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use tidewire_http::response::Head;
 
-use super::extract::{first_match, form_field, json_value};
+use super::extract::{form_field, json_value};
 use crate::worker::jar::Jar;
+use crate::worker::messages::first_group;
 use crate::worker::script::{CaptureFrom, Step};
 use crate::worker::walk::ScriptState;
 
@@ -88,7 +89,7 @@ impl Inspection {
                 CaptureFrom::Cookie(name) => jar.value(name).map(|text| text.as_bytes().to_vec()),
                 CaptureFrom::Json(pointer) => json_value(body, pointer),
                 CaptureFrom::Form(name) => form_field(body, name),
-                CaptureFrom::Regex(regex) => first_match(body, regex),
+                CaptureFrom::Regex(regex) => first_group(body, regex),
             };
             let Some(value) = value.or_else(|| capture.default.clone()) else {
                 return Some("capture-missing");

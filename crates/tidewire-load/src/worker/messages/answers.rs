@@ -1,15 +1,12 @@
-//! Answers that are known by the same value in a field.
+//! Answers: the message of the user that a message of the server answers.
 
 use super::{Matching, Messages, MessagesUser};
 use crate::worker::service::user::Pending;
 
 impl Messages {
-    /// The place of the message that a message of the server answers by the same value in a field.
-    fn place_of(&self, user: &MessagesUser, message: &[u8]) -> Option<usize> {
-        let Matching::Field(pointer) = &self.setup.matching else {
-            return None;
-        };
-        let key = pointer.key(message)?;
+    /// The place of the message that a message of the server answers by the same value.
+    pub(super) fn place_of(&self, user: &MessagesUser, message: &[u8]) -> Option<usize> {
+        let key = self.setup.matching.key(message)?;
         user.pending.iter().position(|pending| pending.key == key)
     }
 
@@ -18,7 +15,13 @@ impl Messages {
     }
 
     pub(super) fn answered_by(&self, user: &mut MessagesUser, message: &[u8]) -> Option<Pending> {
-        let at = self.place_of(user, message)?;
-        user.pending.remove(at)
+        match &self.setup.matching {
+            Matching::None => None,
+            Matching::Order => user.pending.pop_front(),
+            Matching::Field(_) | Matching::Regex(_) => {
+                let at = self.place_of(user, message)?;
+                user.pending.remove(at)
+            }
+        }
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use regex_lite::Regex;
 use serde_json::Value;
+
+use super::conversation::{first_group, json_of};
 
 /// The evidence that a message has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,7 +20,36 @@ pub enum Matching {
     Order,
     /// The answer has the same value in this field.
     Field(Pointer),
+    /// The answer has the same first group of this expression.
+    Regex(Pattern),
 }
+
+impl Matching {
+    /// The identification of a message: the same number for equal values.
+    pub(super) fn key(&self, message: &[u8]) -> Option<u64> {
+        match self {
+            Self::None | Self::Order => None,
+            Self::Field(pointer) => pointer.key(message),
+            Self::Regex(pattern) => {
+                let mut hasher = DefaultHasher::new();
+                first_group(message, &pattern.0)?.hash(&mut hasher);
+                Some(hasher.finish())
+            }
+        }
+    }
+}
+
+/// A regular expression.
+#[derive(Debug, Clone)]
+pub struct Pattern(pub Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Eq for Pattern {}
 
 /// A field of a JSON message: a JSON pointer (RFC 6901), or the name of a field of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +66,7 @@ impl Pointer {
     }
 
     fn value(&self, message: &[u8]) -> Option<Value> {
-        let mut whole: Value = serde_json::from_slice(message).ok()?;
+        let mut whole = json_of(message)?;
         whole.pointer_mut(&self.0).map(Value::take)
     }
 
@@ -99,6 +131,12 @@ mod tests {
         assert_ne!(key(r#"{"id":7}"#), key(r#"{"id":8}"#));
         assert_eq!(key(r#"{"x":7}"#), None);
         assert_eq!(key("no json"), None);
+        assert_eq!(key(r#"42["a",1]"#), None);
+        assert_eq!(key(r#"42{"id":7}"#), key(r#"{"id":7}"#));
+        let number = Matching::Regex(Pattern(Regex::new("^4[23]([0-9]+)").unwrap()));
+        assert_eq!(number.key(b"4217[1]"), number.key(b"4317[]"));
+        assert_ne!(number.key(b"4217[1]"), number.key(b"4318[]"));
+        assert_eq!(number.key(b"44"), None);
         let nested = Pointer::new("/p/n");
         assert!(nested.key(br#"{"p":{"n":"a"}}"#).is_some());
     }

@@ -2,6 +2,8 @@
 
 mod answers;
 mod coding;
+pub mod conversation;
+mod converse;
 mod ends;
 mod matching;
 
@@ -30,8 +32,10 @@ use crate::accounting::ended::Ended;
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
+use conversation::Conversation;
+pub(crate) use conversation::first_group;
 use ends::{end_session, note_ended};
-pub use matching::{Matching, Pointer};
+pub use matching::{Matching, Pattern, Pointer};
 pub(crate) use matching::{unix_s, unix_us};
 
 /// The shared parts of the sessions of a WebSocket service.
@@ -47,8 +51,12 @@ pub struct MessagesSetup {
     pub token: TokenSource,
     /// How it travels.
     pub token_place: TokenPlace,
+    /// Subprotocols to offer; the server may choose one of them.
+    pub protocols: Vec<String>,
     /// The other messages of a session.
     pub profile: Profile,
+    /// Those of another protocol; the profile is then RFC 6455 alone.
+    pub conversation: Option<Conversation>,
     /// Sent once by each connection before anything else, such as subscriptions.
     pub first_messages: Vec<Template>,
     /// Messages are binary, and not text.
@@ -85,6 +93,8 @@ pub(crate) struct MessagesSession {
     key_pair: Option<KeyPair>,
     /// The encryption after the key exchange.
     channel: Option<Box<Channel>>,
+    /// When each beat of the conversation is due.
+    beats_ns: Vec<u64>,
 }
 
 type MessagesUser = User<MessagesSession>;
@@ -156,11 +166,12 @@ impl Messages {
         let headers = token.into_iter().chain(extensions).chain(given);
         let headers: Vec<(&str, &str)> = headers.collect();
         user.session.key = core.random.random();
+        let protocols: Vec<&str> = setup.protocols.iter().map(String::as_str).collect();
         let head = RequestHead {
             host: &setup.host,
             target: &setup.path,
             // The header of extensions is among the others.
-            offer: offer(&user.session.key, Layer::Plain),
+            offer: offer(&user.session.key, &protocols, Layer::Plain),
             headers: &headers,
         };
         let mut bytes = Vec::new();
@@ -185,7 +196,8 @@ impl Messages {
     ) -> usize {
         let key = user.session.key;
         let layer = self.setup.layer;
-        match parse_response(data, &offer(&key, layer), HEAD_BYTES_MAX) {
+        let protocols: Vec<&str> = self.setup.protocols.iter().map(String::as_str).collect();
+        match parse_response(data, &offer(&key, &protocols, layer), HEAD_BYTES_MAX) {
             Ok(None) => 0,
             Ok(Some(response)) if !layer.is_agreed(response.deflate) => {
                 core.refuse(io, user, Failure::NoDeflate.name());
@@ -202,9 +214,7 @@ impl Messages {
                     Layer::Deflate => reader.with_compression(),
                     _ => reader,
                 });
-                if self.setup.profile == Profile::Raw {
-                    self.open(core, io, user);
-                }
+                self.begin(core, io, user);
                 response.head_bytes
             }
             Err(error) => {
@@ -212,6 +222,35 @@ impl Messages {
                 data.len()
             }
         }
+    }
+
+    /// The connection is upgraded. Plain sessions are ready, others agree first.
+    fn begin(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        let setup = Arc::clone(&self.setup);
+        let conversation = setup.conversation.as_ref();
+        for message in conversation.into_iter().flat_map(|all| &all.start) {
+            self.send_template(core, io, user, message);
+        }
+        let waits = conversation.is_some_and(Conversation::waits);
+        if setup.profile == Profile::Raw && !waits {
+            self.open(core, io, user);
+        }
+    }
+
+    /// Sends a message that is none of the script.
+    fn send_template(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        template: &Template,
+    ) {
+        let mut message = Vec::new();
+        core.render_template(user, template, &mut message);
+        let conversation = self.setup.conversation.as_ref();
+        let separator = conversation.and_then(|all| all.separator.as_ref());
+        message.extend_from_slice(separator.map_or(b"", Vec::as_slice));
+        self.write_frame(core, io, user, Frame::Message(self.opcode(), &message));
     }
 
     /// The session has begun.
@@ -223,10 +262,9 @@ impl Messages {
         }
         let setup = Arc::clone(&self.setup);
         for first in &setup.first_messages {
-            let mut message = Vec::new();
-            core.render_template(user, first, &mut message);
-            self.write_frame(core, io, user, Frame::Message(self.opcode(), &message));
+            self.send_template(core, io, user, first);
         }
+        self.begin_beats(core, user);
     }
 
     /// The server is ready: the session begins, or its key exchange.
@@ -358,6 +396,9 @@ impl Messages {
         opcode: OpCode,
         message: &[u8],
     ) {
+        if self.setup.conversation.is_some() {
+            return self.converse(core, io, user, (opcode, message));
+        }
         if self.setup.profile == Profile::V1 {
             match classify(opcode, message) {
                 ServerMessage::Application => {}
@@ -373,7 +414,9 @@ impl Messages {
                 ServerMessage::Ping => return self.write_frame(core, io, user, Frame::AppPong),
                 // The answers to requests such as `publish_request` are messages of the protocol itself.
                 ServerMessage::Error => {
-                    match self.answered_by(user, message) {
+                    // Without a field nobody knows what it answers.
+                    let place = self.place_of(user, message);
+                    match place.and_then(|place| user.pending.remove(place)) {
                         Some(pending) => core.fail(user, &pending, "error-message", 0),
                         None => core.tally.add_error("error-message"),
                     }
@@ -384,6 +427,11 @@ impl Messages {
                 _ => return,
             }
         }
+        self.take_in(core, user, message);
+    }
+
+    /// A message of the load: the answer to one, or one that was not asked for.
+    fn take_in(&mut self, core: &mut Core, user: &mut MessagesUser, message: &[u8]) {
         core.tally.received += 1;
         core.tally.traffic.received.body += message.len() as u64;
         if let Some(made_us) = self
@@ -398,12 +446,7 @@ impl Messages {
                 .record_ns(age_us.saturating_mul(1_000));
         }
         let now_ns = core.now_ns();
-        let answered = match &self.setup.matching {
-            Matching::None => None,
-            Matching::Order => user.pending.pop_front(),
-            Matching::Field(_) => self.answered_by(user, message),
-        };
-        match answered {
+        match self.answered_by(user, message) {
             Some(pending) => succeed(core, user, &pending, message.len() as u64, now_ns),
             None => core.tally.unsolicited += 1,
         }
@@ -465,16 +508,11 @@ impl Dialogue for Messages {
     ) {
         let opcode = self.opcode();
         let mut key = 0;
-        let field = match &self.setup.matching {
-            Matching::Field(pointer) => Some(pointer),
-            _ => None,
-        };
+        let matching = &self.setup.matching;
         let coding = &mut self.coding;
         let mut channel = user.session.channel.take();
         let mut wrap = |random: &mut SmallRng, message: &[u8], out: &mut Vec<u8>| {
-            key = field
-                .and_then(|pointer| pointer.key(message))
-                .unwrap_or_default();
+            key = matching.key(message).unwrap_or_default();
             coding.write_frame(channel.as_deref_mut(), random, (opcode, message), out);
         };
         core.write_request(io, user, &mut pending, Some(&mut wrap));
@@ -532,6 +570,16 @@ impl Dialogue for Messages {
         at
     }
 
+    fn wake(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        if !user.session.beats_ns.is_empty() {
+            self.beat(core, io, user);
+        }
+    }
+
+    fn resume(&mut self, core: &mut Core, user: &mut MessagesUser) {
+        self.plan_again(core, user);
+    }
+
     fn end(&mut self, core: &mut Core, user: &mut MessagesUser, end: ConnectionEnd<'_>) {
         let name = match end {
             ConnectionEnd::TimedOut => TIMEOUT,
@@ -565,10 +613,10 @@ enum Frame<'a> {
     AppPong,
 }
 
-fn offer(key: &[u8; 16], layer: Layer) -> Offer<'_> {
+fn offer<'a>(key: &'a [u8; 16], protocols: &'a [&'a str], layer: Layer) -> Offer<'a> {
     Offer {
         key,
-        protocols: &[],
+        protocols,
         deflate: layer.offer(),
     }
 }

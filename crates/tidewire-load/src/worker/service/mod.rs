@@ -50,6 +50,12 @@ pub(crate) trait Dialogue: Send + 'static {
         data: &mut [u8],
     ) -> usize;
 
+    /// A time at which the user is handled has come, see [`Core::wake_at`].
+    fn wake(&mut self, _core: &mut Core, _io: &mut Io, _user: &mut User<Self::Session>) {}
+
+    /// A phase begins, and the times at which the user is to be handled are forgotten.
+    fn resume(&mut self, _core: &mut Core, _user: &mut User<Self::Session>) {}
+
     /// The connection of a user has ended, and the requests on it with it.
     fn end(&mut self, core: &mut Core, user: &mut User<Self::Session>, end: ConnectionEnd<'_>);
 
@@ -179,6 +185,8 @@ impl<D: Dialogue> ServiceWorker<D> {
     fn dispatch(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
+            self.dialogue
+                .wake(&mut self.core, io, &mut self.users[place]);
             self.serve(io, place);
         }
         self.dispatch_due(io);
@@ -304,6 +312,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
                 self.core.begin_phase(*phase, &mut self.users);
                 self.core.is_in_turn = true;
                 for place in 0..self.users.len() {
+                    self.dialogue.resume(&mut self.core, &mut self.users[place]);
                     self.serve(io, place);
                 }
                 self.core.is_in_turn = false;

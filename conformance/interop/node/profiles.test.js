@@ -1,0 +1,243 @@
+// `tidewire load --profile` against the servers of other protocols: those that npm has, and for the others a server that
+// sends their published frames.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { test } from 'node:test'
+import { GraphQLError, GraphQLInt, GraphQLObjectType, GraphQLSchema, GraphQLString } from 'graphql'
+import { useServer } from 'graphql-ws/use/ws'
+import { Server } from 'socket.io'
+import StompServer from 'stomp-broker-js'
+import { WebSocketServer } from 'ws'
+
+import { load } from './tidewire.js'
+
+/** An HTTP server on a free port; it ends with the test. */
+async function listen(test, http = createServer()) {
+  http.listen(0, '127.0.0.1')
+  await once(http, 'listening')
+  test.after(() => {
+    http.close()
+    http.closeAllConnections()
+  })
+  return { http, url: `ws://127.0.0.1:${http.address().port}/` }
+}
+
+/** Says what a load did: its requests, and the notes of the report. */
+function told(result) {
+  return JSON.stringify([result.requests, result.errors, result.notes])
+}
+
+function assertAll(result, count) {
+  assert.equal(result.requests.succeeded, count, told(result))
+  assert.equal(result.requests.failed, 0, told(result))
+}
+
+test('socket.io: events with acknowledgements, and connections that outlive many heartbeats', async (t) => {
+  const { http, url } = await listen(t)
+  const server = new Server(http, { pingInterval: 200, pingTimeout: 200 })
+  const seen = []
+  let missed = 0
+  server.on('connection', (socket) => {
+    socket.on('message', (data, acknowledge) => {
+      seen.push(data)
+      acknowledge('ok')
+    })
+    socket.on('disconnect', (reason) => {
+      missed += reason === 'ping timeout' ? 1 : 0
+    })
+  })
+  const result = await load(url, '--profile', 'socket.io', '-c', '5', '--messages-per-s', '10', '-d', '2s')
+  assert.equal(missed, 0, 'nobody missed a heartbeat')
+  assert.ok(result.requests.succeeded >= 95, told(result))
+  assertAll(result, seen.length)
+  assert.equal(new Set(seen.map((one) => typeof one.at)).size, 1)
+  await server.close()
+})
+
+test('socket.io: a middleware that refuses is told with its words', async (t) => {
+  const { http, url } = await listen(t)
+  const server = new Server(http)
+  server.use((_socket, next) => next(new Error('no token')))
+  const result = await load(url, '--profile', 'socket.io', '-c', '3', '-n', '3')
+  assert.ok(result.notes.some((note) => note.includes('3 × `no token`')), told(result))
+  await server.close()
+})
+
+test('graphql-ws: queries, and results with errors are failures', async (t) => {
+  const { http, url } = await listen(t)
+  const fields = {
+    add: {
+      type: GraphQLInt,
+      args: { a: { type: GraphQLInt }, b: { type: GraphQLInt } },
+      resolve: (_, { a, b }) => a + b,
+    },
+    broken: {
+      type: GraphQLString,
+      resolve: () => {
+        throw new GraphQLError('out of stock')
+      },
+    },
+  }
+  const schema = new GraphQLSchema({ query: new GraphQLObjectType({ name: 'Query', fields }) })
+  const sockets = new WebSocketServer({ server: http })
+  useServer({ schema }, sockets, 100)
+  const sum = '"{ add(a: {{rand:1:9}}, b: 2) }"'
+  assertAll(await load(url, '--profile', 'graphql-ws', '-c', '4', '-n', '200', '--message', sum), 200)
+  const broken = await load(url, '--profile', 'graphql-ws', '-c', '2', '-n', '20', '--message', '"{ broken }"')
+  assert.equal(broken.requests.failed, 20, told(broken))
+  assert.equal(broken.errors['refused-by-server'], 20)
+  assert.ok(broken.notes.some((note) => note.includes('20 × `out of stock`')), told(broken))
+  const wrong = await load(url, '--profile', 'graphql-ws', '-c', '1', '-n', '2', '--message', '"{ missing }"')
+  assert.ok(wrong.notes.some((note) => note.includes('Cannot query field')), told(wrong))
+})
+
+test('stomp: messages to a broker that gives no receipts', async (t) => {
+  const { http, url } = await listen(t)
+  const server = new StompServer({ server: http, path: '/ws', heartbeat: [0, 0] })
+  let received = 0
+  server.subscribe('/topic/load', () => {
+    received += 1
+  })
+  const result = await load(url, '--profile', 'stomp', '-c', '3', '-n', '90', '--reply', 'pong')
+  assertAll(result, 90)
+  assert.equal(received, 90)
+})
+
+/** A server that answers each message, or part of one up to `separator`, with the messages that `answer` returns. */
+async function scripted(test, answer, { separator = '', subprotocol, greeting } = {}) {
+  const { http, url } = await listen(test)
+  const sockets = new WebSocketServer({ server: http, handleProtocols: () => subprotocol ?? false })
+  const seen = []
+  sockets.on('connection', (socket, request) => {
+    seen.push(request.url)
+    const send = (messages) => {
+      if (messages.length > 0) socket.send(messages.map((message) => message + separator).join(''))
+    }
+    send(greeting ? [greeting] : [])
+    socket.on('message', (data) => {
+      const text = data.toString()
+      const parts = separator === '' ? [text] : text.split(separator).slice(0, -1)
+      seen.push(...parts)
+      send(parts.flatMap((part) => answer(part)))
+    })
+  })
+  return { url, seen }
+}
+
+test('signalr: invocations, pings, and errors', async (t) => {
+  // Frames of the specification: https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md
+  const answer = (text) => {
+    const message = JSON.parse(text)
+    if (message.protocol) return ['{}']
+    if (message.type === 6) return []
+    const { invocationId, arguments: given } = message
+    const completion = given[0] === 'fail' ? { error: 'it failed' } : { result: given[0] }
+    return [JSON.stringify({ type: 6 }), JSON.stringify({ type: 3, invocationId, ...completion })]
+  }
+  const { url, seen } = await scripted(t, answer, { separator: '\x1e' })
+  assertAll(await load(url, '--profile', 'signalr', '-c', '2', '-n', '40'), 40)
+  assert.equal(seen[1], '{"protocol":"json","version":1}')
+  const failing = '"target":"Echo","arguments":["fail"]'
+  const failed = await load(url, '--profile', 'signalr', '-c', '1', '-n', '5', '--message', failing)
+  assert.ok(failed.notes.some((note) => note.includes('5 × `it failed`')), told(failed))
+})
+
+test('phoenix: a channel with replies', async (t) => {
+  // Frames of the client of Phoenix 1.8, serializer 2.0.0.
+  const answer = (text) => {
+    const [join, ref, topic, event, payload] = JSON.parse(text)
+    if (payload.at === 'fail') return [JSON.stringify([join, ref, topic, 'phx_reply', { status: 'error', response: { reason: 'full' } }])]
+    const reply = JSON.stringify([join, ref, topic, 'phx_reply', { status: 'ok', response: {} }])
+    return event === 'phx_join' ? [reply] : [JSON.stringify([null, null, topic, 'news', {}]), reply]
+  }
+  const { url, seen } = await scripted(t, (text) => answer(text).slice(-1))
+  assertAll(await load(url, '--profile', 'phoenix', '-c', '2', '-n', '40'), 40)
+  assert.equal(seen[0], '/socket/websocket?vsn=2.0.0')
+  const failed = await load(url, '--profile', 'phoenix', '-c', '1', '-n', '5', '--message', '{"at":"fail"}')
+  assert.ok(failed.notes.some((note) => note.includes('5 × `full`')), told(failed))
+})
+
+test('centrifugo: commands and replies in lines', async (t) => {
+  // Frames of https://centrifugal.dev/docs/transports/client_protocol
+  const answer = (text) => {
+    const command = JSON.parse(text)
+    if (command.connect) return ['{"id":1,"connect":{"client":"c","ping":25,"pong":true}}']
+    if (command.id === undefined) return []
+    if (command.rpc) return ['{}', JSON.stringify({ id: command.id, error: { code: 108, message: 'method not found' } })]
+    return ['{}', JSON.stringify({ id: command.id })]
+  }
+  const { url, seen } = await scripted(t, answer, { separator: '\n' })
+  assertAll(await load(url, '--profile', 'centrifugo', '-c', '2', '-n', '40'), 40)
+  assert.ok(seen.includes('{}'), 'the pings are answered')
+  const failed = await load(url, '--profile', 'centrifugo', '-c', '1', '-n', '5', '--message', '"rpc":{"method":"a"}')
+  assert.ok(failed.notes.some((note) => note.includes('5 × `method not found`')), told(failed))
+})
+
+test('action cable: a channel without replies', async (t) => {
+  // Frames of the client of Rails 8.
+  const answer = (text) => {
+    const { command, identifier } = JSON.parse(text)
+    if (command === 'subscribe') return [JSON.stringify({ identifier, type: 'confirm_subscription' })]
+    return [JSON.stringify({ type: 'ping', message: 1 })]
+  }
+  const options = { subprotocol: 'actioncable-v1-json', greeting: '{"type":"welcome"}' }
+  const { url, seen } = await scripted(t, (text) => answer(text), options)
+  assertAll(await load(url, '--profile', 'action-cable', '-c', '2', '-n', '40'), 40)
+  assert.equal(seen[0], '/cable')
+  assert.equal(seen.filter((one) => one.includes('"echo')).length, 40)
+})
+
+test('a conversation of one’s own: values of a hello, an interval from the server, counts and an end', async (t) => {
+  const { writeFile, mkdtemp, rm } = await import('node:fs/promises')
+  const { tmpdir } = await import('node:os')
+  const folder = await mkdtemp(`${tmpdir()}/tidewire-`)
+  t.after(() => rm(folder, { recursive: true }))
+  const file = `${folder}/own.toml`
+  await writeFile(
+    file,
+    `
+    start = ["hello"]
+    send = '{"session":"{{session}}","id":{{seq}},"p":{{message}}}'
+    message = '1'
+    reply = "field:id"
+    [[rule]]
+    json = { "/hello" = "*" }
+    capture = { session = "json:/hello/session", beat = "json:/hello/every" }
+    ready = true
+    [[rule]]
+    json = { "/news" = "*" }
+    count = "news"
+    [[rule]]
+    is = "beaten"
+    count = "beats"
+    [[rule]]
+    contains = "good bye"
+    close = true
+    [[every]]
+    interval = "{{beat}}ms"
+    send = '"beat of {{session}}"'
+  `,
+  )
+  let sessions = 0
+  const answer = (text) => {
+    if (text === 'hello') return [JSON.stringify({ hello: { session: `s"${++sessions}`.replace('"', '-'), every: 100 } })]
+    if (text.startsWith('"beat')) return ['beaten']
+    const message = JSON.parse(text)
+    if (message.p === 'bye') return ['well, good bye']
+    return [JSON.stringify({ id: message.id })]
+  }
+  const { url, seen } = await scripted(t, answer)
+  const result = await load(url, '--profile', file, '-c', '2', '--messages-per-s', '20', '-d', '1s')
+  assertAll(result, result.requests.sent)
+  assert.ok(seen.some((text) => text.startsWith('{"session":"s-1","id":')), 'messages have the value of the hello')
+  const beats = seen.filter((text) => text === '"beat of s-2"').length
+  assert.ok(beats >= 7 && beats <= 11, `${beats} beats in a second`)
+  assert.ok(result.notes.some((note) => /× `beats`/.test(note)), told(result))
+  const ended = await load(url, '--profile', file, '-c', '1', '-n', '3', '--message', '"bye"')
+  assert.equal(ended.errors['ended-by-message'], 1, told(ended))
+  const header = ['-H', 'Sec-WebSocket-Protocol: a, b']
+  const chosen = await scripted(t, (text) => [text], { subprotocol: 'b' })
+  assertAll(await load(chosen.url, '-c', '1', '-n', '3', '--reply', 'order', ...header), 3)
+})
