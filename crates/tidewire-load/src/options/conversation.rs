@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use memchr::memmem::Finder;
 use regex_lite::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +15,7 @@ use crate::worker::messages::Matching;
 use crate::worker::messages::conversation::{
     Beat, Conversation, Every, Meaning, Reason, Rule, Source, Test,
 };
+use crate::worker::messages::pointers::Pointers;
 use crate::worker::template::{Escape, Names, Template};
 
 /// A conversation as its file says it.
@@ -112,9 +114,9 @@ impl ConversationFile {
         let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
         let text = match shipped {
             Some((_, text)) => (*text).to_owned(),
-            None if !Path::new(name)
+            None if Path::new(name)
                 .extension()
-                .is_some_and(|ending| ending == "toml") =>
+                .is_none_or(|ending| ending != "toml") =>
             {
                 let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
                 return Err(OptionError::new(format_args!(
@@ -183,9 +185,10 @@ impl ConversationFile {
     /// A rule, a template or a place is wrong: the message names it.
     pub fn conversation(&self) -> Result<Conversation, OptionError> {
         let names = self.names();
+        let mut pointers = Pointers::default();
         let start = self.start.iter().map(|text| template(text, &names));
         let rules = (1..).zip(&self.rules).map(|(number, rule)| {
-            rule.rule(&names)
+            rule.rule(&names, &mut pointers)
                 .map_err(|error| OptionError::new(format_args!("rule {number}: {error}")))
         });
         let beats = self.beats.iter().map(|beat| {
@@ -194,24 +197,26 @@ impl ConversationFile {
                 message: template(&beat.send, &names)?,
             })
         });
+        let rules = rules.collect::<Result<_, OptionError>>()?;
         Ok(Conversation {
             start: start.collect::<Result<_, _>>()?,
-            rules: rules.collect::<Result<_, OptionError>>()?,
+            rules,
             beats: beats.collect::<Result<_, OptionError>>()?,
             separator: self.separator.clone().map(String::into_bytes),
+            pointers,
         })
     }
 }
 
 impl RuleText {
-    fn rule(&self, names: &Names) -> Result<Rule, OptionError> {
+    fn rule(&self, names: &Names, pointers: &mut Pointers) -> Result<Rule, OptionError> {
         let meanings = [
             self.ready.then_some(Meaning::Ready),
             self.message.then_some(Meaning::Message),
             self.close.then_some(Meaning::End),
             self.fail
                 .as_deref()
-                .map(reason)
+                .map(|text| reason(text, pointers))
                 .transpose()?
                 .map(Meaning::Failure),
         ];
@@ -223,29 +228,31 @@ impl RuleText {
             ));
         }
         let bytes = |text: &Option<String>| text.clone().map(String::into_bytes);
-        let values = self.json.iter().map(|(pointer, value)| {
-            check_pointer(pointer)?;
-            let wanted = (*value != Value::from(ANY)).then(|| value.clone());
-            Ok((pointer.clone(), wanted))
-        });
-        let captures = self.capture.iter().map(|(name, from)| {
+        let mut values = Vec::new();
+        for (pointer, value) in &self.json {
+            let wanted = (value.as_str() != Some(ANY)).then(|| value.clone());
+            values.push((add_pointer(pointer, pointers)?, wanted));
+        }
+        let mut captures = Vec::new();
+        for (name, from) in &self.capture {
             let place = names.captured.iter().position(|known| known == name);
-            let source = source(from).ok_or_else(|| {
+            let source = source(from, pointers)?.ok_or_else(|| {
                 OptionError::new(format_args!(
                     "the capture `{name}` comes from `{from}`: write json:/a/b or regex:id=(\\d+)"
                 ))
             })?;
-            Ok((place.unwrap_or(0), source?))
-        });
+            captures.push((place.unwrap_or(0), source));
+        }
+        let contains = self.contains.as_ref();
         let answers = self.answer.as_slice().iter();
         Ok(Rule {
             test: Test {
                 is: bytes(&self.is),
                 starts: bytes(&self.starts),
-                contains: bytes(&self.contains),
-                values: values.collect::<Result<_, OptionError>>()?,
+                contains: contains.map(|part| Finder::new(part).into_owned()),
+                values,
             },
-            captures: captures.collect::<Result<_, OptionError>>()?,
+            captures,
             answers: answers
                 .map(|text| template(text, names))
                 .collect::<Result<_, _>>()?,
@@ -256,27 +263,24 @@ impl RuleText {
 }
 
 /// The reason of a failure: a place in the message, or a text.
-fn reason(text: &str) -> Result<Reason, OptionError> {
-    match source(text) {
-        Some(source) => Ok(Reason::In(source?)),
-        None => Ok(Reason::Text(text.to_owned())),
-    }
+fn reason(text: &str, pointers: &mut Pointers) -> Result<Reason, OptionError> {
+    let place = source(text, pointers)?;
+    Ok(place.map_or_else(|| Reason::Text(text.to_owned()), Reason::In))
 }
 
 /// A place in a message, if the text is meant as one.
-fn source(text: &str) -> Option<Result<Source, OptionError>> {
-    match text.split_once(':')? {
-        ("json", pointer) => {
-            Some(check_pointer(pointer).map(|()| Source::Pointer(pointer.to_owned())))
-        }
-        ("regex", pattern) => Some(regex(pattern).map(Source::Regex)),
+fn source(text: &str, pointers: &mut Pointers) -> Result<Option<Source>, OptionError> {
+    Ok(match text.split_once(':') {
+        Some(("json", pointer)) => Some(Source::Pointer(add_pointer(pointer, pointers)?)),
+        Some(("regex", pattern)) => Some(Source::Regex(regex(pattern)?)),
         _ => None,
-    }
+    })
 }
 
-fn check_pointer(pointer: &str) -> Result<(), OptionError> {
+/// The number of a pointer.
+fn add_pointer(pointer: &str, pointers: &mut Pointers) -> Result<usize, OptionError> {
     match pointer.is_empty() || pointer.starts_with('/') {
-        true => Ok(()),
+        true => Ok(pointers.add(pointer)),
         false => Err(OptionError::new(format_args!(
             "`{pointer}` is not a JSON pointer: write /a/b"
         ))),

@@ -1,4 +1,4 @@
-//! The published schema of scenario files, and whether the parser takes the same files.
+//! The published schemas of scenarios and of conversations, and whether the parsers take the same files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tidewire_load::options::conversation::{ConversationFile, SHIPPED};
 use tidewire_load::options::request::RequestFrame;
 use tidewire_load::options::scenario::Scenario;
 
@@ -231,4 +232,67 @@ fn the_guide_and_the_schema_name_the_same_fields() {
         .map(str::to_owned)
         .collect();
     assert_eq!(in_guide, names(&schema["$defs"]["request"]["properties"]));
+}
+
+/// The parser's opinion of a conversation.
+fn parse_conversation(text: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    fs::write(&path, text).unwrap();
+    let file = ConversationFile::read(path.to_str().unwrap());
+    file.map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn both_know_the_same_conversations() {
+    let schema: Value = serde_json::from_str(&file("load-conversation.schema.json")).unwrap();
+    let error = parse_conversation("nothing = 1").unwrap_err();
+    let first = error.split("unknown field").nth(1).unwrap();
+    assert_eq!(expected_names(first), names(&schema["properties"]));
+    for (list, definition) in [("rule", "rule"), ("every", "every")] {
+        let error = parse_conversation(&format!("[[{list}]]\nnothing = 1")).unwrap_err();
+        let first = error.split("unknown field").nth(1).unwrap();
+        let declared = &schema["$defs"][definition]["properties"];
+        assert_eq!(expected_names(first), names(declared), "{list}");
+    }
+    let rule = schema["$defs"]["rule"]["properties"].as_object().unwrap();
+    let in_a_rule = rule.iter().map(|(name, declared)| (name, declared, true));
+    let at_the_top = schema["properties"].as_object().unwrap().iter();
+    let at_the_top = at_the_top.map(|(name, declared)| (name, declared, false));
+    for (name, declared, is_of_rule) in at_the_top.chain(in_a_rule) {
+        let whole = |value: &Value| match is_of_rule {
+            true => json!({ "rule": [{ name: value }] }),
+            false => json!({ name: value }),
+        };
+        let mut values = declared["examples"].as_array().unwrap().clone();
+        assert!(!values.is_empty(), "{name} has no example");
+        values.extend([json!(true), json!(1), json!({ "a": 1 }), json!([1])]);
+        for value in &values {
+            let mut value = whole(value);
+            if name == "send" && value["send"].is_string() {
+                value["send"] = json!("a{{message}}b");
+            }
+            let is_right = is_valid(&schema, &schema, &value);
+            let parsed = parse_conversation(&toml::to_string(&value).unwrap());
+            // A pointer of JSON is a text with a rule of its own.
+            let is_pointer = parsed
+                .as_ref()
+                .is_err_and(|error| error.contains("pointer"));
+            assert_eq!(
+                parsed.is_ok(),
+                is_right && !is_pointer,
+                "{value}: {parsed:?}"
+            );
+        }
+    }
+    let guide = file("load-conversations.md");
+    let blocks = guide.split("```toml\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap().to_owned());
+    let shipped = SHIPPED.iter().map(|(_, text)| (*text).to_owned());
+    for text in blocks.chain(shipped) {
+        let values: Value = toml::from_str(&text).unwrap();
+        assert!(is_valid(&schema, &schema, &values), "{text}");
+        let known = text.replace("{{env:CHAT_TOKEN}}", "token");
+        assert_eq!(parse_conversation(&known), Ok(()), "{text}");
+    }
 }

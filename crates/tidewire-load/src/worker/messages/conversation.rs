@@ -4,10 +4,12 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
+use memchr::memmem::Finder;
 use regex_lite::Regex;
 use serde_json::Value;
 use tidewire_wire::format::msgpack_to_json;
 
+use super::pointers::Pointers;
 use crate::worker::template::Template;
 
 /// A conversation. Its captured values are the first variables of the script.
@@ -22,6 +24,8 @@ pub struct Conversation {
     pub beats: Vec<Beat>,
     /// Bytes that end a message: a frame may contain several.
     pub separator: Option<Vec<u8>>,
+    /// The places that rules look at: in JSON, or in the MessagePack of a binary message.
+    pub pointers: Pointers,
 }
 
 /// What some messages of a server mean.
@@ -66,8 +70,8 @@ pub enum Reason {
 /// A place in a message.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A JSON pointer (RFC 6901) into JSON, or into the MessagePack of a binary message.
-    Pointer(String),
+    /// The pointer of the conversation with this number.
+    Pointer(usize),
     /// The first match of this expression: its first group, or all of it.
     Regex(Regex),
 }
@@ -80,9 +84,9 @@ pub struct Test {
     /// Its beginning.
     pub starts: Option<Vec<u8>>,
     /// A part of it.
-    pub contains: Option<Vec<u8>>,
-    /// JSON pointers into it, with the value there; any but null without one.
-    pub values: Vec<(String, Option<Value>)>,
+    pub contains: Option<Finder<'static>>,
+    /// The numbers of pointers, with the value there; any but null without one.
+    pub values: Vec<(usize, Option<Value>)>,
 }
 
 /// A message that is sent again and again.
@@ -118,7 +122,7 @@ impl Conversation {
         };
         let mut messages = Vec::new();
         let mut rest = frame;
-        while let Some(at) = find(rest, separator) {
+        while let Some(at) = memchr::memmem::find(rest, separator) {
             messages.push(&rest[..at]);
             rest = &rest[at + separator.len()..];
         }
@@ -153,34 +157,39 @@ impl Every {
 pub(super) struct View<'m> {
     bytes: &'m [u8],
     is_binary: bool,
-    json: OnceCell<Option<Value>>,
+    pointers: &'m Pointers,
+    values: OnceCell<Vec<Option<Value>>>,
 }
 
 impl<'m> View<'m> {
-    pub(super) fn new(bytes: &'m [u8], is_binary: bool) -> Self {
+    pub(super) fn new(bytes: &'m [u8], is_binary: bool, pointers: &'m Pointers) -> Self {
         Self {
             bytes,
             is_binary,
-            json: OnceCell::new(),
+            pointers,
+            values: OnceCell::new(),
         }
     }
 
-    fn at(&self, pointer: &str) -> Option<&Value> {
-        let json = self.json.get_or_init(|| match self.is_binary {
-            false => json_of(self.bytes),
+    /// The value at a pointer.
+    fn at(&self, pointer: usize) -> Option<&Value> {
+        let values = self.values.get_or_init(|| match self.is_binary {
+            false => self.pointers.read(self.bytes),
             true => {
                 let mut json = Vec::new();
-                let read = msgpack_to_json(self.bytes, &mut json).ok();
-                read.and_then(|()| serde_json::from_slice(&json).ok())
+                match msgpack_to_json(self.bytes, &mut json) {
+                    Ok(()) => self.pointers.read(&json),
+                    Err(_) => Vec::new(),
+                }
             }
         });
-        json.as_ref()?.pointer(pointer)
+        values.get(pointer)?.as_ref()
     }
 
     /// The text at a place: a string without its quotes.
     pub(super) fn text(&self, source: &Source) -> Option<Vec<u8>> {
         match source {
-            Source::Pointer(pointer) => match self.at(pointer)? {
+            Source::Pointer(pointer) => match self.at(*pointer)? {
                 Value::Null => None,
                 Value::String(text) => Some(text.clone().into_bytes()),
                 other => Some(other.to_string().into_bytes()),
@@ -214,23 +223,13 @@ impl Test {
             && self
                 .contains
                 .as_ref()
-                .is_none_or(|part| find(bytes, part).is_some())
-            && values.all(|(pointer, wanted)| match (message.at(pointer), wanted) {
+                .is_none_or(|part| part.find(bytes).is_some())
+            && values.all(|(pointer, wanted)| match (message.at(*pointer), wanted) {
                 (Some(value), Some(wanted)) => value == wanted,
                 (value, None) => value.is_some_and(|value| !value.is_null()),
                 (None, Some(_)) => false,
             })
     }
-}
-
-/// The JSON of a message, which may begin after a prefix such as `42`.
-pub(super) fn json_of(message: &[u8]) -> Option<Value> {
-    if let Ok(value) = serde_json::from_slice(message) {
-        return Some(value);
-    }
-    let start = message.iter().position(|byte| b"{[".contains(byte))?;
-    let mut values = serde_json::Deserializer::from_slice(&message[start..]).into_iter();
-    values.next()?.ok()
 }
 
 /// The first group of the first match, or all of it if there is no group.
@@ -242,11 +241,6 @@ pub(crate) fn first_group(message: &[u8], regex: &Regex) -> Option<Vec<u8>> {
     Some(value.as_str().as_bytes().to_vec())
 }
 
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    let mut windows = bytes.windows(part.len().max(1));
-    windows.position(|window| window == part)
-}
-
 /// No server can ask for more.
 const BEAT_MIN: Duration = Duration::from_millis(10);
 
@@ -256,14 +250,11 @@ const REASON_CHARS_MAX: usize = 100;
 mod tests {
     use super::*;
 
-    fn view(text: &str) -> View<'_> {
-        View::new(text.as_bytes(), false)
-    }
-
     #[test]
     fn a_message_meets_all_conditions_of_a_test() {
-        let value = |pointer: &str, value: Option<Value>| Test {
-            values: vec![(pointer.to_owned(), value)],
+        let mut pointers = Pointers::default();
+        let mut value = |pointer: &str, value: Option<Value>| Test {
+            values: vec![(pointers.add(pointer), value)],
             ..Test::default()
         };
         let text = |text: &str| Some(text.as_bytes().to_vec());
@@ -273,9 +264,13 @@ mod tests {
         };
         let both = Test {
             starts: text("42"),
-            contains: text("\"error\""),
+            contains: Some(Finder::new("\"error\"").into_owned()),
             ..Test::default()
         };
+        let ping = value("/type", Some("ping".into()));
+        let error = value("/0", Some("error".into()));
+        let seven = value("/id", Some(7.into()));
+        let any = value("/id", None);
         for (test, message, expected) in [
             (&Test::default(), "", true),
             (&is, "2", true),
@@ -283,46 +278,39 @@ mod tests {
             (&both, r#"42["error"]"#, true),
             (&both, r#"43["error"]"#, false),
             (&both, r#"42["other"]"#, false),
-            (
-                &value("/type", Some("ping".into())),
-                r#"{"type":"ping"}"#,
-                true,
-            ),
-            (
-                &value("/type", Some("ping".into())),
-                r#"{"type":"pong"}"#,
-                false,
-            ),
-            (&value("/type", Some("ping".into())), "no JSON {", false),
-            (&value("/0", Some("error".into())), r#"42["error"]"#, true),
-            (&value("/id", Some(7.into())), r#"{"id":7}"#, true),
-            (&value("/id", None), r#"{"id":false}"#, true),
-            (&value("/id", None), r#"{"id":null}"#, false),
+            (&ping, r#"{"type":"ping"}"#, true),
+            (&ping, r#"{"type":"pong"}"#, false),
+            (&ping, "no JSON {", false),
+            (&error, r#"42["error"]"#, true),
+            (&seven, r#"{"id":7}"#, true),
+            (&any, r#"{"id":false}"#, true),
+            (&any, r#"{"id":null}"#, false),
         ] {
-            assert_eq!(test.holds(&view(message)), expected, "{test:?} {message}");
+            let view = View::new(message.as_bytes(), false, &pointers);
+            assert_eq!(test.holds(&view), expected, "{test:?} {message}");
         }
         // {"type": "ping"} in MessagePack.
         let packed = b"\x81\xa4type\xa4ping";
-        let test = value("/type", Some("ping".into()));
-        assert!(test.holds(&View::new(packed, true)));
-        assert!(!test.holds(&View::new(b"\xc1", true)));
+        assert!(ping.holds(&View::new(packed, true, &pointers)));
+        assert!(!ping.holds(&View::new(b"\xc1", true, &pointers)));
     }
 
     #[test]
     fn values_come_from_json_or_from_an_expression() {
-        let message = view("0{\"sid\":\"a b\",\"pingInterval\":25000,\"none\":null}");
-        let at = |pointer: &str| message.text(&Source::Pointer(pointer.to_owned()));
-        assert_eq!(at("/sid").as_deref(), Some(&b"a b"[..]));
-        assert_eq!(at("/pingInterval").as_deref(), Some(&b"25000"[..]));
-        assert_eq!(at("/none"), None);
+        let mut pointers = Pointers::default();
+        let at = ["/sid", "/pingInterval", "/none", "/e"].map(|pointer| pointers.add(pointer));
+        let text = b"0{\"sid\":\"a b\",\"pingInterval\":25000,\"none\":null}";
+        let message = View::new(text, false, &pointers);
+        let [sid, interval, none, _] = at.map(|at| message.text(&Source::Pointer(at)));
+        assert_eq!(sid.as_deref(), Some(&b"a b"[..]));
+        assert_eq!((interval.as_deref(), none), (Some(&b"25000"[..]), None));
         let regex = |pattern: &str| message.text(&Source::Regex(Regex::new(pattern).unwrap()));
-        assert_eq!(
-            regex("(x)|Interval\":([0-9]+)").as_deref(),
-            Some(&b"25000"[..])
-        );
+        let found = regex("(x)|Interval\":([0-9]+)");
+        assert_eq!(found.as_deref(), Some(&b"25000"[..]));
         assert_eq!(regex("^0").as_deref(), Some(&b"0"[..]));
         let long = format!("{{\"e\":\"{}\"}}", "ä".repeat(500));
-        let reason = view(&long).reason(&Reason::In(Source::Pointer("/e".into())));
+        let long = View::new(long.as_bytes(), false, &pointers);
+        let reason = long.reason(&Reason::In(Source::Pointer(at[3])));
         assert_eq!(reason.chars().count(), REASON_CHARS_MAX);
     }
 

@@ -24,7 +24,8 @@ impl Messages {
             return;
         };
         for message in conversation.messages(frame) {
-            let view = View::new(message, opcode == OpCode::Binary);
+            let is_binary = opcode == OpCode::Binary;
+            let view = View::new(message, is_binary, &conversation.pointers);
             match conversation.rule(&view) {
                 Some(rule) => self.apply(core, io, user, (rule, &view, message)),
                 None if user.state == UserState::Open => self.take_in(core, user, message),

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::conversation::{first_group, json_of};
+use super::conversation::first_group;
+use super::pointers::Pointers;
 
 /// The evidence that a message has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,21 +54,26 @@ impl Eq for Pattern {}
 
 /// A field of a JSON message: a JSON pointer (RFC 6901), or the name of a field of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pointer(String);
+pub struct Pointer {
+    text: String,
+    pointers: Pointers,
+}
 
 impl Pointer {
     /// From `/a/b`, or from a name.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        match text.starts_with('/') {
-            true => Self(text.to_owned()),
-            false => Self(format!("/{}", text.replace('~', "~0").replace('/', "~1"))),
-        }
+        let text = match text.starts_with('/') {
+            true => text.to_owned(),
+            false => format!("/{}", text.replace('~', "~0").replace('/', "~1")),
+        };
+        let mut pointers = Pointers::default();
+        pointers.add(&text);
+        Self { text, pointers }
     }
 
     fn value(&self, message: &[u8]) -> Option<Value> {
-        let mut whole = json_of(message)?;
-        whole.pointer_mut(&self.0).map(Value::take)
+        self.pointers.read(message).pop()?
     }
 
     /// The identification of a message: the same number for equal values.
@@ -99,7 +105,7 @@ impl Pointer {
 
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

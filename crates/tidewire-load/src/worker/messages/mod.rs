@@ -6,6 +6,7 @@ pub mod conversation;
 mod converse;
 mod ends;
 mod matching;
+pub mod pointers;
 
 use std::sync::Arc;
 
