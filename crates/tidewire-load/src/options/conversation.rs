@@ -5,17 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use memchr::memmem::Finder;
-use regex_lite::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::message::matching;
+use super::matching::{matching, regex};
 use super::{OptionError, quantity};
 use crate::worker::messages::Matching;
-use crate::worker::messages::conversation::{
-    Beat, Conversation, Every, Meaning, Reason, Rule, Source, Test,
-};
+use crate::worker::messages::conversation::{Beat, Conversation, Every};
 use crate::worker::messages::pointers::Pointers;
+use crate::worker::messages::rules::{Meaning, Rule, Rules};
+use crate::worker::messages::view::{Reason, Source, Test};
 use crate::worker::template::{Escape, Names, Template};
 
 /// A conversation as its file says it.
@@ -109,7 +108,7 @@ impl ConversationFile {
     /// Reads a conversation: one that the program has, by its name, or a file.
     ///
     /// # Errors
-    /// There is none of this name, the file cannot be read, or it is no conversation.
+    /// No conversation has this name, the file cannot be read, or it is no conversation.
     pub fn read(name: &str) -> Result<Self, OptionError> {
         let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
         let text = match shipped {
@@ -200,7 +199,7 @@ impl ConversationFile {
         let rules = rules.collect::<Result<_, OptionError>>()?;
         Ok(Conversation {
             start: start.collect::<Result<_, _>>()?,
-            rules,
+            rules: Rules::new(rules),
             beats: beats.collect::<Result<_, OptionError>>()?,
             separator: self.separator.clone().map(String::into_bytes),
             pointers,
@@ -285,18 +284,6 @@ fn add_pointer(pointer: &str, pointers: &mut Pointers) -> Result<usize, OptionEr
             "`{pointer}` is not a JSON pointer: write /a/b"
         ))),
     }
-}
-
-/// A regular expression.
-///
-/// # Errors
-/// It is none.
-pub(super) fn regex(pattern: &str) -> Result<Regex, OptionError> {
-    Regex::new(pattern).map_err(|error| {
-        OptionError::new(format_args!(
-            "`{pattern}` is not a regular expression: {error}"
-        ))
-    })
 }
 
 fn template(text: &str, names: &Names) -> Result<Template, OptionError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire_net::{Address, tls};
+use tidewire_net::Address;
 
 use super::OptionError;
 use super::conversation::ConversationFile;
@@ -14,6 +14,7 @@ use super::message::MessageOptions;
 use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
+use super::tls::TlsOptions;
 use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
 use crate::plan::load::{FindLimit, LoadPlan};
@@ -27,7 +28,7 @@ use crate::worker::script::{Encoded, Script};
 use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
-use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
+use crate::worker::target::{Parts, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::{Feed, Names, Syntax};
 
 /// All options of a load of a service.
@@ -139,22 +140,6 @@ impl std::str::FromStr for Retry {
             ))),
         }
     }
-}
-
-/// Trusted authorities, and the client's own certificate.
-#[derive(Debug, Clone, Default)]
-pub struct TlsOptions {
-    /// A PEM file with the authorities to trust; by default those that browsers trust.
-    pub ca: Option<PathBuf>,
-    /// A PEM file with a certificate chain for servers that request one.
-    pub cert: Option<PathBuf>,
-    /// A PEM file with its key.
-    pub key: Option<PathBuf>,
-    /// The server name that is sent and that the certificate must contain; the URL's host by
-    /// default.
-    pub sni: Option<String>,
-    /// Any certificate is accepted.
-    pub insecure: bool,
 }
 
 impl LoadOptions {
@@ -554,33 +539,6 @@ impl LoadOptions {
             0 | 1 => Arc::new([]),
             _ => sources.into_iter().map(IpAddr::V4).collect(),
         }
-    }
-}
-
-impl TlsOptions {
-    fn target(&self, host: &str) -> Result<TargetTls, OptionError> {
-        let host = self.sni.as_deref().unwrap_or(host);
-        tls::server_name(host).map_err(OptionError::new)?;
-        let certificate = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
-            (None, None) => None,
-            _ => {
-                return Err(OptionError::new(
-                    "--cert and --key belong together: give both",
-                ));
-            }
-        };
-        let trust = match (&self.ca, self.insecure) {
-            (_, true) => tls::Trust::Anybody,
-            (Some(path), false) => tls::Trust::File(path),
-            (None, false) => tls::Trust::WebRoots,
-        };
-        let config = tls::client_config_for(&tls::ClientIdentity { trust, certificate });
-        Ok(TargetTls {
-            config: config.map_err(OptionError::new)?,
-            host: host.to_owned(),
-            authorities_pem: None,
-        })
     }
 }
 

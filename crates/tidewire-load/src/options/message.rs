@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::OptionError;
-use super::conversation::{ConversationFile, regex};
+use super::conversation::ConversationFile;
 use super::request::RequestOptions;
-use crate::worker::messages::{Matching, Pattern, Pointer};
+use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
 use crate::worker::websocket::layer::Layer;
@@ -191,25 +191,6 @@ fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
     Ok(template)
 }
 
-/// The evidence that a message has arrived: `pong`, `order` or `field:NAME`.
-///
-/// # Errors
-/// The text is no message.
-pub fn matching(text: &str) -> Result<Matching, OptionError> {
-    match text.split_once(':') {
-        None if text == "pong" => Ok(Matching::None),
-        None if text == "order" => Ok(Matching::Order),
-        Some(("field", name)) if !name.is_empty() => Ok(Matching::Field(Pointer::new(name))),
-        Some(("regex", pattern)) if !pattern.is_empty() => {
-            Ok(Matching::Regex(Pattern(regex(pattern)?)))
-        }
-        _ => Err(OptionError::new(format_args!(
-            "`{text}` does not define how to match replies: write pong, order, field:NAME such as field:id or field:/p/id, \
-             or regex:EXPRESSION with the identification as its first group"
-        ))),
-    }
-}
-
 /// The default message.
 pub const DEFAULT_MESSAGE: &str =
     r#"{"type":"message","seq":{{seq}},"user":{{user}},"at":{{now_ms}}}"#;
@@ -219,20 +200,6 @@ const LINE: &str = "line";
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ways_to_match_have_names() {
-        assert_eq!(matching("pong").unwrap(), Matching::None);
-        assert_eq!(matching("order").unwrap(), Matching::Order);
-        let field = Matching::Field(Pointer::new("/p/id"));
-        assert_eq!(matching("field:/p/id").unwrap(), field);
-        for wrong in ["", "field:", "fields", "order:1"] {
-            assert!(
-                matching(wrong).unwrap_err().0.contains("field:id"),
-                "{wrong}"
-            );
-        }
-    }
 
     #[test]
     fn a_file_has_a_message_a_line() {

@@ -4,9 +4,11 @@ pub mod body;
 pub mod builder;
 mod checks;
 pub mod conversation;
+mod credentials;
 mod expected;
 mod json;
 pub mod load;
+pub mod matching;
 pub mod message;
 mod proxy;
 pub mod quantity;
@@ -14,6 +16,7 @@ pub mod request;
 pub mod scenario;
 pub mod spec;
 pub mod table;
+pub mod tls;
 
 /// A mistake in the options, in one line that names the correction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::OptionError;
-use super::message::matching;
+use super::matching::matching;
 use super::quantity;
 use super::request::{header, pair, statuses};
 use crate::accounting::precision::Precision;

@@ -4,6 +4,7 @@ pub mod contract;
 mod control;
 pub(crate) mod http;
 pub mod jar;
+pub mod kinds;
 pub mod messages;
 mod meter;
 pub mod order;

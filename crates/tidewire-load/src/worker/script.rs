@@ -9,8 +9,9 @@ use rand::rngs::SmallRng;
 use regex_lite::Regex;
 use tidewire_http::response::Expected;
 
+use super::kinds::{Condition, Kind, Repeat, StepOrder};
 use super::template::{Feed, Template, Values};
-use super::walk::{Condition, Kind, Repeat, StepOrder};
+
 use crate::report::model::ByteCounts;
 
 /// The requests of a load.

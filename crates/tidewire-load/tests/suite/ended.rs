@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::message::matching;
+use tidewire_load::options::matching::matching;
 use tidewire_load::report::{AssessmentWord, Report, TestResult, Verdict, terminal};
 
 use crate::account::{Account, AccountServer, Conduct, Fault, Protocol};

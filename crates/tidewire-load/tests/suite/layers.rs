@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::layer::{Answer, Skill};
 use common::{Conduct, LIMIT, Server};
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::message::matching;
+use tidewire_load::options::matching::matching;
 use tidewire_load::plan::bench::TestKind;
 use tidewire_load::plan::load;
 use tidewire_load::plan::run::{BenchOptions, RunError, run};

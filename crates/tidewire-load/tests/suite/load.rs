@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidewire_load::Load;
 use tidewire_load::options::body::BodyOptions;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::message::matching;
+use tidewire_load::options::matching::matching;
 use tidewire_load::options::request::RequestOptions;
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
 use tidewire_load::report::{TestResult, Verdict};

@@ -12,7 +12,8 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use tidewire_load::options::load::{LoadOptions, TlsOptions};
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::tls::TlsOptions;
 use tidewire_load::report::TestResult;
 
 use crate::http_service::Service;

@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::message::matching;
+use tidewire_load::options::matching::matching;
 use tidewire_load::report::TestResult;
 use tidewire_load::test_server::{Conduct, TestServer};
 

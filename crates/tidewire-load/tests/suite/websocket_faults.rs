@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidewire_load::options::load::LoadOptions;
-use tidewire_load::options::message::matching;
+use tidewire_load::options::matching::matching;
 use tidewire_load::report::TestResult;
 use tidewire_load::worker::websocket::profile::Profile;
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept};

@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use super::OptionError;
 use super::request::{RequestFrame, RequestOptions};
+use crate::worker::kinds::{Kind, StepOrder};
 use crate::worker::script::{Script, Step};
 use crate::worker::template::{Feed, Names};
-use crate::worker::walk::{Kind, StepOrder};
 use data::{DataFile, has_ending};
 use request::ScenarioRequest;
 pub use request::think;
@@ -323,8 +323,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::worker::kinds::Repeat;
     use crate::worker::script::Encoded;
-    use crate::worker::walk::Repeat;
 
     fn frame() -> RequestFrame<'static> {
         RequestFrame {

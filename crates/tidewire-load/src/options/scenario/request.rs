@@ -11,9 +11,9 @@ use serde::Deserialize;
 use crate::options::body::{BodyOptions, PartContent, PartOptions};
 use crate::options::request::{RequestOptions, statuses};
 use crate::options::{OptionError, quantity};
+use crate::worker::kinds::{Comparison, Condition, Repeat};
 use crate::worker::script::{Capture, CaptureFrom};
 use crate::worker::template::{Escape, Names, Template};
-use crate::worker::walk::{Comparison, Condition, Repeat};
 
 /// One request of a scenario.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::frame::OpCode;
 
-use super::conversation::{Conversation, Meaning, Rule, View};
+use super::conversation::Conversation;
+use super::rules::{Meaning, Rule};
+use super::view::View;
 use super::{Messages, MessagesUser};
 use crate::worker::service::Core;
 use crate::worker::service::user::UserState;
@@ -26,7 +28,7 @@ impl Messages {
         for message in conversation.messages(frame) {
             let is_binary = opcode == OpCode::Binary;
             let view = View::new(message, is_binary, &conversation.pointers);
-            match conversation.rule(&view) {
+            match conversation.rules.first(&view) {
                 Some(rule) => self.apply(core, io, user, (rule, &view, message)),
                 None if user.state == UserState::Open => self.take_in(core, user, message),
                 None => {}

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::conversation::first_group;
 use super::pointers::Pointers;
+use super::view::first_group;
 
 /// The evidence that a message has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,6 +7,9 @@ mod converse;
 mod ends;
 mod matching;
 pub mod pointers;
+pub mod rules;
+mod upgrade;
+pub mod view;
 
 use std::sync::Arc;
 
@@ -15,8 +18,7 @@ use rand::rngs::SmallRng;
 use tidewire_net::{Closed, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::connection::Control;
-use tidewire_wire::frame::{OpCode, Role, write_frame};
-use tidewire_wire::handshake::client::{HEAD_BYTES_MAX, Offer, RequestHead, parse_response};
+use tidewire_wire::frame::{OpCode, write_frame};
 use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
 use super::control::ControlFrames;
@@ -34,10 +36,10 @@ use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
 use conversation::Conversation;
-pub(crate) use conversation::first_group;
 use ends::{end_session, note_ended};
 pub use matching::{Matching, Pattern, Pointer};
 pub(crate) use matching::{unix_s, unix_us};
+pub(crate) use view::first_group;
 
 /// The shared parts of the sessions of a WebSocket service.
 #[derive(Debug, Clone)]
@@ -148,83 +150,6 @@ impl Messages {
         self.frame.clear();
     }
 
-    fn upgrade(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
-        let setup = Arc::clone(&self.setup);
-        let token = setup
-            .token
-            .token(user.number)
-            .map(|token| match &setup.token_place {
-                TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
-                TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
-            });
-        let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let given = setup
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        let extensions = setup.layer.offer_header();
-        let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
-        let headers = token.into_iter().chain(extensions).chain(given);
-        let headers: Vec<(&str, &str)> = headers.collect();
-        user.session.key = core.random.random();
-        let protocols: Vec<&str> = setup.protocols.iter().map(String::as_str).collect();
-        let head = RequestHead {
-            host: &setup.host,
-            target: &setup.path,
-            // The header of extensions is among the others.
-            offer: offer(&user.session.key, &protocols, Layer::Plain),
-            headers: &headers,
-        };
-        let mut bytes = Vec::new();
-        let is_written = head.write(&mut bytes).is_ok();
-        match user.socket.filter(|_| is_written) {
-            Some(id) => {
-                core.tally.traffic.sent.wire += bytes.len() as u64;
-                core.tally.traffic.sent.head += bytes.len() as u64;
-                io.send(id, &bytes);
-            }
-            None => core.refuse(io, user, "bad-header"),
-        }
-    }
-
-    /// Handles the answer to the upgrade, and returns the number of used bytes.
-    fn handle_response(
-        &mut self,
-        core: &mut Core,
-        io: &mut Io,
-        user: &mut MessagesUser,
-        data: &[u8],
-    ) -> usize {
-        let key = user.session.key;
-        let layer = self.setup.layer;
-        let protocols: Vec<&str> = self.setup.protocols.iter().map(String::as_str).collect();
-        match parse_response(data, &offer(&key, &protocols, layer), HEAD_BYTES_MAX) {
-            Ok(None) => 0,
-            Ok(Some(response)) if !layer.is_agreed(response.deflate) => {
-                core.refuse(io, user, Failure::NoDeflate.name());
-                data.len()
-            }
-            Ok(Some(response)) => {
-                core.tally.traffic.received.head += response.head_bytes as u64;
-                if core.tally.server.is_none() {
-                    core.tally.server = response.server;
-                }
-                user.session.is_upgraded = true;
-                let reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
-                user.session.reader = Some(match layer {
-                    Layer::Deflate => reader.with_compression(),
-                    _ => reader,
-                });
-                self.begin(core, io, user);
-                response.head_bytes
-            }
-            Err(error) => {
-                core.refuse(io, user, upgrade_error(&error));
-                data.len()
-            }
-        }
-    }
-
     /// The connection is upgraded. Plain sessions are ready, others agree first.
     fn begin(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let setup = Arc::clone(&self.setup);
@@ -238,7 +163,7 @@ impl Messages {
         }
     }
 
-    /// Sends a message that is none of the script.
+    /// Sends a message that the script does not contain.
     fn send_template(
         &mut self,
         core: &mut Core,
@@ -612,26 +537,6 @@ enum Frame<'a> {
     Hello,
     KeyHello(&'a [u8]),
     AppPong,
-}
-
-fn offer<'a>(key: &'a [u8; 16], protocols: &'a [&'a str], layer: Layer) -> Offer<'a> {
-    Offer {
-        key,
-        protocols,
-        deflate: layer.offer(),
-    }
-}
-
-fn upgrade_error(error: &tidewire_wire::handshake::client::ResponseError) -> &'static str {
-    match Failure::of_response(error) {
-        Failure::Status(401) => "upgrade-unauthorized",
-        Failure::Status(403) => "upgrade-forbidden",
-        Failure::Status(404) => "upgrade-not-found",
-        Failure::Status(429) => "upgrade-too-many-requests",
-        Failure::Status(500..) => "upgrade-server-error",
-        Failure::Status(_) => "upgrade-refused",
-        _ => "bad-upgrade",
-    }
 }
 
 fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u64, now_ns: u64) {

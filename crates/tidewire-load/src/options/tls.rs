@@ -1,0 +1,51 @@
+//! The certificates of a load.
+
+use std::path::PathBuf;
+
+use tidewire_net::tls;
+
+use super::OptionError;
+use crate::worker::target::TargetTls;
+
+/// Trusted authorities, and the client's own certificate.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// A PEM file with the authorities to trust; by default those that browsers trust.
+    pub ca: Option<PathBuf>,
+    /// A PEM file with a certificate chain for servers that request one.
+    pub cert: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub key: Option<PathBuf>,
+    /// The server name that is sent and that the certificate must contain; the URL's host by
+    /// default.
+    pub sni: Option<String>,
+    /// Any certificate is accepted.
+    pub insecure: bool,
+}
+
+impl TlsOptions {
+    pub(super) fn target(&self, host: &str) -> Result<TargetTls, OptionError> {
+        let host = self.sni.as_deref().unwrap_or(host);
+        tls::server_name(host).map_err(OptionError::new)?;
+        let certificate = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
+            (None, None) => None,
+            _ => {
+                return Err(OptionError::new(
+                    "--cert and --key belong together: give both",
+                ));
+            }
+        };
+        let trust = match (&self.ca, self.insecure) {
+            (_, true) => tls::Trust::Anybody,
+            (Some(path), false) => tls::Trust::File(path),
+            (None, false) => tls::Trust::WebRoots,
+        };
+        let config = tls::client_config_for(&tls::ClientIdentity { trust, certificate });
+        Ok(TargetTls {
+            config: config.map_err(OptionError::new)?,
+            host: host.to_owned(),
+            authorities_pem: None,
+        })
+    }
+}
