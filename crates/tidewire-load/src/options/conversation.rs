@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ use crate::worker::messages::Matching;
 use crate::worker::messages::conversation::{Beat, Conversation, Every};
 use crate::worker::messages::pointers::Pointers;
 use crate::worker::messages::rules::{Meaning, Rule, Rules};
-use crate::worker::messages::view::{Reason, Source, Test};
+use crate::worker::messages::view::{Part, Reason, Source, Test};
 use crate::worker::template::{Escape, Names, Template};
 
 /// A conversation as its file says it.
@@ -242,13 +241,12 @@ impl RuleText {
             })?;
             captures.push((place.unwrap_or(0), source));
         }
-        let contains = self.contains.as_ref();
         let answers = self.answer.as_slice().iter();
         Ok(Rule {
             test: Test {
                 is: bytes(&self.is),
                 starts: bytes(&self.starts),
-                contains: contains.map(|part| Finder::new(part).into_owned()),
+                contains: self.contains.as_deref().map(Part::new),
                 values,
             },
             captures,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 
@@ -29,7 +30,19 @@ async def run(activity: Activity, sessions: list[Session]) -> None:
         await fan_out(activity, activity.crowd, sessions)
         return
     work = WORKS[activity.kind + ("_replies" if activity.kind == "paced" and counts.answered else "")]
-    await asyncio.gather(*(work(activity, session, index) for index, session in enumerate(sessions)))
+    listening = [asyncio.create_task(listen(counts, session)) for session in sessions if not counts.answered]
+    try:
+        await asyncio.gather(*(work(activity, session, index) for index, session in enumerate(sessions)))
+    finally:
+        for task in listening:
+            task.cancel()
+
+
+async def listen(counts: Counts, session: Session) -> None:
+    """Takes what a server sends though no answer is awaited: a client whose messages nobody takes stops reading."""
+    with contextlib.suppress(Exception):  # a lost connection is a figure of the work on it
+        while True:
+            note_errors(await session.receive(), counts)
 
 
 async def confirmed(activity: Activity, session: Session, patience_s: float) -> bool:
@@ -158,13 +171,15 @@ async def answers(
 def heard(batch: list[Received], counts: Counts, replies: Replies) -> int:
     """Takes what has come together; how many messages may leave for it."""
     now_ns = time.monotonic_ns()
-    freed = 0
+    return sum(replies.heard(message.payload, now_ns) for message in note_errors(batch, counts))
+
+
+def note_errors(batch: list[Received], counts: Counts) -> list[Received]:
+    """Counts the errors among what has come together; the rest."""
     for message in batch:
         if message.type == "error":
             counts.errors[str(message.payload.get("code"))] += 1
-        else:
-            freed += replies.heard(message.payload, now_ns)
-    return freed
+    return [message for message in batch if message.type != "error"]
 
 
 async def paced_replies(activity: Activity, session: Session, index: int) -> None:
