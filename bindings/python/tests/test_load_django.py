@@ -23,7 +23,6 @@ name = "log in"
 path = "/login"
 form = { csrfmiddlewaretoken = "{{token}}", username = "{{name}}", password = "{{password}}" }
 expect_status = 302
-capture = { session = "cookie:sessionid" }
 
 [[request]]
 name = "me"

@@ -112,6 +112,14 @@ impl LoadOptions {
     /// own.
     fn check_http(&self) -> Result<(), OptionError> {
         let messages = &self.messages;
+        // A profile also sets some of the others.
+        refuse(
+            "is for ws:// and wss://: it is the protocol of a WebSocket session",
+            [
+                messages.profile.map(|_| "--profile"),
+                messages.conversation.as_ref().map(|_| "--profile"),
+            ],
+        )?;
         refuse(
             "is for ws:// and wss://: an HTTP load sends --body, --body-file, --json-body, --form or a --scenario",
             [
@@ -135,10 +143,6 @@ impl LoadOptions {
         refuse(
             "is for ws:// and wss://: write --header 'Authorization: Bearer …' for HTTP",
             [messages.token.as_ref().map(|_| "--token")],
-        )?;
-        refuse(
-            "is for ws:// and wss://: it is the protocol of a WebSocket session",
-            [messages.profile.map(|_| "--profile")],
         )
     }
 
@@ -314,6 +318,7 @@ mod tests {
             (HTTP, r#"{"timestamp_field":"a"}"#, "--timestamp-field is"),
             (HTTP, r#"{"token":"a"}"#, "Authorization: Bearer"),
             (HTTP, r#"{"profile":"raw"}"#, "--profile is for ws://"),
+            (HTTP, r#"{"profile":"socket.io"}"#, "--profile is for ws://"),
             (HTTP, r#"{"poisson":true}"#, "--poisson needs a rate"),
             (
                 HTTP,

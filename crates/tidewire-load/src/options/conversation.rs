@@ -50,6 +50,7 @@ struct RuleText {
     capture: BTreeMap<String, String>,
     ready: bool,
     message: bool,
+    event: bool,
     fail: Option<String>,
     close: bool,
     count: Option<String>,
@@ -182,6 +183,11 @@ impl ConversationFile {
     /// # Errors
     /// A rule, a template or a place is wrong: the message names it.
     pub fn conversation(&self) -> Result<Conversation, OptionError> {
+        if self.separator.as_deref() == Some("") {
+            return Err(OptionError::new(
+                "`separator` is empty: write the text that ends a message, or remove it",
+            ));
+        }
         let names = self.names();
         let mut pointers = Pointers::default();
         let start = self.start.iter().map(|text| template(text, &names));
@@ -211,6 +217,7 @@ impl RuleText {
         let meanings = [
             self.ready.then_some(Meaning::Ready),
             self.message.then_some(Meaning::Message),
+            self.event.then_some(Meaning::Event),
             self.close.then_some(Meaning::End),
             self.fail
                 .as_deref()
@@ -222,7 +229,7 @@ impl RuleText {
         let meaning = meanings.next().unwrap_or(Meaning::Protocol);
         if meanings.next().is_some() {
             return Err(OptionError::new(
-                "`ready`, `message`, `fail` and `close` exclude each other: give one of them",
+                "`ready`, `message`, `event`, `fail` and `close` exclude each other: give one of them",
             ));
         }
         let bytes = |text: &Option<String>| text.clone().map(String::into_bytes);
@@ -363,6 +370,7 @@ mod tests {
     fn a_wrong_conversation_says_what_is_wrong() {
         for (text, expected) in [
             ("strat = []", "unknown field `strat`"),
+            ("separator = ''", "`separator` is empty"),
             ("send = '42'", "`send` must contain {{message}}"),
             ("start = ['{{sid}}']", "`{{sid}}` stands for nothing"),
             ("reply = 'maybe'", "does not define how to match"),

@@ -48,6 +48,13 @@ fn of_request(expectation: &Expectation, name: &str, script: &Script) -> Option<
             shown.join(", ")
         ));
     }
+    let of_teardown = script.kinds.iter().flat_map(|kind| kind.teardown.clone());
+    let mut of_teardown = of_teardown.map(|step| &*script.steps[step].name);
+    if of_teardown.any(|one| one == name) {
+        return Some(format!(
+            "`{name}` is a request of the teardown, which comes after the measurement"
+        ));
+    }
     (!expectation.is_of_requests()).then(|| {
         format!(
             "a request has p99 and the other latencies, succeeded.p99, rate, errors and status:503; write the figure \

@@ -207,9 +207,6 @@ impl Written {
                 let file = ConversationFile::read(other)?;
                 messages.matching = file.matching()?.unwrap_or_default();
                 messages.is_binary |= file.binary;
-                if messages.file.is_none() && messages.message.is_none() {
-                    messages.message.clone_from(&file.message);
-                }
                 messages.conversation = Some(file);
                 None
             }

@@ -24,7 +24,7 @@ use crate::worker::messages::MessagesSetup;
 use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
-use crate::worker::script::{Encoded, Script};
+use crate::worker::script::{Capture, CaptureFrom, Encoded, Script};
 use crate::worker::service::order::{
     DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
 };
@@ -200,11 +200,19 @@ impl LoadOptions {
         self.check_numbers(users)?;
         let script = self.script(&parts)?;
         check_rows(&script, users)?;
+        let is_cookie = |one: &Capture| matches!(one.from, CaptureFrom::Cookie(_));
+        let mut captures = script.steps.iter().flat_map(|step| &step.captures);
+        if !self.keep_cookies && captures.any(is_cookie) {
+            return Err(OptionError::new(
+                "a request captures a cookie, and --no-cookies ignores what the server sets: remove one of them",
+            ));
+        }
         let dialogue = self.dialogue(&parts)?;
         let has_think = script.steps.iter().any(|step| step.think.is_some());
         if self.in_flight > 1 && (has_think || script.is_journey()) {
             return Err(OptionError::new(
-                "a user of a journey, one with a setup, or one that thinks has one request in flight: remove --in-flight",
+                "a user of a journey, one with a setup or a teardown, or one that thinks has one request in flight: remove \
+                 --in-flight",
             ));
         }
         if self.redirects > 0 && self.in_flight > 1 {

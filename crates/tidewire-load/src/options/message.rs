@@ -48,7 +48,11 @@ impl MessageOptions {
     pub fn script(&self, syntax: &Syntax) -> Result<Script, OptionError> {
         let names = self.names(self.written(syntax));
         let Some(path) = &self.file else {
-            let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
+            let usual = self
+                .conversation
+                .as_ref()
+                .and_then(|all| all.message.as_deref());
+            let text = self.message.as_deref().or(usual).unwrap_or(DEFAULT_MESSAGE);
             let message = template(text.as_bytes(), &names)?;
             return Ok(Script {
                 variables: names.captured,

@@ -209,7 +209,8 @@ impl Script {
             let is_conditional = |step: &Step| step.when.is_some() || step.repeat.is_some();
             let steps = &self.steps[kind.steps.clone()];
             let is_ordered = kind.order == StepOrder::InOrder && steps.len() > 1;
-            is_ordered || !kind.setup.is_empty() || steps.iter().any(is_conditional)
+            let is_long = !kind.setup.is_empty() || !kind.teardown.is_empty();
+            is_ordered || is_long || steps.iter().any(is_conditional)
         })
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct ScriptState {
     is_leaving: bool,
     /// It has begun them.
     has_left: bool,
+    /// It has sent all of them that it will send.
+    has_parted: bool,
     /// Captured variables.
     pub(crate) captured: Vec<Vec<u8>>,
     /// The row of each data file.
@@ -40,6 +42,17 @@ impl ScriptState {
     pub(crate) fn leave(&mut self) {
         self.end_round();
         self.is_leaving = true;
+    }
+
+    /// Its last step has succeeded.
+    pub(crate) fn succeed(&mut self, script: &Script) {
+        let setup = &script.kinds[self.kind].setup;
+        self.is_set_up |= !self.is_leaving && self.at == Some(setup.end);
+    }
+
+    /// Nothing is left to send. True the first time.
+    pub(crate) fn part(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_parted, true)
     }
 
     /// Ends the round: after a failed step, a journey does not go on.
@@ -139,7 +152,7 @@ impl Script {
             false => kind.steps.end,
         };
         while let Some(at) = state.at {
-            // Only a success leads here: a failure ends the round.
+            // Only a success leads here, because a failure ends the round; the last steps may have been left out.
             let is_set_up = !state.is_leaving && at == kind.setup.end;
             state.is_set_up |= is_set_up;
             let is_drawn = kind.order != StepOrder::InOrder;
@@ -343,7 +356,11 @@ mod tests {
         assert_eq!(way.steps(1), [0]);
         // It fails, and is done again.
         way.state.end_round();
-        assert_eq!(way.steps(7), [0, 1, 2, 3, 2, 3, 2]);
+        assert_eq!(way.steps(2), [0, 1]);
+        way.state.succeed(&script);
+        // Another phase begins.
+        way.state.end_round();
+        assert_eq!(way.steps(5), [2, 3, 2, 3, 2]);
         way.state.leave();
         assert_eq!(way.steps(3), [4]);
         let mut stranger = Way::of(&script, 1);

@@ -155,7 +155,10 @@ fn each_user_logs_in_once_and_keeps_its_session() {
 #[test]
 fn without_cookies_nobody_stays_logged_in() {
     let service = Service::start(application());
-    let (_folder, path) = scenario(&format!("{LOGIN}\n[[request]]\npath = \"/me\"\n"));
+    // Nothing captures a cookie that is not kept.
+    let login = LOGIN.replace("capture = { sid = \"cookie:sid\" }", "");
+    let text = format!("{login}\n[[request]]\npath = \"/me\"\n");
+    let (_folder, path) = scenario(&text);
     let result = run(&LoadOptions {
         requests: Some(10),
         keep_cookies: false,
@@ -271,7 +274,7 @@ fn a_journey_at_given_times_ends_with_its_last_request() {
     let rounds = row(&result, "GET /a").requests.succeeded;
     // Each due request begins a round; each user's setup is a part of its first.
     assert_eq!((setups, row(&result, "GET /b").requests.sent), (2, 0));
-    assert!((98..=100).contains(&rounds), "{rounds}");
+    assert!((80..=100).contains(&rounds), "{rounds}");
 }
 
 #[test]
@@ -343,6 +346,43 @@ fn kinds_of_users_have_their_own_requests() {
 }
 
 #[test]
+fn a_load_that_grows_ends_with_the_teardown_of_those_who_came() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let text = "[[request]]\npath = \"/a\"\nthink = \"10ms\"\n[[teardown]]\npath = \"/bye\"\n";
+    let (_folder, path) = scenario(text);
+    let began = std::time::Instant::now();
+    let result = run(&LoadOptions {
+        ramp_per_s: Some(5.0),
+        duration: Some(Duration::from_millis(900)),
+        ..options(&service, path, 1_000)
+    });
+    let parted = row(&result, "GET /bye").requests;
+    // One came every 200 ms, later ones perhaps on a busy machine.
+    assert!((3..=5).contains(&parted.succeeded), "{parted:?}");
+    assert_eq!(parted.failed, 0);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "nobody else is waited for"
+    );
+}
+
+#[test]
+fn a_teardown_without_a_server_ends() {
+    let service = Service::start(|request| match request.target() {
+        "/a" => ("200 OK", vec!["Connection: close".into()], String::new()),
+        _ => ("200 OK", Vec::new(), String::new()),
+    });
+    let text = "[[request]]\npath = \"/a\"\n[[teardown]]\npath = \"/bye\"\n";
+    let (_folder, path) = scenario(text);
+    let result = run(&LoadOptions {
+        requests: Some(6),
+        keep_alive: false,
+        ..options(&service, path, 3)
+    });
+    assert_eq!(row(&result, "GET /bye").requests.succeeded, 3);
+}
+
+#[test]
 fn a_failed_teardown_is_told() {
     let service = Service::start(|request| match request.target() {
         "/bye" => ("500 Error", Vec::new(), String::new()),
@@ -387,6 +427,49 @@ fn credentials_belong_to_all_requests_without_their_own() {
     assert_eq!(sent(0), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     // name1:pass&1
     assert_eq!(sent(1), "Basic bmFtZTE6cGFzcyYx");
+}
+
+#[test]
+fn a_setup_with_a_pause_is_done_once_over_phases() {
+    let service = Service::start(application());
+    let text = format!(
+        "{LOGIN}\nthink = \"300ms\"\n[[request]]\npath = \"/me\"\n[[teardown]]\npath = \"/bye\"\n"
+    );
+    let (_folder, path) = scenario(&text);
+    let result = run(&LoadOptions {
+        warm_up: Duration::from_millis(150),
+        duration: Some(Duration::from_millis(50)),
+        ..options(&service, path, 2)
+    });
+    let logins = service.requests();
+    let logins = logins
+        .iter()
+        .filter(|one| one.line.starts_with("POST /login"));
+    assert_eq!(
+        logins.count(),
+        2,
+        "the load ended during the pause after the login"
+    );
+    assert_eq!(row(&result, "GET /bye").requests.succeeded, 2);
+}
+
+#[test]
+fn what_could_not_be_measured_is_refused() {
+    let service = Service::start(|_| ("200 OK", Vec::new(), String::new()));
+    let text = "[[request]]\npath = \"/a\"\ncapture = { c = \"cookie:c\" }\n[[teardown]]\npath = \"/bye\"\n";
+    let (_folder, path) = scenario(text);
+    let error = |change: &dyn Fn(&mut LoadOptions)| {
+        let mut options = options(&service, path.clone(), 1);
+        change(&mut options);
+        options.plan().unwrap_err().to_string()
+    };
+    let cookies = error(&|options| options.keep_cookies = false);
+    assert!(cookies.contains("--no-cookies"), "{cookies}");
+    let teardown =
+        error(&|options| options.expectations = vec!["GET /bye: p99<5ms".parse().unwrap()]);
+    assert!(teardown.contains("a request of the teardown"), "{teardown}");
+    let pipelined = error(&|options| options.in_flight = 2);
+    assert!(pipelined.contains("remove --in-flight"), "{pipelined}");
 }
 
 #[test]

@@ -60,6 +60,11 @@ fn is_valid(root: &Value, schema: &Value, value: &Value) -> bool {
         }
     });
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let has_text = schema["minLength"].as_u64().is_none_or(|least| {
+        value
+            .as_str()
+            .is_some_and(|text| text.len() as u64 >= least)
+    });
     let has_enough = schema["minItems"]
         .as_u64()
         .is_none_or(|least| items.len() as u64 >= least);
@@ -73,6 +78,7 @@ fn is_valid(root: &Value, schema: &Value, value: &Value) -> bool {
         && has_required
         && has_right_fields
         && has_enough
+        && has_text
         && has_right_items
 }
 

@@ -236,6 +236,7 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
             core.tally
                 .succeed(exchange, status, response.wire_bytes, now_ns);
             core.settle(user, now_ns);
+            user.script.succeed(&core.setup.script);
             core.think(user, step_index, now_ns);
         }
     }

@@ -53,6 +53,9 @@ impl Messages {
                 *place = value;
             }
         }
+        if !rule.captures.is_empty() && user.state == UserState::Open {
+            self.plan_late_beats(core, user);
+        }
         if let Some(name) = &rule.count {
             core.tally.counted.add(name);
         }
@@ -64,6 +67,7 @@ impl Messages {
             Meaning::Ready if user.state == UserState::Greeting => self.open(core, io, user),
             Meaning::Ready => {}
             Meaning::Message => self.take_in(core, user, message),
+            Meaning::Event => self.take_event(core, message),
             Meaning::End => self.break_off(core, io, user, ENDED),
             Meaning::Failure(reason) => {
                 core.tally.refusals.add(&view.reason(reason));
@@ -87,6 +91,15 @@ impl Messages {
         }
     }
 
+    /// Begins the beats whose interval was not known before.
+    fn plan_late_beats(&mut self, core: &mut Core, user: &mut MessagesUser) {
+        for beat in 0..user.session.beats_ns.len() {
+            if user.session.beats_ns[beat] == u64::MAX {
+                self.plan_beat(core, user, beat);
+            }
+        }
+    }
+
     /// Sends the beats that are due. A user without any has none in its session.
     pub(super) fn beat(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let setup = Arc::clone(&self.setup);
@@ -105,7 +118,7 @@ impl Messages {
         let every_ns = every.and_then(|every| every.ns(&user.script.captured));
         user.session.beats_ns[number] = match every_ns {
             Some(every_ns) => core.now_ns().saturating_add(every_ns),
-            // The server asked for none.
+            // The server asked for none, or has not said it yet.
             None => u64::MAX,
         };
         if every_ns.is_some() {

@@ -358,23 +358,30 @@ impl Messages {
 
     /// A message of the load: the answer to one, or one that was not asked for.
     fn take_in(&mut self, core: &mut Core, user: &mut MessagesUser, message: &[u8]) {
+        match self.answered_by(user, message) {
+            Some(pending) => {
+                self.note_received(core, message);
+                let now_ns = core.now_ns();
+                succeed(core, user, &pending, message.len() as u64, now_ns);
+            }
+            None => self.take_event(core, message),
+        }
+    }
+
+    /// A message that was not asked for.
+    fn take_event(&mut self, core: &mut Core, message: &[u8]) {
+        self.note_received(core, message);
+        core.tally.unsolicited += 1;
+    }
+
+    fn note_received(&self, core: &mut Core, message: &[u8]) {
         core.tally.received += 1;
         core.tally.traffic.received.body += message.len() as u64;
-        if let Some(made_us) = self
-            .setup
-            .stamp
-            .as_ref()
-            .and_then(|stamp| stamp.time_us(message))
-        {
+        let stamp = self.setup.stamp.as_ref();
+        if let Some(made_us) = stamp.and_then(|stamp| stamp.time_us(message)) {
             let age_us = unix_us().saturating_sub(made_us);
-            core.tally
-                .message_age
-                .record_ns(age_us.saturating_mul(1_000));
-        }
-        let now_ns = core.now_ns();
-        match self.answered_by(user, message) {
-            Some(pending) => succeed(core, user, &pending, message.len() as u64, now_ns),
-            None => core.tally.unsolicited += 1,
+            let age_ns = age_us.saturating_mul(1_000);
+            core.tally.message_age.record_ns(age_ns);
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Meaning {
     Ready,
     /// It belongs to the load: the answer to a message, or one that was not asked for.
     Message,
+    /// It belongs to the load, and answers nothing.
+    Event,
     /// The server refuses a message, or the session: the reason.
     Failure(Reason),
     /// The server ends the session.

@@ -17,6 +17,8 @@ use crate::worker::websocket::layer::Layer;
 impl Messages {
     pub(super) fn upgrade(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let setup = Arc::clone(&self.setup);
+        // The values of the last connection are not those of this one.
+        user.script.captured.iter_mut().for_each(Vec::clear);
         let token = setup
             .token
             .token(user.number)

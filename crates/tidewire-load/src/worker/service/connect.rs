@@ -10,6 +10,7 @@ use super::user::{User, UserState};
 use crate::accounting::ended::Ended;
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::Tally;
+use crate::worker::jar::Jar;
 use crate::worker::script::Encoded;
 
 impl Core {
@@ -101,6 +102,10 @@ impl Core {
         if user.state == UserState::Gone {
             self.gone -= 1;
         }
+        if user.state == UserState::Retired {
+            user.jar = Jar::default();
+            user.script = self.setup.script.state(user.number);
+        }
         user.state = UserState::Absent;
         user.next_ns = user.next_ns.max(self.now_ns());
         Some(next)
@@ -120,15 +125,29 @@ impl Core {
 
     /// Whether the user must leave, because the load shrinks.
     pub(super) fn is_leaving<S>(&self, user: &User<S>) -> bool {
-        self.users_now().is_some_and(|target| user.number >= target)
+        match self.is_farewell() {
+            // Nobody else begins.
+            true => user.index as usize >= self.begun,
+            false => self.users_now().is_some_and(|target| user.number >= target),
+        }
     }
 
-    /// The current number of users over all workers; `None` while nothing runs.
+    /// Whether users send only the steps of their teardown.
+    pub(super) fn is_farewell(&self) -> bool {
+        self.phase
+            .as_ref()
+            .is_some_and(|phase| phase.order.is_farewell)
+    }
+
+    /// The current number of users over all workers; `None` while nothing runs, and while the users part.
     fn users_now(&self) -> Option<usize> {
         if self.is_connecting_all {
             return Some(self.setup.users);
         }
-        let phase = self.phase.as_ref()?;
+        let phase = self
+            .phase
+            .as_ref()
+            .filter(|phase| !phase.order.is_farewell)?;
         let elapsed = self.now_ns().saturating_sub(phase.order.start_ns);
         let elapsed = Duration::from_nanos(elapsed);
         Some(self.setup.growth.users_at(elapsed, self.setup.users))
@@ -223,7 +242,9 @@ impl Core {
             _ if greets => Usage::WritesFirst,
             None => Usage::Any,
             Some(pending) => {
-                let is_only = !setup.keeps_alive && pending.redirects == 0;
+                // Cookies make it longer.
+                let is_plain = pending.redirects == 0 && user.jar.is_empty();
+                let is_only = !setup.keeps_alive && is_plain;
                 let request = &setup.script.steps[pending.exchange.step as usize].request;
                 match request {
                     Encoded::Fixed { bytes, .. } if is_only && bytes.len() <= SEGMENT_BYTES_MIN => {
@@ -271,7 +292,8 @@ impl Core {
         {
             user.owed.push_back(pending);
         }
-        let is_kept = self.setup.keeps_alive && self.is_running() && !self.is_leaving(user);
+        let needs_it = self.is_running() && !self.is_farewell() && !self.is_leaving(user);
+        let is_kept = self.setup.keeps_alive && needs_it;
         if !user.owed.is_empty() || is_kept {
             self.want_connection(io, user);
         } else {

@@ -62,8 +62,10 @@ impl Core {
     fn rest_after_nothing<S>(&mut self, user: &mut User<S>) {
         match &mut self.phase {
             Some(phase) if phase.order.is_farewell => {
-                phase.parting -= 1;
                 user.rests_until_ns = u64::MAX;
+                if user.script.part() {
+                    phase.parting = phase.parting.saturating_sub(1);
+                }
             }
             _ => {
                 user.rests_until_ns = self.now_ns() + EMPTY_ROUND_NS;

@@ -92,7 +92,10 @@ impl Core {
             is_stopped: false,
             stopped_ns: 0,
             unsent: None,
-            parting: users.iter().filter(|user| user.is_there()).count(),
+            parting: users[..self.begun]
+                .iter()
+                .filter(|user| user.is_there())
+                .count(),
             meter: Meter::start(self.spin.spun(), self.now_ns()),
         });
     }
