@@ -3,7 +3,10 @@
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { GraphQLError, GraphQLInt, GraphQLObjectType, GraphQLSchema, GraphQLString } from 'graphql'
 import { useServer } from 'graphql-ws/use/ws'
@@ -22,6 +25,15 @@ async function listen(test, http = createServer()) {
     http.closeAllConnections()
   })
   return { http, url: `ws://127.0.0.1:${http.address().port}/` }
+}
+
+/** The path of a TOML file with this text; it ends with the test. */
+async function file(test, text) {
+  const folder = await mkdtemp(join(tmpdir(), 'tidewire-'))
+  test.after(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'file.toml')
+  await writeFile(path, text)
+  return path
 }
 
 /** Says what a load did: its requests, and the notes of the report. */
@@ -78,12 +90,7 @@ test('a scenario gives the messages of a profile', async (t) => {
       acknowledge('ok')
     })
   })
-  const { writeFile, mkdtemp, rm } = await import('node:fs/promises')
-  const { tmpdir } = await import('node:os')
-  const folder = await mkdtemp(`${tmpdir()}/tidewire-`)
-  t.after(() => rm(folder, { recursive: true }))
-  const scenario = `${folder}/s.toml`
-  await writeFile(scenario, '[[request]]\njson = ["a", {n = 1}]\n[[request]]\nbody = \'["b",{"n":{{user}}}]\'\n')
+  const scenario = await file(t, '[[request]]\njson = ["a", {n = 1}]\n[[request]]\nbody = \'["b",{"n":{{user}}}]\'\n')
   assertAll(await load(url, '--profile', 'socket.io', '-c', '1', '-n', '4', '--scenario', scenario), 4)
   assert.deepEqual(seen, ['a 1', 'b 0', 'a 1', 'b 0'])
   await server.close()
@@ -225,13 +232,8 @@ test('action cable: a channel without replies', async (t) => {
 })
 
 test('a conversation of one’s own: values of a hello, an interval from the server, counts and an end', async (t) => {
-  const { writeFile, mkdtemp, rm } = await import('node:fs/promises')
-  const { tmpdir } = await import('node:os')
-  const folder = await mkdtemp(`${tmpdir()}/tidewire-`)
-  t.after(() => rm(folder, { recursive: true }))
-  const file = `${folder}/own.toml`
-  await writeFile(
-    file,
+  const profile = await file(
+    t,
     `
     start = ["hello"]
     send = '{"session":"{{session}}","id":{{seq}},"p":{{message}}}'
@@ -267,13 +269,13 @@ test('a conversation of one’s own: values of a hello, an interval from the ser
     return [JSON.stringify({ id: message.id })]
   }
   const { url, seen } = await scripted(t, answer)
-  const result = await load(url, '--profile', file, '-c', '2', '--messages-per-s', '20', '-d', '1s')
+  const result = await load(url, '--profile', profile, '-c', '2', '--messages-per-s', '20', '-d', '1s')
   assertAll(result, result.requests.sent)
   assert.ok(seen.some((text) => text.startsWith('{"session":"s-1","id":')), 'messages have the value of the hello')
   const beats = seen.filter((text) => text === '"beat of s-2"').length
   assert.ok(beats >= 4 && beats <= 11, `${beats} beats in a second`)
   assert.ok(result.notes.some((note) => /× `beats`/.test(note)), told(result))
-  const ended = await load(url, '--profile', file, '-c', '1', '-n', '3', '--message', '"bye"')
+  const ended = await load(url, '--profile', profile, '-c', '1', '-n', '3', '--message', '"bye"')
   assert.equal(ended.errors['ended-by-message'], 1, told(ended))
   const header = ['-H', 'Sec-WebSocket-Protocol: a, b']
   const chosen = await scripted(t, (text) => [text], { subprotocol: 'b' })

@@ -3,6 +3,7 @@
 mod arguments;
 mod baseline;
 mod bench;
+mod command_line;
 mod config_file;
 mod failure;
 mod files;

@@ -56,7 +56,7 @@ fn failure(error: LoadError) -> Failure {
 fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     let values = flags.options.0.clone();
     let mut options = LoadOptions::from_values(&flags.url, values).map_err(Failure::usage)?;
-    options.command = Some(crate::bench::command_line());
+    options.command = Some(crate::command_line::shown());
     // Other tools keep no cookies.
     options.keep_cookies &= flags.output.lines_of.is_none();
     if let Some(text) = &flags.output.index_text {

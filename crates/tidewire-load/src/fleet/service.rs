@@ -43,7 +43,7 @@ pub struct PhasePlan {
     /// Connections that ended in an earlier phase are opened again.
     pub revives: bool,
     /// The load is over: users send only the steps of their teardown.
-    pub is_farewell: bool,
+    pub is_teardown: bool,
 }
 
 impl ServiceFleet {
@@ -162,7 +162,7 @@ impl ServiceFleet {
                 longest: plan.longest,
                 revives: plan.revives,
                 budget: budget.clone(),
-                is_farewell: plan.is_farewell,
+                is_teardown: plan.is_teardown,
             }))
         })?;
         self.wait(watch)

@@ -91,13 +91,13 @@ impl PartOptions {
             format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"").as_bytes(),
         );
         let mut push = |text: &str, escape| {
-            let pushed = template.push(text.as_bytes(), names, escape);
+            let pushed = template.push_escaped(text.as_bytes(), names, escape);
             pushed.map_err(OptionError::new)
         };
-        push(&in_quotes(&self.name), Escape::Quoted)?;
+        push(&self.name, Escape::Quoted)?;
         if let Some(filename) = &filename {
             push("\"; filename=\"", Escape::None)?;
-            push(&in_quotes(filename), Escape::Quoted)?;
+            push(filename, Escape::Quoted)?;
         }
         push("\"", Escape::None)?;
         if let Some(content_type) = &content_type {
@@ -115,15 +115,8 @@ impl PartOptions {
     }
 }
 
-/// A name as it stands within quotes in `Content-Disposition`, except its values.
-fn in_quotes(text: &str) -> String {
-    let escaped = text.replace('"', "%22");
-    escaped.replace('\r', "%0D").replace('\n', "%0A")
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, OptionError> {
-    std::fs::read(path)
-        .map_err(|error| OptionError::new(format_args!("cannot read {}: {error}", path.display())))
+    std::fs::read(path).map_err(|error| OptionError::unreadable(path, &error))
 }
 
 fn push_fields(
@@ -135,9 +128,9 @@ fn push_fields(
         if number > 0 {
             template.push_fixed(b"&");
         }
-        template.push_form(name.as_bytes(), names)?;
+        template.push_escaped(name.as_bytes(), names, Escape::Form)?;
         template.push_fixed(b"=");
-        template.push_form(value.as_bytes(), names)?;
+        template.push_escaped(value.as_bytes(), names, Escape::Form)?;
     }
     Ok(())
 }
@@ -148,7 +141,7 @@ const BOUNDARY: &str = "tidewire-4kYw0zJ7QmXb1sVh9TfA";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::template::{Feed, Values};
+    use crate::worker::template::{Feed, first_values};
     use rand::SeedableRng;
 
     #[test]
@@ -181,17 +174,9 @@ mod tests {
             ..Feed::default()
         };
         let template = body.template(&names).unwrap();
-        let mut values = Values {
-            sequence: 7,
-            user: 0,
-            unix_us: 0,
-            random: &mut rand::rngs::SmallRng::seed_from_u64(1),
-            captured: &[],
-            feeds: &[feed],
-            rows: &[0],
-        };
+        let mut random = rand::rngs::SmallRng::seed_from_u64(1);
         let mut out = Vec::new();
-        template.write(&mut values, &mut out);
+        template.write(&mut first_values(&mut random, &[], &[feed]), &mut out);
         let text = String::from_utf8_lossy(&out).replace(BOUNDARY, "B");
         let expected = [
             "--B\r\nContent-Disposition: form-data; name=\"no%22te\"\r\n\r\nn=x\"\r\ny\r\n",

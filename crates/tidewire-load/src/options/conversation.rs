@@ -8,15 +8,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::matching::{matching, regex};
+use super::spec::Texts;
 use super::{OptionError, quantity};
 use crate::worker::messages::Matching;
-use crate::worker::messages::conversation::{Beat, Conversation, Every};
+use crate::worker::messages::conversation::{Conversation, Every, Heartbeat};
 use crate::worker::messages::pointers::Pointers;
 use crate::worker::messages::rules::{Meaning, Rule, Rules};
 use crate::worker::messages::view::{Part, Reason, Source, Test};
+use crate::worker::pointer::is_pointer;
 use crate::worker::template::{Escape, Names, Template};
 
-/// A conversation as its file says it.
+/// A conversation, as it is written in its file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConversationFile {
@@ -36,7 +38,7 @@ pub struct ConversationFile {
     #[serde(rename = "rule")]
     rules: Vec<RuleText>,
     #[serde(rename = "every")]
-    beats: Vec<BeatText>,
+    heartbeats: Vec<HeartbeatText>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -58,32 +60,9 @@ struct RuleText {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BeatText {
+struct HeartbeatText {
     interval: String,
     send: String,
-}
-
-/// One text or several.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-enum Texts {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl Default for Texts {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
-}
-
-impl Texts {
-    fn as_slice(&self) -> &[String] {
-        match self {
-            Self::One(text) => std::slice::from_ref(text),
-            Self::Many(texts) => texts,
-        }
-    }
 }
 
 /// What surrounds each message of a load.
@@ -124,7 +103,7 @@ impl ConversationFile {
                 )));
             }
             None => std::fs::read_to_string(name)
-                .map_err(|error| OptionError::new(format_args!("cannot read {name}: {error}")))?,
+                .map_err(|error| OptionError::unreadable(Path::new(name), &error))?,
         };
         let file: Self = toml::from_str(&text)
             .map_err(|error| OptionError::new(format_args!("{name}: {error}")))?;
@@ -150,7 +129,7 @@ impl ConversationFile {
         }
     }
 
-    /// How a message is known to have arrived, if it says so.
+    /// How a message is known to have arrived, if the file says it.
     ///
     /// # Errors
     /// The text does not define a way to match.
@@ -195,17 +174,17 @@ impl ConversationFile {
             rule.rule(&names, &mut pointers)
                 .map_err(|error| OptionError::new(format_args!("rule {number}: {error}")))
         });
-        let beats = self.beats.iter().map(|beat| {
-            Ok(Beat {
-                every: every(&beat.interval, &names)?,
-                message: template(&beat.send, &names)?,
+        let heartbeats = self.heartbeats.iter().map(|heartbeat| {
+            Ok(Heartbeat {
+                every: every(&heartbeat.interval, &names)?,
+                message: template(&heartbeat.send, &names)?,
             })
         });
         let rules = rules.collect::<Result<_, OptionError>>()?;
         Ok(Conversation {
             start: start.collect::<Result<_, _>>()?,
             rules: Rules::new(rules),
-            beats: beats.collect::<Result<_, OptionError>>()?,
+            heartbeats: heartbeats.collect::<Result<_, OptionError>>()?,
             separator: self.separator.clone().map(String::into_bytes),
             pointers,
         })
@@ -248,7 +227,7 @@ impl RuleText {
             })?;
             captures.push((place.unwrap_or(0), source));
         }
-        let answers = self.answer.as_slice().iter();
+        let answers = self.answer.0.iter();
         Ok(Rule {
             test: Test {
                 is: bytes(&self.is),
@@ -283,7 +262,7 @@ fn source(text: &str, pointers: &mut Pointers) -> Result<Option<Source>, OptionE
 
 /// The number of a pointer.
 fn add_pointer(pointer: &str, pointers: &mut Pointers) -> Result<usize, OptionError> {
-    match pointer.is_empty() || pointer.starts_with('/') {
+    match is_pointer(pointer) {
         true => Ok(pointers.add(pointer)),
         false => Err(OptionError::new(format_args!(
             "`{pointer}` is not a JSON pointer: write /a/b"
@@ -292,10 +271,7 @@ fn add_pointer(pointer: &str, pointers: &mut Pointers) -> Result<usize, OptionEr
 }
 
 fn template(text: &str, names: &Names) -> Result<Template, OptionError> {
-    let mut template = Template::default();
-    let pushed = template.push(text.as_bytes(), names, Escape::None);
-    pushed.map_err(OptionError::new)?;
-    Ok(template)
+    Template::of(text.as_bytes(), names, Escape::None).map_err(OptionError::new)
 }
 
 /// A time such as `25s`, or a captured number with its unit such as `{{interval}}ms`.

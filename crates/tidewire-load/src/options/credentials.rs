@@ -11,9 +11,7 @@ use crate::worker::template::{Escape, Names, Template};
 /// # Errors
 /// There is no colon between them, or a wrong template.
 pub(super) fn template(text: &str, names: &Names) -> Result<Template, OptionError> {
-    let mut template = Template::default();
-    let pushed = template.push(text.as_bytes(), names, Escape::None);
-    pushed.map_err(OptionError::new)?;
+    let template = Template::of(text.as_bytes(), names, Escape::None).map_err(OptionError::new)?;
     match template.with_digits().contains(&b':') {
         true => Ok(template),
         false => Err(OptionError::new(

@@ -60,8 +60,7 @@ impl MessageOptions {
             });
         };
         let shown = path.display();
-        let lines = std::fs::read(path)
-            .map_err(|error| OptionError::new(format_args!("cannot read {shown}: {error}")))?;
+        let lines = std::fs::read(path).map_err(|error| OptionError::unreadable(path, &error))?;
         let rows: Vec<Vec<Vec<u8>>> = lines
             .split(|byte| *byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
@@ -188,11 +187,7 @@ fn step(name: &str, message: Template) -> Step {
 }
 
 fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
-    let mut template = Template::default();
-    template
-        .push(text, names, Escape::None)
-        .map_err(OptionError::new)?;
-    Ok(template)
+    Template::of(text, names, Escape::None).map_err(OptionError::new)
 }
 
 /// The default message.

@@ -18,6 +18,8 @@ pub mod spec;
 pub mod table;
 pub mod tls;
 
+use std::path::Path;
+
 /// A mistake in the options, in one line that names the correction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -26,5 +28,10 @@ pub struct OptionError(pub String);
 impl OptionError {
     pub(crate) fn new(message: impl std::fmt::Display) -> Self {
         Self(message.to_string())
+    }
+
+    /// A file that cannot be read.
+    fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        Self(format!("cannot read {}: {error}", path.display()))
     }
 }

@@ -439,7 +439,7 @@ mod tests {
     /// The request as the first user sends it.
     fn rendered(options: &RequestOptions) -> String {
         use crate::worker::script::Script;
-        use crate::worker::template::{Feed, Values};
+        use crate::worker::template::{Feed, first_values};
         use rand::SeedableRng;
         let names = Names {
             captured: Vec::new(),
@@ -452,15 +452,9 @@ mod tests {
             rows: vec![vec![br#"A "B" & C"#.to_vec()]],
             ..Feed::default()
         };
-        let mut values = Values {
-            sequence: 7,
-            user: 0,
-            unix_us: 0,
-            random: &mut rand::rngs::SmallRng::seed_from_u64(1),
-            captured: &[],
-            feeds: &[feed],
-            rows: &[0],
-        };
+        let mut random = rand::rngs::SmallRng::seed_from_u64(1);
+        let feeds = [feed];
+        let mut values = first_values(&mut random, &[], &feeds);
         let mut out = Vec::new();
         script.write(0, &mut values, &mut Vec::new(), &mut out);
         String::from_utf8(out).unwrap()

@@ -4,6 +4,8 @@
 use cookie::Cookie;
 use cookie::time::OffsetDateTime;
 
+use super::request_line::path_of;
+
 /// The server whose cookies are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieOrigin {
@@ -67,12 +69,12 @@ impl Jar {
         found.map(|kept| &*kept.value)
     }
 
-    /// Keeps the cookie of a `Set-Cookie`, replaces an earlier one, or removes it if it has expired. A cookie that
+    /// Keeps the cookie of a `Set-Cookie` in the response to a request, replaces an earlier one, or removes it if it has expired. A cookie that
     /// is not valid, or that this server must not set, is ignored, as in browsers.
     pub(crate) fn store(
         &mut self,
         header: &[u8],
-        target: &[u8],
+        request: &[u8],
         origin: &CookieOrigin,
         now_s: i64,
     ) {
@@ -88,7 +90,7 @@ impl Jar {
         }
         let path = match cookie.path() {
             Some(path) if path.starts_with('/') => path.to_owned(),
-            _ => folder_of(path_of(target)),
+            _ => folder_of(path_of(request)),
         };
         self.cookies
             .retain(|kept| kept.name != cookie.name() || kept.path != path);
@@ -136,7 +138,7 @@ impl Jar {
             .map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or(pair))
             .map(<[u8]>::trim_ascii)
             .collect();
-        let path = path_of(target_of(head));
+        let path = path_of(head);
         let fitting = self.cookies.iter().filter(|kept| {
             is_below(path, kept.path.as_bytes())
                 && kept.expires_s.is_none_or(|at| at > now_s)
@@ -183,27 +185,6 @@ fn own_cookies(head: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// The target in the first line of a request.
-pub(crate) fn target_of(request: &[u8]) -> &[u8] {
-    request.split(|byte| *byte == b' ').nth(1).unwrap_or(b"/")
-}
-
-/// The path of a target, which may be a whole URL for a proxy, without its query.
-fn path_of(target: &[u8]) -> &[u8] {
-    let end = target.iter().position(|byte| *byte == b'?');
-    let target = &target[..end.unwrap_or(target.len())];
-    let path = match target.first() {
-        Some(b'/') => target,
-        _ => {
-            let authority = target.windows(2).position(|two| two == b"//");
-            let rest = authority.map_or(&b""[..], |at| &target[at + 2..]);
-            let slash = rest.iter().position(|byte| *byte == b'/');
-            slash.map_or(&b"/"[..], |at| &rest[at..])
-        }
-    };
-    if path.is_empty() { b"/" } else { path }
-}
-
 /// The path of a cookie that names none: that of the request up to its last slash (section 5.1.4).
 fn folder_of(path: &[u8]) -> String {
     let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -235,7 +216,8 @@ mod tests {
         let origin = CookieOrigin::new(url_host, is_secure);
         let mut jar = Jar::default();
         for (target, header) in set {
-            jar.store(header.as_bytes(), target.as_bytes(), &origin, NOW_S);
+            let request = format!("GET {target} HTTP/1.1\r\n\r\n");
+            jar.store(header.as_bytes(), request.as_bytes(), &origin, NOW_S);
         }
         jar
     }
@@ -355,15 +337,15 @@ mod tests {
         let mut jar = Jar::default();
         for number in 0..1_000 {
             let header = format!("c{number}=1");
-            jar.store(header.as_bytes(), b"/", &origin, NOW_S);
+            jar.store(header.as_bytes(), b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
         }
         assert_eq!(jar.cookies.len(), COOKIES_MAX);
         let of = |number: u64| jar.value(&format!("c{number}"));
         assert_eq!((of(949), of(950), of(999)), (None, Some("1"), Some("1")));
         let long = format!("long={}", "x".repeat(COOKIE_BYTES_MAX));
-        jar.store(long.as_bytes(), b"/", &origin, NOW_S);
-        jar.store(b"\xff=1", b"/", &origin, NOW_S);
-        jar.store(b"", b"/", &origin, NOW_S);
+        jar.store(long.as_bytes(), b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
+        jar.store(b"\xff=1", b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
+        jar.store(b"", b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
         assert_eq!(jar.value("long"), None);
     }
 }

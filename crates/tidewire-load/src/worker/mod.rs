@@ -9,6 +9,8 @@ pub mod messages;
 mod meter;
 pub mod order;
 pub mod pace;
+pub mod pointer;
+mod request_line;
 pub mod rhythm;
 pub mod script;
 pub mod service;

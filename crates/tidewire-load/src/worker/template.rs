@@ -168,6 +168,16 @@ impl Template {
         template
     }
 
+    /// A text with values.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn of(text: &[u8], names: &Names, escape: Escape) -> Result<Self, TemplateError> {
+        let mut template = Self::default();
+        template.push(text, names, escape)?;
+        Ok(template)
+    }
+
     /// Appends constant bytes.
     pub fn push_fixed(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -237,16 +247,21 @@ impl Template {
         })
     }
 
-    /// Appends a name or a value of a form, percent-encoded with its values.
+    /// Appends a text of which the constant parts are escaped, too, such as a name in a form.
     ///
     /// # Errors
     /// [`TemplateError`].
-    pub fn push_form(&mut self, text: &[u8], names: &Names) -> Result<(), TemplateError> {
+    pub fn push_escaped(
+        &mut self,
+        text: &[u8],
+        names: &Names,
+        escape: Escape,
+    ) -> Result<(), TemplateError> {
         self.push_parts(text, names, |template, fixed| {
             let mut encoded = fixed.to_vec();
-            Escape::Form.apply(&mut encoded, 0);
+            escape.apply(&mut encoded, 0);
             template.push_fixed(&encoded);
-            Escape::Form
+            escape
         })
     }
 
@@ -517,6 +532,24 @@ const BRACES: [&str; 2] = ["'{{'", "\"{{\""];
 
 /// Names of values that no column and no variable may have.
 const BUILT_IN: &str = "seq, user, uuid, now_ms, now_us, rand:FROM:TO and env:NAME";
+
+/// The values of a first request, for tests.
+#[cfg(test)]
+pub(crate) fn first_values<'a>(
+    random: &'a mut SmallRng,
+    captured: &'a [Vec<u8>],
+    feeds: &'a [Feed],
+) -> Values<'a> {
+    Values {
+        sequence: 7,
+        user: 0,
+        unix_us: 0,
+        random,
+        captured,
+        feeds,
+        rows: &[0],
+    }
+}
 
 #[cfg(test)]
 mod tests;

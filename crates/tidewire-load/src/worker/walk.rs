@@ -20,11 +20,11 @@ pub(crate) struct ScriptState {
     /// The steps of its setup have succeeded.
     is_set_up: bool,
     /// The load is over: only the steps of its teardown are left.
-    is_leaving: bool,
+    is_tearing_down: bool,
     /// It has begun them.
-    has_left: bool,
+    has_begun_teardown: bool,
     /// It has sent all of them that it will send.
-    has_parted: bool,
+    has_ended_teardown: bool,
     /// Captured variables.
     pub(crate) captured: Vec<Vec<u8>>,
     /// The row of each data file.
@@ -38,21 +38,21 @@ impl ScriptState {
         self.at.is_none()
     }
 
-    /// The load is over.
-    pub(crate) fn leave(&mut self) {
+    /// The load is over: the next steps are those of the teardown.
+    pub(crate) fn begin_teardown(&mut self) {
         self.end_round();
-        self.is_leaving = true;
+        self.is_tearing_down = true;
     }
 
     /// Its last step has succeeded.
     pub(crate) fn succeed(&mut self, script: &Script) {
         let setup = &script.kinds[self.kind].setup;
-        self.is_set_up |= !self.is_leaving && self.at == Some(setup.end);
+        self.is_set_up |= !self.is_tearing_down && self.at == Some(setup.end);
     }
 
-    /// Nothing is left to send. True the first time.
-    pub(crate) fn part(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_parted, true)
+    /// The user has nothing left to send. True the first time.
+    pub(crate) fn end_teardown(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_ended_teardown, true)
     }
 
     /// Ends the round: after a failed step, a journey does not go on.
@@ -120,10 +120,10 @@ impl Script {
     /// Begins a round. A step that is drawn is a round of its own.
     fn begin(&self, state: &mut ScriptState, walker: Walker, random: &mut SmallRng) -> Option<u32> {
         let kind = &self.kinds[state.kind];
-        if state.is_leaving {
+        if state.is_tearing_down {
             let has_come = state.is_set_up || kind.setup.is_empty();
-            let leaves = has_come && !std::mem::replace(&mut state.has_left, true);
-            state.at = leaves.then_some(kind.teardown.start);
+            let may_begin = has_come && !std::mem::replace(&mut state.has_begun_teardown, true);
+            state.at = may_begin.then_some(kind.teardown.start);
             return None;
         }
         self.next_rows(state, walker.users);
@@ -147,13 +147,13 @@ impl Script {
     /// The next step of the round that has begun.
     fn go_on(&self, state: &mut ScriptState, walker: Walker, random: &mut SmallRng) -> Option<u32> {
         let kind = &self.kinds[state.kind];
-        let end = match state.is_leaving {
+        let end = match state.is_tearing_down {
             true => kind.teardown.end,
             false => kind.steps.end,
         };
         while let Some(at) = state.at {
             // Only a success leads here, because a failure ends the round; the last steps may have been left out.
-            let is_set_up = !state.is_leaving && at == kind.setup.end;
+            let is_set_up = !state.is_tearing_down && at == kind.setup.end;
             state.is_set_up |= is_set_up;
             let is_drawn = kind.order != StepOrder::InOrder;
             if at == end || (is_set_up && is_drawn) {
@@ -262,12 +262,7 @@ mod tests {
             captured: vec!["v".into()],
             ..Names::default()
         };
-        let template = |text: &str| {
-            let mut template = Template::default();
-            let pushed = template.push(text.as_bytes(), &names, Escape::None);
-            pushed.unwrap();
-            template
-        };
+        let template = |text: &str| Template::of(text.as_bytes(), &names, Escape::None).unwrap();
         Condition {
             left: template(left),
             right: right.map(|(comparison, right)| (comparison, template(right))),
@@ -361,11 +356,11 @@ mod tests {
         // Another phase begins.
         way.state.end_round();
         assert_eq!(way.steps(5), [2, 3, 2, 3, 2]);
-        way.state.leave();
+        way.state.begin_teardown();
         assert_eq!(way.steps(3), [4]);
         let mut stranger = Way::of(&script, 1);
         stranger.steps(1);
-        stranger.state.leave();
+        stranger.state.begin_teardown();
         assert!(stranger.steps(1).is_empty(), "it never came in");
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tidewire_load::options::conversation::{ConversationFile, SHIPPED};
 use tidewire_load::options::request::RequestFrame;
 use tidewire_load::options::scenario::Scenario;
+use tidewire_load::options::table::OPTIONS;
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -292,6 +293,11 @@ fn both_know_the_same_conversations() {
         }
     }
     let guide = file("load-conversations.md");
+    let profile = OPTIONS.iter().find(|option| option.name == "profile");
+    for (name, _) in SHIPPED {
+        assert!(guide.contains(&format!("| `{name}` |")), "{name}");
+        assert!(profile.unwrap().help.contains(name), "{name}");
+    }
     let blocks = guide.split("```toml\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("```").next().unwrap().to_owned());
     let shipped = SHIPPED.iter().map(|(_, text)| (*text).to_owned());

@@ -25,21 +25,22 @@ pub struct Scenario {
     /// Data files, by a name of the user's choice. Their columns are values of templates.
     data: BTreeMap<String, DataFile>,
     order: Option<ScenarioOrder>,
-    /// What each user sends once, first.
+    /// The requests that each user sends once, before all others.
     setup: Vec<ScenarioRequest>,
     #[serde(rename = "request")]
     requests: Vec<ScenarioRequest>,
-    /// What each user sends once, when the load is over.
+    /// The requests that each user sends once, when the load is over.
     teardown: Vec<ScenarioRequest>,
-    /// Kinds of users, instead of `request`.
+    /// Kinds of users, instead of `request`. After reading there is at least one.
     #[serde(rename = "user")]
     kinds: Vec<UserKind>,
 }
 
 /// A kind of user.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UserKind {
+    /// Empty if all users are of one kind.
     name: String,
     weight: Option<u64>,
     order: Option<ScenarioOrder>,
@@ -69,16 +70,23 @@ impl Scenario {
     /// The file cannot be read, or is not a scenario: the message names the place and the reason.
     pub fn read(path: &Path) -> Result<Self, OptionError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| OptionError::new(format_args!("cannot read {shown}: {error}")))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| OptionError::unreadable(path, &error))?;
         let scenario = if has_ending(path, &["jsonl", "ndjson"]) {
             Self::of_lines(&text)
         } else {
             toml::from_str(&text).map_err(OptionError::new)
         };
         let checked = scenario.and_then(|scenario| scenario.check().map(|()| scenario));
-        let scenario =
+        let mut scenario =
             checked.map_err(|error| OptionError::new(format_args!("{shown}: {error}")))?;
+        if scenario.kinds.is_empty() {
+            scenario.kinds.push(UserKind {
+                order: scenario.order.take(),
+                requests: std::mem::take(&mut scenario.requests),
+                ..UserKind::default()
+            });
+        }
         Ok(scenario.relative_to(path.parent().unwrap_or(Path::new("."))))
     }
 
@@ -123,7 +131,7 @@ impl Scenario {
 
     /// Paths of files are relative to the folder of the scenario.
     fn relative_to(mut self, folder: &Path) -> Self {
-        let lists = [&mut self.setup, &mut self.requests, &mut self.teardown];
+        let lists = [&mut self.setup, &mut self.teardown];
         let of_kinds = self
             .kinds
             .iter_mut()
@@ -184,15 +192,6 @@ impl Scenario {
             steps: Vec::new(),
         };
         let mut kinds = Vec::new();
-        if self.kinds.is_empty() {
-            kinds.push(Kind {
-                weight: 1,
-                setup: writer.add("setup", "", &self.setup)?,
-                steps: writer.add("request", "", &self.requests)?,
-                order: order_of(self.order, &self.requests)?,
-                teardown: writer.add("teardown", "", &self.teardown)?,
-            });
-        }
         for kind in &self.kinds {
             let of_all = writer.add("setup", &kind.name, &self.setup)?;
             let own = writer.add("setup", &kind.name, &kind.setup)?;
@@ -218,7 +217,7 @@ impl Scenario {
 
     /// All requests.
     fn requests(&self) -> impl Iterator<Item = &ScenarioRequest> {
-        let lists = [&self.setup, &self.requests, &self.teardown];
+        let lists = [&self.setup, &self.teardown];
         let of_kinds = self
             .kinds
             .iter()
@@ -249,11 +248,7 @@ impl Writer<'_> {
         for (number, request) in (1..).zip(requests) {
             let mut step = self.step(request, list).map_err(|error| {
                 let name = request.name.as_deref().unwrap_or_default();
-                let error = OptionError::new(format_args!("{list} {number} {name}: {error}"));
-                match kind {
-                    "" => error,
-                    kind => of_user(kind, &error),
-                }
+                of_user(kind, &format_args!("{list} {number} {name}: {error}"))
             })?;
             if !kind.is_empty() {
                 step.name = format!("{kind}: {}", step.name);
@@ -280,8 +275,11 @@ impl Writer<'_> {
     }
 }
 
-fn of_user(kind: &str, error: &OptionError) -> OptionError {
-    OptionError::new(format_args!("user `{kind}`: {error}"))
+fn of_user(kind: &str, error: &dyn std::fmt::Display) -> OptionError {
+    match kind {
+        "" => OptionError::new(error),
+        kind => OptionError::new(format_args!("user `{kind}`: {error}")),
+    }
 }
 
 fn order_of(

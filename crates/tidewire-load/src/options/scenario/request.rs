@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use regex_lite::Regex;
 use serde::Deserialize;
 
 use crate::options::body::{BodyOptions, PartContent, PartOptions};
+use crate::options::matching::regex;
 use crate::options::request::{RequestOptions, statuses};
 use crate::options::{OptionError, quantity};
 use crate::worker::kinds::{Comparison, Condition, Repeat};
+use crate::worker::pointer::is_pointer;
 use crate::worker::script::{Capture, CaptureFrom};
 use crate::worker::template::{Escape, Names, Template};
 
@@ -219,17 +220,8 @@ fn capture_from(text: &str) -> Result<CaptureFrom, OptionError> {
         Some(("header", name)) if !name.is_empty() => Ok(CaptureFrom::Header(name.to_owned())),
         Some(("cookie", name)) if !name.is_empty() => Ok(CaptureFrom::Cookie(name.to_owned())),
         Some(("form", name)) if !name.is_empty() => Ok(CaptureFrom::Form(name.to_owned())),
-        Some(("json", pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
-            Ok(CaptureFrom::Json(pointer.to_owned()))
-        }
-        Some(("regex", pattern)) if !pattern.is_empty() => {
-            let regex = Regex::new(pattern).map_err(|error| {
-                OptionError::new(format_args!(
-                    "`{pattern}` is not a regular expression: {error}"
-                ))
-            })?;
-            Ok(CaptureFrom::Regex(regex))
-        }
+        Some(("json", pointer)) if is_pointer(pointer) => Ok(CaptureFrom::Json(pointer.to_owned())),
+        Some(("regex", pattern)) if !pattern.is_empty() => Ok(CaptureFrom::Regex(regex(pattern)?)),
         _ => Err(OptionError::new(format_args!(
             "it comes from `{text}`: write header:Location, cookie:session, json:/a/b, form:csrf_token or \
              regex:id=(\\d+)"
@@ -246,9 +238,8 @@ fn condition(text: &str, names: &Names) -> Result<Condition, OptionError> {
         OptionError::new(format_args!("the condition `{text}`: {error}"))
     };
     let side = |text: &str| {
-        let mut template = Template::default();
-        let pushed = template.push(text.trim().as_bytes(), names, Escape::None);
-        pushed.map(|()| template).map_err(|error| wrong(&error))
+        let side = Template::of(text.trim().as_bytes(), names, Escape::None);
+        side.map_err(|error| wrong(&error))
     };
     let condition = match comparison(text) {
         None => Condition {

@@ -7,6 +7,7 @@ use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
+use crate::accounting::texts::Texts;
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
     self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
@@ -318,9 +319,7 @@ impl Loading<'_> {
         }
         let mut refusals = self.connected.refusals.clone();
         refusals.merge(&seen.tally.refusals);
-        if let Some(words) = refusals.in_words() {
-            notes.push(format!("The server refused: {words}."));
-        }
+        notes.extend(refused_in_words(&refusals));
         if let Some(words) = seen.tally.counted.in_words() {
             notes.push(format!("Messages of the server by their rules: {words}."));
         }
@@ -358,10 +357,8 @@ impl Loading<'_> {
         };
         result.load.expectations = results_of(&self.plan.expectations, &figures);
         result.doubts.push("not_connected".to_owned());
-        let refusals = self.connected.refusals.in_words();
-        result
-            .notes
-            .extend(refusals.map(|words| format!("The server refused: {words}.")));
+        let refused = refused_in_words(&self.connected.refusals);
+        result.notes.extend(refused);
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
             false if how.is_empty() => format!(
@@ -375,6 +372,11 @@ impl Loading<'_> {
         });
         result
     }
+}
+
+fn refused_in_words(refusals: &Texts) -> Option<String> {
+    let words = refusals.in_words();
+    words.map(|words| format!("The server refused: {words}."))
 }
 
 /// Fills in the latencies; returns where their clock starts.

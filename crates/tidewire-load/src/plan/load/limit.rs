@@ -117,7 +117,7 @@ impl Loading<'_> {
             longest: Some(longest),
             requests: None,
             revives: true,
-            is_farewell: false,
+            is_teardown: false,
         };
         let shown = format!("{}/s", number::si(rate));
         self.progress.phase_started(&shown, phase.longest);

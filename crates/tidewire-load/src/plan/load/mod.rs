@@ -214,7 +214,7 @@ impl Loading<'_> {
             None => self.send_as_planned()?,
         };
         if self.plan.setup.script.has_teardown() && !self.is_stopped() {
-            self.part(&mut result)?;
+            self.tear_down(&mut result)?;
         }
         if self.plan.memory {
             self.weigh(&mut result)?;
@@ -231,7 +231,7 @@ impl Loading<'_> {
             longest: self.plan.longest,
             requests: self.plan.requests,
             revives: false,
-            is_farewell: false,
+            is_teardown: false,
         };
         self.progress.phase_started("sending", phase.longest);
         let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
@@ -242,15 +242,15 @@ impl Loading<'_> {
     }
 
     /// Lets users send the steps of their teardown. Only their rows are in the result.
-    fn part(&mut self, result: &mut TestResult) -> Result<(), LoadError> {
+    fn tear_down(&mut self, result: &mut TestResult) -> Result<(), LoadError> {
         let phase = PhasePlan {
             rhythm: Rhythm::Closed,
-            longest: Some(PARTING),
+            longest: Some(TEARDOWN_MAX),
             requests: None,
             revives: false,
-            is_farewell: true,
+            is_teardown: true,
         };
-        self.progress.phase_started("parting", phase.longest);
+        self.progress.phase_started("tearing down", phase.longest);
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         let tally = self.fleet.run(&phase, &mut |live| watcher.look(live))?;
         let kinds = self.plan.setup.script.kinds.iter();
@@ -295,7 +295,7 @@ impl Loading<'_> {
             longest: Some(self.plan.warm_up),
             requests: None,
             revives: false,
-            is_farewell: false,
+            is_teardown: false,
         };
         self.progress.phase_started("warming up", phase.longest);
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
@@ -340,4 +340,4 @@ impl Loading<'_> {
 }
 
 /// The longest time for the teardown of all users.
-const PARTING: Duration = Duration::from_secs(30);
+const TEARDOWN_MAX: Duration = Duration::from_secs(30);

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use serde_json::value::RawValue;
 
+use crate::worker::pointer::{index_of, tokens};
+
 /// The value at a pointer (RFC 6901), as it is written: a number keeps its digits. A string comes without its
 /// quotes, and `null` is no value.
 pub(super) fn json_value(json: &[u8], pointer: &str) -> Option<Vec<u8>> {
@@ -13,8 +15,7 @@ pub(super) fn json_value(json: &[u8], pointer: &str) -> Option<Vec<u8>> {
 
 fn value_at<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
     let mut value: &RawValue = serde_json::from_slice(json).ok()?;
-    for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
+    for token in tokens(pointer) {
         value = match value.get().as_bytes().first() {
             Some(b'{') => {
                 let mut fields: HashMap<String, &RawValue> =
@@ -22,10 +23,8 @@ fn value_at<'a>(json: &'a [u8], pointer: &str) -> Option<&'a RawValue> {
                 fields.remove(&token)?
             }
             Some(b'[') => {
-                let is_index = token == "0" || !token.starts_with(['0', '+']);
-                let index: usize = token.parse().ok().filter(|_| is_index)?;
                 let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
-                *items.get(index)?
+                *items.get(index_of(&token)?)?
             }
             _ => return None,
         };
@@ -44,9 +43,9 @@ fn text_of(value: &RawValue) -> Option<Vec<u8>> {
     }
 }
 
-/// What a browser would send for the field with this name if the user left it as it is: the value of an `input` or
-/// a `button`, the text of a `textarea`, the selected or first option of a `select`. Of several fields with the name
-/// the first one counts; a box that is not checked is none.
+/// The value that a browser sends for the field with this name if nobody changes it: the value of an `input` or a
+/// `button`, the text of a `textarea`, the selected or first option of a `select`. Of several fields with this name it
+/// is the first one. A box that is not checked has no value.
 pub(super) fn form_field(html: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut emitter = DefaultEmitter::default();
     // The contents of a script, for one, are no tags.
@@ -142,7 +141,7 @@ fn attribute<'a>(tag: &'a StartTag<()>, name: &str) -> Option<&'a [u8]> {
     tag.attributes.get(name.as_bytes()).map(|value| &value[..])
 }
 
-/// Whether a box or a button of a group is not checked.
+/// Whether the tag is a check box or a radio button that is not checked.
 fn is_unchecked(tag: &StartTag<()>) -> bool {
     let kind = attribute(tag, "type").unwrap_or_default();
     let is_box = [&b"checkbox"[..], b"radio"]

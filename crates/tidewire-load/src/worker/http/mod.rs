@@ -13,7 +13,7 @@ use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::{Exchange, SURPLUS};
-use crate::worker::jar::{CookieOrigin, target_of};
+use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::unix_s;
 use crate::worker::script::Encoded;
 use inspect::Inspection;
@@ -191,9 +191,8 @@ fn keep_cookies(core: &Core, origin: &CookieOrigin, user: &mut HttpUser, head: &
         (None, Encoded::Fixed { bytes, .. }) => bytes,
         (None, _) => &user.rendered.bytes,
     };
-    let target = target_of(written);
     for value in head.headers().values("set-cookie") {
-        user.jar.store(value, target, origin, unix_s());
+        user.jar.store(value, written, origin, unix_s());
     }
 }
 

@@ -1,5 +1,6 @@
 //! Redirects: the target of a response, and the request that follows it (RFC 9110, section 15.4).
 
+use crate::worker::request_line::{after_scheme, parts, split_query, split_target};
 use crate::worker::service::user::WholeRequest;
 
 /// The consequence of a redirect.
@@ -68,39 +69,6 @@ pub(super) fn follow(
     })
 }
 
-/// Method, target, and everything from the version on.
-fn parts(request: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let first = request.iter().position(|byte| *byte == b' ')?;
-    let second = first + 1 + request[first + 1..].iter().position(|byte| *byte == b' ')?;
-    Some((
-        &request[..first],
-        &request[first + 1..second],
-        &request[second..],
-    ))
-}
-
-/// The prefix for a proxy, and the path.
-fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
-    let Some(authority) = after_scheme(target) else {
-        return (b"", target);
-    };
-    let authority_bytes = authority.1.iter().position(|byte| b"/?".contains(byte));
-    let path_bytes = authority.1.len() - authority_bytes.unwrap_or(authority.1.len());
-    target.split_at(target.len() - path_bytes)
-}
-
-/// Whether an absolute URL is of HTTPS, and the part after its scheme.
-fn after_scheme(url: &[u8]) -> Option<(bool, &[u8])> {
-    [("http://", false), ("https://", true)]
-        .into_iter()
-        .find_map(|(scheme, is_secure)| {
-            let (start, rest) = url.split_at_checked(scheme.len())?;
-            start
-                .eq_ignore_ascii_case(scheme.as_bytes())
-                .then_some((is_secure, rest))
-        })
-}
-
 fn host(rest: &[u8]) -> &[u8] {
     let name = b"\r\nHost: ";
     let start = rest
@@ -153,12 +121,6 @@ fn path_of(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Opti
         query
     };
     Some([&without_dots(&whole), query].concat())
-}
-
-/// A path, and its query with the question mark.
-fn split_query(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = text.iter().position(|byte| *byte == b'?');
-    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// Whether a reference begins with the name of a scheme (RFC 3986, section 3.1), such as `mailto:`.

@@ -12,11 +12,11 @@ use crate::worker::template::Template;
 pub struct Conversation {
     /// Sent by each connection after the upgrade.
     pub start: Vec<Template>,
-    /// What the server's messages mean: the first rule that holds counts. A message without a rule belongs to the
-    /// load.
+    /// What the server's messages mean: the first rule that matches a message applies. A message that no rule matches
+    /// belongs to the load.
     pub rules: Rules,
     /// Sent again and again by each connection that is ready.
-    pub beats: Vec<Beat>,
+    pub heartbeats: Vec<Heartbeat>,
     /// Bytes that end a message: a frame may contain several.
     pub separator: Option<Vec<u8>>,
     /// The places that rules look at: in JSON, or in the MessagePack of a binary message.
@@ -25,7 +25,7 @@ pub struct Conversation {
 
 /// A message that is sent again and again.
 #[derive(Debug, Clone)]
-pub struct Beat {
+pub struct Heartbeat {
     /// The time between two.
     pub every: Every,
     /// The message.
@@ -42,7 +42,7 @@ pub enum Every {
 }
 
 impl Conversation {
-    /// Whether a session is ready only when its server says so.
+    /// Whether a session has to wait until its server says that it is ready.
     #[must_use]
     pub fn waits(&self) -> bool {
         let mut rules = self.rules.iter();
@@ -50,20 +50,20 @@ impl Conversation {
     }
 
     /// The messages of a frame.
-    pub(super) fn messages<'m>(&self, frame: &'m [u8]) -> Vec<&'m [u8]> {
-        let Some(separator) = &self.separator else {
-            return vec![frame];
-        };
-        let mut messages = Vec::new();
-        let mut rest = frame;
-        while let Some(at) = memchr::memmem::find(rest, separator) {
-            messages.push(&rest[..at]);
-            rest = &rest[at + separator.len()..];
-        }
-        if !rest.is_empty() {
-            messages.push(rest);
-        }
-        messages
+    pub(super) fn messages<'m>(&self, frame: &'m [u8]) -> impl Iterator<Item = &'m [u8]> {
+        let separator = self.separator.as_deref();
+        // Without a separator even an empty frame is a message.
+        let mut rest = Some(frame).filter(|frame| separator.is_none() || !frame.is_empty());
+        std::iter::from_fn(move || {
+            let whole = rest.take()?;
+            let end = separator.and_then(|separator| {
+                let at = memchr::memmem::find(whole, separator)?;
+                Some((at, at + separator.len()))
+            });
+            let (end, next) = end.unwrap_or((whole.len(), whole.len()));
+            rest = Some(&whole[next..]).filter(|rest| !rest.is_empty());
+            Some(&whole[..end])
+        })
     }
 }
 
@@ -78,12 +78,12 @@ impl Every {
                 Duration::try_from_secs_f64(unit.as_secs_f64() * number).ok()?
             }
         };
-        Some(time.max(BEAT_MIN).as_nanos() as u64).filter(|_| !time.is_zero())
+        Some(time.max(HEARTBEAT_MIN).as_nanos() as u64).filter(|_| !time.is_zero())
     }
 }
 
 /// No server can ask for more.
-const BEAT_MIN: Duration = Duration::from_millis(10);
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -92,11 +92,18 @@ mod tests {
     #[test]
     fn a_frame_may_contain_several_messages() {
         let mut conversation = Conversation::default();
-        assert_eq!(conversation.messages(b"a\x1eb"), [&b"a\x1eb"[..]]);
+        let messages = |conversation: &Conversation, frame: &'static str| -> Vec<&[u8]> {
+            conversation.messages(frame.as_bytes()).collect()
+        };
+        assert_eq!(messages(&conversation, "a\x1eb"), [&b"a\x1eb"[..]]);
+        assert_eq!(messages(&conversation, ""), [b""]);
         conversation.separator = Some(b"\x1e".to_vec());
-        assert_eq!(conversation.messages(b"a\x1eb\x1e"), [b"a", b"b"]);
-        assert_eq!(conversation.messages(b"a\x1e\x1eb"), [&b"a"[..], b"", b"b"]);
-        assert!(conversation.messages(b"").is_empty());
+        assert_eq!(messages(&conversation, "a\x1eb\x1e"), [b"a", b"b"]);
+        assert_eq!(
+            messages(&conversation, "a\x1e\x1eb"),
+            [&b"a"[..], b"", b"b"]
+        );
+        assert!(messages(&conversation, "").is_empty());
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Messages {
             }
         }
         if !rule.captures.is_empty() && user.state == UserState::Open {
-            self.plan_late_beats(core, user);
+            self.plan_late_heartbeats(core, user);
         }
         if let Some(name) = &rule.count {
             core.tally.counted.add(name);
@@ -82,55 +82,55 @@ impl Messages {
         }
     }
 
-    /// A session is ready: its beats begin.
-    pub(super) fn begin_beats(&mut self, core: &mut Core, user: &mut MessagesUser) {
-        let beats = self.conversation().map_or(0, |all| all.beats.len());
-        user.session.beats_ns = vec![0; beats];
-        for beat in 0..beats {
-            self.plan_beat(core, user, beat);
+    /// A session is ready: its heartbeats begin.
+    pub(super) fn begin_heartbeats(&mut self, core: &mut Core, user: &mut MessagesUser) {
+        let heartbeats = self.conversation().map_or(0, |all| all.heartbeats.len());
+        user.session.heartbeats_ns = vec![0; heartbeats];
+        for heartbeat in 0..heartbeats {
+            self.plan_heartbeat(core, user, heartbeat);
         }
     }
 
-    /// Begins the beats whose interval was not known before.
-    fn plan_late_beats(&mut self, core: &mut Core, user: &mut MessagesUser) {
-        for beat in 0..user.session.beats_ns.len() {
-            if user.session.beats_ns[beat] == u64::MAX {
-                self.plan_beat(core, user, beat);
+    /// Begins the heartbeats whose interval was not known before.
+    fn plan_late_heartbeats(&mut self, core: &mut Core, user: &mut MessagesUser) {
+        for heartbeat in 0..user.session.heartbeats_ns.len() {
+            if user.session.heartbeats_ns[heartbeat] == u64::MAX {
+                self.plan_heartbeat(core, user, heartbeat);
             }
         }
     }
 
-    /// Sends the beats that are due. A user without any has none in its session.
-    pub(super) fn beat(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+    /// Sends the heartbeats that are due. A user without any has none in its session.
+    pub(super) fn heartbeat(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let setup = Arc::clone(&self.setup);
-        let beats = setup.conversation.iter().flat_map(|all| &all.beats);
-        for (number, beat) in beats.enumerate() {
-            let due_ns = user.session.beats_ns.get(number);
+        let heartbeats = setup.conversation.iter().flat_map(|all| &all.heartbeats);
+        for (number, heartbeat) in heartbeats.enumerate() {
+            let due_ns = user.session.heartbeats_ns.get(number);
             if due_ns.is_some_and(|due_ns| *due_ns <= core.now_ns()) {
-                self.send_template(core, io, user, &beat.message);
-                self.plan_beat(core, user, number);
+                self.send_template(core, io, user, &heartbeat.message);
+                self.plan_heartbeat(core, user, number);
             }
         }
     }
 
-    fn plan_beat(&self, core: &mut Core, user: &mut MessagesUser, number: usize) {
-        let every = self.conversation().map(|all| all.beats[number].every);
+    fn plan_heartbeat(&self, core: &mut Core, user: &mut MessagesUser, number: usize) {
+        let every = self.conversation().map(|all| all.heartbeats[number].every);
         let every_ns = every.and_then(|every| every.ns(&user.script.captured));
-        user.session.beats_ns[number] = match every_ns {
+        user.session.heartbeats_ns[number] = match every_ns {
             Some(every_ns) => core.now_ns().saturating_add(every_ns),
-            // The server asked for none, or has not said it yet.
+            // The interval is not known yet, or the server wants no heartbeat.
             None => u64::MAX,
         };
         if every_ns.is_some() {
-            core.wake_at(user.session.beats_ns[number], user.index);
+            core.wake_at(user.session.heartbeats_ns[number], user.index);
         }
     }
 
-    /// Plans the next beats again, after all times to wake were forgotten.
+    /// Plans the next heartbeats again, because a new phase has forgotten all times to wake.
     pub(super) fn plan_again(&self, core: &mut Core, user: &MessagesUser) {
         for due_ns in user
             .session
-            .beats_ns
+            .heartbeats_ns
             .iter()
             .filter(|due_ns| **due_ns < u64::MAX)
         {
@@ -143,6 +143,6 @@ impl Messages {
     }
 }
 
-/// Names of errors: the server has refused a message or a session by a message, or has ended the session so.
+/// Names of errors: a message of the server refuses a message or the session, or ends the session.
 const REFUSED: &str = "refused-by-server";
 const ENDED: &str = "ended-by-message";

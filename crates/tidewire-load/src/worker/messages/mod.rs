@@ -96,8 +96,8 @@ pub(crate) struct MessagesSession {
     key_pair: Option<KeyPair>,
     /// The encryption after the key exchange.
     channel: Option<Box<Channel>>,
-    /// When each beat of the conversation is due.
-    beats_ns: Vec<u64>,
+    /// When each heartbeat of the conversation is due.
+    heartbeats_ns: Vec<u64>,
 }
 
 type MessagesUser = User<MessagesSession>;
@@ -190,7 +190,7 @@ impl Messages {
         for first in &setup.first_messages {
             self.send_template(core, io, user, first);
         }
-        self.begin_beats(core, user);
+        self.begin_heartbeats(core, user);
     }
 
     /// The server is ready: the session begins, or its key exchange.
@@ -504,8 +504,8 @@ impl Dialogue for Messages {
     }
 
     fn wake(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
-        if !user.session.beats_ns.is_empty() {
-            self.beat(core, io, user);
+        if !user.session.heartbeats_ns.is_empty() {
+            self.heartbeat(core, io, user);
         }
     }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::worker::pointer::{index_of, tokens};
+
 /// Places in a JSON text, as JSON pointers (RFC 6901).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pointers {
@@ -24,8 +26,7 @@ impl Pointers {
     /// The number of a pointer, which is added unless it is known.
     pub fn add(&mut self, pointer: &str) -> usize {
         let mut node = &mut self.root;
-        for token in pointer.split('/').skip(1) {
-            let token = token.replace("~1", "/").replace("~0", "~");
+        for token in tokens(pointer) {
             let known = node.children.iter().position(|(name, _)| *name == token);
             let at = known.unwrap_or_else(|| {
                 node.children.push((token, Node::default()));
@@ -85,12 +86,6 @@ impl Node {
         let mut children = self.children.iter();
         children.find(|(name, _)| is_it(name)).map(|(_, node)| node)
     }
-}
-
-/// The index that a token of a pointer means in an array.
-fn index_of(token: &str) -> Option<usize> {
-    let is_index = token == "0" || !token.starts_with(['0', '+']);
-    token.parse().ok().filter(|_| is_index)
 }
 
 /// A place that is being read.

@@ -39,7 +39,7 @@ pub enum Meaning {
     End,
 }
 
-/// Rules in their order: the first that holds for a message counts.
+/// Rules in their order: the first that matches a message applies.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     all: Vec<Rule>,
@@ -92,7 +92,7 @@ impl Rules {
         self.all.iter()
     }
 
-    /// The first rule that holds for a message.
+    /// The first rule that matches a message.
     pub(super) fn first(&self, message: &View<'_>) -> Option<&Rule> {
         let by_text = self.by_text.get(message.bytes());
         let by_value = self

@@ -125,7 +125,7 @@ impl Core {
 
     /// Whether the user must leave, because the load shrinks.
     pub(super) fn is_leaving<S>(&self, user: &User<S>) -> bool {
-        match self.is_farewell() {
+        match self.is_teardown() {
             // Nobody else begins.
             true => user.index as usize >= self.begun,
             false => self.users_now().is_some_and(|target| user.number >= target),
@@ -133,13 +133,13 @@ impl Core {
     }
 
     /// Whether users send only the steps of their teardown.
-    pub(super) fn is_farewell(&self) -> bool {
+    pub(super) fn is_teardown(&self) -> bool {
         self.phase
             .as_ref()
-            .is_some_and(|phase| phase.order.is_farewell)
+            .is_some_and(|phase| phase.order.is_teardown)
     }
 
-    /// The current number of users over all workers; `None` while nothing runs, and while the users part.
+    /// The current number of users over all workers; `None` while nothing runs, and during the teardown.
     fn users_now(&self) -> Option<usize> {
         if self.is_connecting_all {
             return Some(self.setup.users);
@@ -147,7 +147,7 @@ impl Core {
         let phase = self
             .phase
             .as_ref()
-            .filter(|phase| !phase.order.is_farewell)?;
+            .filter(|phase| !phase.order.is_teardown)?;
         let elapsed = self.now_ns().saturating_sub(phase.order.start_ns);
         let elapsed = Duration::from_nanos(elapsed);
         Some(self.setup.growth.users_at(elapsed, self.setup.users))
@@ -292,7 +292,7 @@ impl Core {
         {
             user.owed.push_back(pending);
         }
-        let needs_it = self.is_running() && !self.is_farewell() && !self.is_leaving(user);
+        let needs_it = self.is_running() && !self.is_teardown() && !self.is_leaving(user);
         let is_kept = self.setup.keeps_alive && needs_it;
         if !user.owed.is_empty() || is_kept {
             self.want_connection(io, user);

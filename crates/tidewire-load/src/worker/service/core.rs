@@ -261,10 +261,17 @@ impl Core {
             }
             None => {
                 let head_bytes = counts.head as usize;
-                if self.setup.redirects_max > 0 || self.setup.cookies.is_some() {
-                    user.rendered.bytes.clone_from(&message);
-                    user.rendered.head_bytes = head_bytes;
-                }
+                // A redirect needs all of it, a cookie its path.
+                let kept_bytes = match self.setup.redirects_max {
+                    0 if self.setup.cookies.is_none() => 0,
+                    0 => head_bytes,
+                    _ => message.len(),
+                };
+                user.rendered.bytes.clear();
+                user.rendered
+                    .bytes
+                    .extend_from_slice(&message[..kept_bytes]);
+                user.rendered.head_bytes = head_bytes.min(kept_bytes);
                 counts = self.write_whole(io, (id, user), (&message, head_bytes), scratch);
             }
         }

@@ -219,7 +219,7 @@ pub struct ServicePhase {
     /// Requests of all workers together.
     pub budget: Option<Arc<Budget>>,
     /// The load is over: users send only the steps of their teardown.
-    pub is_farewell: bool,
+    pub is_teardown: bool,
 }
 
 impl ServicePhase {

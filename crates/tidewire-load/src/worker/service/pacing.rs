@@ -61,10 +61,10 @@ impl Core {
 
     fn rest_after_nothing<S>(&mut self, user: &mut User<S>) {
         match &mut self.phase {
-            Some(phase) if phase.order.is_farewell => {
+            Some(phase) if phase.order.is_teardown => {
                 user.rests_until_ns = u64::MAX;
-                if user.script.part() {
-                    phase.parting = phase.parting.saturating_sub(1);
+                if user.script.end_teardown() {
+                    phase.tearing_down = phase.tearing_down.saturating_sub(1);
                 }
             }
             _ => {

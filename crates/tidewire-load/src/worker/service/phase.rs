@@ -26,8 +26,8 @@ pub(super) struct Phase {
     /// With requests at given times of each connection: those that were due and not begun, once
     /// they are counted.
     unsent: Option<u64>,
-    /// In the last phase: users that have not sent all of their teardown.
-    pub(super) parting: usize,
+    /// In the phase of the teardown: users that have not sent all of theirs.
+    pub(super) tearing_down: usize,
     meter: Meter,
 }
 
@@ -67,8 +67,8 @@ impl Core {
             user.is_listed = false;
             user.rests_until_ns = 0;
             user.script.end_round();
-            if order.is_farewell {
-                user.script.leave();
+            if order.is_teardown {
+                user.script.begin_teardown();
             }
             if let Tempo::Each { per_s } = &order.tempo {
                 let part = user.number as f64 / self.setup.users.max(1) as f64;
@@ -92,7 +92,7 @@ impl Core {
             is_stopped: false,
             stopped_ns: 0,
             unsent: None,
-            parting: users[..self.begun]
+            tearing_down: users[..self.begun]
                 .iter()
                 .filter(|user| user.is_there())
                 .count(),
@@ -149,7 +149,7 @@ impl Core {
         };
         match &phase.order.tempo {
             Tempo::Open(share) => phase.due_ns == u64::MAX && !share.is_none(),
-            Tempo::Closed => phase.order.is_farewell && phase.parting == 0,
+            Tempo::Closed => phase.order.is_teardown && phase.tearing_down == 0,
             Tempo::Each { .. } => false,
         }
     }

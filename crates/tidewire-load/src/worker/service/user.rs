@@ -36,7 +36,7 @@ pub(crate) struct User<S> {
     pub(crate) done_here: u64,
     /// The request that follows a redirect, while it is in flight.
     pub(crate) detour: Option<WholeRequest>,
-    /// The last request with values in it, if redirects are followed or cookies are kept.
+    /// The last request with values in it, as far as redirects or cookies need it.
     pub(crate) rendered: WholeRequest,
     /// The cookies that the server has set.
     pub(crate) jar: Jar,

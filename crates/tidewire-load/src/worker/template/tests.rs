@@ -119,7 +119,7 @@ fn two_braces_can_be_written_in_every_place() {
     assert_eq!(json(r#"{"a":"{{'{{'}}x}} {{v}}"}"#), r#"{"a":"{{x}} \""}"#);
     let form = |text: &str| {
         with("&", |template, names| {
-            template.push_form(text.as_bytes(), names)
+            template.push_escaped(text.as_bytes(), names, Escape::Form)
         })
     };
     assert_eq!(form("{{'{{'}}a}}{{v}}"), "%7B%7Ba%7D%7D%26");
@@ -197,7 +197,7 @@ fn a_value_within_the_quotes_of_json_stays_a_string() {
 #[test]
 fn a_value_in_a_form_stays_in_its_field() {
     let form = with("a&b=c d%é", |template, names| {
-        template.push_form(b"x y{{v}}&", names)
+        template.push_escaped(b"x y{{v}}&", names, Escape::Form)
     });
     assert_eq!(form, "x+ya%26b%3Dc+d%25%C3%A9%26");
 }
