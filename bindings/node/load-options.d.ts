@@ -51,8 +51,21 @@ export interface LoadSettings {
   rampPerS?: number | null;
   /** Numbers of connections over time, such as 10s:100,1m:500,10s:0. Default: none. */
   connectionStages?: string | null;
-  /** Requests in flight on each connection (pipelining). Default: 1. */
+  /**
+   * Requests in flight on each connection (pipelining of HTTP/1.1, messages of a WebSocket).
+   * Default: 1.
+   */
   inFlight?: number | null;
+  /**
+   * Speak HTTP/2: over TLS as ALPN agrees, without TLS from the first byte (prior knowledge). A
+   * server that offers nothing else over TLS gets it in any case. Default: false.
+   */
+  http2?: boolean | null;
+  /**
+   * With `http2`: requests in flight on each connection, each on a stream of its own; the
+   * server may allow fewer. Default: 1.
+   */
+  streams?: number | null;
   /** Threads of the generator. Default: half of the cores. */
   threads?: number | null;
   /** The seed of random choices; the same seed gives the same choices. Default: 1. */

@@ -213,6 +213,12 @@ impl Io {
         self.live(id).is_some_and(|socket| socket.stream.is_held())
     }
 
+    /// The application protocol (ALPN) that both sides of a TLS connection have agreed on.
+    #[must_use]
+    pub fn application_protocol(&self, id: ConnectionId) -> Option<&[u8]> {
+        self.live(id)?.stream.application_protocol()
+    }
+
     /// Starts TLS on a connection where it was held back. `received` has the received bytes that belong to the
     /// peer's handshake. The handler then receives plaintext. A violation of TLS ends the connection, and the handler
     /// is notified later. A client calls this when its earlier output was sent; its [`handle_connect`](crate::Handler::handle_connect) is called again when the handshake is done.

@@ -204,6 +204,13 @@ impl Stream {
     }
 
     /// Whether TLS waits for [`start_tls`](Self::start_tls).
+    pub(crate) fn application_protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tls(stream) => stream.tls.alpn_protocol(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         matches!(self, Self::Held(_))
     }

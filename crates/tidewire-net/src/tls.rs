@@ -10,7 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidewire_trust::TrustError;
 
 pub use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Error, ServerConfig, StreamOwned,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, ServerConfig,
+    StreamOwned,
 };
 
 /// The reason why a certificate or key cannot be used: the caller's fault. The files have to be corrected.
@@ -156,11 +157,32 @@ fn server_config_of(
         .with_safe_default_protocol_versions()?
         .with_no_client_auth();
     let mut config = finish(builder)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = names(&["http/1.1"]);
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 1;
     Ok(Arc::new(config))
+}
+
+/// The same configuration with these application protocols (ALPN), the preferred one first.
+#[must_use]
+pub fn server_offering(config: &ServerConfig, protocols: &[&str]) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = names(protocols);
+    Arc::new(config)
+}
+
+/// The same configuration with these application protocols (ALPN), the preferred one first.
+#[must_use]
+pub fn client_offering(config: &ClientConfig, protocols: &[&str]) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = names(protocols);
+    Arc::new(config)
+}
+
+fn names(protocols: &[&str]) -> Vec<Vec<u8>> {
+    let name = |protocol: &&str| protocol.as_bytes().to_vec();
+    protocols.iter().map(name).collect()
 }
 
 /// The configuration of a client that trusts the certificate authorities in a PEM file, or, with
@@ -236,7 +258,7 @@ pub fn client_config_for(identity: &ClientIdentity<'_>) -> Result<Arc<ClientConf
             builder.with_client_auth_cert(certificates, key)?
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = names(&["http/1.1"]);
     Ok(Arc::new(config))
 }
 

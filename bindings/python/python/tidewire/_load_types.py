@@ -47,8 +47,15 @@ class LoadOptions(TypedDict, total=False):
     ramp_per_s: float
     #: Numbers of connections over time, such as 10s:100,1m:500,10s:0. Default: none.
     connection_stages: str
-    #: Requests in flight on each connection (pipelining). Default: 1.
+    #: Requests in flight on each connection (pipelining of HTTP/1.1, messages of a WebSocket).
+    #: Default: 1.
     in_flight: int
+    #: Speak HTTP/2: over TLS as ALPN agrees, without TLS from the first byte (prior knowledge). A
+    #: server that offers nothing else over TLS gets it in any case. Default: False.
+    http2: bool
+    #: With `http2`: requests in flight on each connection, each on a stream of its own; the server
+    #: may allow fewer. Default: 1.
+    streams: int
     #: Threads of the generator. Default: half of the cores.
     threads: int
     #: The seed of random choices; the same seed gives the same choices. Default: 1.

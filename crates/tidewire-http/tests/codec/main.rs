@@ -1,6 +1,7 @@
 //! The readers of both sides: the vectors of `protocol/vectors`, and whatever else can be generated, cut at every place.
 
 mod generated;
+mod http2;
 mod requests;
 mod responses;
 

@@ -161,10 +161,14 @@ pub fn tls_error_name(error: &tls::Error) -> &'static str {
             tls::CertificateError::UnknownIssuer => "tls-unknown-issuer",
             _ => "tls-bad-certificate",
         },
+        tls::Error::AlertReceived(tls::AlertDescription::NoApplicationProtocol) => NO_PROTOCOL,
         tls::Error::AlertReceived(_) => "tls-refused-by-server",
         _ => "tls",
     }
 }
+
+/// The server speaks neither of the versions of HTTP that were offered to it.
+pub const NO_PROTOCOL: &str = "tls-no-common-protocol";
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

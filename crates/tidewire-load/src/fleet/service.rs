@@ -12,7 +12,7 @@ use super::pulse::Pulse;
 use super::{FleetError, preflight};
 use crate::accounting::live::{self, ServiceCell, ServiceLive};
 use crate::accounting::tally::Tally;
-use crate::worker::http::Http;
+use crate::worker::http::{Http, Http2};
 use crate::worker::messages::Messages;
 use crate::worker::pace::Share;
 use crate::worker::rhythm::Rhythm;
@@ -70,6 +70,7 @@ impl ServiceFleet {
         for index in 0..setup.workers.max(1) {
             let started = match &setup.dialogue {
                 DialogueKind::Http => fleet.start_worker(index, Http::default(), &sender),
+                DialogueKind::Http2 => fleet.start_worker(index, Http2::new(&setup), &sender),
                 DialogueKind::Messages(messages) => {
                     let dialogue = Messages::new(Arc::clone(messages));
                     fleet.start_worker(index, dialogue, &sender)

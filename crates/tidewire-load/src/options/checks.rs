@@ -20,7 +20,10 @@ impl LoadOptions {
         self.check_rates()?;
         match parts.is_websocket {
             true => self.check_websocket()?,
-            false => self.check_http()?,
+            false => {
+                self.check_http()?;
+                self.check_http2(parts)?;
+            }
         }
         self.check_search()?;
         self.check_scenario(parts)?;
@@ -69,8 +72,34 @@ impl LoadOptions {
         growth.map_or(Ok(()), |stages| check_times("--connection-stages", stages))
     }
 
+    fn check_http2(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
+        if !self.http2 {
+            return Ok(());
+        }
+        refuse(
+            "and --http2 exclude each other: --streams gives the requests in flight of HTTP/2",
+            [(self.in_flight > 1).then_some("--in-flight")],
+        )?;
+        let proxy = self.proxy.as_ref().filter(|_| !parts.is_secure);
+        refuse(
+            "and --http2 without TLS exclude each other: a proxy forwards HTTP/1.1; use https://",
+            [proxy.map(|_| "--proxy")],
+        )?;
+        let method = self.request.method.as_deref();
+        refuse(
+            "is not possible over HTTP/2: a tunnel is no request; give another --method",
+            [method
+                .filter(|method| *method == "CONNECT")
+                .map(|_| "CONNECT")],
+        )
+    }
+
     /// Options of HTTP requests in a load of messages.
     fn check_websocket(&self) -> Result<(), OptionError> {
+        refuse(
+            "is for http:// and https://: WebSocket connections begin with HTTP/1.1",
+            [self.http2.then_some("--http2")],
+        )?;
         let request = &self.request;
         let body = request.body.as_ref().map(body_flag);
         refuse(
@@ -298,6 +327,37 @@ mod tests {
             (WS, r#"{"form":{"a":"b"}}"#, "--form is for http://"),
             (WS, r#"{"compressed":true}"#, "--compressed is for http://"),
             (WS, r#"{"redirects":2}"#, "--redirects is for http://"),
+            (WS, r#"{"http2":true}"#, "--http2 is for http://"),
+            (
+                WS,
+                r#"{"http2":true,"streams":2}"#,
+                "--http2 is for http://",
+            ),
+            (
+                HTTP,
+                r#"{"http2":true,"in_flight":2}"#,
+                "--streams gives the requests",
+            ),
+            (
+                HTTP,
+                r#"{"http2":true,"proxy":"http://127.0.0.1:9"}"#,
+                "use https://",
+            ),
+            (
+                HTTP,
+                r#"{"http2":true,"method":"CONNECT"}"#,
+                "CONNECT is not possible",
+            ),
+            (
+                HTTP,
+                r#"{"http2":true,"streams":2,"redirects":1}"#,
+                "remove --streams",
+            ),
+            (
+                HTTP,
+                r#"{"http2":true,"streams":20000}"#,
+                "--streams is at most",
+            ),
             (WS, r#"{"expect_status":"any"}"#, "--expect-status is for"),
             (WS, r#"{"expect_body":"a"}"#, "--expect-body is for http://"),
             (WS, r#"{"expect_length":3}"#, "--expect-length is for"),

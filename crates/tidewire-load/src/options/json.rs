@@ -226,6 +226,8 @@ impl Written {
         if let Some(retry) = &self.retry {
             options.retry = retry.parse()?;
         }
+        options.http2 = self.http2;
+        options.streams = self.streams;
         options.requests_per_connection = self.requests_per_connection;
         let timeouts = &mut options.timeouts;
         timeouts.request_ms = self.timeout_ms.unwrap_or(timeouts.request_ms);

@@ -1,11 +1,9 @@
 //! The options of a load of a service, and the plan that follows from them.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use tidewire_net::Address;
 
 use super::OptionError;
 use super::conversation::ConversationFile;
@@ -16,8 +14,7 @@ use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
 use super::tls::TlsOptions;
 use crate::accounting::precision::Precision;
-use crate::fleet::preflight;
-use crate::plan::load::{FindLimit, LoadPlan};
+use crate::plan::load::{FindLimit, HTTP2, LoadPlan};
 use crate::verdict::expectation::Expectation;
 use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::MessagesSetup;
@@ -25,10 +22,8 @@ use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::script::{Capture, CaptureFrom, Encoded, Script};
-use crate::worker::service::order::{
-    DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
-};
-use crate::worker::target::{Parts, TokenPlace, TokenSource, first_reachable, redacted};
+use crate::worker::service::order::{DialogueKind, Growth, ServiceSetup, ServiceTimeouts};
+use crate::worker::target::{Parts, TokenPlace, TokenSource, redacted};
 use crate::worker::template::{Feed, Names, Syntax};
 
 /// All options of a load of a service.
@@ -70,6 +65,11 @@ pub struct LoadOptions {
     pub find_limit: Option<FindLimit>,
     /// Requests in flight on each connection. Default 1.
     pub in_flight: u32,
+    /// Whether the load speaks HTTP/2: over TLS as ALPN agrees, without TLS from the first byte. Default false, which is
+    /// HTTP/1.1, unless a server over TLS offers nothing but HTTP/2.
+    pub http2: bool,
+    /// With `http2`: requests in flight on each connection. Default 1.
+    pub streams: Option<u32>,
     /// Whether a connection is reused. Default true.
     pub keep_alive: bool,
     /// A connection is replaced after this many requests.
@@ -165,6 +165,8 @@ impl LoadOptions {
             poisson: false,
             find_limit: None,
             in_flight: 1,
+            http2: false,
+            streams: None,
             keep_alive: true,
             requests_per_connection: None,
             reconnect: false,
@@ -208,18 +210,7 @@ impl LoadOptions {
             ));
         }
         let dialogue = self.dialogue(&parts)?;
-        let has_think = script.steps.iter().any(|step| step.think.is_some());
-        if self.in_flight > 1 && (has_think || script.is_journey()) {
-            return Err(OptionError::new(
-                "a user of a journey, one with a setup or a teardown, or one that thinks has one request in flight: remove \
-                 --in-flight",
-            ));
-        }
-        if self.redirects > 0 && self.in_flight > 1 {
-            return Err(OptionError::new(
-                "--redirects needs one request in flight per connection: remove --in-flight",
-            ));
-        }
+        let in_flight = self.requests_in_flight(&script)?;
         let endpoint = self.endpoint(&parts)?;
         check_expectations(&self.expectations, &parts, &script, &endpoint)?;
         let sources = self.sources(&endpoint, users);
@@ -233,7 +224,7 @@ impl LoadOptions {
             growth,
             keeps_alive: self.keep_alive,
             requests_per_connection: self.requests_per_connection,
-            in_flight: if self.keep_alive { self.in_flight } else { 1 },
+            in_flight,
             reconnects: !parts.is_websocket || self.reconnect,
             retries: self.retry == Retry::IdleClose,
             redirects_max: self.redirects,
@@ -246,7 +237,11 @@ impl LoadOptions {
             epoch: Instant::now(),
         };
         Ok(LoadPlan {
-            test: if parts.is_websocket { WEBSOCKET } else { HTTP },
+            test: match setup.dialogue {
+                DialogueKind::Http => HTTP,
+                DialogueKind::Http2 => HTTP2,
+                DialogueKind::Messages(_) => WEBSOCKET,
+            },
             url: redacted(&self.url),
             longest: self.longest(&setup.growth),
             setup,
@@ -261,6 +256,27 @@ impl LoadOptions {
             server_pid: self.server_pid,
             command: self.command.clone(),
         })
+    }
+
+    /// The requests in flight on each connection.
+    fn requests_in_flight(&self, script: &Script) -> Result<u32, OptionError> {
+        let has_think = script.steps.iter().any(|step| step.think.is_some());
+        let (in_flight, several) = match self.http2 {
+            true => (self.streams.unwrap_or(1), "--streams"),
+            false => (self.in_flight, "--in-flight"),
+        };
+        if in_flight > 1 && (has_think || script.is_journey()) {
+            return Err(OptionError::new(format_args!(
+                "a user of a journey, one with a setup or a teardown, or one that thinks has one request in flight: remove \
+                 {several}",
+            )));
+        }
+        if self.redirects > 0 && in_flight > 1 {
+            return Err(OptionError::new(format_args!(
+                "--redirects needs one request in flight per connection: remove {several}",
+            )));
+        }
+        Ok(if self.keep_alive { in_flight } else { 1 })
     }
 
     fn growth(&self) -> Result<(usize, Growth), OptionError> {
@@ -279,7 +295,8 @@ impl LoadOptions {
     }
 
     fn check_numbers(&self, users: usize) -> Result<(), OptionError> {
-        if users == 0 || self.in_flight == 0 || self.requests == Some(0) {
+        let nothing = [Some(self.in_flight), self.streams].contains(&Some(0));
+        if users == 0 || nothing || self.requests == Some(0) {
             return Err(OptionError::new(
                 "there is nothing to do: connections, requests and requests in flight must be at least 1",
             ));
@@ -289,10 +306,15 @@ impl LoadOptions {
                 "a load without duration sends nothing: give a time above 0",
             ));
         }
-        if self.in_flight > IN_FLIGHT_MAX {
-            return Err(OptionError::new(format_args!(
-                "--in-flight is at most {IN_FLIGHT_MAX}"
-            )));
+        for (name, number) in [
+            ("--in-flight", Some(self.in_flight)),
+            ("--streams", self.streams),
+        ] {
+            if number.is_some_and(|number| number > IN_FLIGHT_MAX) {
+                return Err(OptionError::new(format_args!(
+                    "{name} is at most {IN_FLIGHT_MAX}"
+                )));
+            }
         }
         let mut expectations = self.expectations.iter();
         if self.abort_after.is_some() && !expectations.any(Expectation::may_end_early) {
@@ -399,7 +421,10 @@ impl LoadOptions {
                     "--encrypt is for ws:// and wss://: it is the encryption of Tidewire's sessions",
                 ));
             }
-            return Ok(DialogueKind::Http);
+            return Ok(match self.http2 {
+                true => DialogueKind::Http2,
+                false => DialogueKind::Http,
+            });
         }
         if !self.keep_alive || self.requests_per_connection.is_some() {
             return Err(OptionError::new(
@@ -458,95 +483,8 @@ impl LoadOptions {
         }
     }
 
-    fn proxy(&self) -> Result<Option<Proxy>, OptionError> {
+    pub(super) fn proxy(&self) -> Result<Option<Proxy>, OptionError> {
         self.proxy.as_deref().map(Proxy::parse).transpose()
-    }
-
-    fn endpoint(&self, parts: &Parts<'_>) -> Result<Endpoint, OptionError> {
-        let proxy = self.proxy()?;
-        let (address, resolved) = match (&self.unix_socket, &proxy) {
-            (Some(_), Some(_)) => {
-                return Err(OptionError::new(
-                    "--unix-socket and --proxy exclude each other",
-                ));
-            }
-            (Some(path), None) => (Address::Unix(path.clone()), None),
-            (None, Some(proxy)) => self.address_of(&proxy.host, proxy.port)?,
-            (None, None) => self.address_of(parts.host, parts.port)?,
-        };
-        Ok(Endpoint {
-            address,
-            resolved,
-            tls: parts
-                .is_secure
-                .then(|| self.tls.target(parts.host))
-                .transpose()?,
-            tunnel: proxy
-                .filter(|_| needs_tunnel(parts))
-                .map(|proxy| proxy.connect(parts))
-                .transpose()?,
-        })
-    }
-
-    /// The address of a host, and the time that the resolver needed for it.
-    fn address_of(
-        &self,
-        host: &str,
-        port: u16,
-    ) -> Result<(Address, Option<Duration>), OptionError> {
-        for rule in &self.resolve {
-            let wrong = || {
-                OptionError::new(format_args!(
-                    "--resolve {rule}: write host:port:address, such as api.example:443:127.0.0.1"
-                ))
-            };
-            let (name, rest) = rule.split_once(':').ok_or_else(wrong)?;
-            let (number, address) = rest.split_once(':').ok_or_else(wrong)?;
-            let number: u16 = number.parse().map_err(|_| wrong())?;
-            let address = address.trim_start_matches('[').trim_end_matches(']');
-            let address: IpAddr = address.parse().map_err(|_| wrong())?;
-            if name.eq_ignore_ascii_case(host) && number == port {
-                return Ok((Address::Tcp(SocketAddr::new(address, port)), None));
-            }
-        }
-        let unresolved = |error: &dyn std::fmt::Display| {
-            OptionError::new(format_args!(
-                "`{host}` does not resolve to an address: {error}"
-            ))
-        };
-        let asked = Instant::now();
-        let addresses = (host, port).to_socket_addrs();
-        let addresses: Vec<SocketAddr> = addresses.map_err(|error| unresolved(&error))?.collect();
-        let took = asked.elapsed();
-        let is_number = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        let address =
-            first_reachable(&addresses).ok_or_else(|| unresolved(&"it has no address"))?;
-        Ok((Address::Tcp(address), (!is_number).then_some(took)))
-    }
-
-    /// Additional loopback addresses if one has too few ports.
-    fn sources(&self, endpoint: &Endpoint, users: usize) -> Arc<[IpAddr]> {
-        if !self.source_addresses.is_empty() {
-            return self.source_addresses.clone().into();
-        }
-        let is_loopback = match endpoint.address {
-            Address::Tcp(address) => address.ip().is_ipv4() && address.ip().is_loopback(),
-            Address::Unix(_) => false,
-        };
-        // Each connection that this side closes keeps its port for a while, unless the system
-        // reuses it.
-        let wanted = match (is_loopback, self.keep_alive) {
-            (false, _) => return Arc::new([]),
-            (true, false) if !preflight::reuses_ports() => {
-                (users as u64).max(PORTS_OF_SHORT_CONNECTIONS)
-            }
-            (true, _) => users as u64,
-        };
-        let sources = preflight::source_addresses(wanted, &preflight::port_range());
-        match sources.len() {
-            0 | 1 => Arc::new([]),
-            _ => sources.into_iter().map(IpAddr::V4).collect(),
-        }
     }
 }
 
@@ -565,7 +503,7 @@ fn check_rows(script: &Script, users: usize) -> Result<(), OptionError> {
 }
 
 /// Whether a proxy cannot read the requests, so that it must open a tunnel.
-fn needs_tunnel(parts: &Parts<'_>) -> bool {
+pub(super) fn needs_tunnel(parts: &Parts<'_>) -> bool {
     parts.is_secure || parts.is_websocket
 }
 
@@ -576,6 +514,3 @@ const WEBSOCKET: &str = "websocket";
 const DURATION: Duration = Duration::from_secs(10);
 const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);
 const IN_FLIGHT_MAX: u32 = 10_000;
-
-/// Ports that closed short connections may occupy: with fewer, a fast run runs out of ports.
-const PORTS_OF_SHORT_CONNECTIONS: u64 = 150_000;

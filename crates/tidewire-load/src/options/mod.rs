@@ -5,6 +5,7 @@ pub mod builder;
 mod checks;
 pub mod conversation;
 mod credentials;
+mod endpoint;
 mod expected;
 mod json;
 pub mod load;

@@ -24,7 +24,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    pub(super) fn target(&self, host: &str) -> Result<TargetTls, OptionError> {
+    pub(super) fn target(&self, host: &str, http2: bool) -> Result<TargetTls, OptionError> {
         let host = self.sni.as_deref().unwrap_or(host);
         tls::server_name(host).map_err(OptionError::new)?;
         let certificate = match (&self.cert, &self.key) {
@@ -42,10 +42,14 @@ impl TlsOptions {
             (None, false) => tls::Trust::WebRoots,
         };
         let config = tls::client_config_for(&tls::ClientIdentity { trust, certificate });
-        Ok(TargetTls {
+        let target = TargetTls {
             config: config.map_err(OptionError::new)?,
             host: host.to_owned(),
             authorities_pem: None,
+        };
+        Ok(match http2 {
+            true => target.over_http2(),
+            false => target,
         })
     }
 }

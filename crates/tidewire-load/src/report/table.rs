@@ -177,7 +177,7 @@ pub(super) fn rate_name(test: &str) -> &'static str {
         model::CONNECTION_STORM | model::CONNECT_LATENCY | model::RAPID_RECONNECT => "Handshakes/s",
         model::PING_LATENCY | model::SUSTAINED_HOLD => "Round trips/s",
         model::FAN_OUT => "Deliveries/s",
-        "http" => "Requests/s",
+        "http" | "http2" => "Requests/s",
         "websocket" => "Messages/s",
         _ => "Confirmed msgs/s",
     }

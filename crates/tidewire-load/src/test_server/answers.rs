@@ -1,6 +1,8 @@
 //! Responses of a test server, encoded once.
 
 use super::Conduct;
+use std::sync::Arc;
+use tidewire_http::http2::write_response;
 use tidewire_http::request::{write_chunk, write_last_chunk};
 use tidewire_http::server::{Request, ResponseHead};
 use tidewire_http::{BodyLength, Version};
@@ -56,11 +58,21 @@ impl Ending {
     }
 }
 
+/// A response of HTTP/2.
+#[derive(Debug)]
+pub(super) struct StreamAnswer {
+    pub(super) status: u16,
+    pub(super) block: Vec<u8>,
+    pub(super) body: Arc<[u8]>,
+}
+
 /// All responses to requests for an ordinary path.
 #[derive(Debug)]
 pub(super) struct Answers {
     good: [Answer; 4],
     bad: [Answer; 4],
+    /// Those of HTTP/2: bad and good.
+    streams: [StreamAnswer; 2],
 }
 
 impl Answers {
@@ -73,7 +85,15 @@ impl Answers {
         Self {
             good: encode(200, &body),
             bad: encode(conduct.error_status, b"ERROR"),
+            streams: [
+                encode_stream(conduct.error_status, TEXT, b"ERROR", conduct.chunked),
+                encode_stream(200, TEXT, &body, conduct.chunked),
+            ],
         }
+    }
+
+    pub(super) fn of_stream(&self, is_good: bool) -> &StreamAnswer {
+        &self.streams[usize::from(is_good)]
     }
 
     #[inline]
@@ -86,6 +106,26 @@ impl Answers {
 /// A response with JSON, created on request.
 pub(super) fn json(body: &[u8], ending: Ending) -> Answer {
     encode(200, JSON, body, false, ending)
+}
+
+/// A response of HTTP/2 with JSON, created on request.
+pub(super) fn stream_json(body: &[u8]) -> StreamAnswer {
+    encode_stream(200, JSON, body, false)
+}
+
+/// Chunks are frames here, and only the length of the body is left out.
+fn encode_stream(status: u16, media_type: &str, body: &[u8], is_chunked: bool) -> StreamAnswer {
+    let has_body = !matches!(status, 204 | 304);
+    let length = body.len().to_string();
+    let headers = [("content-type", media_type), ("content-length", &length)];
+    let says_length = has_body && !is_chunked;
+    let mut block = Vec::new();
+    write_response(status, &headers[..1 + usize::from(says_length)], &mut block);
+    StreamAnswer {
+        status,
+        block,
+        body: if has_body { body.into() } else { Arc::new([]) },
+    }
 }
 
 fn encode(status: u16, media_type: &str, body: &[u8], is_chunked: bool, ending: Ending) -> Answer {

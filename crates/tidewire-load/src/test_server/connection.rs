@@ -4,6 +4,7 @@ use super::answers::{Answers, Ending, json};
 use super::counts::{Counts, Ledger};
 use super::delay::Delay;
 use super::echo::Echo;
+use super::streams::Streams;
 use super::{COUNTS_PATH, Conduct, QUEUED_BYTES_MAX, WEBSOCKET_PATH};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -16,12 +17,12 @@ use tidewire_wire::handshake::server::{self, parse_request, write_accept};
 /// The state that all connections of a shard share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    answers: Answers,
+    pub(super) answers: Answers,
     delay: Delay,
     /// Bounds in [0, 100) below which a draw closes the connection, or causes an error response.
     close_below: f64,
     bad_below: f64,
-    slow: Option<Slow>,
+    pub(super) slow: Option<Slow>,
     random: SmallRng,
     ledgers: Arc<[Ledger]>,
     shard: usize,
@@ -29,9 +30,9 @@ pub(super) struct Shared {
 
 /// Writing in pieces.
 #[derive(Clone, Copy, Debug)]
-struct Slow {
-    piece_bytes: usize,
-    every_ms: u64,
+pub(super) struct Slow {
+    pub(super) piece_bytes: usize,
+    pub(super) every_ms: u64,
 }
 
 impl Slow {
@@ -63,7 +64,18 @@ impl Shared {
         &self.ledgers[self.shard]
     }
 
-    fn draw(&mut self) -> Fate {
+    /// The counts of all shards, as JSON.
+    pub(super) fn counts(&self) -> Vec<u8> {
+        serde_json::to_vec(&Counts::of(&self.ledgers)).unwrap_or_default()
+    }
+
+    /// The delay of the next response.
+    pub(super) fn draw_delay_ms(&mut self) -> u64 {
+        self.delay.draw_ms(&mut self.random)
+    }
+
+    /// The treatment of the next request.
+    pub(super) fn draw(&mut self) -> Fate {
         if self.bad_below == 0.0 {
             return Fate::Good;
         }
@@ -77,7 +89,7 @@ impl Shared {
 
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Good,
     Bad,
     Close,
@@ -151,6 +163,10 @@ pub(super) struct Connection {
     pub(super) reader: RequestReader,
     pub(super) exchange: Option<Exchange>,
     pub(super) echo: Option<Box<Echo>>,
+    /// The connection speaks HTTP/2.
+    pub(super) streams: Option<Box<Streams>>,
+    /// Its first bytes have shown what it speaks.
+    pub(super) is_known: bool,
     pending: VecDeque<Pending>,
     /// The bytes that are written in pieces, and the number of those written.
     slow_bytes: Vec<u8>,
@@ -200,7 +216,7 @@ impl Connection {
     ) {
         let delay_ms = match pending.fate {
             Fate::Counts => 0,
-            _ => shared.delay.draw_ms(&mut shared.random),
+            _ => shared.draw_delay_ms(),
         };
         // Responses keep the order of their requests (RFC 9112, section 9.3.2).
         let before_ms = self.pending.back().map_or(0, |last| last.due_ms);
@@ -259,9 +275,7 @@ impl Connection {
             }
             Fate::Close => ledger.closed.add(1),
             Fate::Counts => {
-                let counts = Counts::of(&shared.ledgers);
-                let body = serde_json::to_vec(&counts).unwrap_or_default();
-                let answer = json(&body, pending.ending);
+                let answer = json(&shared.counts(), pending.ending);
                 self.send(shared, io, id, answer.bytes(pending.is_head));
             }
         }
@@ -335,6 +349,9 @@ impl Connection {
     /// The connection has ended.
     pub(super) fn end(&self, ledger: &Ledger) {
         ledger.ended.add(1);
+        if let Some(streams) = &self.streams {
+            return streams.end(ledger);
+        }
         let is_waiting = |pending: &&Pending| pending.fate != Fate::Counts;
         let waiting = self.pending.iter().filter(is_waiting).count();
         ledger.abandoned.add(waiting as u64);

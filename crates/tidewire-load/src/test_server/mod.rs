@@ -1,7 +1,8 @@
 //! Test server: an HTTP server to try load on, with configurable behaviour, which counts its
 //! responses.
 //!
-//! Every path is answered with the same response; `/ws` echoes WebSocket messages; [`COUNTS_PATH`]
+//! It speaks HTTP/1.1 and HTTP/2: over TLS as ALPN decides, without it as the client's first bytes do. Every path is
+//! answered with the same response; `/ws` of HTTP/1.1 echoes WebSocket messages; [`COUNTS_PATH`]
 //! returns the counts as JSON, so that a load generator can compare both sides.
 
 mod answers;
@@ -11,6 +12,7 @@ mod delay;
 mod echo;
 mod shard;
 mod stalls;
+mod streams;
 
 pub use counts::{Bytes, Connections, Counts, Messages, Requests};
 pub use delay::{Delay, DelayError};
@@ -43,7 +45,7 @@ pub struct Conduct {
     pub error_status: u16,
     /// Percentage of requests that receive an error response. Default 0.
     pub error_percent: f64,
-    /// Percentage of requests for which the connection is closed instead of a response. Default 0.
+    /// Percentage of requests for which the connection, or the stream of HTTP/2, is closed instead of a response. Default 0.
     pub close_percent: f64,
     /// Bytes per second and connection at which responses are written, in pieces. Default as fast
     /// as possible.
@@ -115,7 +117,10 @@ impl TestServer {
     pub fn start(conduct: &Conduct) -> Result<Self, StartError> {
         check(conduct)?;
         let tls = match &conduct.tls {
-            Some((chain, key)) => Some(tls::server_config(chain, key)?),
+            Some((chain, key)) => {
+                let config = tls::server_config(chain, key)?;
+                Some(tls::server_offering(&config, &["h2", "http/1.1"]))
+            }
             None => None,
         };
         let listen_error = |source| StartError::Listen {

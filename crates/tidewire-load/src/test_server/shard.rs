@@ -3,11 +3,12 @@
 use super::connection::{Connection, Exchange, Shared};
 use super::counts::Ledger;
 use super::stalls::StallClock;
+use super::streams::Streams;
 use super::{Conduct, QUEUED_BYTES_MAX, Stop};
 use std::sync::Arc;
 use std::time::Instant;
-use tidewire_http::BodyLength;
 use tidewire_http::server::{Event, Limits, RequestError, RequestHeads, ResponseHead};
+use tidewire_http::{BodyLength, http2};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
 /// The connections of one thread.
@@ -15,6 +16,7 @@ use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 pub(super) struct TestShard {
     connections: Vec<Option<Connection>>,
     heads: RequestHeads,
+    stream_heads: http2::Heads,
     shared: Shared,
     stalls: Option<StallClock>,
 }
@@ -33,6 +35,7 @@ impl TestShard {
         Self {
             connections: Vec::new(),
             heads: RequestHeads::new(limits),
+            stream_heads: http2::Heads::default(),
             shared: Shared::new(conduct, ledgers, index),
             stalls: conduct
                 .stalls
@@ -58,7 +61,17 @@ impl Handler for TestShard {
             return data.len();
         };
         let mut consumed = 0;
-        if connection.echo.is_none() {
+        if !connection.is_known {
+            match Streams::are_wanted(io, id, data) {
+                None => return 0,
+                Some(true) => connection.streams = Some(Box::new(Streams::new(io, id))),
+                Some(false) => {}
+            }
+            connection.is_known = true;
+        }
+        if let Some(streams) = &mut connection.streams {
+            consumed = streams.read(&mut self.stream_heads, &mut self.shared, io, id, data);
+        } else if connection.echo.is_none() {
             consumed = read_requests(connection, &mut self.heads, &mut self.shared, io, id, data);
         }
         let ledger = self.shared.ledger();
@@ -70,15 +83,22 @@ impl Handler for TestShard {
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
-        if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
-            connection.continue_responses(&mut self.shared, io, id);
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        match &mut connection.streams {
+            Some(streams) => streams.continue_responses(&self.shared, io, id),
+            None => connection.continue_responses(&mut self.shared, io, id),
         }
     }
 
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
-        if let Some(Some(connection)) = self.connections.get(id.index())
-            && !connection.is_full()
-        {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        if let Some(streams) = &mut connection.streams {
+            streams.continue_responses(&self.shared, io, id);
+        } else if !connection.is_full() {
             io.resume_reading(id);
         }
     }

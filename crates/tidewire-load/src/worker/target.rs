@@ -40,6 +40,17 @@ pub struct TargetTls {
     pub authorities_pem: Option<Arc<str>>,
 }
 
+impl TargetTls {
+    /// The same for HTTP/2, which it alone offers.
+    #[must_use]
+    pub fn over_http2(self) -> Self {
+        Self {
+            config: tls::client_offering(&self.config, &["h2"]),
+            ..self
+        }
+    }
+}
+
 /// The source of a connection's token.
 #[derive(Clone, Default)]
 pub enum TokenSource {

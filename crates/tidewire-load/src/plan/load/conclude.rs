@@ -103,7 +103,7 @@ impl Loading<'_> {
             ended: ended.ready(),
             ended_by: ended.report(),
             reconnected: match self.plan.setup.dialogue {
-                DialogueKind::Http => 0,
+                DialogueKind::Http | DialogueKind::Http2 => 0,
                 DialogueKind::Messages(_) => tally.reconnected,
             },
             latency_us: connect.ready.summary(LatencyOrigin::Sent),
@@ -157,7 +157,7 @@ impl Loading<'_> {
     /// knows which messages of the server are answers.
     fn awaits_messages(&self) -> bool {
         match &self.plan.setup.dialogue {
-            DialogueKind::Http => true,
+            DialogueKind::Http | DialogueKind::Http2 => true,
             DialogueKind::Messages(messages) => messages.matching != Matching::None,
         }
     }

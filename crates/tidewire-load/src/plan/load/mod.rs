@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tidewire_net::Address;
 
+use crate::accounting::failure::NO_PROTOCOL;
 use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::precision::Precision;
 use crate::accounting::resources;
@@ -27,7 +28,8 @@ use crate::plan::run::now_rfc3339;
 use crate::report::{self, LatencyOrigin, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
 use crate::worker::rhythm::Rhythm;
-use crate::worker::service::order::ServiceSetup;
+use crate::worker::service::order::{DialogueKind, ServiceSetup};
+use crate::worker::target::TargetTls;
 use assess::{assess, has_outcome};
 use conclude::Concluding;
 pub use limit::FindLimit;
@@ -36,7 +38,7 @@ use watch::Watcher;
 /// The service to load, the plan and the expectations.
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
-    /// The name of the result: `http` or `websocket`.
+    /// The name of the result: `http`, `http2` or `websocket`.
     pub test: &'static str,
     /// The URL without secrets.
     pub url: String,
@@ -78,11 +80,15 @@ pub enum LoadError {
     /// The generator itself failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
+    /// Every connection was refused because it offered only HTTP/1.1.
+    #[error("the server does not offer HTTP/1.1")]
+    OnlyHttp2,
 }
 
 /// Runs a load and reports. When `stop` is set, it ends soon with a partial report.
 ///
-/// A service that refuses, lies or does not exist makes requests fail, not the load.
+/// A service that refuses, lies or does not exist makes requests fail, not the load. One that offers nothing but HTTP/2 over
+/// TLS gets it.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -92,6 +98,17 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Report, LoadError> {
     check_possible(plan)?;
+    match run_as_planned(plan, progress, stop) {
+        Err(LoadError::OnlyHttp2) => run_as_planned(&plan.over_http2(), progress, stop),
+        other => other,
+    }
+}
+
+fn run_as_planned(
+    plan: &LoadPlan,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Report, LoadError> {
     let mut report = begin_report(plan);
     let tcp = match plan.setup.endpoint.address {
         Address::Tcp(address) => Some(address),
@@ -179,6 +196,15 @@ impl LoadPlan {
         }
     }
 
+    /// The same load over HTTP/2.
+    fn over_http2(&self) -> Self {
+        let mut plan = self.clone();
+        plan.test = HTTP2;
+        plan.setup.dialogue = DialogueKind::Http2;
+        plan.setup.endpoint.tls = plan.setup.endpoint.tls.map(TargetTls::over_http2);
+        plan
+    }
+
     /// Whether connections are opened before the clock starts.
     fn connects_first(&self) -> bool {
         self.setup.growth.is_constant() && self.setup.keeps_alive
@@ -202,6 +228,9 @@ impl Loading<'_> {
     fn run(&mut self) -> Result<Vec<TestResult>, LoadError> {
         if self.plan.connects_first() {
             self.connect()?;
+            if self.is_refused_http1() {
+                return Err(LoadError::OnlyHttp2);
+            }
             if self.connected.opened == 0 {
                 return Ok(vec![self.nobody_connected()]);
             }
@@ -272,6 +301,15 @@ impl Loading<'_> {
         Ok(())
     }
 
+    /// Whether the server refuses every connection because it does not offer HTTP/1.1.
+    fn is_refused_http1(&self) -> bool {
+        let mut errors = self.connected.errors.keys();
+        matches!(self.plan.setup.dialogue, DialogueKind::Http)
+            && self.connected.opened == 0
+            && !self.connected.errors.is_empty()
+            && errors.all(|name| *name == NO_PROTOCOL)
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -338,6 +376,9 @@ impl Loading<'_> {
         })
     }
 }
+
+/// The name of the result of a load over HTTP/2.
+pub(crate) const HTTP2: &str = "http2";
 
 /// The longest time for the teardown of all users.
 const TEARDOWN_MAX: Duration = Duration::from_secs(30);

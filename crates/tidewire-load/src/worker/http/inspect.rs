@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use tidewire_http::response::Head;
+use tidewire_http::Fields;
 
 use super::extract::{form_field, json_value};
 use crate::worker::jar::Jar;
@@ -35,9 +35,9 @@ enum Coding {
 }
 
 impl Inspection {
-    pub(super) fn of(step: &Step, head: &Head<'_>) -> Self {
+    pub(super) fn of(step: &Step, fields: &Fields<'_>) -> Self {
         let captured = |from: &CaptureFrom| match from {
-            CaptureFrom::Header(name) => head.header(name).map(<[u8]>::to_vec),
+            CaptureFrom::Header(name) => fields.value(name).map(<[u8]>::to_vec),
             _ => None,
         };
         Self {
@@ -46,8 +46,8 @@ impl Inspection {
                 .iter()
                 .map(|capture| captured(&capture.from))
                 .collect(),
-            location: head.header("location").map(<[u8]>::to_vec),
-            coding: Coding::of(head.header("content-encoding")),
+            location: fields.value("location").map(<[u8]>::to_vec),
+            coding: Coding::of(fields.value("content-encoding")),
             body: step.needs_body().then(Vec::new),
             is_too_long: false,
         }

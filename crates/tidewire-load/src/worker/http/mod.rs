@@ -1,28 +1,32 @@
-//! HTTP of a user of a service load: requests that are answered in their order.
+//! HTTP of a user of a service load: requests that are answered in their order, and those of HTTP/2 in any.
 
+mod answer;
 mod extract;
 mod inspect;
 mod redirect;
+mod streams;
+
+pub(crate) use streams::Http2;
 
 use tidewire_http::response::{
-    Event, Head, Response, ResponseHeads, ResponseReader, stray_line_end_bytes,
+    Event, Response, ResponseHeads, ResponseReader, stray_line_end_bytes,
 };
 use tidewire_net::{Closed, Io};
 
 use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use crate::accounting::failure::Failure;
-use crate::accounting::tally::{Exchange, SURPLUS};
-use crate::worker::jar::CookieOrigin;
-use crate::worker::messages::unix_s;
-use crate::worker::script::Encoded;
+use crate::accounting::tally::SURPLUS;
+use crate::report::model::ByteCounts;
+use answer::{note_head, note_sent};
 use inspect::Inspection;
-use redirect::Detour;
 
 /// The dialogue of HTTP/1.1.
 #[derive(Debug, Default)]
 pub(crate) struct Http {
     heads: ResponseHeads,
+    /// Room for a request with values.
+    request: Vec<u8>,
 }
 
 /// The state of a connection.
@@ -43,16 +47,18 @@ impl Dialogue for Http {
     }
 
     fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, mut pending: Pending) {
-        if pending.redirects == 0 {
-            user.detour = None;
-        }
-        core.write_request(io, user, &mut pending, None);
-        user.pending.push_back(pending);
-        let setup = &core.setup;
-        let is_last = setup
-            .requests_per_connection
-            .is_some_and(|most| user.sent_here >= most);
-        user.is_spent |= is_last || !setup.keeps_alive;
+        let Some(id) = user.socket else { return };
+        answer::begin(core, user, &mut pending);
+        let step = pending.exchange.step;
+        let sizes = if let Some((bytes, head_bytes)) = core.constant_request(user, step) {
+            core.write(io, id, bytes);
+            (bytes.len(), head_bytes)
+        } else {
+            let head_bytes = core.render_request(user, step, &mut self.request);
+            core.write(io, id, &self.request);
+            (self.request.len(), head_bytes)
+        };
+        note_sent(core, io, user, pending, counts_of(sizes));
     }
 
     fn receive(
@@ -115,7 +121,12 @@ impl Http {
                     match found.event {
                         Event::More if found.consumed == 0 => return at,
                         Event::More | Event::Interim { .. } => {}
-                        Event::Head(head) => note_head(core, user, &head),
+                        Event::Head(head) => {
+                            let sets_cookies = head.sets_cookies;
+                            let place = (pending.exchange.step, head.status, sets_cookies);
+                            let fields = head.headers();
+                            user.session.inspection = note_head(core, user, place, &fields);
+                        }
                         Event::Body(bytes) => {
                             if let Some(inspection) = &mut user.session.inspection {
                                 inspection.add(bytes);
@@ -159,133 +170,24 @@ impl Http {
     }
 }
 
-fn note_head(core: &mut Core, user: &mut HttpUser, head: &Head<'_>) {
-    if core.tally.server.is_none()
-        && let Some(name) = head.header("server")
-    {
-        core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
-    }
-    if head.sets_cookies
-        && let Some(origin) = &core.setup.cookies
-    {
-        keep_cookies(core, origin, user, head);
-    }
-    let Some(pending) = user.pending.front() else {
-        return;
-    };
-    let step = &core.setup.script.steps[pending.exchange.step as usize];
-    let follows = core.setup.redirects_max > 0 && (300..400).contains(&head.status);
-    if step.needs_headers() || follows {
-        user.session.inspection = Some(Box::new(Inspection::of(step, head)));
-    }
-}
-
-/// Keeps the cookies that the response to the oldest request sets.
-fn keep_cookies(core: &Core, origin: &CookieOrigin, user: &mut HttpUser, head: &Head<'_>) {
-    let Some(pending) = user.pending.front() else {
-        return;
-    };
-    let request = &core.setup.script.steps[pending.exchange.step as usize].request;
-    let written = match (&user.detour, request) {
-        (Some(detour), _) => &detour.bytes,
-        (None, Encoded::Fixed { bytes, .. }) => bytes,
-        (None, _) => &user.rendered.bytes,
-    };
-    for value in head.headers().values("set-cookie") {
-        user.jar.store(value, written, origin, unix_s());
-    }
-}
-
-/// Handles a complete response.
+/// Handles a complete response: it answers the oldest request.
 #[inline]
 fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64) {
     let Some(pending) = user.pending.pop_front() else {
         return;
     };
-    user.done_here += 1;
-    let received = &mut core.tally.traffic.received;
-    received.head += response.head_bytes;
-    received.body += response.body_bytes;
     user.is_spent |= !response.keeps_alive;
-    if core.setup.redirects_max > 0 && redirect::is_redirect(response.status) {
-        if let Err(name) = detour(core, user, &pending, response, now_ns) {
-            core.fail(user, &pending, name, response.status);
-        }
-        return;
-    }
-    let step_index = pending.exchange.step;
-    let step = &core.setup.script.steps[step_index as usize];
-    user.detour = None;
     let inspection = user.session.inspection.take();
-    let problem = if !step.checks.accepts(response.status) {
-        Some("unexpected-status")
-    } else if step
-        .checks
-        .body_bytes
-        .is_some_and(|bytes| bytes != response.body_bytes)
-    {
-        Some("unexpected-length")
-    } else {
-        inspection.and_then(|inspection| inspection.judge(step, &user.jar, &mut user.script))
-    };
-    match problem {
-        Some(name) => core.fail(user, &pending, name, response.status),
-        None => {
-            let (exchange, status) = (&pending.exchange, response.status);
-            core.tally
-                .succeed(exchange, status, response.wire_bytes, now_ns);
-            core.settle(user, now_ns);
-            user.script.succeed(&core.setup.script);
-            core.think(user, step_index, now_ns);
-        }
-    }
+    answer::finish(core, user, (&pending, inspection), response, now_ns);
 }
 
-/// Follows a redirect; an error is the name of the reason against it.
-fn detour(
-    core: &mut Core,
-    user: &mut HttpUser,
-    pending: &Pending,
-    response: &Response,
-    now_ns: u64,
-) -> Result<(), &'static str> {
-    let inspection = user.session.inspection.take();
-    if pending.redirects >= core.setup.redirects_max {
-        return Err("too-many-redirects");
+/// The bytes of a request and of its head.
+fn counts_of((bytes, head_bytes): (usize, usize)) -> ByteCounts {
+    ByteCounts {
+        wire: bytes as u64,
+        head: head_bytes as u64,
+        body: (bytes - head_bytes) as u64,
     }
-    let location = inspection
-        .and_then(|inspection| inspection.location)
-        .ok_or("redirect-without-location")?;
-    let step = &core.setup.script.steps[pending.exchange.step as usize];
-    let (bytes, head_bytes) = match (&user.detour, &step.request) {
-        (Some(request), _) => (&request.bytes, request.head_bytes),
-        (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
-        (None, _) => (&user.rendered.bytes, user.rendered.head_bytes),
-    };
-    let is_secure = core.setup.endpoint.tls.is_some();
-    let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
-    user.detour = None;
-    let request = match found {
-        Detour::Follow(request) => request,
-        Detour::Elsewhere => return Err("redirect-to-another-server"),
-        Detour::Impossible => return Err("redirect-not-possible"),
-    };
-    user.detour = Some(request);
-    core.tally.requests.redirects += 1;
-    let (exchange, status) = (&pending.exchange, response.status);
-    core.tally
-        .succeed(exchange, status, response.wire_bytes, now_ns);
-    // The next hop is a request of its own, and begins now.
-    user.owed.push_front(Pending {
-        exchange: Exchange {
-            intended_ns: now_ns,
-            step: exchange.step,
-            ..Exchange::default()
-        },
-        redirects: pending.redirects + 1,
-        ..*pending
-    });
-    Ok(())
 }
 
 fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
@@ -297,17 +199,7 @@ fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
 /// Requests behind one that ended the connection, and those on a connection that was closed while
 /// it was idle: each has failed, or is sent again if the user wants that and it does no harm.
 fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
-    while let Some(mut pending) = user.pending.pop_front() {
-        let step = &core.setup.script.steps[pending.exchange.step as usize];
-        let is_idempotent = match &user.detour {
-            Some(request) if pending.redirects > 0 => redirect::is_idempotent(request),
-            _ => step.is_idempotent,
-        };
-        if core.setup.retries && is_idempotent && !pending.is_again {
-            pending.exchange.first_byte_ns = 0;
-            core.send_again(user, pending);
-        } else {
-            core.fail(user, &pending, name, 0);
-        }
+    while let Some(pending) = user.pending.pop_front() {
+        answer::give_up(core, user, pending, name);
     }
 }

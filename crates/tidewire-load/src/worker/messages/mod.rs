@@ -448,7 +448,9 @@ impl Dialogue for Messages {
             key = matching.key(message).unwrap_or_default();
             coding.write_frame(channel.as_deref_mut(), random, (opcode, message), out);
         };
-        core.write_request(io, user, &mut pending, Some(&mut wrap));
+        core.begin_request(user, &mut pending);
+        let counts = core.write_message(io, user, pending.exchange.step, &mut wrap);
+        core.note_request(io, user, &pending, counts);
         user.session.channel = channel;
         pending.key = key;
         user.pending.push_back(pending);

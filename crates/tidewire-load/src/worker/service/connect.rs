@@ -237,7 +237,7 @@ impl Core {
         let setup = &self.setup;
         let greets = setup.endpoint.tls.is_some()
             || setup.endpoint.tunnel.is_some()
-            || matches!(setup.dialogue, DialogueKind::Messages(_));
+            || !matches!(setup.dialogue, DialogueKind::Http);
         match user.owed.front() {
             _ if greets => Usage::WritesFirst,
             None => Usage::Any,

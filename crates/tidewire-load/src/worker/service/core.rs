@@ -51,6 +51,11 @@ pub(crate) struct Core {
     pub(super) waiting: VecDeque<u32>,
     /// Users that are free, at given times.
     pub(super) free: VecDeque<u32>,
+    /// Users whose next requests wait, and whether they have waited for a turn.
+    pub(super) held: VecDeque<u32>,
+    pub(super) has_held: bool,
+    /// Data has arrived in this turn.
+    pub(super) has_heard: bool,
     /// The times at which users must be handled.
     pub(super) wakes: BinaryHeap<Reverse<(u64, u32)>>,
     pub(super) connected: u64,
@@ -92,6 +97,9 @@ impl Core {
             proxy_heads: ResponseHeads::default(),
             waiting: VecDeque::new(),
             free: VecDeque::new(),
+            held: VecDeque::new(),
+            has_held: false,
+            has_heard: false,
             wakes: BinaryHeap::new(),
             connected: 0,
             gone: 0,
@@ -167,115 +175,123 @@ impl Core {
     /// Whether another request may be sent on the user's connection.
     #[inline]
     pub(super) fn has_room<S>(&self, user: &User<S>) -> bool {
-        user.pending.len() < self.setup.in_flight as usize
+        user.pending.len() < self.setup.in_flight.min(user.room) as usize
     }
 
-    /// Writes the bytes of a request's step, and counts it. `wrap` creates a frame of them, if they
-    /// need one.
+    /// A request leaves now.
     #[inline]
-    pub(crate) fn write_request<S: Default>(
-        &mut self,
-        io: &mut Io,
-        user: &mut User<S>,
-        pending: &mut Pending,
-        wrap: Option<Wrap<'_>>,
-    ) {
-        let Some(id) = user.socket else { return };
-        let step = pending.exchange.step as usize;
+    pub(crate) fn begin_request<S>(&mut self, user: &User<S>, pending: &mut Pending) {
         if self.is_in_turn {
             // This call may have sent many requests before it.
             self.look_at_clock();
         }
         pending.exchange.sent_ns = self.now_ns();
         self.note_lateness(user, pending);
-        let detour = user.detour.take();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let place = (id, &mut *user);
-        let counts = match (&detour, &self.setup.script.steps[step].request, wrap) {
-            (Some(detour), _, _) => {
-                self.write_whole(io, place, (&detour.bytes, detour.head_bytes), &mut scratch)
-            }
-            (None, Encoded::Fixed { bytes, head_bytes }, None) => {
-                self.write_whole(io, place, (bytes, *head_bytes), &mut scratch)
-            }
-            (None, _, wrap) => self.write_rendered(io, place, (step, wrap), &mut scratch),
-        };
-        self.scratch = scratch;
-        user.detour = detour;
+    }
+
+    /// Counts a request that has left, and sets the timer for its answer.
+    #[inline]
+    pub(crate) fn note_request<S: Default>(
+        &mut self,
+        io: &mut Io,
+        user: &mut User<S>,
+        pending: &Pending,
+        counts: ByteCounts,
+    ) {
         user.sent_here += 1;
         self.tally.send(&pending.exchange, counts);
-        if !user.is_timed {
+        if let Some(id) = user.socket
+            && !user.is_timed
+        {
             user.is_timed = true;
             let timeout_ms = self.setup.timeouts.request_ms;
             io.set_timer(id, io.now().monotonic_ms + timeout_ms);
         }
     }
 
-    /// Writes a request without values, with the cookies of its user.
+    /// The bytes of a step without values, if the user has nothing to add to them.
     #[inline]
-    fn write_whole<S>(
-        &self,
-        io: &mut Io,
-        (id, user): (ConnectionId, &mut User<S>),
-        (bytes, head_bytes): (&[u8], usize),
-        scratch: &mut Vec<u8>,
-    ) -> ByteCounts {
-        let body = (bytes.len() - head_bytes) as u64;
-        let mut head = head_bytes as u64;
-        if user.jar.is_empty() {
-            self.write(io, id, bytes);
-        } else {
-            scratch.clear();
-            head = user.jar.write(bytes, head_bytes, unix_s(), scratch) as u64;
-            self.write(io, id, scratch);
-        }
-        ByteCounts {
-            wire: head + body,
-            head,
-            body,
+    pub(crate) fn constant_request<S>(&self, user: &User<S>, step: u32) -> Option<(&[u8], usize)> {
+        match &self.setup.script.steps[step as usize].request {
+            Encoded::Fixed { bytes, head_bytes }
+                if user.detour.is_none() && user.jar.is_empty() =>
+            {
+                Some((bytes, *head_bytes))
+            }
+            _ => None,
         }
     }
 
-    fn write_rendered<S>(
+    /// Fills `out` with the request of a step, its values and the cookies of its user, or with the one that follows a
+    /// redirect. Returns the length of the head.
+    pub(crate) fn render_request<S>(
         &mut self,
-        io: &mut Io,
-        (id, user): (ConnectionId, &mut User<S>),
-        (step, wrap): (usize, Option<Wrap<'_>>),
-        scratch: &mut Vec<u8>,
-    ) -> ByteCounts {
-        let mut message = std::mem::take(&mut self.message);
-        message.clear();
+        user: &mut User<S>,
+        step: u32,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        out.clear();
         let setup = Arc::clone(&self.setup);
-        let mut values = self.values(&setup, user);
-        let mut counts = setup.script.write(step, &mut values, scratch, &mut message);
-        match wrap {
-            Some(wrap) => {
-                scratch.clear();
-                wrap(&mut self.random, &message, scratch);
-                counts = ByteCounts {
-                    wire: scratch.len() as u64,
-                    head: 0,
-                    body: message.len() as u64,
-                };
-                self.write(io, id, scratch);
-            }
-            None => {
+        let mut message = std::mem::take(&mut self.message);
+        let (bytes, head_bytes) = match (&user.detour, &setup.script.steps[step as usize].request) {
+            (Some(detour), _) => (&detour.bytes, detour.head_bytes),
+            (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
+            (None, _) => {
+                message.clear();
+                let mut values = self.values(&setup, user);
+                let counts = setup
+                    .script
+                    .write(step as usize, &mut values, out, &mut message);
                 let head_bytes = counts.head as usize;
                 // A redirect needs all of it, a cookie its path.
-                let kept_bytes = match self.setup.redirects_max {
-                    0 if self.setup.cookies.is_none() => 0,
+                let kept_bytes = match setup.redirects_max {
+                    0 if setup.cookies.is_none() => 0,
                     0 => head_bytes,
                     _ => message.len(),
                 };
-                user.rendered.bytes.clear();
-                user.rendered
-                    .bytes
-                    .extend_from_slice(&message[..kept_bytes]);
-                user.rendered.head_bytes = head_bytes.min(kept_bytes);
-                counts = self.write_whole(io, (id, user), (&message, head_bytes), scratch);
+                user.rendered.keep(&message[..kept_bytes], head_bytes);
+                (&message, head_bytes)
             }
-        }
+        };
+        out.clear();
+        let head_bytes = match user.jar.is_empty() {
+            true => {
+                out.extend_from_slice(bytes);
+                head_bytes
+            }
+            false => user.jar.write(bytes, head_bytes, unix_s(), out),
+        };
         self.message = message;
+        head_bytes
+    }
+
+    /// Writes the frame of a message's step, which `wrap` makes of its bytes.
+    pub(crate) fn write_message<S>(
+        &mut self,
+        io: &mut Io,
+        user: &mut User<S>,
+        step: u32,
+        wrap: Wrap<'_>,
+    ) -> ByteCounts {
+        let Some(id) = user.socket else {
+            return ByteCounts::default();
+        };
+        let mut message = std::mem::take(&mut self.message);
+        let mut frame = std::mem::take(&mut self.scratch);
+        message.clear();
+        let setup = Arc::clone(&self.setup);
+        let mut values = self.values(&setup, user);
+        let script = &setup.script;
+        script.write(step as usize, &mut values, &mut frame, &mut message);
+        frame.clear();
+        wrap(&mut self.random, &message, &mut frame);
+        self.write(io, id, &frame);
+        let counts = ByteCounts {
+            wire: frame.len() as u64,
+            head: 0,
+            body: message.len() as u64,
+        };
+        (self.message, self.scratch) = (message, frame);
         counts
     }
 
@@ -310,16 +326,27 @@ impl Core {
     }
 
     /// Writes at once where there is one write per request anyway, so that the time of sending is
-    /// known; several requests that leave together are one write.
+    /// known; several requests that leave together are one write, see [`Core::flush`].
     #[inline]
-    fn write(&self, io: &mut Io, id: ConnectionId, bytes: &[u8]) {
-        if !self.is_in_turn && self.setup.in_flight > 1 {
+    pub(crate) fn write(&self, io: &mut Io, id: ConnectionId, bytes: &[u8]) {
+        if self.setup.in_flight > 1 {
             io.send(id, bytes);
             return;
         }
         let taken = io.write_now(id, bytes);
         if taken < bytes.len() {
             io.send(id, &bytes[taken..]);
+        }
+    }
+
+    /// Writes what the requests of a user have left, where other users follow in the same call.
+    #[inline]
+    pub(super) fn flush<S>(&self, io: &mut Io, user: &User<S>) {
+        if self.is_in_turn
+            && self.setup.in_flight > 1
+            && let Some(id) = user.socket
+        {
+            io.write_now(id, &[]);
         }
     }
 

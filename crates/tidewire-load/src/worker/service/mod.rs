@@ -28,6 +28,10 @@ pub(crate) trait Dialogue: Send + 'static {
     /// The state of one connection.
     type Session: Default + Debug + Send;
 
+    /// Whether answers that follow each other closely are awaited before the next requests leave together, see
+    /// [`Core::hold`]. Only for dialogues with several requests in flight, of which a server sends the answers in pieces.
+    const WAITS_FOR_MORE: bool = false;
+
     /// TCP and TLS are established. Calls [`Core::ready`] now or when its own handshake is
     /// complete.
     fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>);
@@ -58,6 +62,12 @@ pub(crate) trait Dialogue: Send + 'static {
 
     /// The connection of a user has ended, and the requests on it with it.
     fn end(&mut self, core: &mut Core, user: &mut User<Self::Session>, end: ConnectionEnd<'_>);
+
+    /// The oldest request was not answered in time.
+    fn time_out(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>) {
+        self.end(core, user, ConnectionEnd::TimedOut);
+        core.drop_connection(io, user);
+    }
 
     /// The load is over: closes the connection of a user.
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>) {
@@ -156,6 +166,7 @@ impl<D: Dialogue> ServiceWorker<D> {
             let Some(pending) = next else { break };
             self.dialogue.send(core, io, user, pending);
         }
+        core.flush(io, user);
         match user.state {
             UserState::Absent => self.core.serve_absent(io, user),
             UserState::Open => self.core.wait(user),
@@ -235,7 +246,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             return self.receive_from_proxy(io, place, data);
         }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
-        self.serve(io, place);
+        if !D::WAITS_FOR_MORE || !self.core.hold(&mut self.users[place]) {
+            self.serve(io, place);
+        }
         // A turn may bring data for many connections: requests that are due do not wait for its
         // end.
         if self.core.is_due(self.core.now_ns()) {
@@ -282,12 +295,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         let user = &mut self.users[place];
         match user.state {
             UserState::Open => {
-                if !self.core.is_overdue(io, user) {
-                    return;
+                while self.core.is_overdue(io, user) {
+                    self.dialogue.time_out(&mut self.core, io, user);
                 }
-                self.dialogue
-                    .end(&mut self.core, user, ConnectionEnd::TimedOut);
-                self.core.drop_connection(io, user);
             }
             _ => {
                 io.abort(id);
@@ -339,6 +349,10 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         self.core.look_at_clock();
         self.core.is_in_turn = true;
         self.core.end_spin();
+        while let Some(place) = self.core.next_held(&mut self.users) {
+            self.serve(io, place);
+        }
+        self.core.end_turn();
         self.open_more(io);
         self.dispatch(io);
         self.core.is_in_turn = false;
@@ -349,6 +363,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
+        if self.core.is_holding() {
+            return Some(self.core.setup.epoch);
+        }
         let next_ns = self.core.next_ns()?;
         Some(self.core.setup.epoch + Duration::from_nanos(next_ns))
     }

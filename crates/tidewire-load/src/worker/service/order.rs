@@ -71,6 +71,8 @@ impl ServiceSetup {
 pub enum DialogueKind {
     /// HTTP/1.1.
     Http,
+    /// HTTP/2, with a stream for each request.
+    Http2,
     /// WebSocket.
     Messages(Arc<MessagesSetup>),
 }

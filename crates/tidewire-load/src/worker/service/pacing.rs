@@ -156,6 +156,44 @@ impl Core {
         }
     }
 
+    /// Lets the next requests of a user wait until the server sends nothing more, or for one turn more: a server sends the
+    /// answers to several requests in pieces, and each piece answered at once would split them further, for both sides.
+    /// False if the user does not wait: nothing of it is in flight, or a time is given.
+    #[inline]
+    pub(super) fn hold<S>(&mut self, user: &mut User<S>) -> bool {
+        self.has_heard = true;
+        let is_closed = |phase: &Phase| matches!(phase.order.tempo, Tempo::Closed);
+        let is_free = self.phase.as_ref().is_some_and(is_closed);
+        if !is_free || self.setup.in_flight == 1 || user.pending.is_empty() {
+            return false;
+        }
+        if !std::mem::replace(&mut user.is_held, true) {
+            self.held.push_back(user.index);
+        }
+        true
+    }
+
+    /// At the end of a turn: the next user that has waited long enough.
+    pub(super) fn next_held<S>(&mut self, users: &mut [User<S>]) -> Option<usize> {
+        if self.has_heard && !self.has_held {
+            return None;
+        }
+        let place = self.held.pop_front()? as usize;
+        users[place].is_held = false;
+        Some(place)
+    }
+
+    /// Whether users wait for the end of the next turn, which comes at once.
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Nothing more happens in this turn.
+    pub(super) fn end_turn(&mut self) {
+        self.has_held = !self.held.is_empty();
+        self.has_heard = false;
+    }
+
     /// Handles a user again at this time.
     pub(crate) fn wake_at(&mut self, at_ns: u64, place: u32) {
         self.wakes.push(Reverse((at_ns, place)));

@@ -30,6 +30,8 @@ pub(crate) struct User<S> {
     pub(crate) pending: VecDeque<Pending>,
     /// Requests that leave as soon as a connection is ready.
     pub(crate) owed: VecDeque<Pending>,
+    /// Requests that the server takes at a time on this connection.
+    pub(crate) room: u32,
     /// Requests sent on this connection.
     pub(crate) sent_here: u64,
     /// Complete responses on this connection.
@@ -44,6 +46,8 @@ pub(crate) struct User<S> {
     pub(crate) is_spent: bool,
     /// The user is in the list of free users.
     pub(crate) is_listed: bool,
+    /// The user's next requests wait for the end of a turn.
+    pub(crate) is_held: bool,
     /// The time since which it is free.
     pub(crate) free_ns: u64,
     /// The timer for requests is set.
@@ -99,7 +103,7 @@ pub(crate) struct Pending {
     pub(crate) is_again: bool,
     /// Redirects that have led to it.
     pub(crate) redirects: u32,
-    /// The identification of the reply; only for messages that are matched by a field.
+    /// The identification of the reply: of messages that are matched by a field, and the stream of HTTP/2.
     pub(crate) key: u64,
 }
 
@@ -110,6 +114,15 @@ pub(crate) struct WholeRequest {
     pub(crate) bytes: Vec<u8>,
     /// The length of the head.
     pub(crate) head_bytes: usize,
+}
+
+impl WholeRequest {
+    /// Keeps the first bytes of a request, whose head has `head_bytes`.
+    pub(crate) fn keep(&mut self, bytes: &[u8], head_bytes: usize) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.head_bytes = head_bytes.min(bytes.len());
+    }
 }
 
 impl<S: Default> User<S> {
@@ -125,6 +138,7 @@ impl<S: Default> User<S> {
             ready_ns: 0,
             pending: VecDeque::new(),
             owed: VecDeque::new(),
+            room: u32::MAX,
             sent_here: 0,
             done_here: 0,
             detour: None,
@@ -132,6 +146,7 @@ impl<S: Default> User<S> {
             jar: Jar::default(),
             is_spent: false,
             is_listed: false,
+            is_held: false,
             free_ns: 0,
             is_timed: false,
             next_ns: 0,
@@ -153,6 +168,7 @@ impl<S: Default> User<S> {
     pub(crate) fn forget_connection(&mut self) {
         self.socket = None;
         self.tunnel = Tunnel::None;
+        self.room = u32::MAX;
         self.sent_here = 0;
         self.done_here = 0;
         self.is_spent = false;

@@ -1,0 +1,494 @@
+//! The streams of a connection, its windows and its settings.
+
+mod sending;
+
+use super::error::{ErrorCode, Fault, StreamFault};
+use super::event::{Event, Head};
+use super::frame::{self, Frame, HEAD_BYTES, PREFACE, STREAM_MASK};
+use super::head::{Kind, Limits, Parsed};
+use super::stream::{Closed, Message, Meter, Stream};
+
+/// What the peer allows.
+#[derive(Debug)]
+pub(super) struct Peer {
+    stream_window: u32,
+    frame_bytes_max: usize,
+    streams_max: u32,
+    /// It has once asked for a smaller table of headers than the default, and wants to hear that this side uses none.
+    has_small_table: bool,
+    wants_resize: bool,
+}
+
+/// The streams, windows and settings of a connection.
+#[derive(Debug)]
+pub(super) struct State {
+    is_client: bool,
+    /// Bytes of the client's preface that a server still waits for.
+    preface_left: usize,
+    has_settings: bool,
+    limits: Limits,
+    peer: Peer,
+    /// What this side may send, and the peer.
+    send_window: i64,
+    receive_window: i64,
+    /// Bytes that have arrived since the peer's window was last filled up.
+    taken: u32,
+    /// In the order of their numbers.
+    streams: Vec<Stream>,
+    closed: Closed,
+    /// The last stream of the client.
+    last: u32,
+    unsent: usize,
+    meter: Meter,
+    is_going_away: bool,
+    has_gone_away: bool,
+    /// The message whose last piece was the last event.
+    done: Option<(u32, Message)>,
+}
+
+/// What the first bytes are.
+pub(super) enum Start {
+    Missing,
+    Preface(usize),
+    Past,
+}
+
+impl State {
+    /// Appends what widens the peer's window.
+    pub(super) fn new(is_client: bool, limits: &Limits, out: &mut Vec<u8>) -> Self {
+        let more = limits.connection_window.saturating_sub(WINDOW_DEFAULT);
+        if more > 0 {
+            frame::write_window(0, more, out);
+        }
+        Self {
+            is_client,
+            preface_left: if is_client { 0 } else { PREFACE.len() },
+            has_settings: false,
+            limits: *limits,
+            peer: Peer {
+                stream_window: WINDOW_DEFAULT,
+                frame_bytes_max: frame::FRAME_BYTES_MAX,
+                streams_max: u32::MAX,
+                has_small_table: false,
+                wants_resize: false,
+            },
+            send_window: i64::from(WINDOW_DEFAULT),
+            receive_window: i64::from(WINDOW_DEFAULT + more),
+            taken: 0,
+            streams: Vec::new(),
+            closed: Closed::default(),
+            last: 0,
+            unsent: 0,
+            meter: Meter::default(),
+            is_going_away: false,
+            has_gone_away: false,
+            done: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn take_done(&mut self) -> Option<(u32, Message)> {
+        self.done.take()
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    pub(super) fn peer_keeps_table(&self) -> bool {
+        !self.peer.has_small_table
+    }
+
+    pub(super) fn peer_streams_max(&self) -> u32 {
+        self.peer.streams_max
+    }
+
+    /// Whether a client may open a stream, now or when another is over.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_going_away && self.last < STREAM_MASK - 2
+    }
+
+    /// Gives up a stream.
+    pub(super) fn reset(&mut self, number: u32, code: ErrorCode, out: &mut Vec<u8>) {
+        if let Ok(place) = self.find(number) {
+            self.remove(place, Some(code), out);
+        }
+    }
+
+    /// Checks that the peer begins as a peer of HTTP/2 does.
+    #[inline]
+    pub(super) fn read_start(&mut self, data: &[u8]) -> Result<Start, Fault> {
+        if self.has_settings {
+            return Ok(Start::Past);
+        }
+        if self.preface_left > 0 {
+            let wanted = &PREFACE[PREFACE.len() - self.preface_left..];
+            let length = wanted.len().min(data.len());
+            if wanted[..length] != data[..length] {
+                return Err(Fault::BadPreface);
+            }
+            self.preface_left -= length;
+            return Ok(match length {
+                0 => Start::Missing,
+                _ => Start::Preface(length),
+            });
+        }
+        match data.first_chunk::<HEAD_BYTES>() {
+            None => Ok(Start::Missing),
+            // SETTINGS, not an acknowledgement.
+            Some([0, _, _, 4, flags, 0, 0, 0, 0]) if flags & 1 == 0 => Ok(Start::Past),
+            Some(_) => Err(Fault::BadPreface),
+        }
+    }
+
+    pub(super) fn charge(&mut self, cost: u32, now_ms: u64) -> Result<(), Fault> {
+        match self.meter.charge(cost, now_ms) {
+            true => Ok(()),
+            false => Err(Fault::Flood),
+        }
+    }
+
+    #[inline]
+    fn find(&self, number: u32) -> Result<usize, usize> {
+        // Most often it is the only one, or the oldest.
+        if self
+            .streams
+            .first()
+            .is_some_and(|stream| stream.number == number)
+        {
+            return Ok(0);
+        }
+        self.streams
+            .binary_search_by_key(&number, |stream| stream.number)
+    }
+
+    /// Whether a stream was never used: then no frame but HEADERS may be for it.
+    fn is_idle(&self, number: u32) -> bool {
+        number > self.last || number.is_multiple_of(2)
+    }
+
+    #[inline]
+    pub(super) fn kind_of(&self, number: u32) -> Kind {
+        let has_head = self
+            .find(number)
+            .is_ok_and(|place| self.streams[place].has_head);
+        match (has_head, self.is_client) {
+            (true, _) => Kind::Trailers,
+            (false, true) => Kind::Response,
+            (false, false) => Kind::Request,
+        }
+    }
+
+    #[inline]
+    pub(super) fn receive_head<'a>(
+        &mut self,
+        (number, ends, on_itself): (u32, bool, bool),
+        parsed: &'a Parsed,
+        wire_bytes: usize,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'a>, Fault> {
+        let place = match self.find(number) {
+            Ok(place) => place,
+            Err(_) if self.is_client || !self.is_next(number)? => {
+                return self.receive_late(number, now_ms, out);
+            }
+            Err(_) => {
+                self.last = number;
+                let is_full = self.streams.len() >= self.limits.streams_max as usize;
+                if is_full || self.has_gone_away {
+                    self.charge(1, now_ms)?;
+                    return Ok(self.refuse(number, StreamFault::TooManyStreams, out));
+                }
+                let stream = Stream::new(number, self.peer.stream_window, &self.limits);
+                self.streams.push(stream);
+                self.streams.len() - 1
+            }
+        };
+        let is_interim = self.is_client && parsed.status / 100 == 1;
+        let stream = &mut self.streams[place];
+        stream.message.head_bytes += wire_bytes as u64;
+        stream.message.wire_bytes += wire_bytes as u64;
+        let is_trailers = stream.has_head;
+        let fault = match parsed.fault {
+            _ if stream.has_received_all => Some(StreamFault::StreamClosed),
+            _ if on_itself => Some(StreamFault::BadPriority),
+            _ if is_trailers && !ends => Some(StreamFault::TruncatedBody),
+            _ if is_interim && ends => Some(StreamFault::BadHeader),
+            fault => fault,
+        };
+        if let Some(fault) = fault {
+            return Ok(self.break_off(place, fault, out));
+        }
+        if is_interim {
+            let status = parsed.status;
+            self.charge(1, now_ms)?;
+            return Ok(Event::Interim {
+                stream: number,
+                status,
+            });
+        }
+        stream.add_head(parsed, !is_trailers);
+        if ends && let Some(broken) = self.end(place, out) {
+            return Ok(broken);
+        }
+        Ok(match is_trailers {
+            true => Event::More,
+            false => Event::Head(Head::of(number, parsed)),
+        })
+    }
+
+    /// Whether HEADERS opens the client's next stream; false if the stream is over.
+    fn is_next(&self, number: u32) -> Result<bool, Fault> {
+        match number {
+            _ if number.is_multiple_of(2) => Err(Fault::BadStream),
+            _ if number > self.last => Ok(true),
+            _ if self.closed.is_reset_here(number).is_some() => Ok(false),
+            _ => Err(Fault::BadStream),
+        }
+    }
+
+    /// A frame for a stream that is over. What was on its way when this side reset the stream is no fault.
+    fn receive_late<'a>(
+        &mut self,
+        number: u32,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'a>, Fault> {
+        if self.is_idle(number) {
+            return Err(Fault::UnexpectedFrame);
+        }
+        self.charge(1, now_ms)?;
+        match self.closed.is_reset_here(number) {
+            Some(true) => {}
+            Some(false) => return Err(Fault::StreamClosed),
+            None => frame::write_reset(number, ErrorCode::STREAM_CLOSED, out),
+        }
+        Ok(Event::More)
+    }
+
+    /// A piece of a body, or an event in its place. `wire_bytes` is what was consumed for it.
+    #[inline]
+    pub(super) fn receive_data<'a>(
+        &mut self,
+        number: u32,
+        (flow_bytes, bytes, wire_bytes): (u32, usize, usize),
+        ends: bool,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        self.receive_window -= i64::from(flow_bytes);
+        if self.receive_window < 0 {
+            return Err(Fault::WindowExceeded);
+        }
+        self.taken += flow_bytes;
+        if self.taken >= self.limits.connection_window / 2 {
+            frame::write_window(0, self.taken, out);
+            self.receive_window += i64::from(self.taken);
+            self.taken = 0;
+        }
+        let Ok(place) = self.find(number) else {
+            return match flow_bytes == 0 && !ends {
+                // A later piece of a frame whose first one was late.
+                true if !self.is_idle(number) => Ok(Some(Event::More)),
+                _ => self.receive_late(number, now_ms, out).map(Some),
+            };
+        };
+        let window = self.limits.stream_window;
+        let stream = &mut self.streams[place];
+        stream.message.wire_bytes += wire_bytes as u64;
+        if stream.has_received_all {
+            return Ok(Some(self.break_off(place, StreamFault::StreamClosed, out)));
+        }
+        if let Err(fault) = stream.add_data(flow_bytes, bytes) {
+            return Ok(Some(self.break_off(place, fault, out)));
+        }
+        if ends {
+            return Ok(self.end(place, out));
+        }
+        stream.return_window(window, out);
+        Ok(None)
+    }
+
+    /// The peer's message is whole, or has another length than it announced.
+    fn end<'a>(&mut self, place: usize, out: &mut Vec<u8>) -> Option<Event<'a>> {
+        let stream = &mut self.streams[place];
+        let number = stream.number;
+        match stream.end() {
+            Err(fault) => return Some(self.break_off(place, fault, out)),
+            Ok(message) => self.done = Some((number, message)),
+        }
+        if self.is_client {
+            self.meter.credit(EXCHANGE_CREDIT);
+        }
+        if stream.has_sent_all {
+            self.remove(place, None, out);
+        } else if self.is_client {
+            // The server has answered and does not need the rest of the request.
+            self.remove(place, Some(ErrorCode::CANCEL), out);
+        }
+        None
+    }
+
+    pub(super) fn receive_control<'a>(
+        &mut self,
+        frame: &Frame<'_>,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'a>, Fault> {
+        match *frame {
+            Frame::Settings(payload) => {
+                self.charge(1 + payload.len() as u32 / 64, now_ms)?;
+                self.take_settings(payload)?;
+                frame::write_settings_ack(out);
+                if !std::mem::replace(&mut self.has_settings, true) {
+                    return Ok(Event::Ready);
+                }
+            }
+            Frame::Ping(payload) => {
+                self.charge(1, now_ms)?;
+                frame::write_ping_ack(payload, out);
+            }
+            Frame::Window { stream, by } => {
+                self.charge(1, now_ms)?;
+                return self.widen(stream, by, out);
+            }
+            Frame::Reset { stream, code } => {
+                return match self.find(stream) {
+                    Ok(place) => {
+                        self.charge(if self.is_client { 0 } else { 1 }, now_ms)?;
+                        self.forget(place, false);
+                        Ok(Event::Reset { stream, code })
+                    }
+                    Err(_) if self.is_idle(stream) => Err(Fault::UnexpectedFrame),
+                    Err(_) => self.charge(1, now_ms).map(|()| Event::More),
+                };
+            }
+            Frame::GoAway { last, code } => {
+                self.charge(1, now_ms)?;
+                self.is_going_away = true;
+                return Ok(Event::GoAway { last, code });
+            }
+            Frame::Priority { stream, depends_on } => {
+                self.charge(1, now_ms)?;
+                let fault = match depends_on {
+                    None => StreamFault::BadFrameSize,
+                    Some(other) if other == stream => StreamFault::BadPriority,
+                    Some(_) => return Ok(Event::More),
+                };
+                return Ok(match self.find(stream) {
+                    Ok(place) => self.break_off(place, fault, out),
+                    Err(_) => self.refuse(stream, fault, out),
+                });
+            }
+            Frame::SettingsAck | Frame::PingAck | Frame::Unknown => self.charge(1, now_ms)?,
+            Frame::Data { .. } | Frame::Headers { .. } => {}
+        }
+        Ok(Event::More)
+    }
+
+    fn take_settings(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        for (name, value) in frame::settings(payload) {
+            match name {
+                frame::HEADER_TABLE_SIZE => {
+                    let is_small = value < TABLE_BYTES_DEFAULT;
+                    self.peer.has_small_table |= is_small;
+                    self.peer.wants_resize |= is_small;
+                }
+                frame::ENABLE_PUSH if value > u32::from(!self.is_client) => {
+                    return Err(Fault::BadSetting);
+                }
+                frame::MAX_CONCURRENT_STREAMS => self.peer.streams_max = value,
+                frame::INITIAL_WINDOW_SIZE if value > STREAM_MASK => {
+                    return Err(Fault::WindowOverflow);
+                }
+                frame::INITIAL_WINDOW_SIZE => {
+                    let by = i64::from(value) - i64::from(self.peer.stream_window);
+                    self.peer.stream_window = value;
+                    for stream in &mut self.streams {
+                        stream.send_window += by;
+                        if stream.send_window > i64::from(STREAM_MASK) {
+                            return Err(Fault::WindowOverflow);
+                        }
+                    }
+                }
+                frame::MAX_FRAME_SIZE => {
+                    let bytes = value as usize;
+                    if !(frame::FRAME_BYTES_MAX..1 << 24).contains(&bytes) {
+                        return Err(Fault::BadSetting);
+                    }
+                    // Larger ones would only make other streams wait.
+                    self.peer.frame_bytes_max = bytes.min(frame::FRAME_BYTES_MAX);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A window of what this side may send grows.
+    fn widen<'a>(&mut self, number: u32, by: u32, out: &mut Vec<u8>) -> Result<Event<'a>, Fault> {
+        if number == 0 {
+            self.send_window += i64::from(by);
+            return match by {
+                0 => Err(Fault::UnexpectedFrame),
+                _ if self.send_window > i64::from(STREAM_MASK) => Err(Fault::WindowOverflow),
+                _ => Ok(Event::More),
+            };
+        }
+        let Ok(place) = self.find(number) else {
+            return match self.is_idle(number) {
+                true => Err(Fault::UnexpectedFrame),
+                false => Ok(Event::More),
+            };
+        };
+        let stream = &mut self.streams[place];
+        stream.send_window += i64::from(by);
+        let is_too_wide = stream.send_window > i64::from(STREAM_MASK);
+        Ok(match by {
+            0 => self.break_off(place, StreamFault::EmptyWindow, out),
+            _ if is_too_wide => self.break_off(place, StreamFault::WindowOverflow, out),
+            _ => Event::More,
+        })
+    }
+
+    fn break_off<'a>(&mut self, place: usize, fault: StreamFault, out: &mut Vec<u8>) -> Event<'a> {
+        let stream = self.streams[place].number;
+        self.remove(place, Some(fault.code()), out);
+        Event::Broken { stream, fault }
+    }
+
+    /// Resets a stream that this side does not know.
+    fn refuse<'a>(&mut self, number: u32, fault: StreamFault, out: &mut Vec<u8>) -> Event<'a> {
+        frame::write_reset(number, fault.code(), out);
+        self.closed.add(number, true);
+        Event::More
+    }
+
+    /// A stream is over; with a code this side resets it.
+    fn remove(&mut self, place: usize, code: Option<ErrorCode>, out: &mut Vec<u8>) {
+        if let Some(code) = code {
+            frame::write_reset(self.streams[place].number, code, out);
+        }
+        self.forget(place, code.is_some());
+    }
+
+    fn forget(&mut self, place: usize, is_reset_here: bool) {
+        let stream = self.streams.remove(place);
+        self.unsent -= usize::from(stream.unsent.is_some());
+        self.closed.add(stream.number, is_reset_here);
+    }
+
+    pub(super) fn go_away(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_gone_away, true) {
+            let last = if self.is_client { 0 } else { self.last };
+            frame::write_go_away(last, code, out);
+        }
+    }
+}
+
+/// What an answered request is worth, in frames that bring nothing. A request alone is worth nothing: it may be reset at once.
+const EXCHANGE_CREDIT: u32 = 2;
+/// RFC 9113, section 6.5.2.
+const WINDOW_DEFAULT: u32 = 65_535;
+const TABLE_BYTES_DEFAULT: u32 = 4096;

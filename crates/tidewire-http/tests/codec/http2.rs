@@ -1,0 +1,715 @@
+//! Connections of HTTP/2: both sides with each other, and each against a peer that breaks rules.
+
+use crate::{pieces, ways_to_cut};
+use proptest::prelude::*;
+use std::sync::Arc;
+use tidewire_http::http2::{
+    Connection, ErrorCode, Event, Fault, Heads, Limits, PREFACE, repeated_request, write_request,
+    write_response,
+};
+
+/// One side: what it has heard, in words, and what it has to send.
+struct Side {
+    connection: Connection,
+    heads: Heads,
+    out: Vec<u8>,
+    unread: Vec<u8>,
+    heard: Vec<String>,
+    fault: Option<Fault>,
+    now_ms: u64,
+}
+
+impl Side {
+    fn client(limits: Limits) -> Self {
+        let mut out = Vec::new();
+        Self::new(Connection::client(&limits, &mut out), limits, out)
+    }
+
+    fn server(limits: Limits) -> Self {
+        let mut out = Vec::new();
+        Self::new(Connection::server(&limits, &mut out), limits, out)
+    }
+
+    fn new(connection: Connection, limits: Limits, out: Vec<u8>) -> Self {
+        Self {
+            connection,
+            heads: Heads::new(limits),
+            out,
+            unread: Vec::new(),
+            heard: Vec::new(),
+            fault: None,
+            now_ms: 0,
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Bytes of the peer. Pieces of a body are joined, because where they are cut is of no meaning.
+    fn feed(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+        let mut at = 0;
+        while self.fault.is_none() {
+            let data = &self.unread[at..];
+            let read = self
+                .connection
+                .receive(&mut self.heads, data, self.now_ms, &mut self.out);
+            let step = match read {
+                Ok(step) => step,
+                Err(fault) => {
+                    self.fault = Some(fault);
+                    self.heard.push(format!("fault {}", fault.name()));
+                    return;
+                }
+            };
+            at += step.consumed;
+            let words = match step.event {
+                Event::More if step.consumed == 0 => break,
+                Event::More => continue,
+                Event::Ready => "ready".to_owned(),
+                Event::Head(head) => {
+                    let line = match head.status {
+                        0 => format!("{:?}", head.request_line()),
+                        status => status.to_string(),
+                    };
+                    let fields = head.headers().map(|(name, value)| {
+                        let text = [name, b"=", value].concat();
+                        String::from_utf8_lossy(&text).into_owned()
+                    });
+                    let fields: Vec<String> = fields.collect();
+                    format!("{}: head {line} {}", head.stream, fields.join(" "))
+                }
+                Event::Interim { stream, status } => format!("{stream}: interim {status}"),
+                Event::Body { stream, bytes } => {
+                    let start = format!("{stream}: body ");
+                    let bytes = bytes.len();
+                    match self.heard.last_mut() {
+                        Some(last) if last.starts_with(&start) => {
+                            let before: usize = last[start.len()..].parse().unwrap();
+                            *last = format!("{start}{}", before + bytes);
+                            continue;
+                        }
+                        _ => format!("{start}{bytes}"),
+                    }
+                }
+                Event::Done { stream, message } => {
+                    assert!(message.wire_bytes >= message.head_bytes + message.body_bytes);
+                    format!("{stream}: done {}", message.body_bytes)
+                }
+                Event::Reset { stream, code } => format!("{stream}: reset {code}"),
+                Event::Broken { stream, fault } => format!("{stream}: broken {}", fault.name()),
+                Event::GoAway { last, code } => format!("goaway {last} {code}"),
+            };
+            self.heard.push(words);
+        }
+        self.unread.drain(..at);
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut out = length[1..].to_vec();
+    out.extend([kind, flags]);
+    out.extend(stream.to_be_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+fn settings(values: &[(u16, u32)]) -> Vec<u8> {
+    let setting =
+        |(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()[..]].concat();
+    frame(
+        4,
+        0,
+        0,
+        &values.iter().flat_map(setting).collect::<Vec<u8>>(),
+    )
+}
+
+fn request(text: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    assert!(write_request(text.as_bytes(), "http", &mut block));
+    block
+}
+
+fn response(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    write_response(status, headers, &mut block);
+    block
+}
+
+fn nothing() -> Arc<[u8]> {
+    Arc::new([])
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const BOTH: u8 = END_STREAM | END_HEADERS;
+
+/// Passes everything between the two sides until neither has more to say.
+fn talk(client: &mut Side, server: &mut Side) {
+    loop {
+        client.connection.pump(usize::MAX, &mut client.out);
+        server.connection.pump(usize::MAX, &mut server.out);
+        let (sent, answered) = (client.take(), server.take());
+        if sent.is_empty() && answered.is_empty() {
+            return;
+        }
+        server.feed(&sent);
+        client.feed(&answered);
+    }
+}
+
+#[test]
+fn requests_and_responses_of_any_size_pass_through_small_windows() {
+    let limits = Limits {
+        stream_window: 1_000,
+        connection_window: 65_535,
+        ..Limits::default()
+    };
+    let (mut client, mut server) = (Side::client(limits), Side::server(limits));
+    talk(&mut client, &mut server);
+    assert_eq!(
+        (&client.heard[..], &server.heard[..]),
+        (&["ready".to_owned()][..], &["ready".to_owned()][..])
+    );
+    let block = request(
+        "POST /up?a=b HTTP/1.1\r\nHost: a.example\r\nX-Long: 1\r\nConnection: close\r\n\r\n",
+    );
+    let body = vec![7; 300_000];
+    for _ in 0..3 {
+        let opened = client
+            .connection
+            .open(&block, &body, false, &mut client.out);
+        assert!(opened.is_some());
+    }
+    talk(&mut client, &mut server);
+    for stream in [1, 3, 5] {
+        let head = format!("{stream}: head (\"POST\", \"/up?a=b\") host=a.example x-long=1");
+        assert!(server.heard.contains(&head), "{:?}", server.heard);
+        assert!(server.heard.contains(&format!("{stream}: done 300000")));
+    }
+    // Answers in another order, one without a body and one to HEAD.
+    let whole: Arc<[u8]> = vec![8; 200_000].into();
+    let nothing = nothing();
+    let head = response(200, &[("content-length", "200000"), ("set-cookie", "a=b")]);
+    for stream in [5, 1] {
+        assert!(
+            server
+                .connection
+                .respond(stream, &head, &whole, 10, &mut server.out)
+        );
+    }
+    assert!(server.connection.has_unsent());
+    talk(&mut client, &mut server);
+    let empty = response(204, &[]);
+    assert!(
+        server
+            .connection
+            .respond(3, &empty, &nothing, 0, &mut server.out)
+    );
+    talk(&mut client, &mut server);
+    let head = client.connection.open(
+        &request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        b"",
+        true,
+        &mut client.out,
+    );
+    assert_eq!(head, Some(7));
+    talk(&mut client, &mut server);
+    let length = response(200, &[("content-length", "5")]);
+    assert!(
+        server
+            .connection
+            .respond(7, &length, &nothing, 0, &mut server.out)
+    );
+    talk(&mut client, &mut server);
+    let done: Vec<&String> = client
+        .heard
+        .iter()
+        .filter(|words| words.contains("done"))
+        .collect();
+    assert_eq!(done.len(), 4);
+    assert!(
+        client
+            .heard
+            .contains(&"5: head 200 content-length=200000 set-cookie=a=b".to_owned())
+    );
+    assert!(client.heard.contains(&"5: done 200000".to_owned()));
+    assert!(client.heard.contains(&"3: head 204 ".to_owned()));
+    assert!(client.heard.contains(&"7: done 0".to_owned()));
+    assert!(!server.connection.has_unsent() && client.connection.is_open());
+}
+
+/// A server's side of a connection with what a client may meet.
+fn conversation() -> Vec<u8> {
+    let long = response(200, &[("x-long", &"v".repeat(500))]);
+    [
+        settings(&[(3, 100), (0x99, 1)]),
+        frame(1, END_HEADERS, 1, &response(103, &[("link", "</a>")])),
+        frame(
+            1,
+            END_HEADERS,
+            1,
+            &response(200, &[("content-length", "6")]),
+        ),
+        frame(0, 0, 1, b"abc"),
+        // Padding, and an unknown frame between two of the same stream.
+        frame(0xbe, 0xff, 7, b"unknown"),
+        frame(0, PADDED | END_STREAM, 1, b"\x05def.....".as_slice()),
+        // A header block in pieces, with a priority; trailers.
+        frame(1, 0x20, 3, &[&[0, 0, 0, 0, 16], &long[..10]].concat()),
+        frame(9, 0, 3, &long[10..20]),
+        frame(9, END_HEADERS, 3, &long[20..]),
+        frame(0, 0, 3, &[b'x'; 40]),
+        frame(6, 0, 0, b"pingpong"),
+        frame(1, BOTH, 3, &request_trailers()),
+        frame(3, 0, 5, &7_u32.to_be_bytes()),
+        frame(
+            7,
+            0,
+            0,
+            &[&7_u32.to_be_bytes()[..], &11_u32.to_be_bytes()[..], b"calm"].concat(),
+        ),
+    ]
+    .concat()
+}
+
+fn request_trailers() -> Vec<u8> {
+    let mut block = vec![0];
+    for text in ["x-sum", "12"] {
+        block.push(text.len() as u8);
+        block.extend_from_slice(text.as_bytes());
+    }
+    block
+}
+
+fn client_with_requests(count: usize) -> Side {
+    let mut client = Side::client(Limits::default());
+    for _ in 0..count {
+        client
+            .connection
+            .open(&request(GET), b"", false, &mut client.out);
+    }
+    client.out.clear();
+    client
+}
+
+#[test]
+fn every_way_to_cut_the_bytes_is_read_the_same() {
+    let bytes = conversation();
+    let long = "v".repeat(500);
+    let expected = [
+        "ready",
+        "1: interim 103",
+        "1: head 200 content-length=6",
+        "1: body 6",
+        "1: done 6",
+        &format!("3: head 200 x-long={long}"),
+        "3: body 40",
+        "3: done 40",
+        "5: reset refused-stream",
+        "goaway 7 enhance-your-calm",
+    ];
+    let mut answers = None;
+    for cuts in ways_to_cut(bytes.len()) {
+        let mut client = client_with_requests(3);
+        for piece in pieces(&bytes, &cuts) {
+            client.feed(piece);
+        }
+        assert_eq!(client.heard, expected, "{cuts:?}");
+        assert!(!client.connection.is_open());
+        // An acknowledgement and a pong.
+        assert_eq!(*answers.get_or_insert(client.out.clone()), client.out);
+        assert_eq!(client.out.len(), 9 + 17);
+    }
+}
+
+#[test]
+fn a_server_that_breaks_a_rule_is_found() {
+    let good = response(200, &[]);
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        // Of the connection.
+        (
+            "fault not-http2",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        ),
+        ("fault not-http2", frame(4, 1, 0, b"")),
+        ("fault bad-setting", settings(&[(2, 1)])),
+        ("fault bad-setting", settings(&[(5, 100)])),
+        ("fault window-overflow", settings(&[(4, 1 << 31)])),
+        ("fault bad-frame-size", frame(4, 0, 0, b"12345")),
+    ];
+    for (expected, bytes) in cases {
+        let mut client = client_with_requests(2);
+        client.feed(&bytes);
+        assert_eq!(client.heard.last().map(String::as_str), Some(expected));
+    }
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        (
+            "fault unexpected-frame",
+            frame(5, END_HEADERS, 1, &[0, 0, 0, 2]),
+        ),
+        ("fault unexpected-frame", frame(0, 0, 0, b"a")),
+        ("fault unexpected-frame", frame(1, BOTH, 9, &good)),
+        ("fault unexpected-frame", frame(9, END_HEADERS, 1, &good)),
+        (
+            "fault unexpected-frame",
+            [frame(1, 0, 1, &good), frame(6, 0, 0, &[0; 8])].concat(),
+        ),
+        ("fault bad-padding", frame(0, PADDED, 1, &[9, 1, 2])),
+        (
+            "fault bad-padding",
+            frame(1, PADDED | BOTH, 1, &[200, 1, 2]),
+        ),
+        ("fault bad-header-block", frame(1, BOTH, 1, &[0x80])),
+        ("fault bad-frame-size", frame(6, 0, 0, b"1234567")),
+        ("fault bad-frame-size", frame(0, 0, 1, &[0; 16_385])),
+        (
+            "fault window-overflow",
+            frame(8, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
+        ),
+        // Of one stream.
+        ("1: broken bad-header", frame(0, 0, 1, b"a")),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(200, &[("Upper", "a")])),
+        ),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(200, &[("connection", "close")])),
+        ),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(200, &[("a", "b\r\nc: d")])),
+        ),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(200, &[("a b", "c")])),
+        ),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(20, &[])),
+        ),
+        ("1: broken bad-header", frame(1, BOTH, 1, &[])),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &[&good[..], &good[..]].concat()),
+        ),
+        (
+            "1: broken bad-header",
+            frame(1, BOTH, 1, &response(103, &[])),
+        ),
+        (
+            "1: broken bad-content-length",
+            frame(1, BOTH, 1, &response(200, &[("content-length", "x")])),
+        ),
+        (
+            "1: broken wrong-length",
+            frame(1, BOTH, 1, &response(200, &[("content-length", "2")])),
+        ),
+        (
+            "1: broken truncated-body",
+            [
+                frame(1, END_HEADERS, 1, &good),
+                frame(1, END_HEADERS, 1, &request_trailers()),
+            ]
+            .concat(),
+        ),
+        (
+            "1: broken bad-header",
+            [frame(1, END_HEADERS, 1, &good), frame(1, BOTH, 1, &good)].concat(),
+        ),
+        (
+            "1: broken window-overflow",
+            frame(8, 0, 1, &[0x7f, 0xff, 0xff, 0xff]),
+        ),
+        ("1: broken empty-window-update", frame(8, 0, 1, &[0; 4])),
+    ];
+    for (expected, bytes) in cases {
+        let mut client = client_with_requests(2);
+        client.feed(&settings(&[]));
+        client.feed(&bytes);
+        assert_eq!(
+            client.heard.last().map(String::as_str),
+            Some(expected),
+            "{:?}",
+            client.heard
+        );
+        // The other stream goes on, unless the connection does not; then a GOAWAY is the last word.
+        client.feed(&frame(1, BOTH, 3, &good));
+        let is_over = client.fault.is_some();
+        assert_eq!(
+            client.heard.contains(&"3: done 0".to_owned()),
+            !is_over,
+            "{expected}"
+        );
+        assert_eq!(
+            client.out[client.out.len() - 17 + 3] == 7,
+            is_over,
+            "{expected}"
+        );
+    }
+}
+
+#[test]
+fn more_than_a_window_is_a_fault() {
+    let limits = Limits {
+        stream_window: 100,
+        ..Limits::default()
+    };
+    let mut client = Side::client(limits);
+    client
+        .connection
+        .open(&request(GET), b"", false, &mut client.out);
+    client.feed(&settings(&[]));
+    client.feed(&frame(1, END_HEADERS, 1, &response(200, &[])));
+    client.feed(&frame(0, 0, 1, &[0; 101]));
+    assert_eq!(client.heard.last().unwrap(), "1: broken window-exceeded");
+}
+
+/// A server that has read the preface and the settings.
+fn ready_server() -> Side {
+    let mut server = Side::server(Limits::default());
+    server.feed(PREFACE);
+    server.feed(&settings(&[]));
+    server.out.clear();
+    server
+}
+
+#[test]
+fn frames_that_bring_nothing_are_limited_and_others_are_not() {
+    let get = request(GET);
+    let open = |number: u32| frame(1, BOTH, 2 * number + 1, &get);
+    let cancel = frame(3, 0, 0, &8_u32.to_be_bytes());
+    let reset = |number: u32| {
+        let mut frame = cancel.clone();
+        frame[5..9].copy_from_slice(&(2 * number + 1).to_be_bytes());
+        frame
+    };
+    type Flood<'a> = Box<dyn Fn(u32) -> Vec<u8> + 'a>;
+    let first = || [frame(1, END_HEADERS, 1, &get), Vec::new()].concat();
+    let floods: Vec<(&str, Vec<u8>, Flood<'_>)> = vec![
+        ("pings", Vec::new(), Box::new(|_| frame(6, 0, 0, &[0; 8]))),
+        ("settings", Vec::new(), Box::new(|_| settings(&[]))),
+        (
+            "resets",
+            Vec::new(),
+            Box::new(|number| [open(number), reset(number)].concat()),
+        ),
+        ("empty frames", first(), Box::new(|_| frame(0, 0, 1, b""))),
+        (
+            "padding",
+            first(),
+            Box::new(|_| frame(0, PADDED, 1, &[3, 0, 0, 0])),
+        ),
+        (
+            "priorities",
+            Vec::new(),
+            Box::new(|_| frame(2, 0, 1, &[0, 0, 0, 9, 1])),
+        ),
+        (
+            "unknown frames",
+            Vec::new(),
+            Box::new(|_| frame(99, 0, 0, b"")),
+        ),
+        (
+            "windows",
+            first(),
+            Box::new(|_| frame(8, 0, 1, &[0, 0, 0, 1])),
+        ),
+        (
+            "frames after the end",
+            open(0),
+            Box::new(|_| frame(1, BOTH, 1, &get)),
+        ),
+    ];
+    for (name, start, flood) in &floods {
+        let mut server = ready_server();
+        server.feed(start);
+        let mut sent = 0;
+        while server.fault.is_none() && sent < 10_000 {
+            server.feed(&flood(sent));
+            sent += 1;
+        }
+        let is_closed = matches!(server.fault, Some(Fault::Flood | Fault::StreamClosed));
+        assert!(
+            is_closed && sent <= 1_200,
+            "{name}: {sent} {:?}",
+            server.fault
+        );
+        assert!(
+            server.out.len() <= 40_000,
+            "{name}: {} bytes",
+            server.out.len()
+        );
+    }
+    // The same number over time, and with requests that are answered, is no flood.
+    let mut server = ready_server();
+    for number in 0..5_000 {
+        server.now_ms += 10;
+        server.feed(&frame(6, 0, 0, &[0; 8]));
+        server.feed(&open(number));
+        let block = response(204, &[]);
+        let stream = 2 * number + 1;
+        assert!(
+            server
+                .connection
+                .respond(stream, &block, &nothing(), 0, &mut server.out)
+        );
+        server.out.clear();
+    }
+    assert_eq!(server.fault, None);
+}
+
+#[test]
+fn header_blocks_are_limited() {
+    let get = request(GET);
+    // Many pieces, large pieces, and a small block that stands for much.
+    let mut server = ready_server();
+    server.feed(&frame(1, 0, 1, &get));
+    for _ in 0..20 {
+        server.feed(&frame(9, 0, 1, b""));
+    }
+    assert_eq!(server.fault, Some(Fault::HeadersTooLong));
+    let mut server = ready_server();
+    server.feed(&frame(1, 0, 1, &get));
+    for _ in 0..5 {
+        server.feed(&frame(9, 0, 1, &[b'a'; 16_384]));
+    }
+    assert_eq!(server.fault, Some(Fault::HeadersTooLong));
+    let mut bomb = vec![0x40, 1, b'x', 0x7f, 0xb9, 0x16];
+    bomb.extend([b'v'; 3_000]);
+    bomb.extend([0xbe; 100]);
+    let mut server = ready_server();
+    server.feed(&frame(1, BOTH, 1, &bomb));
+    assert_eq!(server.fault, Some(Fault::HeadersTooLong));
+}
+
+#[test]
+fn more_streams_than_allowed_are_refused() {
+    let limits = Limits {
+        streams_max: 2,
+        ..Limits::default()
+    };
+    let mut server = Side::server(limits);
+    server.feed(PREFACE);
+    server.feed(&settings(&[]));
+    server.out.clear();
+    for number in [1, 3, 5] {
+        server.feed(&frame(1, BOTH, number, &request(GET)));
+    }
+    let refused = frame(3, 0, 5, &7_u32.to_be_bytes());
+    assert!(server.out.ends_with(&refused));
+    assert!(
+        server
+            .connection
+            .respond(1, &response(200, &[]), &nothing(), 0, &mut server.out)
+    );
+    server.feed(&frame(1, BOTH, 7, &request(GET)));
+    assert!(server.heard.contains(&"7: done 0".to_owned()));
+    // A client keeps to what its server allows.
+    let mut client = Side::client(limits);
+    client.feed(&settings(&[(3, 1)]));
+    let mut open = || {
+        client
+            .connection
+            .open(&request(GET), b"", false, &mut client.out)
+    };
+    assert_eq!((open(), open()), (Some(1), None));
+    assert_eq!(client.connection.streams_max(), 1);
+}
+
+#[test]
+fn what_was_given_up_brings_no_more_events() {
+    let mut client = client_with_requests(2);
+    client.feed(&settings(&[]));
+    client
+        .connection
+        .reset(1, ErrorCode::CANCEL, &mut client.out);
+    client.feed(&frame(1, END_HEADERS, 1, &response(200, &[])));
+    client.feed(&frame(0, END_STREAM, 1, &[1; 100]));
+    client.feed(&frame(1, BOTH, 3, &response(200, &[])));
+    assert_eq!(client.heard, ["ready", "3: head 200 ", "3: done 0"]);
+}
+
+#[test]
+fn a_smaller_table_of_the_peer_is_confirmed_once() {
+    let mut client = Side::client(Limits::default());
+    client.feed(&settings(&[(1, 0)]));
+    client.out.clear();
+    for first in [0x20, 0x82] {
+        client
+            .connection
+            .open(&request(GET), b"", false, &mut client.out);
+        assert_eq!(client.take()[9], first);
+    }
+}
+
+#[test]
+fn what_belongs_to_a_connection_of_http_1_is_left_out() {
+    let text = "GET /a HTTP/1.1\r\nHost: h:1\r\nConnection: close\r\nKeep-Alive: 1\r\nProxy-Connection: x\r\n\
+                Transfer-Encoding: chunked\r\nUpgrade: h2c\r\nTE: gzip\r\nAccept: */*\r\n\r\n";
+    let mut server = ready_server();
+    server.feed(&frame(1, BOTH, 1, &request(text)));
+    assert_eq!(
+        server.heard[1],
+        "1: head (\"GET\", \"/a\") host=h:1 accept=*/*"
+    );
+    assert!(!write_request(b"", "http", &mut Vec::new()));
+}
+
+#[test]
+fn a_repeated_request_is_read_as_the_same_each_time() {
+    let text = format!(
+        "POST /a/long/path?with=a&query=b HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nX-A: {}\r\nX-B: b\r\n\r\n",
+        "a".repeat(300)
+    );
+    let blocks = repeated_request(text.as_bytes(), "https").unwrap();
+    assert!(blocks.later.len() <= 8, "{}", blocks.later.len());
+    let mut server = ready_server();
+    server.feed(&frame(1, BOTH, 1, &request(&text)));
+    server.feed(&frame(1, BOTH, 3, &blocks.first));
+    // A block that enters nothing into the table comes between.
+    server.feed(&frame(1, BOTH, 5, &request(&text)));
+    server.feed(&frame(1, BOTH, 7, &blocks.later));
+    server.feed(&frame(1, BOTH, 9, &blocks.later));
+    let heads: Vec<&str> = server
+        .heard
+        .iter()
+        .filter_map(|words| words.split_once(": head ").map(|parts| parts.1))
+        .collect();
+    assert_eq!(heads, [heads[0]; 5]);
+    let too_long = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+        "a".repeat(4_096)
+    );
+    assert_eq!(repeated_request(too_long.as_bytes(), "http"), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    /// Noise behind a good start breaks nothing, and is read the same in one piece and byte by byte.
+    #[test]
+    fn noise(frames in prop::collection::vec((0..11_u8, any::<u8>(), 0..8_u32, prop::collection::vec(any::<u8>(), 0..30)), 0..12)) {
+        let noise: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, payload)| frame(*kind, *flags, *stream, payload)).collect();
+        let bytes = [settings(&[]), noise].concat();
+        let mut whole = client_with_requests(3);
+        whole.feed(&bytes);
+        let mut cut = client_with_requests(3);
+        for byte in &bytes {
+            cut.feed(&[*byte]);
+        }
+        prop_assert_eq!((&whole.heard, &whole.out), (&cut.heard, &cut.out));
+        let mut server = ready_server();
+        server.feed(&bytes);
+        let mut cut = ready_server();
+        for byte in &bytes {
+            cut.feed(&[*byte]);
+        }
+        prop_assert_eq!((&server.heard, &server.out), (&cut.heard, &cut.out));
+    }
+}

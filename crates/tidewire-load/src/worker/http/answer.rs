@@ -1,0 +1,194 @@
+//! Requests and answers of HTTP, whatever the version: what is counted, checked, kept and followed.
+
+use tidewire_http::Fields;
+use tidewire_http::response::Response;
+use tidewire_net::Io;
+
+use super::inspect::Inspection;
+use super::redirect::{self, Detour};
+use crate::accounting::tally::Exchange;
+use crate::report::model::ByteCounts;
+use crate::worker::jar::CookieOrigin;
+use crate::worker::messages::unix_s;
+use crate::worker::script::Encoded;
+use crate::worker::service::Core;
+use crate::worker::service::user::{Pending, User};
+
+/// A request leaves now.
+#[inline]
+pub(super) fn begin<S: Default>(core: &mut Core, user: &mut User<S>, pending: &mut Pending) {
+    if pending.redirects == 0 {
+        user.detour = None;
+    }
+    core.begin_request(user, pending);
+}
+
+/// A request has left.
+#[inline]
+pub(super) fn note_sent<S: Default>(
+    core: &mut Core,
+    io: &mut Io,
+    user: &mut User<S>,
+    pending: Pending,
+    counts: ByteCounts,
+) {
+    core.note_request(io, user, &pending, counts);
+    user.pending.push_back(pending);
+    let setup = &core.setup;
+    let is_last = setup
+        .requests_per_connection
+        .is_some_and(|most| user.sent_here >= most);
+    user.is_spent |= is_last || !setup.keeps_alive;
+}
+
+/// Takes from the head of a response what later requests, checks and captures need.
+pub(super) fn note_head<S: Default>(
+    core: &mut Core,
+    user: &mut User<S>,
+    (step, status, sets_cookies): (u32, u16, bool),
+    fields: &Fields<'_>,
+) -> Option<Box<Inspection>> {
+    if core.tally.server.is_none()
+        && let Some(name) = fields.value("server")
+    {
+        core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
+    }
+    if sets_cookies && let Some(origin) = &core.setup.cookies {
+        keep_cookies(core, origin, user, step, fields);
+    }
+    let step = &core.setup.script.steps[step as usize];
+    let follows = core.setup.redirects_max > 0 && (300..400).contains(&status);
+    (step.needs_headers() || follows).then(|| Box::new(Inspection::of(step, fields)))
+}
+
+/// Keeps the cookies that a response sets.
+fn keep_cookies<S>(
+    core: &Core,
+    origin: &CookieOrigin,
+    user: &mut User<S>,
+    step: u32,
+    fields: &Fields<'_>,
+) {
+    let request = &core.setup.script.steps[step as usize].request;
+    let written = match (&user.detour, request) {
+        (Some(detour), _) => &detour.bytes,
+        (None, Encoded::Fixed { bytes, .. }) => bytes,
+        (None, _) => &user.rendered.bytes,
+    };
+    for value in fields.values("set-cookie") {
+        user.jar.store(value, written, origin, unix_s());
+    }
+}
+
+/// Judges a complete response, and counts it.
+#[inline]
+pub(super) fn finish<S: Default>(
+    core: &mut Core,
+    user: &mut User<S>,
+    (pending, inspection): (&Pending, Option<Box<Inspection>>),
+    response: &Response,
+    now_ns: u64,
+) {
+    user.done_here += 1;
+    let received = &mut core.tally.traffic.received;
+    received.head += response.head_bytes;
+    received.body += response.body_bytes;
+    if core.setup.redirects_max > 0 && redirect::is_redirect(response.status) {
+        if let Err(name) = detour(core, user, (pending, inspection), response, now_ns) {
+            core.fail(user, pending, name, response.status);
+        }
+        return;
+    }
+    let step_index = pending.exchange.step;
+    let step = &core.setup.script.steps[step_index as usize];
+    user.detour = None;
+    let problem = if !step.checks.accepts(response.status) {
+        Some("unexpected-status")
+    } else if step
+        .checks
+        .body_bytes
+        .is_some_and(|bytes| bytes != response.body_bytes)
+    {
+        Some("unexpected-length")
+    } else {
+        inspection.and_then(|inspection| inspection.judge(step, &user.jar, &mut user.script))
+    };
+    match problem {
+        Some(name) => core.fail(user, pending, name, response.status),
+        None => {
+            let (exchange, status) = (&pending.exchange, response.status);
+            core.tally
+                .succeed(exchange, status, response.wire_bytes, now_ns);
+            core.settle(user, now_ns);
+            user.script.succeed(&core.setup.script);
+            core.think(user, step_index, now_ns);
+        }
+    }
+}
+
+/// Follows a redirect; an error is the name of the reason against it.
+fn detour<S>(
+    core: &mut Core,
+    user: &mut User<S>,
+    (pending, inspection): (&Pending, Option<Box<Inspection>>),
+    response: &Response,
+    now_ns: u64,
+) -> Result<(), &'static str> {
+    if pending.redirects >= core.setup.redirects_max {
+        return Err("too-many-redirects");
+    }
+    let location = inspection
+        .and_then(|inspection| inspection.location)
+        .ok_or("redirect-without-location")?;
+    let step = &core.setup.script.steps[pending.exchange.step as usize];
+    let (bytes, head_bytes) = match (&user.detour, &step.request) {
+        (Some(request), _) => (&request.bytes, request.head_bytes),
+        (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
+        (None, _) => (&user.rendered.bytes, user.rendered.head_bytes),
+    };
+    let is_secure = core.setup.endpoint.tls.is_some();
+    let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
+    user.detour = None;
+    let request = match found {
+        Detour::Follow(request) => request,
+        Detour::Elsewhere => return Err("redirect-to-another-server"),
+        Detour::Impossible => return Err("redirect-not-possible"),
+    };
+    user.detour = Some(request);
+    core.tally.requests.redirects += 1;
+    let (exchange, status) = (&pending.exchange, response.status);
+    core.tally
+        .succeed(exchange, status, response.wire_bytes, now_ns);
+    // The next hop is a request of its own, and begins now.
+    user.owed.push_front(Pending {
+        exchange: Exchange {
+            intended_ns: now_ns,
+            step: exchange.step,
+            ..Exchange::default()
+        },
+        redirects: pending.redirects + 1,
+        ..*pending
+    });
+    Ok(())
+}
+
+/// A request whose connection has ended before its answer: it has failed, or is sent again if the user wants that and
+/// it does no harm.
+pub(super) fn give_up<S: Default>(
+    core: &mut Core,
+    user: &mut User<S>,
+    mut pending: Pending,
+    name: &'static str,
+) {
+    let step = &core.setup.script.steps[pending.exchange.step as usize];
+    let is_idempotent = match &user.detour {
+        Some(request) if pending.redirects > 0 => redirect::is_idempotent(request),
+        _ => step.is_idempotent,
+    };
+    if core.setup.retries && is_idempotent && !pending.is_again {
+        pending.exchange.first_byte_ns = 0;
+        core.send_again(user, pending);
+    } else {
+        core.fail(user, &pending, name, 0);
+    }
+}

@@ -1,0 +1,403 @@
+//! The dialogue of HTTP/2: each request has a stream, and they are answered in any order.
+
+use tidewire_http::http2::{
+    Connection, ErrorCode, Event, Fault, Heads, Limits, Message, RepeatedBlocks, repeated_request,
+    write_request,
+};
+use tidewire_http::response::{Expected, Response};
+use tidewire_net::{Closed, Io};
+
+use super::answer::{self, note_head, note_sent};
+use super::inspect::Inspection;
+use crate::accounting::failure::Failure;
+use crate::accounting::tally::TIMEOUT;
+use crate::report::model::ByteCounts;
+use crate::worker::script::Encoded;
+use crate::worker::service::order::ServiceSetup;
+use crate::worker::service::user::{Pending, User, UserState};
+use crate::worker::service::{ConnectionEnd, Core, Dialogue};
+
+/// The dialogue of HTTP/2.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    heads: Heads,
+    limits: Limits,
+    scheme: &'static str,
+    /// The header blocks of the steps without values.
+    blocks: Vec<Option<Vec<u8>>>,
+    /// Those of the only step, if there is one and it has no values.
+    repeated: Option<RepeatedBlocks>,
+    /// Room for a request with values, for its header block, and for frames.
+    request: Vec<u8>,
+    block: Vec<u8>,
+    frames: Vec<u8>,
+}
+
+/// The state of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Http2Session {
+    connection: Option<Box<Connection>>,
+    /// What checks and captures need of the responses that are not whole, by their streams.
+    inspections: Vec<(u32, Box<Inspection>)>,
+    /// The server keeps the headers of the repeated request.
+    is_primed: bool,
+    /// The reason for which the server takes no more streams.
+    goes_away: Option<ErrorCode>,
+    /// The time at which bytes last arrived.
+    heard_ns: u64,
+}
+
+type Http2User = User<Http2Session>;
+
+impl Http2 {
+    pub(crate) fn new(setup: &ServiceSetup) -> Self {
+        let scheme = match setup.endpoint.tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        let block = |request: &Encoded| match request {
+            Encoded::Fixed { bytes, head_bytes } => {
+                let mut block = Vec::new();
+                write_request(&bytes[..*head_bytes], scheme, &mut block).then_some(block)
+            }
+            _ => None,
+        };
+        let steps = &setup.script.steps;
+        let repeated = match &steps[..] {
+            [step] => match &step.request {
+                Encoded::Fixed { bytes, head_bytes } => {
+                    repeated_request(&bytes[..*head_bytes], scheme)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        Self {
+            heads: Heads::default(),
+            limits: Limits::default(),
+            scheme,
+            blocks: steps.iter().map(|step| block(&step.request)).collect(),
+            repeated,
+            request: Vec::new(),
+            block: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// Writes the frames that have been made.
+    fn flush(&mut self, core: &mut Core, io: &mut Io, user: &Http2User) {
+        if let Some(id) = user.socket
+            && !self.frames.is_empty()
+        {
+            core.tally.traffic.sent.wire += self.frames.len() as u64;
+            core.write(io, id, &self.frames);
+        }
+        self.frames.clear();
+    }
+
+    /// Reads the received bytes; returns how many of them are consumed.
+    fn read(
+        &mut self,
+        core: &mut Core,
+        user: &mut Http2User,
+        connection: &mut Connection,
+        data: &[u8],
+    ) -> Result<usize, Fault> {
+        let now_ns = core.now_ns();
+        let mut at = 0;
+        loop {
+            let (heads, frames) = (&mut self.heads, &mut self.frames);
+            let step = connection.receive(heads, &data[at..], now_ns / 1_000_000, frames)?;
+            at += step.consumed;
+            match step.event {
+                Event::More if step.consumed == 0 => return Ok(at),
+                Event::More | Event::Interim { .. } => {}
+                Event::Ready => core.ready(user),
+                Event::Head(head) => {
+                    let Some(pending) = pending_of(user, head.stream) else {
+                        continue;
+                    };
+                    pending.exchange.first_byte_ns = now_ns;
+                    let place = (pending.exchange.step, head.status, head.sets_cookies);
+                    let fields = head.headers();
+                    if let Some(inspection) = note_head(core, user, place, &fields) {
+                        user.session.inspections.push((head.stream, inspection));
+                    }
+                }
+                Event::Body { stream, bytes } => {
+                    let mut inspections = user.session.inspections.iter_mut();
+                    if let Some((_, inspection)) = inspections.find(|one| one.0 == stream) {
+                        inspection.add(bytes);
+                    }
+                }
+                Event::Done { stream, message } => finish(core, user, stream, &message, now_ns),
+                Event::Reset { stream, code } => fail(core, user, stream, RESETS[code.index()]),
+                Event::Broken { stream, fault } => fail(core, user, stream, fault.name()),
+                Event::GoAway { last, code } => give_back(core, user, last, code),
+            }
+        }
+    }
+}
+
+impl Dialogue for Http2 {
+    type Session = Http2Session;
+
+    const WAITS_FOR_MORE: bool = true;
+
+    fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
+        let Some(id) = user.socket else { return };
+        let is_offered = io.application_protocol(id) == Some(b"h2");
+        if core.setup.endpoint.tls.is_some() && !is_offered {
+            return core.refuse(io, user, "http2-not-offered");
+        }
+        let connection = Connection::client(&self.limits, &mut self.frames);
+        user.session.connection = Some(Box::new(connection));
+        self.flush(core, io, user);
+    }
+
+    fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User, mut pending: Pending) {
+        let Some(id) = user.socket else { return };
+        let Some(mut connection) = user.session.connection.take() else {
+            return;
+        };
+        answer::begin(core, user, &mut pending);
+        let step = pending.exchange.step;
+        let is_head = core.setup.script.steps[step as usize].expected == Expected::Head;
+        let constant = core.constant_request(user, step);
+        let repeated = self
+            .repeated
+            .as_ref()
+            .filter(|_| connection.peer_keeps_table());
+        let (block, body) = match (constant, &self.blocks[step as usize], repeated) {
+            (Some((bytes, head_bytes)), _, Some(blocks)) => {
+                let is_primed = std::mem::replace(&mut user.session.is_primed, true);
+                let block = if is_primed {
+                    &blocks.later
+                } else {
+                    &blocks.first
+                };
+                (block, &bytes[head_bytes..])
+            }
+            (Some((bytes, head_bytes)), Some(block), None) => (block, &bytes[head_bytes..]),
+            _ => {
+                let head_bytes = core.render_request(user, step, &mut self.request);
+                let (head, body) = self.request.split_at(head_bytes);
+                self.block.clear();
+                // The script has checked its requests.
+                let _ = write_request(head, self.scheme, &mut self.block);
+                (&self.block, body)
+            }
+        };
+        let counts = ByteCounts {
+            wire: 0,
+            head: block.len() as u64,
+            body: body.len() as u64,
+        };
+        let opened = connection.open(block, body, is_head, &mut self.frames);
+        user.session.connection = Some(connection);
+        let Some(stream) = opened else {
+            user.is_spent = true;
+            user.owed.push_front(pending);
+            return;
+        };
+        pending.key = u64::from(stream);
+        core.write(io, id, &self.frames);
+        let wire = self.frames.len() as u64;
+        self.frames.clear();
+        note_sent(core, io, user, pending, ByteCounts { wire, ..counts });
+    }
+
+    fn receive(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut Http2User,
+        data: &mut [u8],
+    ) -> usize {
+        let Some(mut connection) = user.session.connection.take() else {
+            return data.len();
+        };
+        user.session.heard_ns = core.now_ns();
+        let read = self.read(core, user, &mut connection, data);
+        let used = match read {
+            Ok(used) => {
+                connection.pump(usize::MAX, &mut self.frames);
+                user.room = connection.streams_max();
+                user.is_spent |= !connection.is_open();
+                user.session.connection = Some(connection);
+                self.flush(core, io, user);
+                used
+            }
+            Err(fault) => {
+                self.flush(core, io, user);
+                match user.state {
+                    UserState::Open => break_off(core, io, user, fault),
+                    _ => core.refuse(io, user, fault.name()),
+                }
+                data.len()
+            }
+        };
+        core.tally.traffic.received.wire += used as u64;
+        used
+    }
+
+    fn time_out(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
+        let sent_ns = user.pending.front().map_or(0, |one| one.exchange.sent_ns);
+        if user.session.heard_ns < sent_ns {
+            // Nothing has come since: the connection does not work any more.
+            self.end(core, user, ConnectionEnd::TimedOut);
+            return core.drop_connection(io, user);
+        }
+        let Some(pending) = user.pending.pop_front() else {
+            return;
+        };
+        let stream = pending.key as u32;
+        forget(user, stream);
+        core.fail(user, &pending, TIMEOUT, 0);
+        if let Some(connection) = &mut user.session.connection {
+            connection.reset(stream, ErrorCode::CANCEL, &mut self.frames);
+        }
+        self.flush(core, io, user);
+    }
+
+    fn end(&mut self, core: &mut Core, user: &mut Http2User, end: ConnectionEnd<'_>) {
+        let name = match (end, user.session.goes_away) {
+            (ConnectionEnd::TimedOut, _) => TIMEOUT,
+            (_, Some(code)) if code != ErrorCode::NO_ERROR => GO_AWAYS[code.index()],
+            (ConnectionEnd::Closed(Closed::ByPeer), _) => "closed-before-response",
+            (ConnectionEnd::Closed(closed), _) => Failure::of_closed(closed).name(),
+        };
+        let is_first = user.done_here == 0;
+        while let Some(pending) = user.pending.pop_front() {
+            match pending.exchange.first_byte_ns {
+                0 if !is_first => answer::give_up(core, user, pending, name),
+                _ => core.fail(user, &pending, name, 0),
+            }
+        }
+    }
+
+    fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
+        if let Some(connection) = &mut user.session.connection {
+            connection.go_away(ErrorCode::NO_ERROR, &mut self.frames);
+        }
+        self.flush(core, io, user);
+        core.close_connection(io, user);
+    }
+}
+
+/// The request of a stream.
+fn pending_of(user: &mut Http2User, stream: u32) -> Option<&mut Pending> {
+    let place = place_of(user, stream)?;
+    user.pending.get_mut(place)
+}
+
+/// Streams are numbered in the order of their requests.
+#[inline]
+fn place_of(user: &Http2User, stream: u32) -> Option<usize> {
+    let key = u64::from(stream);
+    user.pending.binary_search_by_key(&key, |one| one.key).ok()
+}
+
+/// Takes what was kept of a response.
+fn forget(user: &mut Http2User, stream: u32) -> Option<Box<Inspection>> {
+    let inspections = &mut user.session.inspections;
+    let place = inspections.iter().position(|one| one.0 == stream)?;
+    Some(inspections.swap_remove(place).1)
+}
+
+/// Handles a complete response.
+fn finish(core: &mut Core, user: &mut Http2User, stream: u32, message: &Message, now_ns: u64) {
+    let place = place_of(user, stream);
+    let Some(pending) = place.and_then(|place| user.pending.remove(place)) else {
+        return;
+    };
+    let inspection = forget(user, stream);
+    let response = Response {
+        status: message.status,
+        head_bytes: message.head_bytes,
+        body_bytes: message.body_bytes,
+        wire_bytes: message.wire_bytes,
+        keeps_alive: true,
+        ..Response::default()
+    };
+    answer::finish(core, user, (&pending, inspection), &response, now_ns);
+}
+
+/// A stream is over without its response.
+fn fail(core: &mut Core, user: &mut Http2User, stream: u32, name: &'static str) {
+    let place = place_of(user, stream);
+    if let Some(pending) = place.and_then(|place| user.pending.remove(place)) {
+        forget(user, stream);
+        core.fail(user, &pending, name, 0);
+    }
+}
+
+/// The server takes no more streams, and has not looked at those after `last`: they are sent again on the next connection,
+/// once, whatever their method (RFC 9113, section 6.8).
+fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) {
+    user.is_spent = true;
+    user.session.goes_away = Some(code);
+    let first = user
+        .pending
+        .partition_point(|one| one.key <= u64::from(last));
+    for mut pending in user.pending.split_off(first) {
+        forget(user, pending.key as u32);
+        if pending.is_again {
+            core.fail(user, &pending, GO_AWAYS[code.index()], 0);
+        } else {
+            pending.exchange.first_byte_ns = 0;
+            core.send_again(user, pending);
+        }
+    }
+}
+
+/// The server breaks a rule of the connection: the oldest request has failed for that reason.
+fn break_off(core: &mut Core, io: &mut Io, user: &mut Http2User, fault: Fault) {
+    if let Some(pending) = user.pending.pop_front() {
+        core.fail(user, &pending, fault.name(), 0);
+    } else {
+        core.tally.add_error(fault.name());
+    }
+    while let Some(pending) = user.pending.pop_front() {
+        answer::give_up(core, user, pending, "closed-before-response");
+    }
+    core.close_connection(io, user);
+}
+
+/// The names of RST_STREAM, in the order of the codes.
+const RESETS: [&str; ErrorCode::NAMES.len()] = [
+    "reset-no-error",
+    "reset-protocol-error",
+    "reset-internal-error",
+    "reset-flow-control-error",
+    "reset-settings-timeout",
+    "reset-stream-closed",
+    "reset-frame-size-error",
+    "reset-refused-stream",
+    "reset-cancel",
+    "reset-compression-error",
+    "reset-connect-error",
+    "reset-enhance-your-calm",
+    "reset-inadequate-security",
+    "reset-http-1-1-required",
+    "reset-unknown-error",
+];
+
+/// The names of GOAWAY, in the order of the codes.
+const GO_AWAYS: [&str; ErrorCode::NAMES.len()] = [
+    "goaway-no-error",
+    "goaway-protocol-error",
+    "goaway-internal-error",
+    "goaway-flow-control-error",
+    "goaway-settings-timeout",
+    "goaway-stream-closed",
+    "goaway-frame-size-error",
+    "goaway-refused-stream",
+    "goaway-cancel",
+    "goaway-compression-error",
+    "goaway-connect-error",
+    "goaway-enhance-your-calm",
+    "goaway-inadequate-security",
+    "goaway-http-1-1-required",
+    "goaway-unknown-error",
+];
