@@ -25,7 +25,7 @@ NEXTEST_RUN = (
     f"PATH={TOOLS}/bin:$PATH cargo nextest run --binaries-metadata {TEST_BINARIES} --cargo-metadata {PACKAGES} --no-fail-fast"
 )
 FIGURES = (
-    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http_faults|websocket_faults|expected)::/))"
+    "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http2|http2_faults|http_faults|websocket_faults|expected)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged|workers::a_worker_gets_tokens)/))"
 )
 PYTHON_FIGURES = [f"tests/test_{name}.py" for name in ("bench_figures", "bench_runs", "load")]

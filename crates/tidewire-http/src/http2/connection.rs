@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Reads the next event from the front of `data`. What the peer has to be told is appended to `out`, and must be
+    /// Reads the next event from the front of `data`. The frames for the peer are appended to `out`, and must be
     /// sent, also after an error. `now_ms` is any clock that does not go back.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Connection {
 
     /// Opens a stream with a request; `block` is its head, from [`write_request`](super::write_request). What the windows
     /// do not allow yet of its body is kept, see [`Connection::pump`]. Returns the number of the stream; `None` if the
-    /// connection takes no more.
+    /// connection accepts no more.
     pub fn open(
         &mut self,
         block: &[u8],
@@ -167,6 +167,11 @@ impl Connection {
     /// Gives up a stream.
     pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
         self.state.reset(stream, code, out);
+    }
+
+    /// Asks the peer for a sign of life: it answers at once, which is no event.
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        frame::write_ping([0; 8], out);
     }
 
     /// Announces that no more streams are accepted.

@@ -34,7 +34,7 @@ pub fn repeated_request(head: &[u8], scheme: &str) -> Option<RepeatedBlocks> {
     Some(RepeatedBlocks { first, later })
 }
 
-/// Passes the fields of a request to `take`, in the order of their block; false if there is no method and target.
+/// Passes each field of a request to a function, in the order of their block; false if there is no method and target.
 fn each_field(head: &[u8], scheme: &str, mut take: impl FnMut(&[u8], &[u8])) -> bool {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');

@@ -1,4 +1,4 @@
-//! What a peer can break: rules of the connection, which ends, and rules of one stream, which is reset.
+//! Errors: rules of the connection, which ends when a peer breaks one, and rules of one stream, which is reset.
 
 use std::fmt;
 

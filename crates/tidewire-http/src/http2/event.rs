@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! Events of a connection, for its owner.
 
 use super::error::{ErrorCode, StreamFault};
 use super::head::Parsed;
@@ -15,7 +15,7 @@ pub struct Step<'a> {
 }
 
 /// An event of a connection. A message is `Head`, any number of `Body`, and `Done`. After `Reset` or `Broken` nothing more
-/// comes for a stream.
+/// follows for a stream.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Nothing that concerns the caller. If no byte was consumed: call again when more bytes have arrived, with the

@@ -310,7 +310,7 @@ fn simple_frame<'a>(head: &Head, payload: &'a [u8]) -> Result<Frame<'a>, Fault> 
             return Err(Fault::BadFrameSize);
         }
         SETTINGS => Frame::Settings(payload),
-        // It was forbidden by this side's settings, or comes from a client.
+        // This side's settings forbid it, and a client never sends it.
         PUSH_PROMISE => return Err(Fault::UnexpectedFrame),
         PING if is_ack => {
             exactly::<8>(payload)?;
@@ -422,6 +422,11 @@ pub(super) fn write_settings(values: &[(u16, u32)], out: &mut Vec<u8>) {
 
 pub(super) fn write_settings_ack(out: &mut Vec<u8>) {
     write_head(0, SETTINGS, ACK, 0, out);
+}
+
+pub(super) fn write_ping(payload: [u8; 8], out: &mut Vec<u8>) {
+    write_head(payload.len(), PING, 0, 0, out);
+    out.extend_from_slice(&payload);
 }
 
 pub(super) fn write_ping_ack(payload: [u8; 8], out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! The head of a message: what a decoded block says, as lines like those of HTTP/1.1.
+//! The head of a message: a decoded block, as lines like those of HTTP/1.1.
 
 use super::error::{Fault, StreamFault};
 use super::hpack::{Decoder, Scratch};
@@ -41,7 +41,7 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Streams that the peer may have open at a time, on a server; 128 by default.
     pub streams_max: u32,
-    /// Bytes of a body that the peer may send before its receiver has taken them, on each stream; 1 MiB by default.
+    /// Bytes of a body that the peer may send before its receiver has read them, on each stream; 1 MiB by default.
     pub stream_window: u32,
     /// The same on the connection; 16 MiB by default. At least 65,535.
     pub connection_window: u32,
@@ -58,7 +58,7 @@ impl Default for Limits {
     }
 }
 
-/// What is known of a head.
+/// The facts of a head.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parsed {
     pub(super) status: u16,
@@ -92,7 +92,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What the block says. Every block must be read, because it may change the decoder's table.
+    /// The facts of a block. Every block must be read, because it may change the decoder's table.
     #[inline]
     pub(super) fn read<'a>(
         &'a mut self,

@@ -67,7 +67,7 @@ impl Decoder {
         self.changes
     }
 
-    /// Reads a whole block, and passes each field to `take` in its order. A block expands to at most `expanded_max`
+    /// Reads a whole block, and passes on each field in its order. A block expands to at most `expanded_max`
     /// bytes, each field counted as in a table: one byte of it may stand for a long field.
     ///
     /// # Errors

@@ -248,7 +248,7 @@ impl State {
         }
     }
 
-    /// A frame for a stream that is over. What was on its way when this side reset the stream is no fault.
+    /// A frame for a stream that is over. It is no fault if it was on its way when this side reset the stream.
     fn receive_late<'a>(
         &mut self,
         number: u32,
@@ -267,7 +267,7 @@ impl State {
         Ok(Event::More)
     }
 
-    /// A piece of a body, or an event in its place. `wire_bytes` is what was consumed for it.
+    /// A piece of a body, or an event in its place. `wire_bytes` were consumed for it.
     #[inline]
     pub(super) fn receive_data<'a>(
         &mut self,

@@ -1,4 +1,4 @@
-//! One stream of a connection, and what is known of those that are over.
+//! One stream of a connection, and the memory of those that are over.
 
 use super::error::StreamFault;
 use super::frame::{write_data, write_window};
@@ -201,6 +201,6 @@ impl Meter {
 }
 
 const CLOSED_MAX: usize = 64;
-/// Frames that bring nothing: so many at once, and so many per second.
+/// Frames that bring nothing: the number at once, and the number per second.
 const DEBT_MAX: u32 = 1_000;
 const DEBT_PAID_PER_S: u64 = 100;

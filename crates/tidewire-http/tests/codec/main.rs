@@ -2,6 +2,8 @@
 
 mod generated;
 mod http2;
+mod http2_faults;
+mod http2_limits;
 mod requests;
 mod responses;
 

@@ -64,7 +64,9 @@ impl Handler for TestShard {
         if !connection.is_known {
             match Streams::are_wanted(io, id, data) {
                 None => return 0,
-                Some(true) => connection.streams = Some(Box::new(Streams::new(io, id))),
+                Some(true) => {
+                    connection.streams = Some(Box::new(Streams::new(self.shared.ledger(), io, id)))
+                }
                 Some(false) => {}
             }
             connection.is_known = true;

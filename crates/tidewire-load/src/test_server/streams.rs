@@ -48,10 +48,11 @@ impl Streams {
         }
     }
 
-    pub(super) fn new(io: &mut Io, id: ConnectionId) -> Self {
+    pub(super) fn new(ledger: &Ledger, io: &mut Io, id: ConnectionId) -> Self {
         let mut greeting = Vec::new();
         let connection = Connection::server(&Limits::default(), &mut greeting);
         io.send(id, &greeting);
+        ledger.bytes_sent.add(greeting.len() as u64);
         Self {
             connection,
             requests: Vec::new(),

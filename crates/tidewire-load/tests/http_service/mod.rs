@@ -1,11 +1,15 @@
-//! A small HTTP service on a thread for each connection: it remembers every request and gives the configured answers.
+//! A small service of HTTP/1.1 and HTTP/2 on a thread for each connection: it remembers every request and gives the
+//! configured answers.
 
 // Outside of `cargo test` it is no test code to the linter.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+
+use tidewire_http::http2::{Connection, Event, Heads, Limits, write_response};
 
 /// A request as it arrived.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +55,11 @@ impl Service {
                 let Ok(stream) = stream else { return };
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
                 std::thread::spawn(move || {
+                    let mut start = [0; 4];
+                    while matches!(stream.peek(&mut start), Ok(1..4)) {}
+                    if start == *b"PRI " {
+                        return serve_streams(stream, &*answer, &seen);
+                    }
                     let mut writer = stream.try_clone().unwrap();
                     let mut reader = BufReader::new(stream);
                     while let Some(request) = read(&mut reader) {
@@ -79,6 +88,83 @@ impl Service {
     /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
+    }
+}
+
+/// Serves a connection of HTTP/2, until it ends.
+fn serve_streams(
+    mut stream: TcpStream,
+    answer: &(dyn Fn(&Request) -> Answer + Send + Sync),
+    seen: &Mutex<Vec<Request>>,
+) {
+    let mut out = Vec::new();
+    let mut connection = Connection::server(&Limits::default(), &mut out);
+    let mut heads = Heads::default();
+    let mut open: HashMap<u32, Request> = HashMap::new();
+    let (mut unread, mut buffer) = (Vec::new(), [0; 16_384]);
+    loop {
+        connection.pump(usize::MAX, &mut out);
+        if stream.write_all(&std::mem::take(&mut out)).is_err() {
+            return;
+        }
+        let Ok(bytes @ 1..) = stream.read(&mut buffer) else {
+            return;
+        };
+        unread.extend_from_slice(&buffer[..bytes]);
+        let mut at = 0;
+        loop {
+            let Ok(step) = connection.receive(&mut heads, &unread[at..], 0, &mut out) else {
+                return;
+            };
+            at += step.consumed;
+            match step.event {
+                Event::More if step.consumed == 0 => break,
+                Event::Head(head) => {
+                    let (method, target) = head.request_line();
+                    let line = |(name, value): (&[u8], &[u8])| {
+                        let text = [name, b": ", value].concat();
+                        String::from_utf8(text).unwrap()
+                    };
+                    let request = Request {
+                        line: format!("{method} {target} HTTP/2"),
+                        headers: head.headers().map(line).collect(),
+                        body: String::new(),
+                    };
+                    open.insert(head.stream, request);
+                }
+                Event::Body { stream, bytes } => {
+                    let text = std::str::from_utf8(bytes).unwrap();
+                    open.get_mut(&stream).unwrap().body.push_str(text);
+                }
+                Event::Done { stream, .. } => {
+                    let request = open.remove(&stream).unwrap();
+                    let (status, headers, body) = answer(&request);
+                    let is_head = request.line.starts_with("HEAD ");
+                    seen.lock().unwrap().push(request);
+                    let mut fields: Vec<(String, &str)> = headers
+                        .iter()
+                        .filter_map(|line| line.split_once(": "))
+                        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                        .collect();
+                    let length = body.len().to_string();
+                    fields.push(("content-length".to_owned(), &length));
+                    let fields: Vec<(&str, &str)> = fields
+                        .iter()
+                        .map(|(name, value)| (name.as_str(), *value))
+                        .collect();
+                    let mut block = Vec::new();
+                    write_response(status[..3].parse().unwrap(), &fields, &mut block);
+                    let body: Arc<[u8]> = if is_head {
+                        Arc::new([])
+                    } else {
+                        body.into_bytes().into()
+                    };
+                    connection.respond(stream, &block, &body, usize::MAX, &mut out);
+                }
+                _ => {}
+            }
+        }
+        unread.drain(..at);
     }
 }
 

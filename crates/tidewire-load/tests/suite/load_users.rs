@@ -123,11 +123,17 @@ const LOGIN: &str = r#"
 
 #[test]
 fn each_user_logs_in_once_and_keeps_its_session() {
+    log_in_once(false);
+    log_in_once(true);
+}
+
+fn log_in_once(http2: bool) {
     let service = Service::start(application());
     let text = format!("{LOGIN}\n[[request]]\npath = \"/me\"\nexpect_body = \"name\"\n");
     let (_folder, path) = scenario(&text);
     let result = run(&LoadOptions {
         requests: Some(40),
+        http2,
         ..options(&service, path, 4)
     });
     let requests = result.load.requests.unwrap();

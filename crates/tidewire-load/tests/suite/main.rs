@@ -22,6 +22,8 @@ mod ended;
 mod expected;
 mod fan_out;
 mod generated;
+mod http2;
+mod http2_faults;
 mod http_faults;
 mod layers;
 mod lies;

@@ -43,8 +43,16 @@ fn options(service: &Service, path: &str, redirects: u32) -> LoadOptions {
 
 #[test]
 fn each_hop_is_a_request_of_its_own() {
+    hop(false);
+    hop(true);
+}
+
+fn hop(http2: bool) {
     let service = Service::start(lead);
-    let result = run(&options(&service, "/twice", 3));
+    let result = run(&LoadOptions {
+        http2,
+        ..options(&service, "/twice", 3)
+    });
     let requests = result.load.requests.unwrap();
     assert_eq!((requests.redirects, requests.failed), (10, 0));
     assert_eq!(requests.succeeded, 15, "{:?}", result.load.errors);

@@ -1,4 +1,4 @@
-//! What a connection sends: heads at once, and bodies as far as the peer's windows allow.
+//! Sending: heads at once, and bodies as far as the peer's windows allow.
 
 use super::{EXCHANGE_CREDIT, State};
 use crate::http2::error::ErrorCode;

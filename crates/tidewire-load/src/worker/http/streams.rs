@@ -41,10 +41,12 @@ pub(crate) struct Http2Session {
     inspections: Vec<(u32, Box<Inspection>)>,
     /// The server keeps the headers of the repeated request.
     is_primed: bool,
-    /// The reason for which the server takes no more streams.
+    /// The reason for which the server accepts no more streams.
     goes_away: Option<ErrorCode>,
     /// The time at which bytes last arrived.
     heard_ns: u64,
+    /// A ping was sent since then.
+    is_asked: bool,
 }
 
 type Http2User = User<Http2Session>;
@@ -218,6 +220,7 @@ impl Dialogue for Http2 {
             return data.len();
         };
         user.session.heard_ns = core.now_ns();
+        user.session.is_asked = false;
         let read = self.read(core, user, &mut connection, data);
         let used = match read {
             Ok(used) => {
@@ -243,8 +246,9 @@ impl Dialogue for Http2 {
 
     fn time_out(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
         let sent_ns = user.pending.front().map_or(0, |one| one.exchange.sent_ns);
-        if user.session.heard_ns < sent_ns {
-            // Nothing has come since: the connection does not work any more.
+        let is_silent = user.session.heard_ns < sent_ns;
+        if is_silent && user.session.is_asked {
+            // Not even a pong has come: the connection does not work any more.
             self.end(core, user, ConnectionEnd::TimedOut);
             return core.drop_connection(io, user);
         }
@@ -256,6 +260,10 @@ impl Dialogue for Http2 {
         core.fail(user, &pending, TIMEOUT, 0);
         if let Some(connection) = &mut user.session.connection {
             connection.reset(stream, ErrorCode::CANCEL, &mut self.frames);
+            if is_silent {
+                user.session.is_asked = true;
+                connection.ping(&mut self.frames);
+            }
         }
         self.flush(core, io, user);
     }
@@ -332,7 +340,7 @@ fn fail(core: &mut Core, user: &mut Http2User, stream: u32, name: &'static str) 
     }
 }
 
-/// The server takes no more streams, and has not looked at those after `last`: they are sent again on the next connection,
+/// The server accepts no more streams, and has not looked at those after `last`: they are sent again on the next connection,
 /// once, whatever their method (RFC 9113, section 6.8).
 fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) {
     user.is_spent = true;
