@@ -155,7 +155,7 @@ SUITES = [
             Part("npm", "the example backend in Node", " - (binary(cli) & test(/backend::/))"),
             *(
                 Part(tool, f"the comparison of lines with those of {tool}", f" - test(/the_lines_of_{tool}/)")
-                for tool in ("ab", "wrk", "hey")
+                for tool in ("ab", "wrk", "hey", "h2load")
             ),
         ),
     ),
@@ -242,4 +242,5 @@ SUITES = [
         needs=("AUTOBAHN",),
         groups=CI,
     ),
+    Suite("h2spec", f"{PROGRAM} conformance/h2spec/run", needs=("go", "openssl"), groups=CI),
 ]

@@ -32,6 +32,20 @@ const AB: &[&str] = &[
 ];
 const HEY: &[&str] = &["DNS-lookup:", "req write:", "resp read:"];
 
+/// The lines of h2load before the load and while it runs, those that ours cuts, and those that count for each connection.
+const H2LOAD: &[&str] = &[
+    "starting benchmark",
+    "spawning thread",
+    "progress:",
+    "Warm-up",
+    "Main benchmark",
+    "Stopped all clients",
+    "traffic:",
+    "time for connect:",
+    "time to #st byte:",
+    "req/s :",
+];
+
 #[test]
 fn the_lines_of_ab_are_those_of_ab() {
     compare(&Case {
@@ -98,6 +112,34 @@ fn the_lines_of_autocannon_are_those_of_autocannon() {
         path: "/a",
         left_out: &[],
     });
+}
+
+#[test]
+fn the_lines_of_h2load_are_those_of_h2load() {
+    for (flags, protocol) in [
+        (&["-n", "300", "-c", "3", "-m", "10"][..], "h2c"),
+        (
+            &["-D", "1", "-c", "2", "-m", "4", "--warm-up-time", "500ms"],
+            "h2c",
+        ),
+        (&["--h1", "-n", "100", "-c", "2", "-m", "2"], "http/1.1"),
+    ] {
+        let ours = compare(&Case {
+            tool: "h2load",
+            flags,
+            path: "/a",
+            left_out: H2LOAD,
+        });
+        let first = format!("Application protocol: {protocol}\n");
+        assert!(ours.starts_with(&first), "{ours}");
+        let lines = shapes(&ours);
+        for line in [
+            "traffic: # (#) total, # (#) headers, # (#) data",
+            "time for connect: # # # #",
+        ] {
+            assert!(lines.contains(line), "no {line:?} in\n{ours}");
+        }
+    }
 }
 
 #[track_caller]

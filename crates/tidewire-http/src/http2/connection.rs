@@ -101,13 +101,14 @@ impl Connection {
                     flow_bytes,
                     bytes,
                     is_empty,
+                    is_last,
                     ends,
                 }) => {
                     if is_empty && !ends {
                         state.charge(1, now_ms)?;
                     }
                     let size = (flow_bytes, bytes.len(), consumed);
-                    let event = state.receive_data(stream, size, ends, now_ms, out)?;
+                    let event = state.receive_data(stream, size, (is_last, ends), now_ms, out)?;
                     match event {
                         Some(event) => event,
                         None if bytes.is_empty() => Event::More,

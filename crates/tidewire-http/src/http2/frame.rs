@@ -14,7 +14,9 @@ pub(super) enum Frame<'a> {
         bytes: &'a [u8],
         /// This is the last piece of a frame without any content.
         is_empty: bool,
-        /// This is the last piece of the last frame of its stream.
+        /// The frame is the last one of its stream.
+        is_last: bool,
+        /// This is the last piece of that frame.
         ends: bool,
     },
     /// HEADERS with all its CONTINUATION frames.
@@ -190,6 +192,7 @@ impl FrameReader {
             flow_bytes,
             bytes,
             is_empty: place.is_empty && is_whole,
+            is_last: place.ends,
             ends: place.ends && is_whole,
         };
         (consumed, Some(piece))

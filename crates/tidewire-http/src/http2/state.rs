@@ -273,7 +273,7 @@ impl State {
         &mut self,
         number: u32,
         (flow_bytes, bytes, wire_bytes): (u32, usize, usize),
-        ends: bool,
+        (is_last, ends): (bool, bool),
         now_ms: u64,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'a>>, Fault> {
@@ -306,7 +306,9 @@ impl State {
         if ends {
             return Ok(self.end(place, out));
         }
-        stream.return_window(window, out);
+        if !is_last {
+            stream.return_window(window, out);
+        }
         Ok(None)
     }
 

@@ -7,10 +7,8 @@ use crate::http2::{
 use tidewire_http::http2::Limits;
 
 #[test]
-fn a_server_that_breaks_a_rule_is_found() {
-    let good = response(200, &[]);
+fn a_server_that_does_not_begin_as_one_is_found() {
     let cases: Vec<(&str, Vec<u8>)> = vec![
-        // Of the connection.
         (
             "fault not-http2",
             b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
@@ -26,7 +24,41 @@ fn a_server_that_breaks_a_rule_is_found() {
         client.feed(&bytes);
         assert_eq!(client.heard.last().map(String::as_str), Some(expected));
     }
-    let cases: Vec<(&str, Vec<u8>)> = vec![
+}
+
+/// After the server's settings and these bytes the last event is the expected one. Another stream goes on, unless the connection
+/// does not; then a GOAWAY is the last word.
+#[track_caller]
+fn assert_found(cases: &[(&str, Vec<u8>)]) {
+    for (expected, bytes) in cases {
+        let mut client = client_with_requests(2);
+        client.feed(&settings(&[]));
+        client.feed(bytes);
+        assert_eq!(
+            client.heard.last().map(String::as_str),
+            Some(*expected),
+            "{:?}",
+            client.heard
+        );
+        client.feed(&frame(1, BOTH, 3, &response(200, &[])));
+        let is_over = client.fault.is_some();
+        assert_eq!(
+            client.heard.contains(&"3: done 0".to_owned()),
+            !is_over,
+            "{expected}"
+        );
+        assert_eq!(
+            client.out[client.out.len() - 17 + 3] == 7,
+            is_over,
+            "{expected}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_of_the_connection_ends_it() {
+    let good = response(200, &[]);
+    assert_found(&[
         (
             "fault unexpected-frame",
             frame(5, END_HEADERS, 1, &[0, 0, 0, 2]),
@@ -50,7 +82,13 @@ fn a_server_that_breaks_a_rule_is_found() {
             "fault window-overflow",
             frame(8, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
         ),
-        // Of one stream.
+    ]);
+}
+
+#[test]
+fn a_rule_of_one_stream_resets_it() {
+    let good = response(200, &[]);
+    assert_found(&[
         ("1: broken bad-header", frame(0, 0, 1, b"a")),
         (
             "1: broken bad-header",
@@ -106,31 +144,7 @@ fn a_server_that_breaks_a_rule_is_found() {
             frame(8, 0, 1, &[0x7f, 0xff, 0xff, 0xff]),
         ),
         ("1: broken empty-window-update", frame(8, 0, 1, &[0; 4])),
-    ];
-    for (expected, bytes) in cases {
-        let mut client = client_with_requests(2);
-        client.feed(&settings(&[]));
-        client.feed(&bytes);
-        assert_eq!(
-            client.heard.last().map(String::as_str),
-            Some(expected),
-            "{:?}",
-            client.heard
-        );
-        // The other stream goes on, unless the connection does not; then a GOAWAY is the last word.
-        client.feed(&frame(1, BOTH, 3, &good));
-        let is_over = client.fault.is_some();
-        assert_eq!(
-            client.heard.contains(&"3: done 0".to_owned()),
-            !is_over,
-            "{expected}"
-        );
-        assert_eq!(
-            client.out[client.out.len() - 17 + 3] == 7,
-            is_over,
-            "{expected}"
-        );
-    }
+    ]);
 }
 
 #[test]

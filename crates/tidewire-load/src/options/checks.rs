@@ -319,14 +319,8 @@ mod tests {
     }
 
     #[test]
-    fn an_option_without_effect_is_refused_with_advice() {
+    fn what_http2_excludes_is_refused_with_advice() {
         let cases = [
-            (WS, r#"{"method":"POST"}"#, "--method is for http://"),
-            (WS, r#"{"body":"a"}"#, "--body is for http://"),
-            (WS, r#"{"json_body":{}}"#, "--json-body is for http://"),
-            (WS, r#"{"form":{"a":"b"}}"#, "--form is for http://"),
-            (WS, r#"{"compressed":true}"#, "--compressed is for http://"),
-            (WS, r#"{"redirects":2}"#, "--redirects is for http://"),
             (WS, r#"{"http2":true}"#, "--http2 is for http://"),
             (
                 WS,
@@ -358,6 +352,22 @@ mod tests {
                 r#"{"http2":true,"streams":20000}"#,
                 "--streams is at most",
             ),
+        ];
+        for (url, json, expected) in cases {
+            let error = error(url, json);
+            assert!(error.contains(expected), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_option_without_effect_is_refused_with_advice() {
+        let cases = [
+            (WS, r#"{"method":"POST"}"#, "--method is for http://"),
+            (WS, r#"{"body":"a"}"#, "--body is for http://"),
+            (WS, r#"{"json_body":{}}"#, "--json-body is for http://"),
+            (WS, r#"{"form":{"a":"b"}}"#, "--form is for http://"),
+            (WS, r#"{"compressed":true}"#, "--compressed is for http://"),
+            (WS, r#"{"redirects":2}"#, "--redirects is for http://"),
             (WS, r#"{"expect_status":"any"}"#, "--expect-status is for"),
             (WS, r#"{"expect_body":"a"}"#, "--expect-body is for http://"),
             (WS, r#"{"expect_length":3}"#, "--expect-length is for"),

@@ -65,7 +65,7 @@ impl Handler for TestShard {
             match Streams::are_wanted(io, id, data) {
                 None => return 0,
                 Some(true) => {
-                    connection.streams = Some(Box::new(Streams::new(self.shared.ledger(), io, id)))
+                    connection.streams = Some(Box::new(Streams::new(self.shared.ledger(), io, id)));
                 }
                 Some(false) => {}
             }

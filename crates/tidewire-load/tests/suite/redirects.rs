@@ -43,22 +43,19 @@ fn options(service: &Service, path: &str, redirects: u32) -> LoadOptions {
 
 #[test]
 fn each_hop_is_a_request_of_its_own() {
-    hop(false);
-    hop(true);
-}
-
-fn hop(http2: bool) {
-    let service = Service::start(lead);
-    let result = run(&LoadOptions {
-        http2,
-        ..options(&service, "/twice", 3)
-    });
-    let requests = result.load.requests.unwrap();
-    assert_eq!((requests.redirects, requests.failed), (10, 0));
-    assert_eq!(requests.succeeded, 15, "{:?}", result.load.errors);
-    let statuses: Vec<(u16, u64)> = result.load.statuses.into_iter().collect();
-    assert_eq!(statuses, [(200, 5), (302, 5), (307, 5)]);
-    assert_eq!(service.requests().len(), 15);
+    for http2 in [false, true] {
+        let service = Service::start(lead);
+        let result = run(&LoadOptions {
+            http2,
+            ..options(&service, "/twice", 3)
+        });
+        let requests = result.load.requests.unwrap();
+        assert_eq!((requests.redirects, requests.failed), (10, 0));
+        assert_eq!(requests.succeeded, 15, "{:?}", result.load.errors);
+        let statuses: Vec<(u16, u64)> = result.load.statuses.into_iter().collect();
+        assert_eq!(statuses, [(200, 5), (302, 5), (307, 5)]);
+        assert_eq!(service.requests().len(), 15);
+    }
 }
 
 #[test]

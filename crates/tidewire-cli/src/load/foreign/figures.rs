@@ -20,6 +20,8 @@ pub(super) struct Figures<'a> {
     pub(super) asked: Asked,
     pub(super) url: &'a str,
     pub(super) server: &'a str,
+    /// The run was interrupted.
+    pub(super) is_partial: bool,
     pub(super) result: &'a TestResult,
     pub(super) threads: u32,
     pub(super) requests: Requests,
@@ -42,6 +44,7 @@ impl<'a> Figures<'a> {
             asked,
             url: &report.target.url,
             server: report.target.server.as_deref().unwrap_or_default(),
+            is_partial: report.partial,
             result,
             threads: report
                 .plan
@@ -104,7 +107,11 @@ impl<'a> Figures<'a> {
 
     /// The part of the latencies within one standard deviation of the mean, in per cent.
     pub(super) fn near_the_mean(&self) -> f64 {
-        let latency = &self.latency;
+        self.near_the_mean_of(&self.latency)
+    }
+
+    /// The part of the latencies within one standard deviation of the mean of `latency`, in per cent.
+    pub(super) fn near_the_mean_of(&self, latency: &Latency) -> f64 {
         let near = (latency.mean - latency.stdev)..=(latency.mean + latency.stdev);
         let buckets = &self.result.load.histogram;
         let within = buckets.iter().filter(|bucket| near.contains(&bucket.0));

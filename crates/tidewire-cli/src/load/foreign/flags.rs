@@ -21,6 +21,8 @@ pub(super) enum Meaning {
     Value(&'static str),
     /// A function translates its value.
     Made(fn(&str) -> Result<Vec<String>, String>),
+    /// Its value is kept in [`Seen`]: what it becomes depends on other flags.
+    Kept,
     /// It asks for the version, and nothing else happens.
     Version,
     /// It has no counterpart; the text names a replacement.
@@ -31,8 +33,37 @@ impl Flag {
     pub(super) fn takes_value(&self) -> bool {
         matches!(
             self.meaning,
-            Meaning::NothingWithValue | Meaning::Value(_) | Meaning::Made(_)
+            Meaning::NothingWithValue | Meaning::Value(_) | Meaning::Made(_) | Meaning::Kept
         )
+    }
+}
+
+/// A tool's command line, for what depends on several of its flags.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The first spellings of the flags.
+    pub(super) flags: Vec<&'static str>,
+    /// The values of flags that are [`Meaning::Kept`].
+    pub(super) values: Vec<(&'static str, String)>,
+    /// The words that are no flags.
+    pub(super) urls: Vec<String>,
+}
+
+impl Seen {
+    /// Whether a flag is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.flags.contains(&name)
+    }
+
+    /// The values of a flag, in their order.
+    pub(super) fn values_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.values.iter().filter(move |one| one.0 == name);
+        values.map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a flag: the last one, if there are several.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.values_of(name).last()
     }
 }
 

@@ -38,7 +38,12 @@ pub(super) const FLAGS: &[Flag] = &[
         Meaning::Missing("write -H 'Authorization: Basic …'"),
     ),
     flag(&["-o"], Meaning::Missing("write --json, or --out DIR")),
-    flag(&["-h2"], Meaning::Missing("only HTTP/1.1 is supported")),
+    flag(
+        &["-h2"],
+        Meaning::Missing(
+            "hey puts all workers on one connection then; write -c 1 --http2 --streams N of `tidewire load`",
+        ),
+    ),
     OUT,
     JUNIT,
     CSV,

@@ -1,7 +1,7 @@
 //! A report in the lines of other load generators.
 
 use super::figures::{Asked, Figures};
-use super::{Tool, autocannon, hey};
+use super::{Tool, autocannon, h2load, hey};
 use std::fmt::Write;
 use tidewire_load::Report;
 use tidewire_load::report::Latency;
@@ -19,6 +19,7 @@ pub(crate) fn report(tool: Tool, report: &Report, asked: Asked) -> String {
         Tool::Loadtest => loadtest(&mut out, &figures),
         Tool::Autocannon => autocannon::lines(&mut out, &figures),
         Tool::Hey => hey::lines(&mut out, &figures),
+        Tool::H2load => h2load::lines(&mut out, &figures),
     }
     .expect("writing to a string does not fail");
     out
@@ -310,7 +311,8 @@ fn loadtest(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
 mod tests {
     use super::*;
     use tidewire_load::report::{
-        Latency, LoadFigures, Machine, Requests, Spread, Target, TestResult, Traffic, Windows,
+        Connecting, Latency, LoadFigures, Machine, Requests, Spread, Target, TestResult, Traffic,
+        Windows,
     };
 
     fn sample() -> Report {
@@ -513,6 +515,70 @@ mod tests {
             .filter_map(|line| line.split_once("[")?.1.split_once("]\t|"));
         let counts: Vec<u64> = bars.map(|(count, _)| count.parse().unwrap()).collect();
         assert_eq!(counts, [0, 9_000, 0, 0, 0, 990, 0, 0, 0, 0, 10]);
+    }
+
+    /// 9,980 successes, 10 other statuses, 6 reset streams and 4 timeouts.
+    fn sample_of_h2load() -> Report {
+        let mut report = sample();
+        let result = &mut report.results[0];
+        result.test = "http2".into();
+        let latency = |us: f64, count| Latency {
+            min: us - 100.0,
+            max: us + 100.0,
+            mean: us,
+            count,
+            ..Latency::default()
+        };
+        let load = &mut result.load;
+        load.statuses = [(200, 9_980), (503, 10)].into();
+        load.errors = [("timeout".to_owned(), 4), ("reset-cancel".to_owned(), 6)].into();
+        if let Some(requests) = &mut load.requests {
+            (requests.succeeded, requests.failed) = (9_980, 20);
+        }
+        load.succeeded_latency_us = Some(latency(1_500.0, 9_980));
+        load.failed_latency_us = Some(latency(2_499.0, 10));
+        load.connecting = Some(Connecting {
+            latency_us: Some(latency(900.0, 10)),
+            tcp_us: Some(latency(300.0, 10)),
+            ..Connecting::default()
+        });
+        report
+    }
+
+    #[test]
+    fn the_lines_of_h2load() {
+        let mut report = sample_of_h2load();
+        let text = super::report(Tool::H2load, &report, asked());
+        assert_eq!(
+            text,
+            "Application protocol: h2c\n\n\
+             finished in 2.00s, 4995.00 req/s, 1.00MB/s\n\
+             requests: 10000 total, 10000 started, 9996 done, 9980 succeeded, 20 failed, 10 errored, 4 timeout\n\
+             status codes: 9980 2xx, 0 3xx, 0 4xx, 10 5xx\n\
+             traffic: 2.00MB (2097152) total, 0B (0) headers, 19.53KB (20000) data\n\
+             \x20                    min         max         mean         sd        +/- sd\n\
+             time for request:     1.40ms      2.60ms      1.50ms        32us    74.00%\n\
+             time for connect:      200us       400us       300us         0us\n"
+        );
+        // Requests that an interrupted run has not sent are no failures.
+        report.partial = true;
+        let text = super::report(Tool::H2load, &report, asked());
+        assert!(text.contains("requests: 9996 total"), "{text}");
+        // Over TLS the time to connect includes its handshake, over HTTP/1.1 as well.
+        report.target.url = "https://h/".into();
+        report.results[0].test = "http".into();
+        if let Some(connecting) = &mut report.results[0].load.connecting {
+            connecting.tls_us = connecting.tcp_us.clone();
+        }
+        let text = super::report(Tool::H2load, &report, asked());
+        assert!(
+            text.starts_with("Application protocol: http/1.1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("connect:      800us      1.00ms       900us"),
+            "{text}"
+        );
     }
 
     #[test]

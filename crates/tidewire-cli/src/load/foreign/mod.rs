@@ -7,13 +7,14 @@
 mod autocannon;
 mod figures;
 mod flags;
+mod h2load;
 mod hey;
 mod lines;
 mod tools;
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use flags::{Flag, Meaning};
+use flags::{Flag, Meaning, Seen};
 use std::ffi::OsString;
 
 pub(crate) use figures::Asked;
@@ -36,7 +37,7 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         .and_then(|name| Tool::from_str(name, false).ok())
         .ok_or_else(|| {
             Failure::usage(
-                "--as: expected ab, wrk, loadtest, autocannon or hey, followed by the flags of that tool",
+                "--as: expected ab, wrk, loadtest, autocannon, hey or h2load, followed by the flags of that tool",
             )
         })?;
     let rest: Option<Vec<String>> = words
@@ -72,17 +73,21 @@ impl Translation {
     fn of(tool: Tool, theirs: &[String]) -> Result<Self, String> {
         let known = tools::of(tool);
         let mut words = Vec::new();
-        let mut seen = Vec::new();
+        let mut seen = Seen::default();
         let mut rest = theirs.iter();
         while let Some(word) = rest.next() {
             if !word.starts_with('-') || word == "-" {
-                words.push(url(tool, word));
+                match tool {
+                    // Its flags may change the URL.
+                    Tool::H2load => seen.urls.push(word.clone()),
+                    _ => words.push(url(tool, word)),
+                }
                 continue;
             }
             let (flag, attached) = find(known, word).ok_or_else(|| {
                 format!("{word} is not among the supported flags: {}", names(known))
             })?;
-            seen.push(flag.names[0]);
+            seen.flags.push(flag.names[0]);
             let mut value = || {
                 let next = attached.map(str::to_owned).or_else(|| rest.next().cloned());
                 next.ok_or_else(|| format!("{word} needs a value"))
@@ -93,6 +98,7 @@ impl Translation {
                 Meaning::Words(ours) => words.extend(ours.iter().map(|&word| word.to_owned())),
                 Meaning::Value(ours) => words.extend([ours.to_owned(), value()?]),
                 Meaning::Made(make) => words.extend(make(&value()?)?),
+                Meaning::Kept => seen.values.push((flag.names[0], value()?)),
                 Meaning::Version => {
                     return Ok(Self {
                         words,
@@ -104,7 +110,7 @@ impl Translation {
                 }
             }
         }
-        tools::add_defaults(tool, &seen, &mut words);
+        tools::add_defaults(tool, &seen, &mut words)?;
         Ok(Self {
             words,
             is_version: false,
@@ -118,8 +124,9 @@ fn find<'w>(known: &'static [Flag], word: &'w str) -> Option<(&'static Flag, Opt
     if let Some(flag) = exact(word) {
         return Some((flag, None));
     }
-    if let Some((name, value)) = word.split_once('=') {
-        return exact(name).map(|flag| (flag, Some(value)));
+    let (name, value) = word.split_once('=').unwrap_or_default();
+    if let Some(flag) = exact(name) {
+        return Some((flag, Some(value)));
     }
     let (name, value) = word.split_at_checked(2)?;
     exact(name)
@@ -265,6 +272,125 @@ mod tests {
     }
 
     #[test]
+    fn the_flags_of_h2load() {
+        for (theirs, expected) in [
+            ("http://h/", "--insecure -c 1 -t 1 -n 1 --http2 http://h/"),
+            (
+                "-n300 -c 3 -t2 -m 10 -H accept:a -v https://h/a?b",
+                "-c 3 -t 2 --insecure -n 300 -H accept:a --http2 --streams 10 https://h/a?b",
+            ),
+            (
+                "-D 10 --warm-up-time=500ms -n 5 -c 8 -r 2 --rate-period 500ms --rps 5 -N 2 h",
+                "-d 10 -c 8 --messages-per-s 5 --timeout-ms 2000 --insecure -t 1 --warm-up-s 500ms --ramp-per-s 4 \
+                 --http2 http://h",
+            ),
+            (
+                "-d f -H:method:PUT -w 30 -W24 -f 16K --header-table-size=4K --rps 0 -N 0 http://h/",
+                "--body-file f --insecure -c 1 -t 1 -n 1 -m PUT --http2 http://h/",
+            ),
+            // Without -D, h2load does not warm up.
+            (
+                "--warm-up-time 1s -B unix:/s http://h/",
+                "--insecure -c 1 -t 1 -n 1 --unix-socket /s --http2 http://h/",
+            ),
+            (
+                "-B https://h:81/b /a",
+                "--insecure -c 1 -t 1 -n 1 --http2 https://h:81/a",
+            ),
+        ] {
+            assert_eq!(
+                ours(&format!("tidewire load --as h2load {theirs}")),
+                format!("tidewire load --lines-of h2load {expected}")
+            );
+        }
+        let version = ours("tidewire load --as h2load --version");
+        assert_eq!(version, "tidewire --version");
+    }
+
+    #[test]
+    fn h2load_speaks_http1_when_it_is_told_to() {
+        for (theirs, expected) in [
+            ("--h1 https://h/", "https://h/"),
+            ("--h1 -m 4 http://h/", "--in-flight 4 http://h/"),
+            ("--h1 -m 4 -d f http://h/", "-n 1 http://h/"),
+            ("-p http/1.1 -m 4 http://h/", "--in-flight 4 http://h/"),
+            (
+                "-p http/1.1 -m 4 https://h/",
+                "--http2 --streams 4 https://h/",
+            ),
+            ("-p h2c http://h/", "--http2 http://h/"),
+            ("--npn-list http/1.1 https://h/", "-n 1 https://h/"),
+            ("--alpn-list=h2,http/1.1 https://h/", "--http2 https://h/"),
+        ] {
+            let words = ours(&format!("tidewire load --as h2load {theirs}"));
+            assert!(words.ends_with(&format!(" {expected}")), "{words}");
+            let is_http2 = expected.contains("--http2");
+            assert_eq!(words.contains("--http2"), is_http2, "{words}");
+        }
+    }
+
+    #[test]
+    fn h2load_connects_to_another_host_or_port() {
+        for (theirs, expected) in [
+            (
+                "127.0.0.1 http://h:81/a",
+                "-H Host: h:81 http://127.0.0.1:81/a",
+            ),
+            ("g:82 http://h:81/a", "-H Host: h:81 http://g:82/a"),
+            ("g:82 https://h/a", "-H Host: h --sni h https://g:82/a"),
+            (
+                "[::1]:82 https://127.0.0.1/",
+                "-H Host: 127.0.0.1 https://[::1]:82/",
+            ),
+            ("::1 http://[::2]:81", "-H Host: [::2]:81 http://[::1]:81"),
+            ("g -H host:i http://h/", "-n 1 -H host:i --http2 http://g/"),
+            ("g --sni i https://h/", "--http2 -H Host: h https://g/"),
+        ] {
+            let words = ours(&format!("tidewire load --as h2load --connect-to {theirs}"));
+            assert!(words.ends_with(&format!(" {expected}")), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_be_attached_and_contain_an_equals_sign() {
+        let words = ours("tidewire load --as ab -k -n 1 -c 1 -HCookie:a=b http://h/");
+        assert!(words.contains(" -H Cookie:a=b "), "{words}");
+    }
+
+    #[test]
+    fn the_flags_of_h2load_without_a_counterpart_are_refused_in_one_line() {
+        for (theirs, expected) in [
+            ("-i urls.txt", "--scenario"),
+            ("--timing-script-file f", "--scenario"),
+            ("http://h/a http://h/b", "only one URL is possible"),
+            ("-r 10 -c 20 -n 20 http://h/", "-r needs -D here"),
+            ("-D 1 -r x http://h/", "-r: `x` is not a number"),
+            ("-D 1 -r 2 --rate-period 0 http://h/", "a time above 0"),
+            ("-T 5 http://h/", "-T is not supported: no connection ends"),
+            ("-N x http://h/", "`x` is not a time"),
+            ("--rps x http://h/", "`x` is not a number"),
+            ("-H :path:/a http://h/", "write it in the URL"),
+            ("-H :authority:a http://h/", "write 'Host: a'"),
+            ("-H :protocol:a http://h/", ":protocol is not among"),
+            ("-H accept http://h/", "write 'NAME: VALUE'"),
+            ("-w 16 http://h/", "write 20 to 30"),
+            ("-W 16 http://h/", "write 24 to 30"),
+            ("-W 31 http://h/", "write 24 to 30"),
+            ("-f 32K http://h/", "write 16K"),
+            ("--header-table-size 8K http://h/", "write 4K"),
+            ("-p h3 http://h/", "write h2c or http/1.1"),
+            ("--npn-list http/1.1,h2 https://h/", "begins with h2"),
+            ("--ciphers A https://h/", "the server chooses"),
+            ("--ktls https://h/", "not in the kernel"),
+            ("--log-file f http://h/", "report.json"),
+            ("--no-udp-gso http://h/", "there is no HTTP/3"),
+        ] {
+            let said = refused(&format!("tidewire load --as h2load {theirs}"));
+            assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
     fn what_has_no_counterpart_is_refused_in_one_line() {
         for (words, expected) in [
             (
@@ -287,6 +413,10 @@ mod tests {
                 "tidewire load --as loadtest -s TLSv1_method http://h/",
                 "`TLSv1_method` is not possible: TLS 1.2 and 1.3 are offered",
             ),
+            (
+                "tidewire load --as hey -h2 https://h/",
+                "write -c 1 --http2 --streams N",
+            ),
             ("tidewire load --as ab -n", "-n needs a value"),
             (
                 "tidewire load --as ab --bogus http://h/",
@@ -294,7 +424,7 @@ mod tests {
             ),
             (
                 "tidewire load --as k6 http://h/",
-                "expected ab, wrk, loadtest, autocannon or hey",
+                "expected ab, wrk, loadtest, autocannon, hey or h2load",
             ),
             (
                 "tidewire load --as wrk --timeout x http://h/",

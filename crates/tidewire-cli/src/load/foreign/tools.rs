@@ -1,9 +1,9 @@
 //! The flags and the defaults of each tool.
 
 use super::flags::{
-    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, flag, timeout,
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, Seen, flag, timeout,
 };
-use super::{autocannon, hey};
+use super::{autocannon, h2load, hey};
 use clap::ValueEnum;
 
 /// A tool whose command line is supported.
@@ -19,6 +19,8 @@ pub(crate) enum Tool {
     Autocannon,
     /// hey
     Hey,
+    /// h2load of nghttp2
+    H2load,
 }
 
 impl Tool {
@@ -29,6 +31,7 @@ impl Tool {
             Self::Loadtest => "loadtest",
             Self::Autocannon => "autocannon",
             Self::Hey => "hey",
+            Self::H2load => "h2load",
         }
     }
 }
@@ -41,12 +44,13 @@ pub(super) fn of(tool: Tool) -> &'static [Flag] {
         Tool::Loadtest => LOADTEST,
         Tool::Autocannon => autocannon::FLAGS,
         Tool::Hey => hey::FLAGS,
+        Tool::H2load => h2load::FLAGS,
     }
 }
 
-/// The defaults of the tool.
-pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
-    let has = |name: &str| seen.contains(&name);
+/// The defaults of the tool, and what depends on several of its flags.
+pub(super) fn add_defaults(tool: Tool, seen: &Seen, words: &mut Vec<String>) -> Result<(), String> {
+    let has = |name: &str| seen.has(name);
     let is_websocket = words
         .iter()
         .any(|word| word.starts_with("ws://") || word.starts_with("wss://"));
@@ -86,7 +90,9 @@ pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
         }
         Tool::Autocannon => add(&autocannon::defaults(&has)),
         Tool::Hey => add(&hey::defaults(&has)),
+        Tool::H2load => words.extend(h2load::together(seen)?),
     }
+    Ok(())
 }
 
 const AB: &[Flag] = &[
@@ -216,7 +222,8 @@ const LOADTEST: &[Flag] = &[
     JSON,
 ];
 
-const SERIES: &str = "write --out DIR, and read the series in report.json";
+/// Instead of a file with each request.
+pub(super) const SERIES: &str = "write --out DIR, and read the series in report.json";
 
 fn content_type(value: &str) -> Result<Vec<String>, String> {
     Ok(vec!["-H".to_owned(), format!("content-type: {value}")])
