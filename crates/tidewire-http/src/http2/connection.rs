@@ -75,6 +75,7 @@ impl Connection {
             let event = Event::Done { stream, message };
             return Ok(Step { consumed: 0, event });
         }
+        state.now_ms = now_ms;
         let read = state.read_start(data).and_then(|start| match start {
             Start::Missing => Ok((0, None)),
             Start::Preface(bytes) => Ok((bytes, None)),
@@ -94,28 +95,17 @@ impl Connection {
                     let parsed = memory.read(decoder, heads, kind, block)?;
                     let on_itself = depends_on == Some(stream);
                     let place = (stream, ends, on_itself);
-                    state.receive_head(place, parsed, wire_bytes, now_ms, out)?
+                    state.receive_head(place, parsed, wire_bytes, out)?
                 }
-                Some(Frame::Data {
-                    stream,
-                    flow_bytes,
-                    bytes,
-                    is_empty,
-                    is_last,
-                    ends,
-                }) => {
-                    if is_empty && !ends {
-                        state.charge(1, now_ms)?;
-                    }
-                    let size = (flow_bytes, bytes.len(), consumed);
-                    let event = state.receive_data(stream, size, (is_last, ends), now_ms, out)?;
-                    match event {
-                        Some(event) => event,
-                        None if bytes.is_empty() => Event::More,
-                        None => Event::Body { stream, bytes },
-                    }
-                }
-                Some(other) => state.receive_control(&other, now_ms, out)?,
+                Some(Frame::Data(piece)) => match state.receive_data(&piece, consumed, out)? {
+                    Some(event) => event,
+                    None if piece.bytes.is_empty() => Event::More,
+                    None => Event::Body {
+                        stream: piece.stream,
+                        bytes: piece.bytes,
+                    },
+                },
+                Some(other) => state.receive_control(&other, out)?,
             };
             Ok((consumed, event))
         });
@@ -154,7 +144,7 @@ impl Connection {
         self.state.respond(stream, (block, body), room, out)
     }
 
-    /// Sends what windows or `room` have stopped: at most `room` bytes. Returns whether more could leave with more room.
+    /// Sends what windows or `room` have stopped: at most `room` bytes. Returns whether `room` has stopped it again.
     pub fn pump(&mut self, room: usize, out: &mut Vec<u8>) -> bool {
         self.state.pump(room, out)
     }
@@ -192,10 +182,22 @@ impl Connection {
         self.state.peer_keeps_table()
     }
 
+    /// Whether the peer's first settings have arrived.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state.is_ready()
+    }
+
     /// Whether a client may open a stream, now or when another is over.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state.is_open()
+    }
+
+    /// Whether the next call of [`Connection::receive`] has an event without any bytes.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        self.state.has_done()
     }
 
     /// Whether the bytes received so far end between two frames.

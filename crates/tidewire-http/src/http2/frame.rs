@@ -7,18 +7,8 @@ use super::error::{ErrorCode, Fault};
 /// A frame, or a piece of one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// A piece of a DATA frame. `flow_bytes` is what the whole frame counts in the windows, in its first piece.
-    Data {
-        stream: u32,
-        flow_bytes: u32,
-        bytes: &'a [u8],
-        /// This is the last piece of a frame without any content.
-        is_empty: bool,
-        /// The frame is the last one of its stream.
-        is_last: bool,
-        /// This is the last piece of that frame.
-        ends: bool,
-    },
+    /// A piece of a DATA frame.
+    Data(Piece<'a>),
     /// HEADERS with all its CONTINUATION frames.
     Headers {
         stream: u32,
@@ -51,6 +41,21 @@ pub(super) enum Frame<'a> {
     },
     /// A frame of a type that this version does not know.
     Unknown,
+}
+
+/// A piece of a DATA frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    pub(super) stream: u32,
+    /// The bytes that the whole frame counts in the windows; only in its first piece.
+    pub(super) flow_bytes: Option<u32>,
+    pub(super) bytes: &'a [u8],
+    /// This is the last piece of a frame without any content.
+    pub(super) is_empty: bool,
+    /// The frame is the last one of its stream.
+    pub(super) is_last: bool,
+    /// This is the last piece of that frame.
+    pub(super) ends: bool,
 }
 
 /// Finds the frames in the bytes of one connection.
@@ -103,7 +108,7 @@ impl FrameReader {
         block_bytes_max: usize,
     ) -> Result<(usize, Option<Frame<'a>>), Fault> {
         if let Some(place) = self.data {
-            return Ok(self.read_data(data, 0, place, 0));
+            return Ok(self.read_data(data, 0, place, None));
         }
         let Some(head) = Head::parse(data) else {
             return Ok((0, None));
@@ -164,7 +169,7 @@ impl FrameReader {
             is_empty: left == 0,
             ends: head.flags & END_STREAM != 0,
         };
-        Ok(self.read_data(data, start, place, head.length as u32))
+        Ok(self.read_data(data, start, place, Some(head.length as u32)))
     }
 
     /// The next piece of a DATA frame, from `start` on.
@@ -174,7 +179,7 @@ impl FrameReader {
         data: &'a [u8],
         start: usize,
         mut place: DataPlace,
-        flow_bytes: u32,
+        flow_bytes: Option<u32>,
     ) -> (usize, Option<Frame<'a>>) {
         let content = place.left.min(data.len() - start);
         let bytes = &data[start..start + content];
@@ -187,7 +192,7 @@ impl FrameReader {
         if consumed == 0 && !is_whole {
             return (0, None);
         }
-        let piece = Frame::Data {
+        let piece = Piece {
             stream: place.stream,
             flow_bytes,
             bytes,
@@ -195,7 +200,7 @@ impl FrameReader {
             is_last: place.ends,
             ends: place.ends && is_whole,
         };
-        (consumed, Some(piece))
+        (consumed, Some(Frame::Data(piece)))
     }
 
     fn read_headers<'a>(

@@ -237,7 +237,9 @@ impl Reading<'_> {
                 text.extend_from_slice(&pseudo.method);
                 text.push(b' ');
                 text.extend_from_slice(target);
-                let is_whole = !pseudo.method.is_empty() && !target.is_empty();
+                let is_whole = !pseudo.method.is_empty()
+                    && !target.is_empty()
+                    && (is_connect || target[0] == b'/' || *target == b"*");
                 // CONNECT has neither a path nor a scheme (RFC 9113, section 8.5).
                 is_whole && pseudo.has_scheme != is_connect && is_connect == pseudo.path.is_empty()
             }
@@ -271,6 +273,8 @@ fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 /// A status of three digits, or 0.
 fn status(value: &[u8]) -> u16 {
     match value {
+        // There are no upgrades (RFC 9113, section 8.6).
+        b"101" => 0,
         [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'] => value
             .iter()
             .fold(0, |status, digit| status * 10 + u16::from(digit - b'0')),

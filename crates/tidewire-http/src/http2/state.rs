@@ -4,9 +4,10 @@ mod sending;
 
 use super::error::{ErrorCode, Fault, StreamFault};
 use super::event::{Event, Head};
-use super::frame::{self, Frame, HEAD_BYTES, PREFACE, STREAM_MASK};
+use super::frame::{self, Frame, HEAD_BYTES, PREFACE, Piece, STREAM_MASK};
 use super::head::{Kind, Limits, Parsed};
 use super::stream::{Closed, Message, Meter, Stream};
+use std::collections::VecDeque;
 
 /// What the peer allows.
 #[derive(Debug)]
@@ -33,8 +34,10 @@ pub(super) struct State {
     receive_window: i64,
     /// Bytes that have arrived since the peer's window was last filled up.
     taken: u32,
+    /// The time of the last call.
+    pub(super) now_ms: u64,
     /// In the order of their numbers.
-    streams: Vec<Stream>,
+    streams: VecDeque<Stream>,
     closed: Closed,
     /// The last stream of the client.
     last: u32,
@@ -75,7 +78,8 @@ impl State {
             send_window: i64::from(WINDOW_DEFAULT),
             receive_window: i64::from(WINDOW_DEFAULT + more),
             taken: 0,
-            streams: Vec::new(),
+            now_ms: 0,
+            streams: VecDeque::new(),
             closed: Closed::default(),
             last: 0,
             unsent: 0,
@@ -91,12 +95,20 @@ impl State {
         self.done.take()
     }
 
+    pub(super) fn has_done(&self) -> bool {
+        self.done.is_some()
+    }
+
     pub(super) fn has_unsent(&self) -> bool {
         self.unsent > 0
     }
 
     pub(super) fn peer_keeps_table(&self) -> bool {
         !self.peer.has_small_table
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.has_settings
     }
 
     pub(super) fn peer_streams_max(&self) -> u32 {
@@ -141,8 +153,8 @@ impl State {
         }
     }
 
-    pub(super) fn charge(&mut self, cost: u32, now_ms: u64) -> Result<(), Fault> {
-        match self.meter.charge(cost, now_ms) {
+    fn charge(&mut self, cost: u32) -> Result<(), Fault> {
+        match self.meter.charge(cost, self.now_ms) {
             true => Ok(()),
             false => Err(Fault::Flood),
         }
@@ -153,7 +165,7 @@ impl State {
         // Most often it is the only one, or the oldest.
         if self
             .streams
-            .first()
+            .front()
             .is_some_and(|stream| stream.number == number)
         {
             return Ok(0);
@@ -185,23 +197,22 @@ impl State {
         (number, ends, on_itself): (u32, bool, bool),
         parsed: &'a Parsed,
         wire_bytes: usize,
-        now_ms: u64,
         out: &mut Vec<u8>,
     ) -> Result<Event<'a>, Fault> {
         let place = match self.find(number) {
             Ok(place) => place,
             Err(_) if self.is_client || !self.is_next(number)? => {
-                return self.receive_late(number, now_ms, out);
+                return self.receive_late(number, u32::MAX, out);
             }
             Err(_) => {
                 self.last = number;
                 let is_full = self.streams.len() >= self.limits.streams_max as usize;
                 if is_full || self.has_gone_away {
-                    self.charge(1, now_ms)?;
+                    self.charge(1)?;
                     return Ok(self.refuse(number, StreamFault::TooManyStreams, out));
                 }
                 let stream = Stream::new(number, self.peer.stream_window, &self.limits);
-                self.streams.push(stream);
+                self.streams.push_back(stream);
                 self.streams.len() - 1
             }
         };
@@ -218,18 +229,18 @@ impl State {
             fault => fault,
         };
         if let Some(fault) = fault {
-            return Ok(self.break_off(place, fault, out));
+            return self.break_off(place, fault, out);
         }
         if is_interim {
             let status = parsed.status;
-            self.charge(1, now_ms)?;
+            self.charge(1)?;
             return Ok(Event::Interim {
                 stream: number,
                 status,
             });
         }
         stream.add_head(parsed, !is_trailers);
-        if ends && let Some(broken) = self.end(place, out) {
+        if ends && let Some(broken) = self.end(place, out)? {
             return Ok(broken);
         }
         Ok(match is_trailers {
@@ -239,31 +250,35 @@ impl State {
     }
 
     /// Whether HEADERS opens the client's next stream; false if the stream is over.
-    fn is_next(&self, number: u32) -> Result<bool, Fault> {
+    fn is_next(&mut self, number: u32) -> Result<bool, Fault> {
         match number {
             _ if number.is_multiple_of(2) => Err(Fault::BadStream),
             _ if number > self.last => Ok(true),
-            _ if self.closed.is_reset_here(number).is_some() => Ok(false),
+            _ if self.closed.find(number).is_some() => Ok(false),
             _ => Err(Fault::BadStream),
         }
     }
 
-    /// A frame for a stream that is over. It is no fault if it was on its way when this side reset the stream.
+    /// A frame for a stream that is over. It is no fault if it was on its way when this side reset the stream, whose
+    /// window still bounds what may follow: `flow_bytes` of it.
     fn receive_late<'a>(
         &mut self,
         number: u32,
-        now_ms: u64,
+        flow_bytes: u32,
         out: &mut Vec<u8>,
     ) -> Result<Event<'a>, Fault> {
         if self.is_idle(number) {
             return Err(Fault::UnexpectedFrame);
         }
-        self.charge(1, now_ms)?;
-        match self.closed.is_reset_here(number) {
-            Some(true) => {}
-            Some(false) => return Err(Fault::StreamClosed),
-            None => frame::write_reset(number, ErrorCode::STREAM_CLOSED, out),
-        }
+        let is_expected = match self.closed.find(number) {
+            Some(closed) if !closed.is_reset_here => return Err(Fault::StreamClosed),
+            Some(closed) => closed.takes(flow_bytes),
+            None => {
+                frame::write_reset(number, ErrorCode::STREAM_CLOSED, out);
+                false
+            }
+        };
+        self.charge(u32::from(!is_expected))?;
         Ok(Event::More)
     }
 
@@ -271,12 +286,11 @@ impl State {
     #[inline]
     pub(super) fn receive_data<'a>(
         &mut self,
-        number: u32,
-        (flow_bytes, bytes, wire_bytes): (u32, usize, usize),
-        (is_last, ends): (bool, bool),
-        now_ms: u64,
+        piece: &Piece<'_>,
+        wire_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'a>>, Fault> {
+        let flow_bytes = piece.flow_bytes.unwrap_or(0);
         self.receive_window -= i64::from(flow_bytes);
         if self.receive_window < 0 {
             return Err(Fault::WindowExceeded);
@@ -287,37 +301,42 @@ impl State {
             self.receive_window += i64::from(self.taken);
             self.taken = 0;
         }
-        let Ok(place) = self.find(number) else {
-            return match flow_bytes == 0 && !ends {
-                // A later piece of a frame whose first one was late.
-                true if !self.is_idle(number) => Ok(Some(Event::More)),
-                _ => self.receive_late(number, now_ms, out).map(Some),
+        if piece.is_empty && !piece.ends {
+            self.charge(1)?;
+        }
+        let Ok(place) = self.find(piece.stream) else {
+            return match piece.flow_bytes {
+                Some(flow_bytes) => self.receive_late(piece.stream, flow_bytes, out).map(Some),
+                // The first piece was late, too.
+                None => Ok(Some(Event::More)),
             };
         };
         let window = self.limits.stream_window;
         let stream = &mut self.streams[place];
         stream.message.wire_bytes += wire_bytes as u64;
         if stream.has_received_all {
-            return Ok(Some(self.break_off(place, StreamFault::StreamClosed, out)));
+            return self
+                .break_off(place, StreamFault::StreamClosed, out)
+                .map(Some);
         }
-        if let Err(fault) = stream.add_data(flow_bytes, bytes) {
-            return Ok(Some(self.break_off(place, fault, out)));
+        if let Err(fault) = stream.add_data(flow_bytes, piece.bytes.len()) {
+            return self.break_off(place, fault, out).map(Some);
         }
-        if ends {
-            return Ok(self.end(place, out));
+        if piece.ends {
+            return self.end(place, out);
         }
-        if !is_last {
+        if !piece.is_last {
             stream.return_window(window, out);
         }
         Ok(None)
     }
 
     /// The peer's message is whole, or has another length than it announced.
-    fn end<'a>(&mut self, place: usize, out: &mut Vec<u8>) -> Option<Event<'a>> {
+    fn end<'a>(&mut self, place: usize, out: &mut Vec<u8>) -> Result<Option<Event<'a>>, Fault> {
         let stream = &mut self.streams[place];
         let number = stream.number;
         match stream.end() {
-            Err(fault) => return Some(self.break_off(place, fault, out)),
+            Err(fault) => return self.break_off(place, fault, out).map(Some),
             Ok(message) => self.done = Some((number, message)),
         }
         if self.is_client {
@@ -329,18 +348,17 @@ impl State {
             // The server has answered and does not need the rest of the request.
             self.remove(place, Some(ErrorCode::CANCEL), out);
         }
-        None
+        Ok(None)
     }
 
     pub(super) fn receive_control<'a>(
         &mut self,
         frame: &Frame<'_>,
-        now_ms: u64,
         out: &mut Vec<u8>,
     ) -> Result<Event<'a>, Fault> {
         match *frame {
             Frame::Settings(payload) => {
-                self.charge(1 + payload.len() as u32 / 64, now_ms)?;
+                self.charge(1 + payload.len() as u32 / 64)?;
                 self.take_settings(payload)?;
                 frame::write_settings_ack(out);
                 if !std::mem::replace(&mut self.has_settings, true) {
@@ -348,42 +366,44 @@ impl State {
                 }
             }
             Frame::Ping(payload) => {
-                self.charge(1, now_ms)?;
+                self.charge(1)?;
                 frame::write_ping_ack(payload, out);
             }
             Frame::Window { stream, by } => {
-                self.charge(1, now_ms)?;
+                // Larger ones let this side send as much; the limit of a window bounds them.
+                self.charge(u32::from(by < SMALL_WINDOW_BYTES))?;
                 return self.widen(stream, by, out);
             }
             Frame::Reset { stream, code } => {
                 return match self.find(stream) {
                     Ok(place) => {
-                        self.charge(if self.is_client { 0 } else { 1 }, now_ms)?;
+                        self.charge(u32::from(!self.is_client))?;
                         self.forget(place, false);
                         Ok(Event::Reset { stream, code })
                     }
                     Err(_) if self.is_idle(stream) => Err(Fault::UnexpectedFrame),
-                    Err(_) => self.charge(1, now_ms).map(|()| Event::More),
+                    Err(_) => self.charge(1).map(|()| Event::More),
                 };
             }
             Frame::GoAway { last, code } => {
-                self.charge(1, now_ms)?;
+                self.charge(1)?;
                 self.is_going_away = true;
                 return Ok(Event::GoAway { last, code });
             }
             Frame::Priority { stream, depends_on } => {
-                self.charge(1, now_ms)?;
+                self.charge(1)?;
                 let fault = match depends_on {
+                    None if self.is_idle(stream) => return Err(Fault::BadFrameSize),
                     None => StreamFault::BadFrameSize,
                     Some(other) if other == stream => StreamFault::BadPriority,
                     Some(_) => return Ok(Event::More),
                 };
-                return Ok(match self.find(stream) {
+                return match self.find(stream) {
                     Ok(place) => self.break_off(place, fault, out),
-                    Err(_) => self.refuse(stream, fault, out),
-                });
+                    Err(_) => Ok(self.refuse(stream, fault, out)),
+                };
             }
-            Frame::SettingsAck | Frame::PingAck | Frame::Unknown => self.charge(1, now_ms)?,
+            Frame::SettingsAck | Frame::PingAck | Frame::Unknown => self.charge(1)?,
             Frame::Data { .. } | Frame::Headers { .. } => {}
         }
         Ok(Event::More)
@@ -447,23 +467,30 @@ impl State {
         let stream = &mut self.streams[place];
         stream.send_window += i64::from(by);
         let is_too_wide = stream.send_window > i64::from(STREAM_MASK);
-        Ok(match by {
+        match by {
             0 => self.break_off(place, StreamFault::EmptyWindow, out),
             _ if is_too_wide => self.break_off(place, StreamFault::WindowOverflow, out),
-            _ => Event::More,
-        })
+            _ => Ok(Event::More),
+        }
     }
 
-    fn break_off<'a>(&mut self, place: usize, fault: StreamFault, out: &mut Vec<u8>) -> Event<'a> {
+    /// Resets a stream whose message breaks a rule. A client that provokes that has had the work of a request done for it.
+    fn break_off<'a>(
+        &mut self,
+        place: usize,
+        fault: StreamFault,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'a>, Fault> {
+        self.charge(u32::from(!self.is_client))?;
         let stream = self.streams[place].number;
         self.remove(place, Some(fault.code()), out);
-        Event::Broken { stream, fault }
+        Ok(Event::Broken { stream, fault })
     }
 
     /// Resets a stream that this side does not know.
     fn refuse<'a>(&mut self, number: u32, fault: StreamFault, out: &mut Vec<u8>) -> Event<'a> {
         frame::write_reset(number, fault.code(), out);
-        self.closed.add(number, true);
+        self.closed.add(number, true, 0);
         Event::More
     }
 
@@ -476,13 +503,17 @@ impl State {
     }
 
     fn forget(&mut self, place: usize, is_reset_here: bool) {
-        let stream = self.streams.remove(place);
+        let Some(stream) = self.streams.remove(place) else {
+            return;
+        };
         self.unsent -= usize::from(stream.unsent.is_some());
-        self.closed.add(stream.number, is_reset_here);
+        self.closed
+            .add(stream.number, is_reset_here, stream.receive_window);
     }
 
     pub(super) fn go_away(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.has_gone_away, true) {
+        let is_first = !std::mem::replace(&mut self.has_gone_away, true);
+        if is_first || code != ErrorCode::NO_ERROR {
             let last = if self.is_client { 0 } else { self.last };
             frame::write_go_away(last, code, out);
         }
@@ -491,6 +522,8 @@ impl State {
 
 /// What an answered request is worth, in frames that bring nothing. A request alone is worth nothing: it may be reset at once.
 const EXCHANGE_CREDIT: u32 = 2;
+/// A smaller step of a window causes more frames than it is worth.
+const SMALL_WINDOW_BYTES: u32 = 1_024;
 /// RFC 9113, section 6.5.2.
 const WINDOW_DEFAULT: u32 = 65_535;
 const TABLE_BYTES_DEFAULT: u32 = 4096;

@@ -107,7 +107,9 @@ impl Stream {
     /// The last frame of the peer's message has arrived.
     pub(super) fn end(&mut self) -> Result<Message, StreamFault> {
         self.has_received_all = true;
+        let has_no_body = self.is_head || matches!(self.message.status, 204 | 304);
         match self.length {
+            _ if has_no_body && self.message.body_bytes > 0 => Err(StreamFault::WrongLength),
             Some(length) if length != self.message.body_bytes => Err(StreamFault::WrongLength),
             _ => Ok(self.message),
         }
@@ -150,14 +152,34 @@ impl Stream {
 /// The streams that were closed last: what arrives for them was on its way, or is a fault.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
-    /// Their numbers, and whether this side reset them. The oldest is replaced.
-    last: Vec<(u32, bool)>,
+    /// The oldest is replaced.
+    last: Vec<ClosedStream>,
     next: usize,
 }
 
+#[derive(Debug)]
+pub(super) struct ClosedStream {
+    number: u32,
+    pub(super) is_reset_here: bool,
+    /// Bytes that the peer may still have sent before it knew.
+    window: i64,
+}
+
+impl ClosedStream {
+    /// Whether a frame of this size may have been on its way.
+    pub(super) fn takes(&mut self, flow_bytes: u32) -> bool {
+        self.window -= i64::from(flow_bytes);
+        self.window >= 0 && flow_bytes > 0
+    }
+}
+
 impl Closed {
-    pub(super) fn add(&mut self, number: u32, is_reset_here: bool) {
-        let closed = (number, is_reset_here);
+    pub(super) fn add(&mut self, number: u32, is_reset_here: bool, window: i64) {
+        let closed = ClosedStream {
+            number,
+            is_reset_here,
+            window,
+        };
         match self.last.get_mut(self.next) {
             Some(place) => *place = closed,
             None => self.last.push(closed),
@@ -165,11 +187,9 @@ impl Closed {
         self.next = (self.next + 1) % CLOSED_MAX;
     }
 
-    /// Whether this side reset the stream; `None` if it is not among the last.
-    pub(super) fn is_reset_here(&self, number: u32) -> Option<bool> {
-        let mut last = self.last.iter();
-        last.find(|closed| closed.0 == number)
-            .map(|closed| closed.1)
+    /// A stream, if it is among the last.
+    pub(super) fn find(&mut self, number: u32) -> Option<&mut ClosedStream> {
+        self.last.iter_mut().find(|closed| closed.number == number)
     }
 }
 
@@ -177,7 +197,8 @@ impl Closed {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     debt: u32,
-    paid_ms: u64,
+    /// The time at which the debt was last reduced.
+    paid_ms: Option<u64>,
 }
 
 impl Meter {
@@ -185,11 +206,12 @@ impl Meter {
     #[must_use]
     pub(super) fn charge(&mut self, cost: u32, now_ms: u64) -> bool {
         self.debt = self.debt.saturating_add(cost);
+        let since_ms = *self.paid_ms.get_or_insert(now_ms);
         if self.debt > DEBT_MAX {
-            let passed_ms = now_ms.saturating_sub(self.paid_ms);
+            let passed_ms = now_ms.saturating_sub(since_ms);
             let paid = (passed_ms * DEBT_PAID_PER_S / 1000).min(u64::from(u32::MAX));
             self.debt = self.debt.saturating_sub(paid as u32);
-            self.paid_ms = now_ms;
+            self.paid_ms = Some(now_ms);
         }
         self.debt <= DEBT_MAX
     }

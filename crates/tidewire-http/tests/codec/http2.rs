@@ -27,7 +27,7 @@ impl Side {
         Self::new(Connection::client(&limits, &mut out), limits, out)
     }
 
-    fn server(limits: Limits) -> Self {
+    pub(crate) fn server(limits: Limits) -> Self {
         let mut out = Vec::new();
         Self::new(Connection::server(&limits, &mut out), limits, out)
     }

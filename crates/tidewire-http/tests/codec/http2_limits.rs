@@ -1,9 +1,11 @@
 //! Limits of both sides of HTTP/2: the known floods, and blocks that stand for much more than themselves.
 
 use crate::http2::{
-    BOTH, END_HEADERS, GET, PADDED, frame, nothing, ready_server, request, response, settings,
+    BOTH, END_HEADERS, GET, PADDED, Side, client_with_requests, frame, nothing, ready_server,
+    request, response, settings,
 };
-use tidewire_http::http2::Fault;
+use std::sync::Arc;
+use tidewire_http::http2::{ErrorCode, Fault, Limits, PREFACE};
 
 #[test]
 fn frames_that_bring_nothing_are_limited() {
@@ -45,6 +47,16 @@ fn frames_that_bring_nothing_are_limited() {
             "windows",
             first(),
             Box::new(|_| frame(8, 0, 1, &[0, 0, 0, 1])),
+        ),
+        (
+            "requests that must be reset",
+            Vec::new(),
+            Box::new(|number| [open(number), open(number)].concat()),
+        ),
+        (
+            "requests that are none",
+            Vec::new(),
+            Box::new(|number| frame(1, BOTH, 2 * number + 1, &[0x82])),
         ),
         (
             "frames after the end",
@@ -92,6 +104,77 @@ fn the_same_number_over_time_is_no_flood() {
         server.out.clear();
     }
     assert_eq!(server.fault, None);
+}
+
+#[test]
+fn windows_of_an_upload_are_no_flood() {
+    let mut client = Side::client(Limits::default());
+    client.feed(&settings(&[]));
+    let block = request("POST / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let body = vec![1; 4_000_000];
+    let opened = client
+        .connection
+        .open(&block, &body, false, &mut client.out);
+    let mut sent = 0;
+    while client.connection.has_unsent() {
+        // As some servers do: both windows after each 4 KiB.
+        for stream in [0, opened.unwrap()] {
+            client.feed(&frame(8, 0, stream, &4_096_u32.to_be_bytes()));
+        }
+        client.connection.pump(usize::MAX, &mut client.out);
+        sent += client.out.len();
+        client.out.clear();
+    }
+    assert!(sent >= body.len() - 65_535 && client.fault.is_none());
+}
+
+#[test]
+fn a_body_in_pieces_of_one_byte_is_a_flood() {
+    let mut server = Side::server(Limits::default());
+    server.feed(PREFACE);
+    server.feed(&settings(&[(4, 1)]));
+    server.feed(&frame(1, BOTH, 1, &request(GET)));
+    let body: Arc<[u8]> = vec![1; 1_000_000].into();
+    let head = response(200, &[]);
+    server
+        .connection
+        .respond(1, &head, &body, usize::MAX, &mut server.out);
+    let mut steps = 0;
+    while server.fault.is_none() && steps < 10_000 {
+        server.feed(&frame(8, 0, 1, &1_u32.to_be_bytes()));
+        server.connection.pump(usize::MAX, &mut server.out);
+        steps += 1;
+    }
+    assert_eq!(server.fault, Some(Fault::Flood));
+}
+
+#[test]
+fn what_was_on_its_way_to_a_stream_that_was_given_up_is_no_flood() {
+    let mut client = client_with_requests(40);
+    client.feed(&settings(&[]));
+    for stream in (1..80).step_by(2) {
+        client.feed(&frame(1, END_HEADERS, stream, &response(200, &[])));
+        client
+            .connection
+            .reset(stream, ErrorCode::CANCEL, &mut client.out);
+    }
+    for stream in (1..80).step_by(2) {
+        for _ in 0..100 {
+            client.feed(&frame(0, 0, stream, &[0; 1_000]));
+        }
+    }
+    assert_eq!(client.fault, None);
+}
+
+#[test]
+fn a_fault_after_the_end_was_announced_is_announced_too() {
+    let mut server = ready_server();
+    server
+        .connection
+        .go_away(ErrorCode::NO_ERROR, &mut server.out);
+    server.feed(&frame(6, 0, 0, b"short"));
+    assert_eq!(server.out.len(), 2 * 17);
+    assert_eq!(server.out[33], ErrorCode::FRAME_SIZE_ERROR.0 as u8);
 }
 
 #[test]

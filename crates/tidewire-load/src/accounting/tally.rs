@@ -224,6 +224,16 @@ impl Tally {
         }
     }
 
+    /// Counts a request that is sent again, and not twice as sent.
+    pub fn send_again(&mut self, exchange: &Exchange) {
+        let step = self.steps.get_mut(exchange.step as usize);
+        let of_step = step.map(|step| &mut step.requests);
+        for requests in [Some(&mut self.requests), of_step].into_iter().flatten() {
+            requests.retried += 1;
+            requests.sent -= 1;
+        }
+    }
+
     /// Counts a complete response that passed every check.
     #[inline]
     pub fn succeed(&mut self, exchange: &Exchange, status: u16, bytes: u64, now_ns: u64) {

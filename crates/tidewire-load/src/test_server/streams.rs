@@ -73,7 +73,8 @@ impl Streams {
     ) -> usize {
         let mut consumed = 0;
         while !self.is_ending {
-            if io.queued_bytes(id) > QUEUED_BYTES_MAX {
+            // An event that needs no more bytes would wait for bytes.
+            if io.queued_bytes(id) > QUEUED_BYTES_MAX && !self.connection.has_event() {
                 io.pause_reading(id);
                 io.await_drained(id);
                 break;

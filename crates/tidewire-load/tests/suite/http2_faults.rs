@@ -30,6 +30,8 @@ enum Conduct {
     GoesAwayOnce,
     /// Answers the first of each connection, and ends the connection at the second.
     ServesOnce,
+    /// Announces that it accepts no more as soon as a connection begins.
+    Drains,
     /// Answers no request, but pings.
     Waits,
     /// Does nothing more at all.
@@ -62,6 +64,10 @@ fn serve(
     let mut connection = Connection::server(&limits, &mut out);
     let mut heads = Heads::default();
     let (mut unread, mut buffer) = (Vec::new(), [0; 16_384]);
+    if let Conduct::Drains = conduct {
+        stream.write_all(&out).unwrap();
+        return go_away(&mut stream, ErrorCode::NO_ERROR);
+    }
     let mut served = 0;
     let mut ok = Vec::new();
     write_response(200, &[], &mut ok);
@@ -98,7 +104,7 @@ fn serve(
                 }
                 Conduct::ServesOnce if served == 2 => return,
                 Conduct::GoesAwayOnce | Conduct::ServesOnce => answer(&mut out),
-                Conduct::Waits => {}
+                Conduct::Waits | Conduct::Drains => {}
                 Conduct::Freezes => std::thread::sleep(Duration::from_secs(3_600)),
             }
         }
@@ -258,6 +264,45 @@ fn a_load_keeps_to_what_the_server_allows() {
     assert_eq!(requests.load(Ordering::Relaxed), 2);
     assert_eq!(result.load.requests.unwrap().unfinished, 2);
     assert_eq!(result.load.errors, BTreeMap::new());
+}
+
+#[test]
+fn a_server_that_drains_is_not_flooded_with_connections() {
+    let (address, _) = server(Conduct::Drains, Limits::default());
+    let result = run(&LoadOptions {
+        connections: 1,
+        requests: None,
+        duration: Some(Duration::from_secs(1)),
+        ..options(address)
+    });
+    let opened = result.load.connecting.unwrap().opened;
+    assert!((1..=30).contains(&opened), "{opened}");
+    assert!(
+        result.load.errors.contains_key("goaway-no-error"),
+        "{:?}",
+        result.load.errors
+    );
+}
+
+#[test]
+fn a_server_that_allows_no_stream_is_not_ready() {
+    let limits = Limits {
+        streams_max: 0,
+        ..Limits::default()
+    };
+    let (address, _) = server(Conduct::Waits, limits);
+    let mut options = LoadOptions {
+        requests: None,
+        duration: Some(Duration::from_millis(100)),
+        ..options(address)
+    };
+    options.timeouts.connect_ms = 100;
+    let result = run(&options);
+    assert!(
+        result.load.errors.contains_key("connect-timeout"),
+        "{:?}",
+        result.load.errors
+    );
 }
 
 #[test]

@@ -164,6 +164,15 @@ impl Io {
     /// Has [`handle_drained`](crate::Handler::handle_drained) called once when the socket has accepted all
     /// queued bytes, also if it accepts them at once.
     pub fn await_drained(&mut self, id: ConnectionId) {
+        if self.current == Some(id) && !self.cork.is_empty() {
+            // Queued, so that its end is reported as that of any other bytes.
+            let cork = std::mem::take(&mut self.cork);
+            if let Some(queue) = self.buffer_queued(id, Priority::Normal) {
+                queue.extend_from_slice(&cork);
+            }
+            self.cork = cork;
+            self.cork.clear();
+        }
         if let Some(socket) = self.live_mut(id) {
             socket.flags.is_awaited = !socket.outbox.is_empty();
         }

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{DEADLINE, Running, Seen, TestHandler, assert_same, dial, pattern, read_to_end};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -160,6 +160,22 @@ fn a_queue_that_leaves_at_once_is_reported_to_who_awaits_it() {
         server.ask(move |_, io| io.await_drained(id));
     }
     server.wait_for(|seen| is_drained(&seen).then_some(()));
+    drop(peer);
+    server.stop();
+}
+
+#[test]
+fn what_the_current_connection_has_sent_is_awaited_too() {
+    let server = Running::plain(TestHandler::with_data(move |io, id, data| {
+        io.send(id, data);
+        io.await_drained(id);
+        data.len()
+    }));
+    let mut peer = dial(server.address);
+    let id = server.accepted();
+    peer.write_all(&[7; 100]).unwrap();
+    peer.read_exact(&mut [0; 100]).unwrap();
+    server.wait_for(|seen| matches!(seen, Seen::Drained(drained) if drained == id).then_some(()));
     drop(peer);
     server.stop();
 }

@@ -88,3 +88,6 @@ pub(super) fn timeout(text: &str) -> Result<Vec<String>, String> {
         time.as_millis().max(1).to_string(),
     ])
 }
+
+/// Instead of a file with each request.
+pub(super) const SERIES: &str = "write --out DIR, and read the series in report.json";

@@ -8,9 +8,9 @@ use tidewire_load::report::Latency;
 
 use super::figures::Figures;
 use super::flags::{
-    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, Seen, flag, timeout,
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, SERIES, Seen, flag,
+    timeout,
 };
-use super::tools::SERIES;
 
 pub(super) const FLAGS: &[Flag] = &[
     flag(&["-n", "--requests"], Meaning::Kept),

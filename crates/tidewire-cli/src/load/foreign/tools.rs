@@ -1,7 +1,8 @@
 //! The flags and the defaults of each tool.
 
 use super::flags::{
-    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, Seen, flag, timeout,
+    BASELINE, CSV, EXPECT, FAIL_IF_SLOWER, Flag, JSON, JUNIT, Meaning, OUT, SERIES, Seen, flag,
+    timeout,
 };
 use super::{autocannon, h2load, hey};
 use clap::ValueEnum;
@@ -221,9 +222,6 @@ const LOADTEST: &[Flag] = &[
     FAIL_IF_SLOWER,
     JSON,
 ];
-
-/// Instead of a file with each request.
-pub(super) const SERIES: &str = "write --out DIR, and read the series in report.json";
 
 fn content_type(value: &str) -> Result<Vec<String>, String> {
     Ok(vec!["-H".to_owned(), format!("content-type: {value}")])

@@ -28,7 +28,7 @@ impl State {
         stream.is_head = is_head;
         self.write_block(number, block, body.is_empty(), out);
         self.send_body(&mut stream, body, out);
-        self.streams.push(stream);
+        self.streams.push_back(stream);
         Some(number)
     }
 
@@ -43,31 +43,34 @@ impl State {
         let Ok(place) = self.find(number) else {
             return false;
         };
-        let mut stream = self.streams.remove(place);
         self.write_block(number, block, body.is_empty(), out);
-        stream.has_sent_all = body.is_empty();
-        if !body.is_empty() {
-            let rest = Unsent {
+        let stream = &mut self.streams[place];
+        if body.is_empty() {
+            stream.has_sent_all = true;
+        } else {
+            self.unsent += 1;
+            stream.unsent = Some(Unsent {
                 body: Arc::clone(body),
                 at: 0,
-            };
-            self.send_rest(&mut stream, rest, room, out);
+            });
+            self.send_rest(place, room, out);
         }
-        self.put_back(place, stream, out);
+        self.close_sent(place, out);
         true
     }
 
-    /// A stream of which something was sent: it stays while something of it is left.
-    fn put_back(&mut self, place: usize, stream: Stream, out: &mut Vec<u8>) {
+    /// Closes a stream of which everything was sent; a client waits for the response. Returns whether it did.
+    fn close_sent(&mut self, place: usize, out: &mut Vec<u8>) -> bool {
+        let stream = &self.streams[place];
         let is_heard = stream.has_received_all;
         let is_over = stream.has_sent_all && (is_heard || !self.is_client);
-        self.streams.insert(place, stream);
         if is_over {
             self.meter.credit(EXCHANGE_CREDIT);
             // The rest of the request is not needed (RFC 9113, section 8.1).
             let code = (!is_heard).then_some(ErrorCode::NO_ERROR);
             self.remove(place, code, out);
         }
+        is_over
     }
 
     fn write_block(&mut self, number: u32, block: &[u8], ends: bool, out: &mut Vec<u8>) {
@@ -98,44 +101,33 @@ impl State {
         }
     }
 
-    /// Sends a body that is shared, from its place on. Returns the number of bytes.
-    fn send_rest(
-        &mut self,
-        stream: &mut Stream,
-        mut rest: Unsent,
-        room: usize,
-        out: &mut Vec<u8>,
-    ) -> usize {
+    /// Sends the rest of the body of a stream, as far as windows and `room` allow. Returns the number of bytes.
+    fn send_rest(&mut self, place: usize, room: usize, out: &mut Vec<u8>) -> usize {
+        let stream = &mut self.streams[place];
+        let Some(mut rest) = stream.unsent.take() else {
+            return 0;
+        };
         let sizes = (self.peer.frame_bytes_max, room);
         let sent = stream.send(&rest.body[rest.at..], &mut self.send_window, sizes, out);
         rest.at += sent;
-        if !stream.has_sent_all {
-            self.unsent += 1;
-            stream.unsent = Some(rest);
+        match stream.has_sent_all {
+            true => self.unsent -= 1,
+            false => stream.unsent = Some(rest),
         }
-        self.meter
-            .credit(sent.div_ceil(frame::FRAME_BYTES_MAX) as u32);
+        // Small frames pay for nothing: the peer chooses their size by its windows.
+        self.meter.credit((sent / frame::FRAME_BYTES_MAX) as u32);
         sent
     }
 
-    /// Sends what windows or `room` have stopped. Returns whether more could leave with more room.
+    /// Sends what windows or `room` have stopped. Returns whether `room` has stopped it again.
     pub(in super::super) fn pump(&mut self, room: usize, out: &mut Vec<u8>) -> bool {
-        if self.unsent == 0 {
-            return false;
-        }
         let mut left = room;
         let mut place = 0;
-        while place < self.streams.len() && left > 0 {
-            let Some(rest) = self.streams[place].unsent.take() else {
+        while self.unsent > 0 && self.send_window > 0 && place < self.streams.len() && left > 0 {
+            left -= self.send_rest(place, left, out);
+            if !self.close_sent(place, out) {
                 place += 1;
-                continue;
-            };
-            self.unsent -= 1;
-            let mut stream = self.streams.remove(place);
-            left -= self.send_rest(&mut stream, rest, left, out);
-            let before = self.streams.len();
-            self.put_back(place, stream, out);
-            place += self.streams.len() - before;
+            }
         }
         left == 0 && self.unsent > 0
     }

@@ -53,10 +53,14 @@ impl Inspection {
         }
     }
 
-    /// Keeps a piece of the body.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    /// Bytes that are kept of the body.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Keeps a piece of the body, as far as there is room.
+    pub(super) fn add(&mut self, bytes: &[u8], room: usize) {
         if let Some(body) = &mut self.body {
-            let room = INSPECTED_BYTES_MAX.saturating_sub(body.len());
             self.is_too_long |= bytes.len() > room;
             body.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
@@ -146,5 +150,5 @@ fn contains(body: &[u8], part: &[u8]) -> bool {
 const BAD_CODING: &str = "bad-content-encoding";
 const TOO_LONG: &str = "body-too-long-to-check";
 
-/// The largest kept body, before and after decoding.
-const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The largest kept body, before and after decoding, and all that is kept for one connection.
+pub(super) const INSPECTED_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -19,7 +19,7 @@ use crate::accounting::failure::Failure;
 use crate::accounting::tally::SURPLUS;
 use crate::report::model::ByteCounts;
 use answer::{note_head, note_sent};
-use inspect::Inspection;
+use inspect::{INSPECTED_BYTES_MAX, Inspection};
 
 /// The dialogue of HTTP/1.1.
 #[derive(Debug, Default)]
@@ -129,7 +129,8 @@ impl Http {
                         }
                         Event::Body(bytes) => {
                             if let Some(inspection) = &mut user.session.inspection {
-                                inspection.add(bytes);
+                                let kept_bytes = inspection.kept_bytes();
+                                inspection.add(bytes, INSPECTED_BYTES_MAX - kept_bytes);
                             }
                         }
                         Event::Done(response) => finish(core, user, &response, now_ns),

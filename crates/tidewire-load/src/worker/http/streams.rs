@@ -8,11 +8,11 @@ use tidewire_http::response::{Expected, Response};
 use tidewire_net::{Closed, Io};
 
 use super::answer::{self, note_head, note_sent};
-use super::inspect::Inspection;
+use super::inspect::{INSPECTED_BYTES_MAX, Inspection};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use crate::report::model::ByteCounts;
-use crate::worker::script::Encoded;
+use crate::worker::script::{Encoded, Step};
 use crate::worker::service::order::ServiceSetup;
 use crate::worker::service::user::{Pending, User, UserState};
 use crate::worker::service::{ConnectionEnd, Core, Dialogue};
@@ -43,10 +43,12 @@ pub(crate) struct Http2Session {
     is_primed: bool,
     /// The reason for which the server accepts no more streams.
     goes_away: Option<ErrorCode>,
+    /// Bytes that are kept of all responses for checks and captures.
+    kept_bytes: usize,
     /// The time at which bytes last arrived.
     heard_ns: u64,
-    /// A ping was sent since then.
-    is_asked: bool,
+    /// The time at which a ping was sent, if nothing has arrived since.
+    asked_ns: Option<u64>,
 }
 
 type Http2User = User<Http2Session>;
@@ -57,28 +59,24 @@ impl Http2 {
             Some(_) => "https",
             None => "http",
         };
-        let block = |request: &Encoded| match request {
-            Encoded::Fixed { bytes, head_bytes } => {
-                let mut block = Vec::new();
-                write_request(&bytes[..*head_bytes], scheme, &mut block).then_some(block)
-            }
+        let head = |step: &Step| match &step.request {
+            Encoded::Fixed { bytes, head_bytes } => Some(bytes[..*head_bytes].to_vec()),
             _ => None,
+        };
+        let block = |step: &Step| {
+            let mut block = Vec::new();
+            write_request(&head(step)?, scheme, &mut block).then_some(block)
         };
         let steps = &setup.script.steps;
         let repeated = match &steps[..] {
-            [step] => match &step.request {
-                Encoded::Fixed { bytes, head_bytes } => {
-                    repeated_request(&bytes[..*head_bytes], scheme)
-                }
-                _ => None,
-            },
+            [step] => head(step).and_then(|head| repeated_request(&head, scheme)),
             _ => None,
         };
         Self {
             heads: Heads::default(),
             limits: Limits::default(),
             scheme,
-            blocks: steps.iter().map(|step| block(&step.request)).collect(),
+            blocks: steps.iter().map(block).collect(),
             repeated,
             request: Vec::new(),
             block: Vec::new(),
@@ -114,7 +112,8 @@ impl Http2 {
             match step.event {
                 Event::More if step.consumed == 0 => return Ok(at),
                 Event::More | Event::Interim { .. } => {}
-                Event::Ready => core.ready(user),
+                // A server may allow no stream at first; until it does, the connection is not ready.
+                Event::Ready => {}
                 Event::Head(head) => {
                     let Some(pending) = pending_of(user, head.stream) else {
                         continue;
@@ -126,12 +125,7 @@ impl Http2 {
                         user.session.inspections.push((head.stream, inspection));
                     }
                 }
-                Event::Body { stream, bytes } => {
-                    let mut inspections = user.session.inspections.iter_mut();
-                    if let Some((_, inspection)) = inspections.find(|one| one.0 == stream) {
-                        inspection.add(bytes);
-                    }
-                }
+                Event::Body { stream, bytes } => user.session.keep(stream, bytes),
                 Event::Done { stream, message } => finish(core, user, stream, &message, now_ns),
                 Event::Reset { stream, code } => fail(core, user, stream, RESETS[code.index()]),
                 Event::Broken { stream, fault } => fail(core, user, stream, fault.name()),
@@ -158,8 +152,7 @@ impl Dialogue for Http2 {
     }
 
     fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User, mut pending: Pending) {
-        let Some(id) = user.socket else { return };
-        let Some(mut connection) = user.session.connection.take() else {
+        let (Some(id), Some(mut connection)) = (user.socket, user.session.connection.take()) else {
             return;
         };
         answer::begin(core, user, &mut pending);
@@ -173,10 +166,9 @@ impl Dialogue for Http2 {
         let (block, body) = match (constant, &self.blocks[step as usize], repeated) {
             (Some((bytes, head_bytes)), _, Some(blocks)) => {
                 let is_primed = std::mem::replace(&mut user.session.is_primed, true);
-                let block = if is_primed {
-                    &blocks.later
-                } else {
-                    &blocks.first
+                let block = match is_primed {
+                    true => &blocks.later,
+                    false => &blocks.first,
                 };
                 (block, &bytes[head_bytes..])
             }
@@ -195,14 +187,10 @@ impl Dialogue for Http2 {
             head: block.len() as u64,
             body: body.len() as u64,
         };
+        // The user has room, see `receive`.
         let opened = connection.open(block, body, is_head, &mut self.frames);
+        pending.key = opened.map_or(u64::MAX, u64::from);
         user.session.connection = Some(connection);
-        let Some(stream) = opened else {
-            user.is_spent = true;
-            user.owed.push_front(pending);
-            return;
-        };
-        pending.key = u64::from(stream);
         core.write(io, id, &self.frames);
         let wire = self.frames.len() as u64;
         self.frames.clear();
@@ -220,13 +208,18 @@ impl Dialogue for Http2 {
             return data.len();
         };
         user.session.heard_ns = core.now_ns();
-        user.session.is_asked = false;
+        user.session.asked_ns = None;
         let read = self.read(core, user, &mut connection, data);
         let used = match read {
             Ok(used) => {
                 connection.pump(usize::MAX, &mut self.frames);
                 user.room = connection.streams_max();
                 user.is_spent |= !connection.is_open();
+                if user.state == UserState::Greeting && connection.is_ready() && user.room > 0 {
+                    core.ready(user);
+                }
+                // A server that allows no more streams gets another connection.
+                user.is_spent |= user.state == UserState::Open && user.room == 0;
                 user.session.connection = Some(connection);
                 self.flush(core, io, user);
                 used
@@ -245,23 +238,23 @@ impl Dialogue for Http2 {
     }
 
     fn time_out(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
-        let sent_ns = user.pending.front().map_or(0, |one| one.exchange.sent_ns);
-        let is_silent = user.session.heard_ns < sent_ns;
-        if is_silent && user.session.is_asked {
-            // Not even a pong has come: the connection does not work any more.
-            self.end(core, user, ConnectionEnd::TimedOut);
-            return core.drop_connection(io, user);
-        }
         let Some(pending) = user.pending.pop_front() else {
             return;
         };
+        let session = &mut user.session;
         let stream = pending.key as u32;
-        forget(user, stream);
+        session.forget(stream);
         core.fail(user, &pending, TIMEOUT, 0);
-        if let Some(connection) = &mut user.session.connection {
+        let (session, sent_ns) = (&mut user.session, pending.exchange.sent_ns);
+        if session.asked_ns.is_some_and(|asked_ns| asked_ns <= sent_ns) {
+            // Not even a pong has arrived: the connection does not work any more.
+            self.end(core, user, ConnectionEnd::TimedOut);
+            return core.drop_connection(io, user);
+        }
+        if let Some(connection) = &mut session.connection {
             connection.reset(stream, ErrorCode::CANCEL, &mut self.frames);
-            if is_silent {
-                user.session.is_asked = true;
+            if session.heard_ns <= sent_ns && session.asked_ns.is_none() {
+                session.asked_ns = Some(core.now_ns());
                 connection.ping(&mut self.frames);
             }
         }
@@ -275,13 +268,7 @@ impl Dialogue for Http2 {
             (ConnectionEnd::Closed(Closed::ByPeer), _) => "closed-before-response",
             (ConnectionEnd::Closed(closed), _) => Failure::of_closed(closed).name(),
         };
-        let is_first = user.done_here == 0;
-        while let Some(pending) = user.pending.pop_front() {
-            match pending.exchange.first_byte_ns {
-                0 if !is_first => answer::give_up(core, user, pending, name),
-                _ => core.fail(user, &pending, name, 0),
-            }
-        }
+        give_up_all(core, user, name);
     }
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
@@ -306,20 +293,37 @@ fn place_of(user: &Http2User, stream: u32) -> Option<usize> {
     user.pending.binary_search_by_key(&key, |one| one.key).ok()
 }
 
-/// Takes what was kept of a response.
-fn forget(user: &mut Http2User, stream: u32) -> Option<Box<Inspection>> {
-    let inspections = &mut user.session.inspections;
-    let place = inspections.iter().position(|one| one.0 == stream)?;
-    Some(inspections.swap_remove(place).1)
+/// The request of a stream that is over, and what was kept of its response.
+fn take(user: &mut Http2User, stream: u32) -> Option<(Pending, Option<Box<Inspection>>)> {
+    let pending = user.pending.remove(place_of(user, stream)?)?;
+    Some((pending, user.session.forget(stream)))
+}
+
+impl Http2Session {
+    /// Keeps a piece of a body, if a check or a capture needs it.
+    fn keep(&mut self, stream: u32, bytes: &[u8]) {
+        let mut inspections = self.inspections.iter_mut();
+        if let Some((_, inspection)) = inspections.find(|one| one.0 == stream) {
+            let before = inspection.kept_bytes();
+            inspection.add(bytes, INSPECTED_BYTES_MAX.saturating_sub(self.kept_bytes));
+            self.kept_bytes += inspection.kept_bytes() - before;
+        }
+    }
+
+    /// Removes what was kept of a response.
+    fn forget(&mut self, stream: u32) -> Option<Box<Inspection>> {
+        let place = self.inspections.iter().position(|one| one.0 == stream)?;
+        let inspection = self.inspections.swap_remove(place).1;
+        self.kept_bytes -= inspection.kept_bytes();
+        Some(inspection)
+    }
 }
 
 /// Handles a complete response.
 fn finish(core: &mut Core, user: &mut Http2User, stream: u32, message: &Message, now_ns: u64) {
-    let place = place_of(user, stream);
-    let Some(pending) = place.and_then(|place| user.pending.remove(place)) else {
+    let Some((pending, inspection)) = take(user, stream) else {
         return;
     };
-    let inspection = forget(user, stream);
     let response = Response {
         status: message.status,
         head_bytes: message.head_bytes,
@@ -333,9 +337,7 @@ fn finish(core: &mut Core, user: &mut Http2User, stream: u32, message: &Message,
 
 /// A stream is over without its response.
 fn fail(core: &mut Core, user: &mut Http2User, stream: u32, name: &'static str) {
-    let place = place_of(user, stream);
-    if let Some(pending) = place.and_then(|place| user.pending.remove(place)) {
-        forget(user, stream);
+    if let Some((pending, _)) = take(user, stream) {
         core.fail(user, &pending, name, 0);
     }
 }
@@ -345,13 +347,17 @@ fn fail(core: &mut Core, user: &mut Http2User, stream: u32, name: &'static str) 
 fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) {
     user.is_spent = true;
     user.session.goes_away = Some(code);
+    let name = GO_AWAYS[code.index()];
+    if user.sent_here == 0 {
+        core.tally.add_error(name);
+    }
     let first = user
         .pending
         .partition_point(|one| one.key <= u64::from(last));
     for mut pending in user.pending.split_off(first) {
-        forget(user, pending.key as u32);
+        user.session.forget(pending.key as u32);
         if pending.is_again {
-            core.fail(user, &pending, GO_AWAYS[code.index()], 0);
+            core.fail(user, &pending, name, 0);
         } else {
             pending.exchange.first_byte_ns = 0;
             core.send_again(user, pending);
@@ -359,17 +365,30 @@ fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) 
     }
 }
 
+/// The connection has ended with its requests. A request of which nothing was answered may be sent again, if the connection
+/// had worked before.
+fn give_up_all(core: &mut Core, user: &mut Http2User, name: &'static str) {
+    let is_first = user.done_here == 0;
+    while let Some(pending) = user.pending.pop_front() {
+        match pending.exchange.first_byte_ns {
+            0 if !is_first => answer::give_up(core, user, pending, name),
+            _ => core.fail(user, &pending, name, 0),
+        }
+    }
+}
+
 /// The server breaks a rule of the connection: the oldest request has failed for that reason.
 fn break_off(core: &mut Core, io: &mut Io, user: &mut Http2User, fault: Fault) {
-    if let Some(pending) = user.pending.pop_front() {
-        core.fail(user, &pending, fault.name(), 0);
-    } else {
-        core.tally.add_error(fault.name());
+    match user.pending.pop_front() {
+        Some(pending) => core.fail(user, &pending, fault.name(), 0),
+        None => core.tally.add_error(fault.name()),
     }
-    while let Some(pending) = user.pending.pop_front() {
-        answer::give_up(core, user, pending, "closed-before-response");
-    }
+    give_up_all(core, user, "closed-before-response");
+    let is_unused = user.sent_here == 0;
     core.close_connection(io, user);
+    if is_unused {
+        core.rest_unused(user);
+    }
 }
 
 /// The names of RST_STREAM, in the order of the codes.

@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// A server that ends connections on which nothing was sent is not asked for the next one at once.
-    pub(super) fn rest_unused<S: Default>(&mut self, user: &mut User<S>) {
+    pub(crate) fn rest_unused<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
         if user.state != UserState::Absent || user.rests_until_ns > now_ns {
             return;

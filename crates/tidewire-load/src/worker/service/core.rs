@@ -374,8 +374,7 @@ impl Core {
 
     /// A request is sent again on another connection, once.
     pub(crate) fn send_again<S: Default>(&mut self, user: &mut User<S>, pending: Pending) {
-        self.tally.requests.retried += 1;
-        self.tally.requests.sent -= 1;
+        self.tally.send_again(&pending.exchange);
         user.owed.push_back(Pending {
             is_again: true,
             ..pending
@@ -387,6 +386,15 @@ impl Core {
         if let Some(id) = user.socket {
             io.abort(id);
             self.note_gone(user);
+        }
+    }
+
+    /// Releases a connection that accepts no more requests. The next one waits if this one was not used at all.
+    pub(crate) fn replace_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        let is_unused = user.sent_here == 0;
+        self.drop_connection(io, user);
+        if is_unused {
+            self.rest_unused(user);
         }
     }
 

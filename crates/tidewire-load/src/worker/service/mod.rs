@@ -159,7 +159,7 @@ impl<D: Dialogue> ServiceWorker<D> {
     fn serve(&mut self, io: &mut Io, place: usize) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
         if user.is_spent && user.pending.is_empty() {
-            core.drop_connection(io, user);
+            core.replace_connection(io, user);
         }
         while user.state == UserState::Open && !user.is_spent && core.has_room(user) {
             let next = user.owed.pop_front().or_else(|| core.next(user));
