@@ -55,22 +55,24 @@ def in_turns(tools, load, server, rounds):
     return runs
 
 
-def compare(page, title, runs, sentences):
-    columns = ["tool", "requests/s", "rate to wrk", "CPU per request", "CPU to wrk", "server's CPU per request", "server busy"]
-    page.table(title, *columns)
-    wrk = runs.get("wrk")
+def compare(page, title, runs, sentences, peer="wrk"):
+    own = ["tool", "requests/s", f"rate to {peer}", "CPU per request", f"CPU to {peer}"]
+    page.table(title, *own, "server's CPU per request", "server busy")
+    theirs = runs.get(peer)
     for tool, its_runs in runs.items():
         page.row(
             tool,
             of("per_s", (run.rate for run in its_runs)),
-            of("ratio", ratios(its_runs, wrk, lambda run: run.rate)) if wrk else "-",
+            of("ratio", ratios(its_runs, theirs, lambda run: run.rate)) if theirs else "-",
             of("us", (run.tool_us for run in its_runs)),
-            of("ratio", ratios(its_runs, wrk, lambda run: run.tool_us)) if wrk else "-",
+            of("ratio", ratios(its_runs, theirs, lambda run: run.tool_us)) if theirs else "-",
             of("us", (run.server_us for run in its_runs)),
             of("percent", (run.server_share * 100 for run in its_runs)),
         )
     rounds = len(next(iter(runs.values())))
-    page.end(*sentences, f"Medians of {rounds} runs of each, in turns; a ratio is the median of the ratios within a round.")
+    page.end(
+        *sentences, f"Medians of {rounds} runs of each, in turns; a ratio is the median of the ratios within a round."
+    )
 
 
 def target(runs, other, name, most, figure=lambda run: run.tool_us):
@@ -122,6 +124,32 @@ def secure(page, tools, rounds, seconds):
         runs = in_turns(tools, Load(server.url, seconds), server, rounds)
     sentence = target(runs, "wrk", "CPU per request", 0.9)
     compare(page, "HTTPS, keep-alive, 100 connections, nginx", runs, [sentence])
+
+
+def http2(page, tools, rounds, seconds):
+    """Without TLS: requests on streams, beside h2load."""
+    tools = [tool for tool in tools if tool in http_tools.HTTP2_TOOLS]
+    for connections, streams in ((100, 1), (10, 10)):
+        with tempfile.TemporaryDirectory() as folder, nginx(folder, is_http2=True) as server:
+            beside_h2load(
+                page, tools, Load(server.url, seconds, connections, streams=streams), ("nginx", server), rounds
+            )
+        with test_server() as server:
+            beside_h2load(
+                page, tools, Load(server.url, seconds, connections, streams=streams), ("test-server", server), rounds
+            )
+
+
+def beside_h2load(page, tools, load, named, rounds):
+    name, server = named
+    runs = in_turns(tools, load, server, rounds)
+    sentences = [target(runs, "h2load", "CPU per request", 0.85)]
+    if "h2load" in runs:
+        rate = ratio(runs[OURS], runs["h2load"], lambda run: run.rate)
+        sentences.append(f"Target: at least h2load's rate. It is {rate:.3f} of it: {reached(rate >= 1)}.")
+    streams = f"{load.streams} stream{"s" if load.streams > 1 else ""}"
+    title = f"HTTP/2, {load.connections} connections of {streams}, {name}"
+    compare(page, title, runs, sentences, "h2load")
 
 
 STEPS = 100
@@ -177,13 +205,21 @@ def receive(page, _tools, rounds, seconds):
                     rates.append(its_rate(server, connections, seconds))
         shares = [a / b for a, b in zip(ours, theirs, strict=True)]
         page.row(
-            f"{connections:,}", of("per_s", ours), of("per_s", theirs), of("ratio", shares), reached(median(shares) >= 0.9)
+            f"{connections:,}",
+            of("per_s", ours),
+            of("per_s", theirs),
+            of("ratio", shares),
+            reached(median(shares) >= 0.9),
         )
-    page.end("Target: at least 0.9 of the saturating client's rate. Both use one core and run in turns against one server.")
+    page.end(
+        "Target: at least 0.9 of the saturating client's rate. Both use one core and run in turns against one server."
+    )
 
 
 def lab_rate(server, connections, seconds):
-    return lab.bench(server, "--test", "throughput", "--connections", connections, "--duration-s", seconds)["rate_per_s"]
+    return lab.bench(server, "--test", "throughput", "--connections", connections, "--duration-s", seconds)[
+        "rate_per_s"
+    ]
 
 
 def saturating_rate(server, connections, seconds):
@@ -286,6 +322,7 @@ SECTIONS = {
     "pipelining": pipelining,
     "new-connections": new_connections,
     "https": secure,
+    "http2": http2,
     "scenario": scenario,
     "test-server": own_server,
     "open-loop": open_loop,
@@ -297,7 +334,12 @@ SECTIONS = {
 
 def versions(tools):
     """How each tool calls itself, in its first line."""
-    flags = {"wrk": ["wrk", "-v"], "ab": ["ab", "-V"], "h2load": ["h2load", "--version"], "oha": [str(http_tools.OHA), "--version"]}
+    flags = {
+        "wrk": ["wrk", "-v"],
+        "ab": ["ab", "-V"],
+        "h2load": ["h2load", "--version"],
+        "oha": [str(http_tools.OHA), "--version"],
+    }
     for tool, command in flags.items():
         if tool in tools:
             said = subprocess.run(command, capture_output=True, text=True)

@@ -37,6 +37,8 @@ class Load:
     connections: int = 100
     keep_alive: bool = True
     pipelining: int = 1
+    # Over HTTP/2: requests in flight on each connection. None for HTTP/1.1.
+    streams: int | None = None
 
     @property
     def authority(self):
@@ -83,6 +85,7 @@ def tidewire(load, *further):
     command += ["--threads", 1, "--json", "--quiet", *further]
     command += ["--insecure"] if load.is_secure else []
     command += [] if load.keep_alive else ["--no-keepalive"]
+    command += ["--http2", "--streams", load.streams] if load.streams else []
     return command + (["--in-flight", load.pipelining] if load.pipelining > 1 else [])
 
 
@@ -140,8 +143,9 @@ def ab_counts(output, _load):
 def h2load(load):
     if not load.keep_alive:
         raise CannotDo
-    command = ["h2load", "--h1", "-t1", f"-c{load.connections}", f"-D{load.seconds}"]
-    return command + [f"-m{load.pipelining}", load.url]
+    command = ["h2load", "-t1", f"-c{load.connections}", f"-D{load.seconds}"]
+    command += [f"-m{load.streams}"] if load.streams else ["--h1", f"-m{load.pipelining}"]
+    return [*command, load.url]
 
 
 def h2load_counts(output, load):
@@ -154,6 +158,7 @@ def oha(load):
         raise CannotDo
     command = [OHA, "-z", f"{load.seconds}s", "-c", load.connections, "--no-tui", "--output-format", "json"]
     command += [] if load.keep_alive else ["--disable-keepalive"]
+    command += ["--http2", "-p", load.streams] if load.streams else []
     return command + (["--insecure"] if load.is_secure else []) + [load.url]
 
 
@@ -194,6 +199,9 @@ def loadtest_counts(output, _load):
     seconds = re.search(r"Total time:\s+([\d.]+)", output)[1]
     return int(requests) - int(errors), float(seconds), None
 
+
+# Those that speak HTTP/2.
+HTTP2_TOOLS = ("tidewire load", "h2load", "oha")
 
 # The command of each tool, how its output is read, and the program that has to be there.
 TOOLS = {
@@ -297,10 +305,10 @@ def test_server(*flags, is_secure=False):
     return Server(command, f"{scheme}://127.0.0.1:{port}/")
 
 
-def nginx(folder, certificate=None):
-    """`return 200` on one worker, with a certificate and its key on TLS. Files go into `folder`."""
+def nginx(folder, certificate=None, is_http2=False):
+    """`return 200` on one worker, with a certificate and its key on TLS, or over HTTP/2 without TLS. Files go into `folder`."""
     port = free_port()
-    listen, tls = f"listen 127.0.0.1:{port}", ""
+    listen, tls = f"listen 127.0.0.1:{port}" + (" http2" if is_http2 else ""), ""
     if certificate:
         listen += " ssl"
         tls = f"ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};"

@@ -268,6 +268,7 @@ def all_parts() -> dict[str, Part]:
         "pipelining",
         "new-connections",
         "https",
+        "http2",
         "scenario",
         "test-server",
         "open-loop",
