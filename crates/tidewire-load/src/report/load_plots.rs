@@ -4,7 +4,7 @@
 use super::chart::{
     Figure, bounds, figure, linear, logarithmic, on_decades, ordinates, seconds, usable,
 };
-use super::model::{LatencyOverTime, RateStep, ResourceSample, TestResult};
+use super::model::{LatencyOverTime, RateStep, ResourceSample, TargetFigures, TestResult};
 use super::svg::{self, Axis, Series};
 use super::{number, table};
 
@@ -32,6 +32,8 @@ fn all_of(result: &TestResult) -> Vec<Figure> {
         over_time.and_then(|over_time| rate(over_time, &time)),
         over_time.and_then(|over_time| percentiles(over_time, &time)),
         over_time.and_then(|over_time| heat(over_time, &time)),
+        of_requests(&load.targets, &time, rates),
+        of_requests(&load.targets, &time, high_percentiles),
         histogram(&load.histogram),
         by_rate(&load.latency_by_rate),
         processor(&load.resources_over_time, &time),
@@ -141,6 +143,56 @@ fn percentiles(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
         return None;
     }
     on_decades("Latency over time", "latency", &time.axis(), &series)
+}
+
+/// A request of a scenario, and its figures of each window.
+type Timed<'a> = (&'a str, &'a LatencyOverTime);
+
+/// A chart with a line for each of the most frequent requests of a scenario; `None` for fewer than two.
+fn of_requests(
+    targets: &[TargetFigures],
+    time: &Time,
+    chart: fn(&[Timed<'_>], &Time) -> Option<Figure>,
+) -> Option<Figure> {
+    let mut targets: Vec<&TargetFigures> = targets.iter().collect();
+    targets.sort_by_key(|target| std::cmp::Reverse(target.requests.sent));
+    let lines: Vec<Timed<'_>> = targets
+        .into_iter()
+        .filter_map(|target| Some((target.name.as_str(), target.latency_over_time.as_ref()?)))
+        .filter(|(_, over_time)| usable(over_time.window_s))
+        .take(REQUESTS_MAX)
+        .collect();
+    (lines.len() > 1).then(|| chart(&lines, time)).flatten()
+}
+
+fn rates(requests: &[Timed<'_>], time: &Time) -> Option<Figure> {
+    let series = requests.iter().map(|(name, over_time)| Series {
+        name: (*name).to_owned(),
+        points: over(&over_time.windows, over_time.window_s, |window| {
+            Some(window.count as f64 / over_time.window_s)
+        }),
+    });
+    let caption = "Requests/s of each request over time";
+    lines(caption, "per second", time, series.collect(), number::si)
+}
+
+fn high_percentiles(requests: &[Timed<'_>], time: &Time) -> Option<Figure> {
+    let series = requests.iter().map(|(name, over_time)| Series {
+        name: (*name).to_owned(),
+        points: over(&over_time.windows, over_time.window_s, |window| window.p99),
+    });
+    let series: Vec<Series> = series
+        .filter(|one| one.points.len() >= POINTS_MIN)
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    on_decades(
+        "p99 of each request over time",
+        "latency",
+        &time.axis(),
+        &series,
+    )
 }
 
 /// The number of latencies of each size at each moment; the column of each moment has the same sum.
@@ -280,6 +332,8 @@ fn memory(samples: &[ResourceSample], time: &Time) -> Option<Figure> {
 
 /// Charts of more results are left to the tables.
 const RESULTS_MAX: usize = 4;
+/// Lines of the charts of requests.
+const REQUESTS_MAX: usize = 6;
 /// Fewer moments do not make a useful line.
 pub(super) const POINTS_MIN: usize = 3;
 const HEAT_COLUMNS_MAX: usize = 120;
@@ -289,7 +343,7 @@ const HISTOGRAM_BINS: usize = 60;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{LatencyWindow, LoadFigures};
+    use crate::report::model::{LatencyWindow, LoadFigures, Requests};
 
     fn window(count: u64, us: f64) -> LatencyWindow {
         LatencyWindow {
@@ -351,6 +405,38 @@ mod tests {
         for figure in ends {
             assert!(figure.svg.contains(">10</text>"), "{}", figure.svg);
         }
+    }
+
+    #[test]
+    fn each_frequent_request_of_a_scenario_has_a_line() {
+        let mut result = load(vec![window(100, 100.0); 5]);
+        let target = |number: u64| TargetFigures {
+            name: format!("request {number}"),
+            requests: Requests {
+                sent: number,
+                ..Requests::default()
+            },
+            latency_over_time: Some(LatencyOverTime {
+                window_s: 1.0,
+                windows: vec![window(number, number as f64 * 100.0); 5],
+            }),
+            ..TargetFigures::default()
+        };
+        result.load.targets = (1..=9).map(target).collect();
+        let drawn = figures(&[&result]);
+        for caption in [
+            "Requests/s of each request over time",
+            "p99 of each request over time",
+        ] {
+            let figure = drawn
+                .iter()
+                .find(|figure| figure.caption == caption)
+                .unwrap();
+            assert_eq!(figure.legend.len(), REQUESTS_MAX);
+            assert_eq!(figure.legend[0], "request 9");
+        }
+        result.load.targets.truncate(1);
+        assert_eq!(figures(&[&result]).len(), drawn.len() - 2);
     }
 
     #[test]

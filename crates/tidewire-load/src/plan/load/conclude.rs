@@ -6,12 +6,12 @@ use super::Loading;
 use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
-use crate::accounting::tally::{SURPLUS, Tally};
+use crate::accounting::tally::{SURPLUS, StepTally, Tally};
 use crate::accounting::texts::Texts;
 use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
-    self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, Memory, Received,
-    ReplyFaults, TargetFigures, TestResult, model::ended_in_words, number,
+    self, Bottleneck, ConfirmedBy, Connecting, ExpectationResult, LatencyOrigin, LatencyOverTime,
+    Memory, Received, ReplyFaults, TargetFigures, TestResult, model::ended_in_words, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceCause, PaceKept};
@@ -133,6 +133,7 @@ impl Loading<'_> {
 
     pub(super) fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
         let names = self.plan.setup.script.steps.iter().map(|step| &step.name);
+        let least = least_of_charts(&tally.steps);
         names
             .zip(&tally.steps)
             .map(|(name, step)| TargetFigures {
@@ -140,6 +141,10 @@ impl Loading<'_> {
                 requests: step.requests,
                 statuses: step.statuses.iter().collect(),
                 latency_us: step.all_latencies().summary(origin),
+                latency_over_time: (step.requests.sent >= least)
+                    .then(|| step.series.over_time(tally.sending()))
+                    .flatten()
+                    .map(LatencyOverTime::without_histograms),
             })
             .collect()
     }
@@ -453,3 +458,16 @@ pub(super) fn results_of(
     let expectations = expectations.iter();
     expectations.map(|one| one.result(figures)).collect()
 }
+
+/// The number of requests that a request of a scenario must have sent to have figures over time: many requests would make
+/// a report of many megabytes, and one alone has those of the result.
+fn least_of_charts(steps: &[StepTally]) -> u64 {
+    let mut sent: Vec<u64> = steps.iter().map(|step| step.requests.sent).collect();
+    sent.sort_unstable_by(|a, b| b.cmp(a));
+    match sent.len() {
+        0 | 1 => u64::MAX,
+        count => sent[count.min(REQUESTS_OVER_TIME_MAX) - 1].max(1),
+    }
+}
+
+const REQUESTS_OVER_TIME_MAX: usize = 20;

@@ -292,6 +292,8 @@ impl Loading<'_> {
             };
             unsuccessful += row.requests.unsuccessful();
             place.clone_from(row);
+            // Another time than that of the result.
+            place.latency_over_time = None;
         }
         if unsuccessful > 0 {
             result.notes.push(format!(

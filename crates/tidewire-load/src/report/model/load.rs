@@ -263,6 +263,17 @@ pub struct LatencyOverTime {
     pub windows: Vec<LatencyWindow>,
 }
 
+impl LatencyOverTime {
+    /// The same without the histogram of each window.
+    #[must_use]
+    pub fn without_histograms(mut self) -> Self {
+        for window in &mut self.windows {
+            window.histogram = Vec::new();
+        }
+        self
+    }
+}
+
 /// One window; times in microseconds, absent without a success.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyWindow {
@@ -375,6 +386,9 @@ pub struct TargetFigures {
     /// Its latency, from the same origin as that of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
+    /// Its figures of each window, without histograms; of the most frequent requests only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_over_time: Option<LatencyOverTime>,
 }
 
 /// One expectation and its measured figure.
