@@ -37,15 +37,27 @@ fn read(bytes: &[u8], cuts: &[usize], is_client: bool) -> (Vec<String>, Vec<u8>,
         false => Connection::server(&limits, &mut out),
     };
     let (mut request, mut response) = (Vec::new(), Vec::new());
-    assert!(write_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "http", &mut request));
+    assert!(write_request(
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "http",
+        &mut request
+    ));
     write_response(200, &[], &mut response);
     let body: Arc<[u8]> = vec![b'a'; 100].into();
     if is_client {
         for _ in 0..4 {
-            assert!(connection.open(&request, b"body", false, &mut out).is_some());
+            assert!(
+                connection
+                    .open(&request, b"body", false, &mut out)
+                    .is_some()
+            );
         }
     }
-    let mut unread = if is_client { Vec::new() } else { PREFACE.to_vec() };
+    let mut unread = if is_client {
+        Vec::new()
+    } else {
+        PREFACE.to_vec()
+    };
     unread.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
     let (mut events, mut start) = (Vec::new(), 0);
     for &cut in cuts {

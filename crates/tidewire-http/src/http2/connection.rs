@@ -79,7 +79,7 @@ impl Connection {
         let read = state.read_start(data).and_then(|start| match start {
             Start::Missing => Ok((0, None)),
             Start::Preface(bytes) => Ok((bytes, None)),
-            Start::Past => reader.read(data, heads.limits.head_bytes_max),
+            Start::Past => reader.read(data, state.head_bytes_max()),
         });
         let handled = read.and_then(|(consumed, frame)| {
             let event = match frame {
@@ -92,7 +92,8 @@ impl Connection {
                     wire_bytes,
                 }) => {
                     let kind = state.kind_of(stream);
-                    let parsed = memory.read(decoder, heads, kind, block)?;
+                    let bytes_max = state.head_bytes_max();
+                    let parsed = memory.read(decoder, heads, (kind, block), bytes_max)?;
                     let on_itself = depends_on == Some(stream);
                     let place = (stream, ends, on_itself);
                     state.receive_head(place, parsed, wire_bytes, out)?

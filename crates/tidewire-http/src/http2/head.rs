@@ -13,24 +13,12 @@ pub(super) enum Kind {
     Trailers,
 }
 
-/// Shared state of the connections of a thread: limits, and room for the block that is being read.
+/// Room for the header block that is being read, for all connections of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Heads {
-    pub(super) limits: Limits,
     scratch: Scratch,
     parsed: Parsed,
     lines: Vec<u8>,
-}
-
-impl Heads {
-    /// Nothing read yet.
-    #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            ..Self::default()
-        }
-    }
 }
 
 /// The limits of a connection.
@@ -98,8 +86,8 @@ impl Memory {
         &'a mut self,
         decoder: &mut Decoder,
         heads: &'a mut Heads,
-        kind: Kind,
-        block: &[u8],
+        (kind, block): (Kind, &[u8]),
+        bytes_max: usize,
     ) -> Result<&'a Parsed, Fault> {
         let is_known =
             self.kind == Some(kind) && self.changes == decoder.changes() && self.block == block;
@@ -107,7 +95,7 @@ impl Memory {
             return Ok(&self.parsed);
         }
         let before = decoder.changes();
-        parse(decoder, heads, kind, block)?;
+        parse(decoder, heads, (kind, block), bytes_max)?;
         self.kind = None;
         let bytes = block.len() + heads.parsed.text.len();
         if before == decoder.changes() && bytes <= REMEMBERED_BYTES_MAX {
@@ -121,7 +109,12 @@ impl Memory {
     }
 }
 
-fn parse(decoder: &mut Decoder, heads: &mut Heads, kind: Kind, block: &[u8]) -> Result<(), Fault> {
+fn parse(
+    decoder: &mut Decoder,
+    heads: &mut Heads,
+    (kind, block): (Kind, &[u8]),
+    bytes_max: usize,
+) -> Result<(), Fault> {
     let mut reading = Reading {
         kind,
         parsed: &mut heads.parsed,
@@ -130,7 +123,6 @@ fn parse(decoder: &mut Decoder, heads: &mut Heads, kind: Kind, block: &[u8]) -> 
         is_past_pseudo: false,
     };
     reading.begin();
-    let bytes_max = heads.limits.head_bytes_max;
     decoder.decode(block, bytes_max, &mut heads.scratch, |name, value| {
         reading.add(name, value);
     })?;

@@ -107,6 +107,10 @@ impl State {
         !self.peer.has_small_table
     }
 
+    pub(super) fn head_bytes_max(&self) -> usize {
+        self.limits.head_bytes_max
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.has_settings
     }

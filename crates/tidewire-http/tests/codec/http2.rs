@@ -24,18 +24,18 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn client(limits: Limits) -> Self {
         let mut out = Vec::new();
-        Self::new(Connection::client(&limits, &mut out), limits, out)
+        Self::new(Connection::client(&limits, &mut out), out)
     }
 
     pub(crate) fn server(limits: Limits) -> Self {
         let mut out = Vec::new();
-        Self::new(Connection::server(&limits, &mut out), limits, out)
+        Self::new(Connection::server(&limits, &mut out), out)
     }
 
-    fn new(connection: Connection, limits: Limits, out: Vec<u8>) -> Self {
+    fn new(connection: Connection, out: Vec<u8>) -> Self {
         Self {
             connection,
-            heads: Heads::new(limits),
+            heads: Heads::default(),
             out,
             unread: Vec::new(),
             heard: Vec::new(),

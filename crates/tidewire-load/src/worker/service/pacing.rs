@@ -156,9 +156,9 @@ impl Core {
         }
     }
 
-    /// Lets the next requests of a user wait until the server sends nothing more, or for one turn more: a server sends the
-    /// answers to several requests in pieces, and each piece answered at once would split them further, for both sides.
-    /// False if the user does not wait: nothing of it is in flight, or a time is given.
+    /// Lets the next requests of a user wait until the server pauses, at most for one turn more. A server sends the answers to
+    /// several requests in pieces. If each piece were answered at once, the pieces would stay apart for ever. False if the
+    /// user does not wait: it has nothing in flight, or its requests have given times.
     #[inline]
     pub(super) fn hold<S>(&mut self, user: &mut User<S>) -> bool {
         self.has_heard = true;
