@@ -21,9 +21,7 @@ NEXTEST_LIST = (
     f"PATH={TOOLS}/bin:$PATH cargo nextest list --workspace --list-type binaries-only --message-format json >{TEST_BINARIES}"
     f" && cargo metadata --format-version 1 >{PACKAGES}"
 )
-NEXTEST_RUN = (
-    f"PATH={TOOLS}/bin:$PATH cargo nextest run --binaries-metadata {TEST_BINARIES} --cargo-metadata {PACKAGES} --no-fail-fast"
-)
+NEXTEST_RUN = f"PATH={TOOLS}/bin:$PATH cargo nextest run --binaries-metadata {TEST_BINARIES} --cargo-metadata {PACKAGES} --no-fail-fast"
 FIGURES = (
     "(package(tidewire-load) & binary(suite) & test(/^(verdicts|pace|load|load_judgement|fan_out|layers|ended|censoring|generated|http2|http2_faults|http_faults|websocket_faults|expected)::/))"
     " + (package(tidewire-cli) & binary(cli) & test(/^(bench|starved|judged|workers::a_worker_gets_tokens)/))"
@@ -129,6 +127,9 @@ SUITES = [
         f"{NEXTEST_RUN} --profile figures -E '({FIGURES}){{without}}'",
         after=("list of the tests",),
         is_alone=True,
+        parts=tuple(
+            Part(name, f"a load of {name} over HTTP/2", " - test(/nginx_and_nghttpd/)") for name in ("nginx", "nghttpd")
+        ),
     ),
     Suite(
         "python figures",
@@ -231,7 +232,13 @@ SUITES = [
         groups=("check",),
     ),
     Suite("types of python", "bindings/python/run check", after=("native modules",), is_nice=True, groups=("check",)),
-    Suite("lints of node", "bindings/node/run check", after=("npm packages", "native modules"), is_nice=True, groups=("check",)),
+    Suite(
+        "lints of node",
+        "bindings/node/run check",
+        after=("npm packages", "native modules"),
+        is_nice=True,
+        groups=("check",),
+    ),
     Suite("lints of packages", "packages/run check", after=("npm packages",), is_nice=True, groups=("check",)),
     Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, groups=("check",)),
     # What CI runs besides.

@@ -184,10 +184,10 @@ pub(crate) fn is_field_value(value: &[u8]) -> bool {
         .all(|byte| *byte == b'\t' || (*byte >= 0x20 && *byte != 0x7f))
 }
 
-pub(crate) fn write_field(name: &str, value: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
+pub(crate) fn write_field(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_ref());
     out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(value.as_ref());
     out.extend_from_slice(b"\r\n");
 }
 

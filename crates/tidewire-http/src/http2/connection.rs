@@ -171,22 +171,16 @@ impl Connection {
         self.state.go_away(code, out);
     }
 
-    /// Streams that may be open at a time, as the peer allows.
+    /// Streams that the peer allows at a time; 0 until its settings have arrived.
     #[must_use]
     pub fn streams_max(&self) -> u32 {
         self.state.peer_streams_max()
     }
 
-    /// Whether the peer keeps a table of headers of the usual size, see [`repeated_request`](super::repeated_request).
+    /// Whether the peer keeps the headers of a [`repeated_request`](super::repeated_request).
     #[must_use]
     pub fn peer_keeps_table(&self) -> bool {
         self.state.peer_keeps_table()
-    }
-
-    /// Whether the peer's first settings have arrived.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.state.is_ready()
     }
 
     /// Whether a client may open a stream, now or when another is over.
@@ -195,7 +189,7 @@ impl Connection {
         self.state.is_open()
     }
 
-    /// Whether the next call of [`Connection::receive`] has an event without any bytes.
+    /// Whether the next call of [`Connection::receive`] returns an event, even if `data` is empty.
     #[must_use]
     pub fn has_event(&self) -> bool {
         self.state.has_done()

@@ -1,5 +1,6 @@
 //! Heads as header blocks, which are the same on every connection.
 
+use super::head::is_of_http1;
 use super::hpack::{write_field, write_repeated};
 use crate::fields::Fields;
 
@@ -58,11 +59,9 @@ fn each_field(head: &[u8], scheme: &str, mut take: impl FnMut(&[u8], &[u8])) -> 
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
         let lower: &[u8] = lower;
-        match lower {
-            b"host" | b"connection" | b"keep-alive" | b"proxy-connection"
-            | b"transfer-encoding" | b"upgrade" | b"http2-settings" => {}
-            b"te" if value != b"trailers" => {}
-            name => take(name, value),
+        let is_left_out = matches!(lower, b"host" | b"http2-settings") || is_of_http1(lower, value);
+        if !is_left_out {
+            take(lower, value);
         }
     }
     true

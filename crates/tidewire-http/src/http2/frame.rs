@@ -1,6 +1,6 @@
 //! Frames (RFC 9113, sections 4 and 6): bytes in, frames of the right shape out; and their writers.
 //!
-//! What a frame means depends on its connection and is not judged here.
+//! The meaning of a frame depends on its connection, which judges it.
 
 use super::error::{ErrorCode, Fault};
 

@@ -2,10 +2,10 @@
 
 use super::error::{Fault, StreamFault};
 use super::hpack::{Decoder, Scratch};
-use crate::fields::{ContentLength, Fields, is_token_byte};
+use crate::fields::{ContentLength, Fields, is_token_byte, write_field};
 use memchr::memchr3;
 
-/// What a block is.
+/// The part of a message that a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Request,
@@ -197,15 +197,15 @@ impl Reading<'_> {
         if name.is_empty() || !name.iter().all(is_name_byte) {
             return false;
         }
+        if is_of_http1(name, value) {
+            return false;
+        }
         match name {
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
-            | b"upgrade" => return false,
-            b"te" if value != b"trailers" => return false,
             b"content-length" => self.parsed.length.add(value),
             b"set-cookie" => self.parsed.sets_cookies = true,
             _ => {}
         }
-        write_line(name, value, self.lines);
+        write_field(name, value, self.lines);
         true
     }
 
@@ -238,7 +238,7 @@ impl Reading<'_> {
         };
         text.extend_from_slice(b"\r\n");
         if !pseudo.authority.is_empty() {
-            write_line(b"host", &pseudo.authority, text);
+            write_field("host", &pseudo.authority, text);
         }
         text.extend_from_slice(self.lines);
         let is_length = matches!(
@@ -255,11 +255,16 @@ impl Reading<'_> {
     }
 }
 
-fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+/// Whether a field is about a connection of HTTP/1.1, and has no place in HTTP/2 (RFC 9113, section 8.2.2). The name is in
+/// lower case.
+pub(super) fn is_of_http1(name: &[u8], value: &[u8]) -> bool {
+    match name {
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+            true
+        }
+        b"te" => value != b"trailers",
+        _ => false,
+    }
 }
 
 /// A status of three digits, or 0.

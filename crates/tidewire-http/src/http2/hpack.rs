@@ -68,7 +68,7 @@ impl Decoder {
     }
 
     /// Reads a whole block, and passes on each field in its order. A block expands to at most `expanded_max`
-    /// bytes, each field counted as in a table: one byte of it may stand for a long field.
+    /// bytes. A field counts as in a table, because one byte of a block may stand for a long field.
     ///
     /// # Errors
     /// The block is damaged, or expands too far. The connection cannot go on: both sides' tables differ.
@@ -283,9 +283,9 @@ fn write_integer(pattern: u8, prefix: u32, value: usize, out: &mut Vec<u8>) {
     out.push(left as u8);
 }
 
-/// The size of the table that this side keeps: the default (RFC 9113, section 6.5.2).
-const TABLE_BYTES_MAX: usize = 4096;
-/// What a field counts beside its text (RFC 7541, section 4.1).
+/// The size of a table: the default of both sides (RFC 9113, section 6.5.2).
+pub(super) const TABLE_BYTES_MAX: usize = 4096;
+/// The size of a field is that of its text and this many bytes (RFC 7541, section 4.1).
 const ENTRY_BYTES: usize = 32;
 /// The pattern of a field that has an index, and of one that the peer keeps.
 const INDEXED: u8 = 0x80;

@@ -6,10 +6,11 @@ use super::error::{ErrorCode, Fault, StreamFault};
 use super::event::{Event, Head};
 use super::frame::{self, Frame, HEAD_BYTES, PREFACE, Piece, STREAM_MASK};
 use super::head::{Kind, Limits, Parsed};
+use super::hpack::TABLE_BYTES_MAX;
 use super::stream::{Closed, Message, Meter, Stream};
 use std::collections::VecDeque;
 
-/// What the peer allows.
+/// The settings of the peer.
 #[derive(Debug)]
 pub(super) struct Peer {
     stream_window: u32,
@@ -29,7 +30,7 @@ pub(super) struct State {
     has_settings: bool,
     limits: Limits,
     peer: Peer,
-    /// What this side may send, and the peer.
+    /// Bytes that this side may send, and that the peer may send.
     send_window: i64,
     receive_window: i64,
     /// Bytes that have arrived since the peer's window was last filled up.
@@ -49,7 +50,7 @@ pub(super) struct State {
     done: Option<(u32, Message)>,
 }
 
-/// What the first bytes are.
+/// The first bytes of a connection.
 pub(super) enum Start {
     Missing,
     Preface(usize),
@@ -111,12 +112,11 @@ impl State {
         self.limits.head_bytes_max
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        self.has_settings
-    }
-
     pub(super) fn peer_streams_max(&self) -> u32 {
-        self.peer.streams_max
+        match self.has_settings {
+            true => self.peer.streams_max,
+            false => 0,
+        }
     }
 
     /// Whether a client may open a stream, now or when another is over.
@@ -178,7 +178,7 @@ impl State {
             .binary_search_by_key(&number, |stream| stream.number)
     }
 
-    /// Whether a stream was never used: then no frame but HEADERS may be for it.
+    /// Whether a stream was never used. The first frame of a stream is HEADERS.
     fn is_idle(&self, number: u32) -> bool {
         number > self.last || number.is_multiple_of(2)
     }
@@ -417,7 +417,7 @@ impl State {
         for (name, value) in frame::settings(payload) {
             match name {
                 frame::HEADER_TABLE_SIZE => {
-                    let is_small = value < TABLE_BYTES_DEFAULT;
+                    let is_small = (value as usize) < TABLE_BYTES_MAX;
                     self.peer.has_small_table |= is_small;
                     self.peer.wants_resize |= is_small;
                 }
@@ -524,10 +524,10 @@ impl State {
     }
 }
 
-/// What an answered request is worth, in frames that bring nothing. A request alone is worth nothing: it may be reset at once.
+/// Each answered request allows this many frames that bring nothing. A request that is not answered allows none, because its
+/// client may reset it at once.
 const EXCHANGE_CREDIT: u32 = 2;
-/// A smaller step of a window causes more frames than it is worth.
+/// A window that grows by fewer bytes is a frame that brings nothing.
 const SMALL_WINDOW_BYTES: u32 = 1_024;
 /// RFC 9113, section 6.5.2.
 const WINDOW_DEFAULT: u32 = 65_535;
-const TABLE_BYTES_DEFAULT: u32 = 4096;

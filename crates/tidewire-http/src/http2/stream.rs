@@ -36,7 +36,7 @@ pub(super) struct Stream {
     pub(super) has_head: bool,
     /// The length that the peer has announced.
     length: Option<u64>,
-    /// A response to HEAD: it has no body, whatever it announces.
+    /// The request is HEAD.
     pub(super) is_head: bool,
     pub(super) message: Message,
 }
@@ -70,10 +70,7 @@ impl Stream {
         if is_final {
             self.has_head = true;
             self.message.status = parsed.status;
-            if let ContentLength::Bytes(bytes) = parsed.length
-                && !self.is_head
-                && !matches!(parsed.status, 204 | 304)
-            {
+            if let ContentLength::Bytes(bytes) = parsed.length {
                 self.length = Some(bytes);
             }
         }
@@ -107,9 +104,10 @@ impl Stream {
     /// The last frame of the peer's message has arrived.
     pub(super) fn end(&mut self) -> Result<Message, StreamFault> {
         self.has_received_all = true;
-        let has_no_body = self.is_head || matches!(self.message.status, 204 | 304);
-        match self.length {
-            _ if has_no_body && self.message.body_bytes > 0 => Err(StreamFault::WrongLength),
+        // These have no body, whatever length they announce.
+        let is_bodiless = self.is_head || matches!(self.message.status, 204 | 304);
+        let expected = if is_bodiless { Some(0) } else { self.length };
+        match expected {
             Some(length) if length != self.message.body_bytes => Err(StreamFault::WrongLength),
             _ => Ok(self.message),
         }
@@ -149,7 +147,7 @@ impl Stream {
     }
 }
 
-/// The streams that were closed last: what arrives for them was on its way, or is a fault.
+/// The streams that were closed last. A frame for one of them was on its way, or is a fault.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
     /// The oldest is replaced.

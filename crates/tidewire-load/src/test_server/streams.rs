@@ -194,8 +194,14 @@ impl Streams {
         } = pending.exchange;
         let ledger = shared.ledger();
         let mut send = |answer: &StreamAnswer| {
-            let nothing: Arc<[u8]> = Arc::new([]);
-            let body = if is_head { &nothing } else { &answer.body };
+            let nothing: Arc<[u8]>;
+            let body = match is_head {
+                true => {
+                    nothing = Arc::new([]);
+                    &nothing
+                }
+                false => &answer.body,
+            };
             self.connection
                 .respond(stream, &answer.block, body, room, out);
         };

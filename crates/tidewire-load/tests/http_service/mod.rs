@@ -93,29 +93,73 @@ impl Service {
 
 /// Serves a connection of HTTP/2, until it ends.
 fn serve_streams(
-    mut stream: TcpStream,
+    stream: TcpStream,
     answer: &(dyn Fn(&Request) -> Answer + Send + Sync),
     seen: &Mutex<Vec<Request>>,
 ) {
-    let mut out = Vec::new();
-    let mut connection = Connection::server(&Limits::default(), &mut out);
-    let mut heads = Heads::default();
-    let mut open: HashMap<u32, Request> = HashMap::new();
-    let (mut unread, mut buffer) = (Vec::new(), [0; 16_384]);
-    loop {
-        connection.pump(usize::MAX, &mut out);
-        if stream.write_all(&std::mem::take(&mut out)).is_err() {
-            return;
+    let mut peer = Peer::new(stream, &Limits::default());
+    while let Some(requests) = peer.read() {
+        for (stream, request) in requests {
+            let (status, headers, body) = answer(&request);
+            let is_head = request.line.starts_with("HEAD ");
+            seen.lock().unwrap().push(request);
+            let length = ("content-length".to_owned(), body.len().to_string());
+            let fields = headers.iter().filter_map(|line| line.split_once(": "));
+            let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+            let fields: Vec<(String, String)> = fields.chain([length]).collect();
+            let fields: Vec<(&str, &str)> = fields
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
+            let body = if is_head { "" } else { &body };
+            peer.respond(stream, status[..3].parse().unwrap(), &fields, body);
         }
-        let Ok(bytes @ 1..) = stream.read(&mut buffer) else {
-            return;
-        };
-        unread.extend_from_slice(&buffer[..bytes]);
-        let mut at = 0;
+    }
+}
+
+/// The server's side of a connection of HTTP/2.
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    pub(crate) connection: Connection,
+    /// Frames that have not been sent.
+    pub(crate) out: Vec<u8>,
+    heads: Heads,
+    unread: Vec<u8>,
+    open: HashMap<u32, Request>,
+}
+
+impl Peer {
+    pub(crate) fn new(stream: TcpStream, limits: &Limits) -> Self {
+        let mut out = Vec::new();
+        let connection = Connection::server(limits, &mut out);
+        Self {
+            stream,
+            connection,
+            out,
+            heads: Heads::default(),
+            unread: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// Sends what was written, and reads: the requests that are whole now; `None` after the end of the connection.
+    pub(crate) fn read(&mut self) -> Option<Vec<(u32, Request)>> {
+        self.connection.pump(usize::MAX, &mut self.out);
+        self.stream.write_all(&std::mem::take(&mut self.out)).ok()?;
+        let mut buffer = [0; 16_384];
+        let bytes = self
+            .stream
+            .read(&mut buffer)
+            .ok()
+            .filter(|bytes| *bytes > 0)?;
+        self.unread.extend_from_slice(&buffer[..bytes]);
+        let (mut at, mut whole) = (0, Vec::new());
         loop {
-            let Ok(step) = connection.receive(&mut heads, &unread[at..], 0, &mut out) else {
-                return;
-            };
+            let data = &self.unread[at..];
+            let read = self
+                .connection
+                .receive(&mut self.heads, data, 0, &mut self.out);
+            let step = read.ok()?;
             at += step.consumed;
             match step.event {
                 Event::More if step.consumed == 0 => break,
@@ -130,41 +174,34 @@ fn serve_streams(
                         headers: head.headers().map(line).collect(),
                         body: String::new(),
                     };
-                    open.insert(head.stream, request);
+                    self.open.insert(head.stream, request);
                 }
                 Event::Body { stream, bytes } => {
                     let text = std::str::from_utf8(bytes).unwrap();
-                    open.get_mut(&stream).unwrap().body.push_str(text);
+                    self.open.get_mut(&stream).unwrap().body.push_str(text);
                 }
                 Event::Done { stream, .. } => {
-                    let request = open.remove(&stream).unwrap();
-                    let (status, headers, body) = answer(&request);
-                    let is_head = request.line.starts_with("HEAD ");
-                    seen.lock().unwrap().push(request);
-                    let mut fields: Vec<(String, &str)> = headers
-                        .iter()
-                        .filter_map(|line| line.split_once(": "))
-                        .map(|(name, value)| (name.to_ascii_lowercase(), value))
-                        .collect();
-                    let length = body.len().to_string();
-                    fields.push(("content-length".to_owned(), &length));
-                    let fields: Vec<(&str, &str)> = fields
-                        .iter()
-                        .map(|(name, value)| (name.as_str(), *value))
-                        .collect();
-                    let mut block = Vec::new();
-                    write_response(status[..3].parse().unwrap(), &fields, &mut block);
-                    let body: Arc<[u8]> = if is_head {
-                        Arc::new([])
-                    } else {
-                        body.into_bytes().into()
-                    };
-                    connection.respond(stream, &block, &body, usize::MAX, &mut out);
+                    whole.push((stream, self.open.remove(&stream).unwrap()));
                 }
                 _ => {}
             }
         }
-        unread.drain(..at);
+        self.unread.drain(..at);
+        Some(whole)
+    }
+
+    pub(crate) fn respond(
+        &mut self,
+        stream: u32,
+        status: u16,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) {
+        let mut block = Vec::new();
+        write_response(status, fields, &mut block);
+        let body = Arc::from(body.as_bytes());
+        self.connection
+            .respond(stream, &block, &body, usize::MAX, &mut self.out);
     }
 }
 

@@ -213,28 +213,19 @@ fn under_tls_both_sides_agree_on_it_or_say_why_not() {
         ..options(&server.url())
     });
     assert_all_succeeded(&result);
-    let only_http_1 = Tls::start(&["http/1.1"]);
-    let result = run(&LoadOptions {
-        tls: anybody(),
-        requests: Some(3),
-        ..options(&only_http_1.url())
-    });
-    assert!(
-        result.load.errors.contains_key("tls-no-common-protocol"),
-        "{:?}",
-        result.load.errors
-    );
-    let without = Tls::start(&[]);
-    let result = run(&LoadOptions {
-        tls: anybody(),
-        requests: Some(3),
-        ..options(&without.url())
-    });
-    assert!(
-        result.load.errors.contains_key("http2-not-offered"),
-        "{:?}",
-        result.load.errors
-    );
+    for (offered, error) in [
+        (&["http/1.1"][..], "tls-no-common-protocol"),
+        (&[], "http2-not-offered"),
+    ] {
+        let service = Tls::start(offered);
+        let result = run(&LoadOptions {
+            tls: anybody(),
+            requests: Some(3),
+            ..options(&service.url())
+        });
+        let errors = result.load.errors;
+        assert!(errors.contains_key(error), "{errors:?}");
+    }
 }
 
 #[test]

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidewire_http::http2::{Connection, ErrorCode, Event, Heads, Limits, write_response};
+use tidewire_http::http2::{ErrorCode, Limits};
 use tidewire_load::options::load::{LoadOptions, Retry};
 use tidewire_load::report::TestResult;
 
+use crate::http_service::Peer;
 use crate::loading::run;
 
 const REQUESTS: u64 = 6;
@@ -53,62 +54,30 @@ fn server(conduct: Conduct, limits: Limits) -> (SocketAddr, Arc<AtomicU64>) {
     (address, requests)
 }
 
-fn serve(
-    mut stream: TcpStream,
-    number: usize,
-    conduct: Conduct,
-    limits: Limits,
-    counted: &AtomicU64,
-) {
-    let mut out = Vec::new();
-    let mut connection = Connection::server(&limits, &mut out);
-    let mut heads = Heads::default();
-    let (mut unread, mut buffer) = (Vec::new(), [0; 16_384]);
+fn serve(stream: TcpStream, number: usize, conduct: Conduct, limits: Limits, counted: &AtomicU64) {
+    let mut peer = Peer::new(stream, &limits);
     if let Conduct::Drains = conduct {
-        stream.write_all(&out).unwrap();
-        return go_away(&mut stream, ErrorCode::NO_ERROR);
+        peer.stream.write_all(&peer.out).unwrap();
+        return go_away(&mut peer.stream, ErrorCode::NO_ERROR);
     }
     let mut served = 0;
-    let mut ok = Vec::new();
-    write_response(200, &[], &mut ok);
-    loop {
-        if stream.write_all(&std::mem::take(&mut out)).is_err() {
-            return;
-        }
-        let Ok(bytes @ 1..) = stream.read(&mut buffer) else {
-            return;
-        };
-        unread.extend_from_slice(&buffer[..bytes]);
-        let mut at = 0;
-        loop {
-            let Ok(step) = connection.receive(&mut heads, &unread[at..], 0, &mut out) else {
-                return;
-            };
-            at += step.consumed;
-            let stream_number = match step.event {
-                Event::More if step.consumed == 0 => break,
-                Event::Done { stream, .. } => stream,
-                _ => continue,
-            };
+    while let Some(requests) = peer.read() {
+        for (stream, _) in requests {
             counted.fetch_add(1, Ordering::Relaxed);
             served += 1;
-            let mut answer = |out: &mut Vec<u8>| {
-                connection.respond(stream_number, &ok, &Arc::from(&b"ok"[..]), usize::MAX, out);
-            };
             match conduct {
-                Conduct::Resets(code) => connection.reset(stream_number, code, &mut out),
-                Conduct::Sends(bytes) => out.extend(numbered(bytes, stream_number)),
-                Conduct::GoesAway(code) => return go_away(&mut stream, code),
+                Conduct::Resets(code) => peer.connection.reset(stream, code, &mut peer.out),
+                Conduct::Sends(bytes) => peer.out.extend(numbered(bytes, stream)),
+                Conduct::GoesAway(code) => return go_away(&mut peer.stream, code),
                 Conduct::GoesAwayOnce if number == 0 => {
-                    return go_away(&mut stream, ErrorCode::NO_ERROR);
+                    return go_away(&mut peer.stream, ErrorCode::NO_ERROR);
                 }
                 Conduct::ServesOnce if served == 2 => return,
-                Conduct::GoesAwayOnce | Conduct::ServesOnce => answer(&mut out),
+                Conduct::GoesAwayOnce | Conduct::ServesOnce => peer.respond(stream, 200, &[], "ok"),
                 Conduct::Waits | Conduct::Drains => {}
                 Conduct::Freezes => std::thread::sleep(Duration::from_secs(3_600)),
             }
         }
-        unread.drain(..at);
     }
 }
 

@@ -123,6 +123,11 @@ impl Io {
         })
     }
 
+    /// Writes what is queued for a connection now, not at the end of the turn.
+    pub fn flush(&mut self, id: ConnectionId) {
+        self.write_now(id, &[]);
+    }
+
     fn write_now_with(
         &mut self,
         id: ConnectionId,

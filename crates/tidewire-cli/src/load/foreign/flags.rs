@@ -50,7 +50,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Whether a flag is there.
+    /// Whether the command line has a flag.
     pub(super) fn has(&self, name: &str) -> bool {
         self.flags.contains(&name)
     }

@@ -228,8 +228,7 @@ fn parts(url: &str) -> (&str, &str, &str) {
     (scheme, host, target)
 }
 
-/// The words for the URL of a server that gets its requests through another host or port: the URL says where to connect,
-/// and the rest stays that of the given one.
+/// The words of `--connect-to`: the URL gets the other host and port, and the given ones go into `Host` and `--sni`.
 fn connected_to(url: &str, to: &str, seen: &Seen) -> Vec<String> {
     let (scheme, authority, target) = parts(url);
     let (host, port) = host_and_port(authority);
@@ -286,11 +285,19 @@ fn inactivity(text: &str) -> Result<Vec<String>, String> {
 }
 
 fn stream_window(bits: &str) -> Result<Vec<String>, String> {
-    window(bits, 20, "-w: a stream has a window of 1 MiB")
+    window(
+        bits,
+        STREAM_WINDOW_BITS,
+        "-w: a stream has a window of 1 MiB",
+    )
 }
 
 fn connection_window(bits: &str) -> Result<Vec<String>, String> {
-    window(bits, 24, "-W: a connection has a window of 16 MiB")
+    window(
+        bits,
+        CONNECTION_WINDOW_BITS,
+        "-W: a connection has a window of 16 MiB",
+    )
 }
 
 /// A window that is at least as large as ours changes nothing that ours does not.
@@ -454,5 +461,21 @@ fn size(bytes: u64) -> String {
         0x400..0x10_0000 => format!("{:.2}K", count / 1_024.0),
         0x10_0000..0x4000_0000 => format!("{:.2}M", count / 1_048_576.0),
         _ => format!("{:.2}G", count / 1_073_741_824.0),
+    }
+}
+
+/// The windows of a load, as h2load counts them.
+const STREAM_WINDOW_BITS: u32 = 20;
+const CONNECTION_WINDOW_BITS: u32 = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_windows_are_those_of_a_load() {
+        let limits = tidewire_http::http2::Limits::default();
+        assert_eq!(limits.stream_window, 1 << STREAM_WINDOW_BITS);
+        assert_eq!(limits.connection_window, 1 << CONNECTION_WINDOW_BITS);
     }
 }

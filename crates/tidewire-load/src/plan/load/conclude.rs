@@ -133,7 +133,7 @@ impl Loading<'_> {
 
     pub(super) fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
         let names = self.plan.setup.script.steps.iter().map(|step| &step.name);
-        let least = least_of_charts(&tally.steps);
+        let least = least_sent_for_charts(&tally.steps);
         names
             .zip(&tally.steps)
             .map(|(name, step)| TargetFigures {
@@ -459,9 +459,9 @@ pub(super) fn results_of(
     expectations.map(|one| one.result(figures)).collect()
 }
 
-/// The number of requests that a request of a scenario must have sent to have figures over time: many requests would make
-/// a report of many megabytes, and one alone has those of the result.
-fn least_of_charts(steps: &[StepTally]) -> u64 {
+/// A request of a scenario has figures over time if it was sent at least this often: it is then one of the most frequent. All of
+/// them would make a report of many megabytes, and a request alone has the figures of the result.
+fn least_sent_for_charts(steps: &[StepTally]) -> u64 {
     let mut sent: Vec<u64> = steps.iter().map(|step| step.requests.sent).collect();
     sent.sort_unstable_by(|a, b| b.cmp(a));
     match sent.len() {

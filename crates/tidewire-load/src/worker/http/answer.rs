@@ -2,17 +2,18 @@
 
 use tidewire_http::Fields;
 use tidewire_http::response::Response;
-use tidewire_net::Io;
+use tidewire_net::{Closed, Io};
 
 use super::inspect::Inspection;
 use super::redirect::{self, Detour};
-use crate::accounting::tally::Exchange;
+use crate::accounting::failure::Failure;
+use crate::accounting::tally::{Exchange, TIMEOUT};
 use crate::report::model::ByteCounts;
 use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::unix_s;
-use crate::worker::script::Encoded;
-use crate::worker::service::Core;
-use crate::worker::service::user::{Pending, User};
+use crate::worker::script::{Encoded, Script};
+use crate::worker::service::user::{Pending, User, WholeRequest};
+use crate::worker::service::{ConnectionEnd, Core};
 
 /// A request leaves now.
 #[inline]
@@ -69,14 +70,30 @@ fn keep_cookies<S>(
     step: u32,
     fields: &Fields<'_>,
 ) {
-    let request = &core.setup.script.steps[step as usize].request;
-    let written = match (&user.detour, request) {
-        (Some(detour), _) => &detour.bytes,
-        (None, Encoded::Fixed { bytes, .. }) => bytes,
-        (None, _) => &user.rendered.bytes,
-    };
+    let Core { setup, .. } = core;
+    let User {
+        jar,
+        detour,
+        rendered,
+        ..
+    } = user;
+    let (written, _) = written(&setup.script, detour.as_ref(), rendered, step);
     for value in fields.values("set-cookie") {
-        user.jar.store(value, written, origin, unix_s());
+        jar.store(value, written, origin, unix_s());
+    }
+}
+
+/// The last request of a user, as far as it was kept, and the length of its head.
+fn written<'a>(
+    script: &'a Script,
+    detour: Option<&'a WholeRequest>,
+    rendered: &'a WholeRequest,
+    step: u32,
+) -> (&'a [u8], usize) {
+    match (detour, &script.steps[step as usize].request) {
+        (Some(request), _) => (&request.bytes, request.head_bytes),
+        (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
+        (None, _) => (&rendered.bytes, rendered.head_bytes),
     }
 }
 
@@ -140,12 +157,8 @@ fn detour<S>(
     let location = inspection
         .and_then(|inspection| inspection.location)
         .ok_or("redirect-without-location")?;
-    let step = &core.setup.script.steps[pending.exchange.step as usize];
-    let (bytes, head_bytes) = match (&user.detour, &step.request) {
-        (Some(request), _) => (&request.bytes, request.head_bytes),
-        (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
-        (None, _) => (&user.rendered.bytes, user.rendered.head_bytes),
-    };
+    let (detour, step) = (user.detour.as_ref(), pending.exchange.step);
+    let (bytes, head_bytes) = written(&core.setup.script, detour, &user.rendered, step);
     let is_secure = core.setup.endpoint.tls.is_some();
     let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
     user.detour = None;
@@ -172,6 +185,15 @@ fn detour<S>(
     Ok(())
 }
 
+/// The name of the end of a connection, for the requests on it.
+pub(super) fn end_name(end: ConnectionEnd<'_>) -> &'static str {
+    match end {
+        ConnectionEnd::TimedOut => TIMEOUT,
+        ConnectionEnd::Closed(Closed::ByPeer) => CLOSED_BEFORE_RESPONSE,
+        ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
+    }
+}
+
 /// A request whose connection has ended before its answer: it has failed, or is sent again if the user wants that and
 /// it does no harm.
 pub(super) fn give_up<S: Default>(
@@ -192,3 +214,6 @@ pub(super) fn give_up<S: Default>(
         core.fail(user, &pending, name, 0);
     }
 }
+
+/// The connection has ended in order before the response.
+pub(super) const CLOSED_BEFORE_RESPONSE: &str = "closed-before-response";

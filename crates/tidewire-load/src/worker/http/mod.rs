@@ -15,10 +15,9 @@ use tidewire_net::{Closed, Io};
 
 use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
-use crate::accounting::failure::Failure;
 use crate::accounting::tally::SURPLUS;
 use crate::report::model::ByteCounts;
-use answer::{note_head, note_sent};
+use answer::{CLOSED_BEFORE_RESPONSE, note_head, note_sent};
 use inspect::{INSPECTED_BYTES_MAX, Inspection};
 
 /// The dialogue of HTTP/1.1.
@@ -76,11 +75,7 @@ impl Dialogue for Http {
 
     fn end(&mut self, core: &mut Core, user: &mut HttpUser, end: ConnectionEnd<'_>) {
         let is_clean = matches!(end, ConnectionEnd::Closed(Closed::ByPeer));
-        let name = match end {
-            ConnectionEnd::TimedOut => crate::accounting::tally::TIMEOUT,
-            ConnectionEnd::Closed(Closed::ByPeer) => "closed-before-response",
-            ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
-        };
+        let name = answer::end_name(end);
         let now_ns = core.now_ns();
         let is_between = user.session.reader.is_between();
         let finished = user.session.reader.finish(is_clean);
@@ -166,7 +161,7 @@ impl Http {
     /// The response cannot be read, so that the start of the next one is not known.
     fn break_off(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, name: &'static str) {
         fail_oldest(core, user, name);
-        give_up_rest(core, user, "closed-before-response");
+        give_up_rest(core, user, CLOSED_BEFORE_RESPONSE);
         core.drop_connection(io, user);
     }
 }

@@ -5,11 +5,10 @@ use tidewire_http::http2::{
     write_request,
 };
 use tidewire_http::response::{Expected, Response};
-use tidewire_net::{Closed, Io};
+use tidewire_net::Io;
 
-use super::answer::{self, note_head, note_sent};
+use super::answer::{self, CLOSED_BEFORE_RESPONSE, note_head, note_sent};
 use super::inspect::{INSPECTED_BYTES_MAX, Inspection};
-use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use crate::report::model::ByteCounts;
 use crate::worker::script::{Encoded, Step};
@@ -37,7 +36,7 @@ pub(crate) struct Http2 {
 #[derive(Debug, Default)]
 pub(crate) struct Http2Session {
     connection: Option<Box<Connection>>,
-    /// What checks and captures need of the responses that are not whole, by their streams.
+    /// The kept parts of the responses that are not whole, by their streams.
     inspections: Vec<(u32, Box<Inspection>)>,
     /// The server keeps the headers of the repeated request.
     is_primed: bool,
@@ -59,17 +58,13 @@ impl Http2 {
             Some(_) => "https",
             None => "http",
         };
-        let head = |step: &Step| match &step.request {
-            Encoded::Fixed { bytes, head_bytes } => Some(bytes[..*head_bytes].to_vec()),
-            _ => None,
-        };
         let block = |step: &Step| {
             let mut block = Vec::new();
-            write_request(&head(step)?, scheme, &mut block).then_some(block)
+            write_request(constant_head(step)?, scheme, &mut block).then_some(block)
         };
         let steps = &setup.script.steps;
         let repeated = match &steps[..] {
-            [step] => head(step).and_then(|head| repeated_request(&head, scheme)),
+            [step] => constant_head(step).and_then(|head| repeated_request(head, scheme)),
             _ => None,
         };
         Self {
@@ -111,9 +106,7 @@ impl Http2 {
             at += step.consumed;
             match step.event {
                 Event::More if step.consumed == 0 => return Ok(at),
-                Event::More | Event::Interim { .. } => {}
-                // A server may allow no stream at first; until it does, the connection is not ready.
-                Event::Ready => {}
+                Event::More | Event::Ready | Event::Interim { .. } => {}
                 Event::Head(head) => {
                     let Some(pending) = pending_of(user, head.stream) else {
                         continue;
@@ -215,7 +208,8 @@ impl Dialogue for Http2 {
                 connection.pump(usize::MAX, &mut self.frames);
                 user.room = connection.streams_max();
                 user.is_spent |= !connection.is_open();
-                if user.state == UserState::Greeting && connection.is_ready() && user.room > 0 {
+                // Its settings have arrived, and allow a stream.
+                if user.state == UserState::Greeting && user.room > 0 {
                     core.ready(user);
                 }
                 // A server that allows no more streams gets another connection.
@@ -263,10 +257,10 @@ impl Dialogue for Http2 {
 
     fn end(&mut self, core: &mut Core, user: &mut Http2User, end: ConnectionEnd<'_>) {
         let name = match (end, user.session.goes_away) {
-            (ConnectionEnd::TimedOut, _) => TIMEOUT,
-            (_, Some(code)) if code != ErrorCode::NO_ERROR => GO_AWAYS[code.index()],
-            (ConnectionEnd::Closed(Closed::ByPeer), _) => "closed-before-response",
-            (ConnectionEnd::Closed(closed), _) => Failure::of_closed(closed).name(),
+            (ConnectionEnd::Closed(_), Some(code)) if code != ErrorCode::NO_ERROR => {
+                GO_AWAYS[code.index()]
+            }
+            _ => answer::end_name(end),
         };
         give_up_all(core, user, name);
     }
@@ -277,6 +271,14 @@ impl Dialogue for Http2 {
         }
         self.flush(core, io, user);
         core.close_connection(io, user);
+    }
+}
+
+/// The head of a request without values.
+fn constant_head(step: &Step) -> Option<&[u8]> {
+    match &step.request {
+        Encoded::Fixed { bytes, head_bytes } => bytes.get(..*head_bytes),
+        _ => None,
     }
 }
 
@@ -383,7 +385,7 @@ fn break_off(core: &mut Core, io: &mut Io, user: &mut Http2User, fault: Fault) {
         Some(pending) => core.fail(user, &pending, fault.name(), 0),
         None => core.tally.add_error(fault.name()),
     }
-    give_up_all(core, user, "closed-before-response");
+    give_up_all(core, user, CLOSED_BEFORE_RESPONSE);
     let is_unused = user.sent_here == 0;
     core.close_connection(io, user);
     if is_unused {
@@ -391,40 +393,29 @@ fn break_off(core: &mut Core, io: &mut Io, user: &mut Http2User, fault: Fault) {
     }
 }
 
-/// The names of RST_STREAM, in the order of the codes.
-const RESETS: [&str; ErrorCode::NAMES.len()] = [
-    "reset-no-error",
-    "reset-protocol-error",
-    "reset-internal-error",
-    "reset-flow-control-error",
-    "reset-settings-timeout",
-    "reset-stream-closed",
-    "reset-frame-size-error",
-    "reset-refused-stream",
-    "reset-cancel",
-    "reset-compression-error",
-    "reset-connect-error",
-    "reset-enhance-your-calm",
-    "reset-inadequate-security",
-    "reset-http-1-1-required",
-    "reset-unknown-error",
-];
+/// The names of all codes behind a prefix, in the order of [`ErrorCode::NAMES`].
+macro_rules! named {
+    ($prefix:literal) => {
+        named!($prefix, "no-error", "protocol-error", "internal-error", "flow-control-error", "settings-timeout", "stream-closed", "frame-size-error", "refused-stream", "cancel", "compression-error", "connect-error", "enhance-your-calm", "inadequate-security", "http-1-1-required", "unknown-error")
+    };
+    ($prefix:literal, $($name:literal),*) => {
+        [$(concat!($prefix, $name)),*]
+    };
+}
 
-/// The names of GOAWAY, in the order of the codes.
-const GO_AWAYS: [&str; ErrorCode::NAMES.len()] = [
-    "goaway-no-error",
-    "goaway-protocol-error",
-    "goaway-internal-error",
-    "goaway-flow-control-error",
-    "goaway-settings-timeout",
-    "goaway-stream-closed",
-    "goaway-frame-size-error",
-    "goaway-refused-stream",
-    "goaway-cancel",
-    "goaway-compression-error",
-    "goaway-connect-error",
-    "goaway-enhance-your-calm",
-    "goaway-inadequate-security",
-    "goaway-http-1-1-required",
-    "goaway-unknown-error",
-];
+/// The names of RST_STREAM and of GOAWAY.
+const RESETS: [&str; ErrorCode::NAMES.len()] = named!("reset-");
+const GO_AWAYS: [&str; ErrorCode::NAMES.len()] = named!("goaway-");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_name_behind_both_prefixes() {
+        for (index, name) in ErrorCode::NAMES.iter().enumerate() {
+            assert_eq!(RESETS[index], format!("reset-{name}"));
+            assert_eq!(GO_AWAYS[index], format!("goaway-{name}"));
+        }
+    }
+}

@@ -346,7 +346,7 @@ impl Core {
             && self.setup.in_flight > 1
             && let Some(id) = user.socket
         {
-            io.write_now(id, &[]);
+            io.flush(id);
         }
     }
 
