@@ -57,8 +57,10 @@ fn server(conduct: Conduct, limits: Limits) -> (SocketAddr, Arc<AtomicU64>) {
 fn serve(stream: TcpStream, number: usize, conduct: Conduct, limits: Limits, counted: &AtomicU64) {
     let mut peer = Peer::new(stream, &limits);
     if let Conduct::Drains = conduct {
-        peer.stream.write_all(&peer.out).unwrap();
-        return go_away(&mut peer.stream, ErrorCode::NO_ERROR);
+        // In one piece: a client that gets the settings first may already send.
+        let mut out = std::mem::take(&mut peer.out);
+        out.extend(go_away_frame(ErrorCode::NO_ERROR));
+        return end_with(&mut peer.stream, &out);
     }
     let mut served = 0;
     while let Some(requests) = peer.read() {
@@ -83,9 +85,18 @@ fn serve(stream: TcpStream, number: usize, conduct: Conduct, limits: Limits, cou
 
 /// GOAWAY with no stream processed, and the end.
 fn go_away(stream: &mut TcpStream, code: ErrorCode) {
+    end_with(stream, &go_away_frame(code));
+}
+
+fn go_away_frame(code: ErrorCode) -> Vec<u8> {
     let mut frame = vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     frame.extend(code.0.to_be_bytes());
-    let _ = stream.write_all(&frame);
+    frame
+}
+
+/// The last bytes of a connection, and its end when the client has ended it, too.
+fn end_with(stream: &mut TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);

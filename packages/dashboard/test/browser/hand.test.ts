@@ -81,7 +81,8 @@ test("a connection is shown with its topics, and links lead from one to the othe
   await page.locator("section li a").click();
   await page.getByRole("heading", { name: /^[0-9]+ topics$/ }).waitFor();
   await page.locator("section").getByRole("link", { name: "kept.link" }).click();
-  await page.getByRole("link", { name: "Presence" }).last().click();
+  const detail = page.getByRole("region", { name: "kept.link" });
+  await detail.getByRole("link", { name: "Presence" }).click();
   await page.getByText("1 users on 1 connections").waitFor();
   await page.close();
 });
