@@ -14,6 +14,7 @@ use crate::accounting::live::{self, ServiceCell, ServiceLive};
 use crate::accounting::tally::Tally;
 use crate::worker::http::{Http, Http2};
 use crate::worker::messages::Messages;
+use crate::worker::mixed::Mixed;
 use crate::worker::pace::Share;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::{
@@ -65,10 +66,13 @@ impl ServiceFleet {
             cells: Vec::new(),
             pulse: Pulse::start(),
         };
-        preflight::make_room_for(fleet.setup.users as u64);
+        preflight::make_room_for(fleet.setup.connections_max());
         let setup = Arc::clone(&fleet.setup);
         for index in 0..setup.workers.max(1) {
-            let started = match &setup.dialogue {
+            let started = match &setup.own().dialogue {
+                _ if setup.targets.len() > 1 => {
+                    fleet.start_worker(index, Mixed::new(&setup), &sender)
+                }
                 DialogueKind::Http => fleet.start_worker(index, Http::default(), &sender),
                 DialogueKind::Http2 => fleet.start_worker(index, Http2::new(&setup), &sender),
                 DialogueKind::Messages(messages) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::OptionError;
 use super::body::BodyOptions;
 use super::load::{LoadOptions, Retry};
+use super::scenario::Host;
 use crate::worker::messages::Matching;
 use crate::worker::pace::RATE_PER_S;
 use crate::worker::target::Parts;
@@ -16,18 +17,24 @@ impl LoadOptions {
     ///
     /// # Errors
     /// The first option that is not.
-    pub(super) fn check(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
+    pub(super) fn check(&self, hosts: &[Host<'_>]) -> Result<(), OptionError> {
         self.check_rates()?;
-        match parts.is_websocket {
-            true => self.check_websocket()?,
-            false => {
-                self.check_http()?;
-                self.check_http2(parts)?;
-            }
+        let own = &hosts[0].parts;
+        let is_websocket = |host: &Host<'_>| host.parts.is_websocket;
+        if hosts.iter().all(is_websocket) {
+            self.check_websocket()?;
+        } else {
+            self.check_http2(own)?;
         }
+        if !hosts.iter().any(is_websocket) {
+            self.check_http()?;
+        }
+        if !own.is_websocket {
+            self.check_own_http()?;
+        }
+        self.check_messages()?;
         self.check_search()?;
-        self.check_scenario(parts)?;
-        self.check_connections(parts)
+        self.check_connections(hosts)
     }
 
     fn check_rates(&self) -> Result<(), OptionError> {
@@ -120,14 +127,10 @@ impl LoadOptions {
                 request.body_bytes.map(|_| "--expect-length"),
             ],
         )?;
-        let mut upgrade = request.headers.iter().chain(&request.cookies);
-        let has_values = |value: &str| self.syntax == Syntax::Braces && value.contains("{{");
-        if let Some((name, _)) = upgrade.find(|(_, value)| has_values(value)) {
-            return Err(OptionError::new(format_args!(
-                "the header or cookie `{name}` of the upgrade is sent as it is: values such as {{{{user}}}} are for \
-                 messages"
-            )));
-        }
+        Ok(())
+    }
+
+    fn check_messages(&self) -> Result<(), OptionError> {
         let messages = &self.messages;
         if messages.message.is_some() && messages.file.is_some() {
             return Err(OptionError::new(
@@ -159,8 +162,12 @@ impl LoadOptions {
             ],
         )?;
         refuse(
-            "is for ws:// and wss://: the connections of an HTTP load are replaced when they end",
-            [self.reconnect.then_some("--reconnect")],
+            "is for ws:// and wss://: --deflate compresses messages; use --compressed for compressed responses",
+            [messages.deflate.then_some("--deflate")],
+        )?;
+        refuse(
+            "is for ws:// and wss://: it is the encryption of Tidewire's sessions",
+            [messages.encrypt.then_some("--encrypt")],
         )?;
         refuse(
             "is for ws:// and wss://: --expect-status and --expect-body check the responses of an HTTP load",
@@ -168,6 +175,15 @@ impl LoadOptions {
                 (messages.matching != Matching::None).then_some("--reply"),
                 messages.stamp.as_ref().map(|_| "--timestamp-field"),
             ],
+        )
+    }
+
+    /// Options of sessions with the server of the URL, which speaks HTTP.
+    fn check_own_http(&self) -> Result<(), OptionError> {
+        let messages = &self.messages;
+        refuse(
+            "is for ws:// and wss://: the connections of an HTTP load are replaced when they end",
+            [self.reconnect.then_some("--reconnect")],
         )?;
         refuse(
             "is for ws:// and wss://: write --header 'Authorization: Bearer …' for HTTP",
@@ -205,7 +221,10 @@ impl LoadOptions {
     }
 
     /// A scenario names its requests itself. The headers are those of all of them.
-    fn check_scenario(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
+    ///
+    /// # Errors
+    /// An option that belongs into the scenario.
+    pub(super) fn check_scenario(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
         if self.scenario.is_none() {
             return Ok(());
         }
@@ -232,8 +251,9 @@ impl LoadOptions {
         )
     }
 
-    fn check_connections(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
-        let tls = Some(&self.tls).filter(|_| !parts.is_secure);
+    fn check_connections(&self, hosts: &[Host<'_>]) -> Result<(), OptionError> {
+        let is_secure = hosts.iter().any(|host| host.parts.is_secure);
+        let tls = Some(&self.tls).filter(|_| !is_secure);
         refuse(
             "is for https:// and wss://: remove it, or correct the URL",
             [
@@ -371,7 +391,6 @@ mod tests {
             (WS, r#"{"expect_status":"any"}"#, "--expect-status is for"),
             (WS, r#"{"expect_body":"a"}"#, "--expect-body is for http://"),
             (WS, r#"{"expect_length":3}"#, "--expect-length is for"),
-            (WS, r#"{"headers":{"X":"{{user}}"}}"#, "are for messages"),
             (WS, r#"{"message":"a","message_file":"b"}"#, "give one"),
             (HTTP, r#"{"body_file":"/no/such"}"#, "cannot read /no/such"),
             (WS, r#"{"body_file":"/no/such"}"#, "--body-file is for"),

@@ -8,14 +8,16 @@ use tidewire_net::Address;
 
 use super::OptionError;
 use super::load::{LoadOptions, needs_tunnel};
+use super::scenario::Host;
 use crate::fleet::preflight;
-use crate::worker::service::order::Endpoint;
-use crate::worker::target::{Parts, first_reachable};
+use crate::worker::service::order::{Endpoint, ServiceTarget};
+use crate::worker::target::first_reachable;
 
 impl LoadOptions {
-    pub(super) fn endpoint(&self, parts: &Parts<'_>) -> Result<Endpoint, OptionError> {
-        let proxy = self.proxy()?;
-        let (address, resolved) = match (&self.unix_socket, &proxy) {
+    pub(super) fn endpoint(&self, host: &Host<'_>) -> Result<Endpoint, OptionError> {
+        let (proxy, parts) = (self.proxy()?, &host.parts);
+        let unix_socket = self.unix_socket.as_ref().filter(|_| host.is_own());
+        let (address, resolved) = match (unix_socket, &proxy) {
             (Some(_), Some(_)) => {
                 return Err(OptionError::new(
                     "--unix-socket and --proxy exclude each other",
@@ -30,7 +32,7 @@ impl LoadOptions {
             resolved,
             tls: parts
                 .is_secure
-                .then(|| self.tls.target(parts.host, self.http2))
+                .then(|| self.tls.target(host, self.http2 && !parts.is_websocket))
                 .transpose()?,
             tunnel: proxy
                 .filter(|_| needs_tunnel(parts))
@@ -76,14 +78,14 @@ impl LoadOptions {
     }
 
     /// Additional loopback addresses if one has too few ports.
-    pub(super) fn sources(&self, endpoint: &Endpoint, users: usize) -> Arc<[IpAddr]> {
+    pub(super) fn sources(&self, targets: &[ServiceTarget], users: usize) -> Arc<[IpAddr]> {
         if !self.source_addresses.is_empty() {
             return self.source_addresses.clone().into();
         }
-        let is_loopback = match endpoint.address {
+        let is_loopback = targets.iter().all(|target| match target.endpoint.address {
             Address::Tcp(address) => address.ip().is_ipv4() && address.ip().is_loopback(),
             Address::Unix(_) => false,
-        };
+        });
         // Each connection that this side closes keeps its port for a while, unless the system
         // reuses it.
         let wanted = match (is_loopback, self.keep_alive) {

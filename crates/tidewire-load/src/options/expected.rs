@@ -4,8 +4,7 @@
 use super::OptionError;
 use crate::verdict::expectation::{ConnectPart, Expectation};
 use crate::worker::script::Script;
-use crate::worker::service::order::Endpoint;
-use crate::worker::target::Parts;
+use crate::worker::service::order::{DialogueKind, ServiceTarget};
 
 /// Checks that the load has the figure of each expectation.
 ///
@@ -13,14 +12,13 @@ use crate::worker::target::Parts;
 /// The first expectation without one, with what to write instead.
 pub(super) fn check_expectations(
     expectations: &[Expectation],
-    parts: &Parts<'_>,
     script: &Script,
-    endpoint: &Endpoint,
+    targets: &[ServiceTarget],
 ) -> Result<(), OptionError> {
     for expectation in expectations {
         let mistake = match expectation.scope() {
             Some(name) => of_request(expectation, name, script),
-            None => of_connections(expectation, parts, endpoint),
+            None => of_connections(expectation, targets),
         };
         if let Some(mistake) = mistake {
             return Err(OptionError::new(format_args!("`{expectation}`: {mistake}")));
@@ -64,23 +62,26 @@ fn of_request(expectation: &Expectation, name: &str, script: &Script) -> Option<
 }
 
 /// Why no connection has the part of connecting.
-fn of_connections(
-    expectation: &Expectation,
-    parts: &Parts<'_>,
-    endpoint: &Endpoint,
-) -> Option<String> {
+fn of_connections(expectation: &Expectation, targets: &[ServiceTarget]) -> Option<String> {
+    let any = |has: &dyn Fn(&ServiceTarget) -> bool| targets.iter().any(has);
     let (is_there, needs) = match expectation.connect_part()? {
         ConnectPart::Tcp => (true, ""),
         ConnectPart::Dns => (
-            endpoint.resolved.is_some(),
+            targets[0].endpoint.resolved.is_some(),
             "a name in the URL, without --resolve and --unix-socket",
         ),
         ConnectPart::Proxy => (
-            endpoint.tunnel.is_some(),
+            any(&|target| target.endpoint.tunnel.is_some()),
             "--proxy, and a URL of https://, ws:// or wss://, for which a proxy opens a tunnel",
         ),
-        ConnectPart::Tls => (parts.is_secure, "https:// or wss://"),
-        ConnectPart::Upgrade => (parts.is_websocket, "ws:// or wss://"),
+        ConnectPart::Tls => (
+            any(&|target| target.endpoint.tls.is_some()),
+            "https:// or wss://",
+        ),
+        ConnectPart::Upgrade => (
+            any(&|target| matches!(target.dialogue, DialogueKind::Messages(_))),
+            "ws:// or wss://",
+        ),
     };
     (!is_there).then(|| format!("no connection of this load has this part: it needs {needs}"))
 }

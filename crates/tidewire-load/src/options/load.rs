@@ -11,7 +11,7 @@ use super::expected::check_expectations;
 use super::message::MessageOptions;
 use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
-use super::scenario::Scenario;
+use super::scenario::{Host, Scenario, StepFrame};
 use super::tls::TlsOptions;
 use crate::accounting::precision::Precision;
 use crate::plan::load::{FindLimit, HTTP2, LoadPlan};
@@ -21,10 +21,12 @@ use crate::worker::messages::MessagesSetup;
 use crate::worker::order::HANDSHAKES_IN_FLIGHT_MAX;
 use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
-use crate::worker::script::{Capture, CaptureFrom, Encoded, Script};
-use crate::worker::service::order::{DialogueKind, Growth, ServiceSetup, ServiceTimeouts};
+use crate::worker::script::{Capture, CaptureFrom, Script};
+use crate::worker::service::order::{
+    DialogueKind, Growth, ServiceSetup, ServiceTarget, ServiceTimeouts,
+};
 use crate::worker::target::{Parts, TokenPlace, TokenSource, redacted};
-use crate::worker::template::{Feed, Names, Syntax};
+use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -197,10 +199,18 @@ impl LoadOptions {
     /// An option that is wrong, or that conflicts with another.
     pub fn plan(&self) -> Result<LoadPlan, OptionError> {
         let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
-        self.check(&parts)?;
+        self.check_scenario(&parts)?;
+        let scenario = self.scenario.as_deref().map(Scenario::read).transpose()?;
+        let mut hosts = vec![Host {
+            name: "",
+            parts,
+            headers: Vec::new(),
+        }];
+        hosts.extend(scenario.as_ref().map_or(Ok(Vec::new()), Scenario::hosts)?);
+        self.check(&hosts)?;
         let (users, growth) = self.growth()?;
         self.check_numbers(users)?;
-        let script = self.script(&parts)?;
+        let script = self.script(scenario.as_ref(), &hosts)?;
         check_rows(&script, users)?;
         let is_cookie = |one: &Capture| matches!(one.from, CaptureFrom::Cookie(_));
         let mut captures = script.steps.iter().flat_map(|step| &step.captures);
@@ -209,15 +219,18 @@ impl LoadOptions {
                 "a request captures a cookie, and --no-cookies ignores what the server sets: remove one of them",
             ));
         }
-        let dialogue = self.dialogue(&parts)?;
         let in_flight = self.requests_in_flight(&script)?;
-        let endpoint = self.endpoint(&parts)?;
-        check_expectations(&self.expectations, &parts, &script, &endpoint)?;
-        let sources = self.sources(&endpoint, users);
+        let names = script.names(match scenario {
+            Some(_) => &Syntax::Braces,
+            None => &self.syntax,
+        });
+        let targets = hosts.iter().map(|host| self.target(host, &names));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        check_expectations(&self.expectations, &script, &targets)?;
+        let sources = self.sources(&targets, users);
         let threads = self.threads.clamp(1, users.max(1));
         let setup = ServiceSetup {
-            endpoint,
-            dialogue,
+            targets,
             script: Arc::new(script),
             users,
             workers: threads,
@@ -225,11 +238,10 @@ impl LoadOptions {
             keeps_alive: self.keep_alive,
             requests_per_connection: self.requests_per_connection,
             in_flight,
-            reconnects: !parts.is_websocket || self.reconnect,
+            // A user goes on with its other servers, and comes back.
+            reconnects: self.reconnect || hosts.iter().any(|host| !host.parts.is_websocket),
             retries: self.retry == Retry::IdleClose,
             redirects_max: self.redirects,
-            cookies: (self.keep_cookies && !parts.is_websocket)
-                .then(|| CookieOrigin::new(parts.host, parts.is_secure)),
             timeouts: self.timeouts,
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             sources,
@@ -237,7 +249,7 @@ impl LoadOptions {
             epoch: Instant::now(),
         };
         Ok(LoadPlan {
-            test: match setup.dialogue {
+            test: match setup.own().dialogue {
                 DialogueKind::Http => HTTP,
                 DialogueKind::Http2 => HTTP2,
                 DialogueKind::Messages(_) => WEBSOCKET,
@@ -265,10 +277,10 @@ impl LoadOptions {
             true => (self.streams.unwrap_or(1), "--streams"),
             false => (self.in_flight, "--in-flight"),
         };
-        if in_flight > 1 && (has_think || script.is_journey()) {
+        if in_flight > 1 && (has_think || script.is_journey() || script.has_hosts()) {
             return Err(OptionError::new(format_args!(
-                "a user of a journey, one with a setup or a teardown, or one that thinks has one request in flight: remove \
-                 {several}",
+                "a user of a journey, one with a setup or a teardown, with several hosts, or one that thinks has one \
+                 request in flight: remove {several}",
             )));
         }
         if self.redirects > 0 && in_flight > 1 {
@@ -363,69 +375,52 @@ impl LoadOptions {
         given.or_else(|| self.requests.is_none().then_some(usual))
     }
 
-    fn script(&self, parts: &Parts<'_>) -> Result<Script, OptionError> {
-        let path = parts.path_and_query();
-        let (prefix, mut headers) = self.proxy_parts(parts)?;
-        if self.scenario.is_some() {
-            headers.extend(self.request.shared_headers()?);
-        }
-        let frame = RequestFrame {
-            host: parts.authority,
-            path: &path,
-            prefix: &prefix,
-            keeps_alive: self.keep_alive,
-            headers: &headers,
-            accepts_encoded: self.compressed,
-        };
-        match &self.scenario {
-            _ if parts.is_websocket => self.message_script(),
-            Some(file) => Scenario::read(file)?.script(&frame),
-            None => {
-                let names = Names {
-                    syntax: self.syntax.clone(),
-                    ..Names::default()
-                };
-                Ok(Script::of(self.request.step(&frame, &names)?))
+    fn script(
+        &self,
+        scenario: Option<&Scenario>,
+        hosts: &[Host<'_>],
+    ) -> Result<Script, OptionError> {
+        let Some(scenario) = scenario else {
+            if hosts[0].parts.is_websocket {
+                return self.messages.script(&self.syntax);
             }
-        }
+            let names = Names {
+                syntax: self.syntax.clone(),
+                ..Names::default()
+            };
+            let parts = FrameParts::of(self, &hosts[0])?;
+            return Ok(Script::of(self.request.step(&parts.frame(self), &names)?));
+        };
+        let parts = hosts.iter().map(|host| FrameParts::of(self, host));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let frames = hosts.iter().zip(&parts).map(|(host, parts)| {
+            Ok(match host.parts.is_websocket {
+                true => StepFrame::Messages(self.messages.envelope()?),
+                false => StepFrame::Http(parts.frame(self)),
+            })
+        });
+        let frames = frames.collect::<Result<Vec<_>, OptionError>>()?;
+        scenario.script(&frames, self.messages.names(&Syntax::Braces))
     }
 
-    /// The messages of a WebSocket load, as they are sent.
-    fn message_script(&self) -> Result<Script, OptionError> {
-        let messages = &self.messages;
-        let mut script = match &self.scenario {
-            Some(file) => Scenario::read(file)?.message_script(messages.names(&Syntax::Braces))?,
-            None => messages.script(&self.syntax)?,
-        };
-        if let Some(conversation) = &messages.conversation {
-            let envelope = conversation.envelope()?;
-            for step in &mut script.steps {
-                if let Encoded::Message(message) = &mut step.request {
-                    *message = envelope.around(message);
-                }
-            }
-        }
-        Ok(script)
-    }
-
-    /// The protocol between users and the service.
-    fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
-        if !parts.is_websocket {
-            if self.messages.deflate {
-                return Err(OptionError::new(
-                    "--deflate is for ws:// and wss://: use --compressed for compressed responses",
-                ));
-            }
-            if self.messages.encrypt {
-                return Err(OptionError::new(
-                    "--encrypt is for ws:// and wss://: it is the encryption of Tidewire's sessions",
-                ));
-            }
-            return Ok(match self.http2 {
-                true => DialogueKind::Http2,
+    /// A server, and how users speak to it. The texts of an upgrade may have these values.
+    fn target(&self, host: &Host<'_>, names: &Names) -> Result<ServiceTarget, OptionError> {
+        let parts = &host.parts;
+        Ok(ServiceTarget {
+            dialogue: match parts.is_websocket {
+                true => DialogueKind::Messages(Arc::new(self.sessions(host, names)?)),
+                false if self.http2 => DialogueKind::Http2,
                 false => DialogueKind::Http,
-            });
-        }
+            },
+            endpoint: self.endpoint(host)?,
+            cookies: self
+                .keep_cookies
+                .then(|| CookieOrigin::new(parts.host, parts.is_secure)),
+        })
+    }
+
+    /// The sessions of a WebSocket server.
+    fn sessions(&self, host: &Host<'_>, names: &Names) -> Result<MessagesSetup, OptionError> {
         if !self.keep_alive || self.requests_per_connection.is_some() {
             return Err(OptionError::new(
                 "--no-keepalive and --requests-per-connection are for HTTP",
@@ -436,19 +431,28 @@ impl LoadOptions {
         let conversation = messages.conversation.as_ref();
         let is_protocol =
             |(name, _): &(String, String)| name.eq_ignore_ascii_case("sec-websocket-protocol");
-        let (given, headers): (Vec<_>, Vec<_>) = self
-            .request
-            .upgrade_headers()?
-            .into_iter()
-            .partition(is_protocol);
+        let given = match host.is_own() {
+            true => self.request.upgrade_headers()?,
+            false => host.headers.clone(),
+        };
+        let (given, headers): (Vec<_>, Vec<_>) = given.into_iter().partition(is_protocol);
         let given = given.iter().flat_map(|(_, value)| value.split(','));
         let of_conversation = conversation.map_or(&[][..], |all| &all.subprotocols);
         let usual = conversation.and_then(|all| all.path.clone());
-        let path = parts.path_and_query();
-        Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
-            host: parts.authority.to_owned(),
-            path: usual.filter(|_| path == "/").unwrap_or(path),
-            headers,
+        let path = host.parts.path_and_query();
+        let mut target = Template::default();
+        let path = usual.filter(|_| path == "/").unwrap_or(path);
+        target
+            .push_target(path.as_bytes(), names)
+            .map_err(OptionError::new)?;
+        let headers = headers.into_iter().map(|(name, value)| {
+            let value = Template::of(value.as_bytes(), names, Escape::Header);
+            Ok((name, value.map_err(OptionError::new)?))
+        });
+        Ok(MessagesSetup {
+            host: host.parts.authority.to_owned(),
+            path: target,
+            headers: headers.collect::<Result<_, OptionError>>()?,
             protocols: given
                 .map(|name| name.trim().to_owned())
                 .chain(of_conversation.iter().cloned())
@@ -456,18 +460,19 @@ impl LoadOptions {
             conversation: conversation
                 .map(ConversationFile::conversation)
                 .transpose()?,
+            captured: messages.names(&self.syntax).captured.len(),
             token: match &messages.token {
-                Some(token) => TokenSource::Fixed(token.clone()),
-                None => TokenSource::None,
+                Some(token) if host.is_own() => TokenSource::Fixed(token.clone()),
+                _ => TokenSource::None,
             },
             token_place: TokenPlace::Bearer,
             profile,
-            first_messages: messages.first_messages(&self.syntax)?,
+            first_messages: messages.first_messages(names)?,
             is_binary: messages.is_binary,
             layer,
             matching: messages.matching.clone(),
             stamp: messages.stamp.clone(),
-        })))
+        })
     }
 
     /// The prefix of request targets through a proxy, and the headers that the proxy needs.
@@ -485,6 +490,42 @@ impl LoadOptions {
 
     pub(super) fn proxy(&self) -> Result<Option<Proxy>, OptionError> {
         self.proxy.as_deref().map(Proxy::parse).transpose()
+    }
+}
+
+/// What all requests to a server have in common.
+struct FrameParts<'a> {
+    host: &'a str,
+    path: String,
+    prefix: String,
+    headers: Vec<(String, String)>,
+}
+
+impl<'a> FrameParts<'a> {
+    /// The headers of the command line go to the server of the URL alone; without a scenario they are a part of the request.
+    fn of(options: &LoadOptions, host: &Host<'a>) -> Result<Self, OptionError> {
+        let (prefix, mut headers) = options.proxy_parts(&host.parts)?;
+        match host.is_own() {
+            true if options.scenario.is_some() => headers.extend(options.request.shared_headers()?),
+            _ => headers.extend(host.headers.iter().cloned()),
+        }
+        Ok(Self {
+            host: host.parts.authority,
+            path: host.parts.path_and_query(),
+            prefix,
+            headers,
+        })
+    }
+
+    fn frame(&self, options: &LoadOptions) -> RequestFrame<'_> {
+        RequestFrame {
+            host: self.host,
+            path: &self.path,
+            prefix: &self.prefix,
+            keeps_alive: options.keep_alive,
+            headers: &self.headers,
+            accepts_encoded: options.compressed,
+        }
     }
 }
 

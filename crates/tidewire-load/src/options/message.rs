@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::OptionError;
-use super::conversation::ConversationFile;
+use super::conversation::{ConversationFile, Envelope};
 use super::request::RequestOptions;
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Encoded, Script, Step};
@@ -47,6 +47,7 @@ impl MessageOptions {
     /// A template or a file is wrong.
     pub fn script(&self, syntax: &Syntax) -> Result<Script, OptionError> {
         let names = self.names(self.written(syntax));
+        let envelope = self.envelope()?;
         let Some(path) = &self.file else {
             let usual = self
                 .conversation
@@ -56,7 +57,7 @@ impl MessageOptions {
             let message = template(text.as_bytes(), &names)?;
             return Ok(Script {
                 variables: names.captured,
-                ..Script::of(step("message", message))
+                ..Script::of(step("message", envelope.around(&message)))
             });
         };
         let shown = path.display();
@@ -84,7 +85,10 @@ impl MessageOptions {
                 ..Feed::default()
             }],
             variables: names.captured.clone(),
-            ..Script::of(step("message", template(b"{{line}}", &names)?))
+            ..Script::of(step(
+                "message",
+                envelope.around(&template(b"{{line}}", &names)?),
+            ))
         })
     }
 
@@ -114,15 +118,23 @@ impl MessageOptions {
         }
     }
 
-    /// The first messages of each connection.
+    /// The first messages of each connection, with these values.
     ///
     /// # Errors
     /// A template is wrong.
-    pub fn first_messages(&self, syntax: &Syntax) -> Result<Vec<Template>, OptionError> {
-        let (texts, names) = (self.subscribe.iter(), self.names(syntax));
-        texts
-            .map(|text| template(text.as_bytes(), &names))
-            .collect()
+    pub fn first_messages(&self, names: &Names) -> Result<Vec<Template>, OptionError> {
+        let texts = self.subscribe.iter();
+        texts.map(|text| template(text.as_bytes(), names)).collect()
+    }
+
+    /// What surrounds each message.
+    ///
+    /// # Errors
+    /// A template is wrong.
+    pub(super) fn envelope(&self) -> Result<Envelope, OptionError> {
+        let conversation = self.conversation.as_ref();
+        let envelope = conversation.map(ConversationFile::envelope).transpose()?;
+        Ok(envelope.unwrap_or_default())
     }
 
     /// The values that messages may use.
@@ -144,11 +156,15 @@ impl MessageOptions {
 }
 
 impl RequestOptions {
-    /// The step of a message: its body.
+    /// The step of a message: its body, with what surrounds it.
     ///
     /// # Errors
     /// There is no body, or it is a wrong template.
-    pub(super) fn message_step(&self, names: &Names) -> Result<Step, OptionError> {
+    pub(super) fn message_step(
+        &self,
+        envelope: &Envelope,
+        names: &Names,
+    ) -> Result<Step, OptionError> {
         if let Some(name) = self.of_http_alone() {
             return Err(OptionError::new(format_args!(
                 "a WebSocket message has no `{name}`: remove it"
@@ -161,7 +177,7 @@ impl RequestOptions {
         let name = self.name.as_deref().unwrap_or("message");
         Ok(Step {
             think: self.think.clone(),
-            ..step(name, message)
+            ..step(name, envelope.around(&message))
         })
     }
 

@@ -99,6 +99,7 @@ impl RequestOptions {
         }
         Ok(Step {
             name: self.name.clone().unwrap_or(format!("{method} {path}")),
+            target: 0,
             expected: match method.as_str() {
                 "HEAD" => Expected::Head,
                 _ => Expected::Ordinary,

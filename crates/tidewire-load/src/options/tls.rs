@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tidewire_net::tls;
 
 use super::OptionError;
+use super::scenario::Host;
 use crate::worker::target::TargetTls;
 
 /// Trusted authorities, and the client's own certificate.
@@ -24,8 +25,9 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    pub(super) fn target(&self, host: &str, http2: bool) -> Result<TargetTls, OptionError> {
-        let host = self.sni.as_deref().unwrap_or(host);
+    pub(super) fn target(&self, host: &Host<'_>, http2: bool) -> Result<TargetTls, OptionError> {
+        let sni = self.sni.as_deref().filter(|_| host.is_own());
+        let host = sni.unwrap_or(host.parts.host);
         tls::server_name(host).map_err(OptionError::new)?;
         let certificate = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),

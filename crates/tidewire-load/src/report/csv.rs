@@ -118,6 +118,7 @@ fn of_target(target: &TargetFigures) -> Cells {
         ("row", "request".to_owned()),
         ("request", target.name.clone()),
     ];
+    put(&mut cells, "rate_per_s", target.rate_per_s);
     put_requests(&mut cells, &target.requests);
     put_latency(&mut cells, target.latency_us.as_ref());
     cells
@@ -260,6 +261,7 @@ mod tests {
                 sent: 7,
                 ..Requests::default()
             },
+            rate_per_s: Some(3.5),
             ..TargetFigures::default()
         }];
         result.load.latency_by_rate = vec![RateStep {
@@ -303,7 +305,7 @@ mod tests {
         assert_eq!(cell(1, "request"), "'=SUM(A1), \"quoted\"\nsecond");
         assert_eq!(
             (cell(1, "sent"), cell(1, "rate_per_s")),
-            ("7".into(), String::new())
+            ("7".into(), "3.5".into())
         );
         assert_eq!(
             (cell(2, "offered_per_s"), cell(2, "held")),

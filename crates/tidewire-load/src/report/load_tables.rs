@@ -428,6 +428,7 @@ fn targets(targets: &[TargetFigures]) -> Block {
             statuses(&target.statuses),
             number::grouped(target.requests.sent),
             number::grouped(target.requests.failed),
+            shown(target.rate_per_s.map(number::si)),
             shown(latency.map(|latency| number::us(latency.p50))),
             shown(latency.map(|latency| number::us(latency.p99))),
             shown(latency.map(|latency| number::us(latency.max))),
@@ -435,7 +436,9 @@ fn targets(targets: &[TargetFigures]) -> Block {
     };
     Block {
         title: "Requests of the scenario".to_owned(),
-        header: vec!["Request", "Statuses", "Sent", "Failed", "p50", "p99", "Max"],
+        header: vec![
+            "Request", "Statuses", "Sent", "Failed", "Rate/s", "p50", "p99", "Max",
+        ],
         rows: targets.iter().map(row).collect(),
         text_columns: 2,
     }

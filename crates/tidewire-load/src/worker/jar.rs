@@ -6,7 +6,7 @@ use cookie::time::OffsetDateTime;
 
 use super::request_line::path_of;
 
-/// The server whose cookies are kept.
+/// A server whose cookies are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieOrigin {
     /// The host of the URL, without the port.
@@ -29,6 +29,11 @@ struct Kept {
     name: String,
     value: String,
     path: String,
+    /// The host that set it, or the domain that it names.
+    domain: String,
+    /// It goes to the hosts of its domain, too.
+    is_of_domain: bool,
+    is_secure: bool,
     /// Seconds since 1970; `None` for one that lives as long as the user.
     expires_s: Option<i64>,
     number: u64,
@@ -49,10 +54,16 @@ impl CookieOrigin {
         }
     }
 
+    /// Whether a cookie goes to the host (section 5.4).
+    fn gets(&self, kept: &Kept) -> bool {
+        let is_its_host = kept.domain == self.host;
+        (is_its_host || (kept.is_of_domain && self.is_in(&kept.domain)))
+            && (self.is_trustworthy || !kept.is_secure)
+    }
+
     /// Whether the host belongs to a domain that a cookie names (section 5.1.3).
     fn is_in(&self, domain: &str) -> bool {
-        let domain = domain.trim_start_matches('.').to_ascii_lowercase();
-        let above = self.host.strip_suffix(&domain);
+        let above = self.host.strip_suffix(domain);
         let is_name = self.host.parse::<std::net::IpAddr>().is_err();
         above.is_some_and(|above| above.is_empty() || (is_name && above.ends_with('.')))
     }
@@ -82,8 +93,12 @@ impl Jar {
         let Some(cookie) = text.and_then(|text| Cookie::parse(text).ok()) else {
             return;
         };
-        let is_foreign = cookie.domain().is_some_and(|name| !origin.is_in(name));
-        let is_too_secure = cookie.secure() == Some(true) && !origin.is_trustworthy;
+        let domain = cookie
+            .domain()
+            .map(|name| name.trim_start_matches('.').to_ascii_lowercase());
+        let is_foreign = domain.as_ref().is_some_and(|name| !origin.is_in(name));
+        let is_secure = cookie.secure() == Some(true);
+        let is_too_secure = is_secure && !origin.is_trustworthy;
         let bytes = cookie.name().len() + cookie.value().len();
         if is_foreign || is_too_secure || bytes > COOKIE_BYTES_MAX {
             return;
@@ -92,8 +107,11 @@ impl Jar {
             Some(path) if path.starts_with('/') => path.to_owned(),
             _ => folder_of(path_of(request)),
         };
-        self.cookies
-            .retain(|kept| kept.name != cookie.name() || kept.path != path);
+        let is_of_domain = domain.is_some();
+        let domain = domain.unwrap_or_else(|| origin.host.clone());
+        self.cookies.retain(|kept| {
+            kept.name != cookie.name() || kept.path != path || kept.domain != domain
+        });
         let expires_s = match cookie.max_age() {
             Some(age) => Some(now_s.saturating_add(age.whole_seconds())),
             None => cookie
@@ -115,18 +133,21 @@ impl Jar {
             name: cookie.name().to_owned(),
             value: cookie.value().to_owned(),
             path,
+            domain,
+            is_of_domain,
+            is_secure,
             expires_s,
             number: self.count,
         };
         self.cookies.insert(at, kept);
     }
 
-    /// Appends a request with the cookies that belong to its path; returns the length of its head. Its own cookies
-    /// stay, and win over those of the jar with the same name.
+    /// Appends a request with the cookies that belong to its server and its path; returns the length of its head. Its
+    /// own cookies stay, and win over those of the jar with the same name.
     pub(crate) fn write(
         &self,
-        request: &[u8],
-        head_bytes: usize,
+        (request, head_bytes): (&[u8], usize),
+        origin: &CookieOrigin,
         now_s: i64,
         out: &mut Vec<u8>,
     ) -> usize {
@@ -141,6 +162,7 @@ impl Jar {
         let path = path_of(head);
         let fitting = self.cookies.iter().filter(|kept| {
             is_below(path, kept.path.as_bytes())
+                && origin.gets(kept)
                 && kept.expires_s.is_none_or(|at| at > now_s)
                 && !own_names.contains(&kept.name.as_bytes())
         });
@@ -223,10 +245,14 @@ mod tests {
     }
 
     fn sent(jar: &Jar, target: &str, headers: &str) -> Vec<String> {
+        sent_to(&CookieOrigin::new("h", false), jar, target, headers)
+    }
+
+    fn sent_to(origin: &CookieOrigin, jar: &Jar, target: &str, headers: &str) -> Vec<String> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
         let request = format!("{head}body");
         let mut out = b"before".to_vec();
-        let length = jar.write(request.as_bytes(), head.len(), NOW_S, &mut out);
+        let length = jar.write((request.as_bytes(), head.len()), origin, NOW_S, &mut out);
         let text = String::from_utf8(out.split_off(6)).unwrap();
         let (head, body) = text.split_at(length);
         assert!(head.ends_with("\r\n\r\n") && body == "body", "{text}");
@@ -252,6 +278,30 @@ mod tests {
         );
         assert_eq!(jar.value("sid"), Some("def"));
         assert_eq!(sent(&Jar::default(), "/", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_cookie_belongs_to_its_host_or_its_domain() {
+        let jar = jar(
+            &[
+                ("/", "own=1"),
+                ("/", "all=2; Domain=.Example.com"),
+                ("/", "secret=3; Domain=example.com; Secure"),
+            ],
+            "login.example.com",
+            true,
+        );
+        for (host, is_secure, expected) in [
+            ("login.example.com", true, "own=1; all=2; secret=3"),
+            ("login.example.com", false, "own=1; all=2"),
+            ("chat.example.com", true, "all=2; secret=3"),
+            ("example.com", false, "all=2"),
+            ("badexample.com", true, ""),
+        ] {
+            let origin = CookieOrigin::new(host, is_secure);
+            let sent = sent_to(&origin, &jar, "/", "").join("");
+            assert_eq!(sent, expected, "{host}");
+        }
     }
 
     #[test]
@@ -292,7 +342,8 @@ mod tests {
         assert_eq!(kept.value("a"), Some("2"), "Max-Age wins");
         let mut out = Vec::new();
         let head = b"GET / HTTP/1.1\r\n\r\n";
-        kept.write(head, head.len(), NOW_S + 10, &mut out);
+        let origin = CookieOrigin::new("h", false);
+        kept.write((head, head.len()), &origin, NOW_S + 10, &mut out);
         assert_eq!(out, head, "it has expired since");
     }
 

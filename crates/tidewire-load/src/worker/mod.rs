@@ -7,6 +7,7 @@ pub mod jar;
 pub mod kinds;
 pub mod messages;
 mod meter;
+pub(crate) mod mixed;
 pub mod order;
 pub mod pace;
 pub mod pointer;

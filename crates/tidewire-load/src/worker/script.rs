@@ -10,7 +10,7 @@ use regex_lite::Regex;
 use tidewire_http::response::Expected;
 
 use super::kinds::{Condition, Kind, Repeat, StepOrder};
-use super::template::{Feed, Template, Values};
+use super::template::{Feed, Names, Syntax, Template, Values};
 
 use crate::report::model::ByteCounts;
 
@@ -32,6 +32,10 @@ pub struct Script {
 pub struct Step {
     /// Its name in a report.
     pub name: String,
+    /// The number of its server, see [`ServiceSetup::targets`].
+    ///
+    /// [`ServiceSetup::targets`]: super::service::order::ServiceSetup::targets
+    pub target: u16,
     /// Its bytes.
     pub request: Encoded,
     /// The meaning of its method for the response.
@@ -143,6 +147,7 @@ impl Step {
     pub fn of(name: &str, request: Encoded) -> Self {
         Self {
             name: name.to_owned(),
+            target: 0,
             request,
             expected: Expected::Ordinary,
             is_idempotent: false,
@@ -193,6 +198,16 @@ impl Script {
         }
     }
 
+    /// The values that texts of its users may have.
+    #[must_use]
+    pub fn names(&self, syntax: &Syntax) -> Names {
+        Names {
+            captured: self.variables.clone(),
+            columns: self.feeds.iter().map(|feed| feed.columns.clone()).collect(),
+            syntax: syntax.clone(),
+        }
+    }
+
     /// Whether all requests are the same step, without a condition.
     #[inline]
     pub(super) fn is_single(&self) -> bool {
@@ -212,6 +227,12 @@ impl Script {
             let is_long = !kind.setup.is_empty() || !kind.teardown.is_empty();
             is_ordered || is_long || steps.iter().any(is_conditional)
         })
+    }
+
+    /// Whether requests go to several servers.
+    #[must_use]
+    pub fn has_hosts(&self) -> bool {
+        self.steps.iter().any(|step| step.target > 0)
     }
 
     /// Whether users send something when the load is over.

@@ -85,6 +85,16 @@ impl Script {
         }
     }
 
+    /// The server of a user's first step.
+    pub(crate) fn first_target(&self, state: &ScriptState) -> u16 {
+        let kind = &self.kinds[state.kind];
+        let first = match kind.setup.is_empty() {
+            true => kind.steps.start,
+            false => kind.setup.start,
+        };
+        self.steps.get(first).map_or(0, |step| step.target)
+    }
+
     /// The kinds are spread evenly over the users, however many there are: the multiples of the golden ratio.
     fn kind_of(&self, user: usize) -> usize {
         let all: u64 = self.kinds.iter().map(|kind| kind.weight).sum();

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) received: Arc<AtomicU64>,
     /// The bearer token of each upgrade.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
+    /// The head of each upgrade.
+    pub(crate) heads: Arc<Mutex<Vec<String>>>,
     shard: ShardThread,
 }
 
@@ -75,12 +77,14 @@ impl Server {
     ) -> Self {
         let received = Arc::new(AtomicU64::new(0));
         let tokens = Arc::default();
+        let heads = Arc::default();
         let app = App {
             conduct,
             is_v1,
             skill,
             received: Arc::clone(&received),
             tokens: Arc::clone(&tokens),
+            heads: Arc::clone(&heads),
             stalled: false,
             open: 0,
             peers: Vec::new(),
@@ -91,6 +95,7 @@ impl Server {
             conduct,
             received,
             tokens,
+            heads,
             shard,
         }
     }
@@ -110,6 +115,7 @@ struct App {
     skill: Skill,
     received: Arc<AtomicU64>,
     tokens: Arc<Mutex<Vec<String>>>,
+    heads: Arc<Mutex<Vec<String>>>,
     stalled: bool,
     open: usize,
     peers: Vec<Option<Peer>>,
@@ -184,7 +190,10 @@ impl Handler for App {
             if head_bytes == 0 {
                 return 0;
             }
-            keep_token(&data[..head_bytes], &self.tokens);
+            let head = &data[..head_bytes];
+            keep_token(head, &self.tokens);
+            let head = String::from_utf8_lossy(head).into_owned();
+            self.heads.lock().unwrap().push(head);
             peer.upgraded = true;
             if close_ready(self.conduct, self.open, io, id) {
                 return data.len();

@@ -29,6 +29,7 @@ mod layers;
 mod lies;
 mod load;
 mod load_contents;
+mod load_hosts;
 mod load_judgement;
 mod load_users;
 mod load_ways;

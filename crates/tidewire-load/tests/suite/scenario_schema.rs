@@ -9,8 +9,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tidewire_load::options::conversation::{ConversationFile, SHIPPED};
 use tidewire_load::options::request::RequestFrame;
-use tidewire_load::options::scenario::Scenario;
+use tidewire_load::options::scenario::{Scenario, StepFrame};
 use tidewire_load::options::table::OPTIONS;
+use tidewire_load::worker::template::Names;
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -90,15 +91,19 @@ fn parse(name: &str, text: &str) -> Result<(), String> {
     fs::write(&path, text).unwrap();
     fs::write(folder.path().join("people.csv"), "name,password\na,b\n").unwrap();
     fs::write(folder.path().join("body.bin"), "bytes").unwrap();
-    let frame = RequestFrame {
-        host: "h.example",
-        path: "/",
-        prefix: "",
-        keeps_alive: true,
-        headers: &[],
-        accepts_encoded: false,
-    };
-    let script = Scenario::read(&path).and_then(|scenario| scenario.script(&frame));
+    // As many hosts as the examples have.
+    let frames = [(); 3].map(|()| {
+        StepFrame::Http(RequestFrame {
+            host: "h.example",
+            path: "/",
+            prefix: "",
+            keeps_alive: true,
+            headers: &[],
+            accepts_encoded: false,
+        })
+    });
+    let scenario = Scenario::read(&path);
+    let script = scenario.and_then(|scenario| scenario.script(&frames, Names::default()));
     script.map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -108,6 +113,10 @@ fn parse_values(values: &Value) -> Result<(), String> {
 }
 
 fn parse_request(field: &str, value: &Value) -> Result<(), String> {
+    if field == "host" {
+        let hosts = json!({ "login": "http://h.example" });
+        return parse_values(&json!({ "hosts": hosts, "request": [{ field: value }] }));
+    }
     let request: Value = [(field.to_owned(), value.clone())].into_iter().collect();
     parse("a.jsonl", &request.to_string())
 }
@@ -199,6 +208,8 @@ fn both_take_the_same_files() {
         json!({ "order": "random", "request": [{}] }),
         json!({ "data": "people.csv", "request": [{}] }),
         json!({ "data": { "people": 1 }, "request": [{}] }),
+        json!({ "hosts": { "login": 1 }, "request": [{}] }),
+        json!({ "hosts": { "login": { "headers": {} } }, "request": [{}] }),
         json!({ "request": [{ "pth": "/" }] }),
         json!({ "requests": [{}] }),
         json!({ "user": [] }),

@@ -21,6 +21,8 @@ use crate::worker::template::{Escape, Names, Template};
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ScenarioRequest {
     pub(super) name: Option<String>,
+    /// The name of another server than that of the URL.
+    pub(super) host: Option<String>,
     method: Option<String>,
     path: Option<String>,
     headers: BTreeMap<String, String>,

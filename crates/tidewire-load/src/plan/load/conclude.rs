@@ -20,7 +20,6 @@ use crate::verdict::judge;
 use crate::verdict::usage::Usage;
 use crate::worker::messages::Matching;
 use crate::worker::rhythm::Rhythm;
-use crate::worker::service::order::DialogueKind;
 
 /// A finished phase, and the resources that both sides have used.
 pub(super) struct Concluding {
@@ -81,7 +80,7 @@ impl Loading<'_> {
         result.pace = Some(self.pace_of(&seen.rhythm));
         let origin = fill_in_latencies(result, tally, &seen.rhythm);
         result.confirmed_by = self.confirmed_by(succeeded);
-        if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
+        if let Some(messages) = self.plan.setup.messages() {
             let names = messages.layer.extensions().iter();
             result.extensions = names.map(|&name| name.to_owned()).collect();
             result.encryption_version = messages.layer.encryption_version();
@@ -102,9 +101,9 @@ impl Loading<'_> {
             peak: tally.peak.max(self.connected.peak),
             ended: ended.ready(),
             ended_by: ended.report(),
-            reconnected: match self.plan.setup.dialogue {
-                DialogueKind::Http | DialogueKind::Http2 => 0,
-                DialogueKind::Messages(_) => tally.reconnected,
+            reconnected: match self.plan.setup.messages() {
+                None => 0,
+                Some(_) => tally.reconnected,
             },
             latency_us: connect.ready.summary(LatencyOrigin::Sent),
             dns_us: self.resolved().map(|time| time.as_secs_f64() * 1e6),
@@ -116,9 +115,9 @@ impl Loading<'_> {
         load.received = (tally.received > 0).then(|| Received {
             messages: tally.received,
             per_s: tally.received as f64 / duration_s.max(f64::MIN_POSITIVE),
-            unsolicited: match self.awaits_messages() {
-                true => tally.unsolicited,
-                false => 0,
+            unsolicited: match self.is_confirmed_by_pongs() {
+                true => 0,
+                false => tally.unsolicited,
             },
         });
         load.message_age_us = tally.message_age.summary(LatencyOrigin::Sent);
@@ -128,10 +127,19 @@ impl Loading<'_> {
         load.latency_over_time = tally.series.over_time(sending);
         load.histogram = tally.series.histogram();
         load.resources_over_time.clone_from(&seen.samples.samples);
-        load.targets = self.targets(tally, origin);
+        let each_per_s = result
+            .rate_per_s
+            .map(|rate| rate / tally.requests.succeeded.max(1) as f64);
+        load.targets = self.targets(tally, origin, each_per_s);
     }
 
-    pub(super) fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
+    /// The figures of each request of a scenario; `each_per_s` is the rate that one success stands for.
+    pub(super) fn targets(
+        &self,
+        tally: &Tally,
+        origin: LatencyOrigin,
+        each_per_s: Option<f64>,
+    ) -> Vec<TargetFigures> {
         let names = self.plan.setup.script.steps.iter().map(|step| &step.name);
         let least = least_sent_for_charts(&tally.steps);
         names
@@ -139,6 +147,7 @@ impl Loading<'_> {
             .map(|(name, step)| TargetFigures {
                 name: name.clone(),
                 requests: step.requests,
+                rate_per_s: each_per_s.map(|each| each * step.requests.succeeded as f64),
                 statuses: step.statuses.iter().collect(),
                 latency_us: step.all_latencies().summary(origin),
                 latency_over_time: (step.requests.sent >= least)
@@ -151,20 +160,21 @@ impl Loading<'_> {
 
     /// The evidence that was seen: without a success there is none.
     fn confirmed_by(&self, succeeded: u64) -> Vec<ConfirmedBy> {
-        match self.awaits_messages() {
-            _ if succeeded == 0 => Vec::new(),
-            true => vec![ConfirmedBy::Reply],
-            false => vec![ConfirmedBy::Pong],
+        if succeeded == 0 {
+            return Vec::new();
         }
+        let by_pongs = self.is_confirmed_by_pongs();
+        let ways = [
+            (self.plan.setup.has_http() || !by_pongs).then_some(ConfirmedBy::Reply),
+            by_pongs.then_some(ConfirmedBy::Pong),
+        ];
+        ways.into_iter().flatten().collect()
     }
 
-    /// Whether a message of the server, or a response, answers each request. Where a pong does, nobody
-    /// knows which messages of the server are answers.
-    fn awaits_messages(&self) -> bool {
-        match &self.plan.setup.dialogue {
-            DialogueKind::Http | DialogueKind::Http2 => true,
-            DialogueKind::Messages(messages) => messages.matching != Matching::None,
-        }
+    /// Whether pongs confirm messages. Then nobody knows which messages of the server are answers.
+    fn is_confirmed_by_pongs(&self) -> bool {
+        let messages = self.plan.setup.messages();
+        messages.is_some_and(|messages| messages.matching == Matching::None)
     }
 
     /// The pace in a report: its rate is that of all connections together.
@@ -312,7 +322,15 @@ impl Loading<'_> {
                 number::grouped(requests.retried)
             ));
         }
-        if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue
+        let others = self.plan.setup.targets.len() as u64 - 1;
+        if others > 0 {
+            notes.push(format!(
+                "Users also spoke to {others} other {}. Processor and memory of the server are those of the host of the \
+                 URL alone.",
+                number::plural(others, "host", "hosts")
+            ));
+        }
+        if let Some(messages) = self.plan.setup.messages()
             && let Some(field) = &messages.stamp
             && seen.tally.received > 0
             && seen.tally.message_age.count() == 0

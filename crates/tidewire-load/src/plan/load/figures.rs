@@ -131,7 +131,7 @@ impl Loading<'_> {
 
     /// The time that the resolver needed.
     pub(super) fn resolved(&self) -> Option<Duration> {
-        self.plan.setup.endpoint.resolved
+        self.plan.setup.own().endpoint.resolved
     }
 
     /// The times of the connections that were opened before the phase and in it.

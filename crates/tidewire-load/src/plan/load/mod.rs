@@ -110,7 +110,7 @@ fn run_as_planned(
     stop: &AtomicBool,
 ) -> Result<Report, LoadError> {
     let mut report = begin_report(plan);
-    let tcp = match plan.setup.endpoint.address {
+    let tcp = match plan.setup.own().endpoint.address {
         Address::Tcp(address) => Some(address),
         Address::Unix(_) => None,
     };
@@ -154,11 +154,11 @@ fn begin_report(plan: &LoadPlan) -> Report {
     };
     let mut report = Report::new(resources::machine(), target);
     report.started_at = Some(now_rfc3339());
-    let address = match plan.setup.endpoint.address {
+    let address = match plan.setup.own().endpoint.address {
         Address::Tcp(address) => Some(address.ip()),
         Address::Unix(_) => None,
     };
-    report.preflight = preflight::check(plan.setup.users as u64, address);
+    report.preflight = preflight::check(plan.setup.connections_max(), address);
     report.plan = Some(Plan {
         tests: vec![plan.test.to_owned()],
         connection_tiers: vec![plan.setup.users as u64],
@@ -177,7 +177,7 @@ fn begin_report(plan: &LoadPlan) -> Report {
 /// Reports limits of this machine before the start.
 fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
     let setup = &plan.setup;
-    let (address, sources) = match setup.endpoint.address {
+    let (address, sources) = match setup.own().endpoint.address {
         Address::Tcp(address) => (Some(address.ip()), setup.sources.len() as u64),
         // A Unix socket needs no port, like a loopback address with free sources.
         Address::Unix(_) => (Some(Ipv4Addr::LOCALHOST.into()), 0),
@@ -200,8 +200,11 @@ impl LoadPlan {
     fn over_http2(&self) -> Self {
         let mut plan = self.clone();
         plan.test = HTTP2;
-        plan.setup.dialogue = DialogueKind::Http2;
-        plan.setup.endpoint.tls = plan.setup.endpoint.tls.map(TargetTls::over_http2);
+        for target in &mut plan.setup.targets {
+            target.dialogue = DialogueKind::Http2;
+            let tls = target.endpoint.tls.take();
+            target.endpoint.tls = tls.map(TargetTls::over_http2);
+        }
         plan
     }
 
@@ -283,7 +286,7 @@ impl Loading<'_> {
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         let tally = self.fleet.run(&phase, &mut |live| watcher.look(live))?;
         let kinds = self.plan.setup.script.kinds.iter();
-        let rows = self.targets(&tally, LatencyOrigin::Sent);
+        let rows = self.targets(&tally, LatencyOrigin::Sent, None);
         let mut unsuccessful = 0;
         for step in kinds.flat_map(|kind| kind.teardown.clone()) {
             let (Some(row), Some(place)) = (rows.get(step), result.load.targets.get_mut(step))
@@ -306,7 +309,8 @@ impl Loading<'_> {
     /// Whether the server refuses every connection because it does not offer HTTP/1.1.
     fn is_refused_http1(&self) -> bool {
         let mut errors = self.connected.errors.keys();
-        matches!(self.plan.setup.dialogue, DialogueKind::Http)
+        let targets = &self.plan.setup.targets;
+        matches!(&targets[..], [one] if matches!(one.dialogue, DialogueKind::Http))
             && self.connected.opened == 0
             && !self.connected.errors.is_empty()
             && errors.all(|name| *name == NO_PROTOCOL)

@@ -376,6 +376,9 @@ pub struct TargetFigures {
     pub name: String,
     /// Its outcomes.
     pub requests: Requests,
+    /// Its successes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
     /// Complete responses by status.
     #[serde(
         default,

@@ -50,11 +50,12 @@ pub(super) fn note_head<S: Default>(
     fields: &Fields<'_>,
 ) -> Option<Box<Inspection>> {
     if core.tally.server.is_none()
+        && user.target == 0
         && let Some(name) = fields.value("server")
     {
         core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
     }
-    if sets_cookies && let Some(origin) = &core.setup.cookies {
+    if sets_cookies && let Some(origin) = &core.target(user).cookies {
         keep_cookies(core, origin, user, step, fields);
     }
     let step = &core.setup.script.steps[step as usize];
@@ -159,7 +160,7 @@ fn detour<S>(
         .ok_or("redirect-without-location")?;
     let (detour, step) = (user.detour.as_ref(), pending.exchange.step);
     let (bytes, head_bytes) = written(&core.setup.script, detour, &user.rendered, step);
-    let is_secure = core.setup.endpoint.tls.is_some();
+    let is_secure = core.target(user).endpoint.tls.is_some();
     let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
     user.detour = None;
     let request = match found {

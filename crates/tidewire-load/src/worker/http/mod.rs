@@ -6,7 +6,7 @@ mod inspect;
 mod redirect;
 mod streams;
 
-pub(crate) use streams::Http2;
+pub(crate) use streams::{Http2, Http2Session};
 
 use tidewire_http::response::{
     Event, Response, ResponseHeads, ResponseReader, stray_line_end_bytes,

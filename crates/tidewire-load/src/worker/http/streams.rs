@@ -21,7 +21,6 @@ use crate::worker::service::{ConnectionEnd, Core, Dialogue};
 pub(crate) struct Http2 {
     heads: Heads,
     limits: Limits,
-    scheme: &'static str,
     /// The header blocks of the steps without values.
     blocks: Vec<Option<Vec<u8>>>,
     /// Those of the only step, if there is one and it has no values.
@@ -54,23 +53,19 @@ type Http2User = User<Http2Session>;
 
 impl Http2 {
     pub(crate) fn new(setup: &ServiceSetup) -> Self {
-        let scheme = match setup.endpoint.tls {
-            Some(_) => "https",
-            None => "http",
-        };
+        let scheme = |step: &Step| setup.targets[usize::from(step.target)].scheme();
         let block = |step: &Step| {
             let mut block = Vec::new();
-            write_request(constant_head(step)?, scheme, &mut block).then_some(block)
+            write_request(constant_head(step)?, scheme(step), &mut block).then_some(block)
         };
         let steps = &setup.script.steps;
         let repeated = match &steps[..] {
-            [step] => constant_head(step).and_then(|head| repeated_request(head, scheme)),
+            [step] => constant_head(step).and_then(|head| repeated_request(head, scheme(step))),
             _ => None,
         };
         Self {
             heads: Heads::default(),
             limits: Limits::default(),
-            scheme,
             blocks: steps.iter().map(block).collect(),
             repeated,
             request: Vec::new(),
@@ -136,7 +131,7 @@ impl Dialogue for Http2 {
     fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
         let Some(id) = user.socket else { return };
         let is_offered = io.application_protocol(id) == Some(b"h2");
-        if core.setup.endpoint.tls.is_some() && !is_offered {
+        if core.target(user).endpoint.tls.is_some() && !is_offered {
             return core.refuse(io, user, "http2-not-offered");
         }
         let connection = Connection::client(&self.limits, &mut self.frames);
@@ -171,7 +166,8 @@ impl Dialogue for Http2 {
                 let (head, body) = self.request.split_at(head_bytes);
                 self.block.clear();
                 // The script has checked its requests.
-                let _ = write_request(head, self.scheme, &mut self.block);
+                let scheme = core.target(user).scheme();
+                let _ = write_request(head, scheme, &mut self.block);
                 (&self.block, body)
             }
         };

@@ -47,9 +47,9 @@ pub struct MessagesSetup {
     /// The value of `Host`.
     pub host: String,
     /// Path and query.
-    pub path: String,
+    pub path: Template,
     /// Further headers of the upgrade.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(String, Template)>,
     /// The credential of a session.
     pub token: TokenSource,
     /// How it travels.
@@ -60,6 +60,8 @@ pub struct MessagesSetup {
     pub profile: Profile,
     /// Those of another protocol; the profile is then RFC 6455 alone.
     pub conversation: Option<Conversation>,
+    /// The number of the variables that the conversation captures: those of a connection, the first ones.
+    pub captured: usize,
     /// Sent once by each connection before anything else, such as subscriptions.
     pub first_messages: Vec<Template>,
     /// Messages are binary, and not text.

@@ -8,17 +8,25 @@ use tidewire_wire::frame::Role;
 use tidewire_wire::handshake::client::{HEAD_BYTES_MAX, Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
-use super::{MESSAGE_BYTES_MAX, Messages, MessagesUser};
+use super::{MESSAGE_BYTES_MAX, Messages, MessagesUser, unix_s};
 use crate::accounting::failure::Failure;
 use crate::worker::service::Core;
 use crate::worker::target::TokenPlace;
+use crate::worker::template::Template;
 use crate::worker::websocket::layer::Layer;
 
 impl Messages {
     pub(super) fn upgrade(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let setup = Arc::clone(&self.setup);
         // The values of the last connection are not those of this one.
-        user.script.captured.iter_mut().for_each(Vec::clear);
+        let captured = user.script.captured.iter_mut();
+        captured.take(setup.captured).for_each(Vec::clear);
+        let target = rendered(core, user, &setup.path);
+        let given: Vec<(&str, String)> = setup
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), rendered(core, user, value)))
+            .collect();
         let token = setup
             .token
             .token(user.number)
@@ -27,10 +35,7 @@ impl Messages {
                 TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
             });
         let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let given = setup
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let given = given.iter().map(|(name, value)| (*name, value.as_str()));
         let extensions = setup.layer.offer_header();
         let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
         let headers = token.into_iter().chain(extensions).chain(given);
@@ -39,13 +44,20 @@ impl Messages {
         let protocols: Vec<&str> = setup.protocols.iter().map(String::as_str).collect();
         let head = RequestHead {
             host: &setup.host,
-            target: &setup.path,
+            target: &target,
             // The header of extensions is among the others.
             offer: offer(&user.session.key, &protocols, Layer::Plain),
             headers: &headers,
         };
         let mut bytes = Vec::new();
         let is_written = head.write(&mut bytes).is_ok();
+        if let Some(origin) = &core.target(user).cookies
+            && !user.jar.is_empty()
+        {
+            let head = std::mem::take(&mut bytes);
+            user.jar
+                .write((&head, head.len()), origin, unix_s(), &mut bytes);
+        }
         match user.socket.filter(|_| is_written) {
             Some(id) => {
                 core.tally.traffic.sent.wire += bytes.len() as u64;
@@ -75,7 +87,7 @@ impl Messages {
             }
             Ok(Some(response)) => {
                 core.tally.traffic.received.head += response.head_bytes as u64;
-                if core.tally.server.is_none() {
+                if core.tally.server.is_none() && user.target == 0 {
                     core.tally.server = response.server;
                 }
                 user.session.is_upgraded = true;
@@ -93,6 +105,16 @@ impl Messages {
             }
         }
     }
+}
+
+/// A part of the upgrade with its values.
+fn rendered(core: &mut Core, user: &MessagesUser, template: &Template) -> String {
+    let mut text = Vec::new();
+    match template.as_fixed() {
+        Some(fixed) => text.extend_from_slice(fixed),
+        None => core.render_template(user, template, &mut text),
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn offer<'a>(key: &'a [u8; 16], protocols: &'a [&'a str], layer: Layer) -> Offer<'a> {

@@ -214,8 +214,8 @@ impl Core {
     }
 
     fn destination<S>(&self, user: &User<S>) -> Connect {
-        let setup = &self.setup;
-        let tls = setup.endpoint.tls.as_ref().and_then(|tls| {
+        let (setup, endpoint) = (&self.setup, &self.target(user).endpoint);
+        let tls = endpoint.tls.as_ref().and_then(|tls| {
             // Checked when the target was parsed.
             let name = tls::server_name(&tls.host).ok()?;
             Some((std::sync::Arc::clone(&tls.config), name))
@@ -225,7 +225,7 @@ impl Core {
             count => Some(setup.sources[user.number % count]),
         };
         Connect {
-            address: setup.endpoint.address.clone(),
+            address: endpoint.address.clone(),
             source,
             tls,
             usage: self.usage(user),
@@ -234,10 +234,10 @@ impl Core {
 
     /// The use of a connection that is opened now.
     fn usage<S>(&self, user: &User<S>) -> Usage {
-        let setup = &self.setup;
-        let greets = setup.endpoint.tls.is_some()
-            || setup.endpoint.tunnel.is_some()
-            || !matches!(setup.dialogue, DialogueKind::Http);
+        let (setup, target) = (&self.setup, self.target(user));
+        let greets = target.endpoint.tls.is_some()
+            || target.endpoint.tunnel.is_some()
+            || !matches!(target.dialogue, DialogueKind::Http);
         match user.owed.front() {
             _ if greets => Usage::WritesFirst,
             None => Usage::Any,
@@ -276,7 +276,8 @@ impl Core {
         self.wake_at(user.rests_until_ns, user.index);
     }
 
-    /// Handles a user without a connection: it gets a connection if there is a use for it.
+    /// Handles a user without a connection: it gets a connection if there is a use for it. It may go on with one to
+    /// another server instead.
     pub(super) fn serve_absent<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         let now_ns = self.now_ns();
         if user.rests_until_ns > now_ns || user.socket.is_some() {
@@ -284,6 +285,7 @@ impl Core {
         }
         if self.is_connecting_all {
             return if !user.has_tried {
+                user.target = self.setup.script.first_target(&user.script);
                 self.want_connection(io, user);
             };
         }
@@ -291,6 +293,14 @@ impl Core {
             && let Some(pending) = self.next(user)
         {
             user.owed.push_back(pending);
+        }
+        if let Some(pending) = user.owed.pop_front()
+            && let Some(pending) = self.turn_for(user, pending)
+        {
+            user.owed.push_front(pending);
+        }
+        if user.state == UserState::Open {
+            return;
         }
         let needs_it = self.is_running() && !self.is_teardown() && !self.is_leaving(user);
         let is_kept = self.setup.keeps_alive && needs_it;

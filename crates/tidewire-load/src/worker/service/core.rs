@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use tidewire_http::response::ResponseHeads;
 use tidewire_net::{ConnectionId, Io};
 
-use super::order::{DialogueKind, ServiceReport, ServiceSetup};
+use super::order::{DialogueKind, ServiceReport, ServiceSetup, ServiceTarget};
 use super::phase::Phase;
 use super::user::{Pending, User, UserState};
 use crate::accounting::live::ServiceCell;
@@ -127,6 +127,12 @@ impl Core {
         self.called_ns
     }
 
+    /// The server to which a user speaks.
+    #[inline]
+    pub(crate) fn target<S>(&self, user: &User<S>) -> &ServiceTarget {
+        &self.setup.targets[usize::from(user.target)]
+    }
+
     /// The dialogue's own handshake is complete: the user may send.
     pub(crate) fn ready<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
@@ -146,7 +152,7 @@ impl Core {
         connect
             .ready
             .record_ns(now_ns.saturating_sub(user.connect_ns));
-        if let DialogueKind::Messages(_) = self.setup.dialogue {
+        if let DialogueKind::Messages(_) = self.target(user).dialogue {
             self.note_part(user, ConnectPart::Upgrade);
         }
     }
@@ -232,6 +238,7 @@ impl Core {
     ) -> usize {
         out.clear();
         let setup = Arc::clone(&self.setup);
+        let cookies = setup.targets[usize::from(user.target)].cookies.as_ref();
         let mut message = std::mem::take(&mut self.message);
         let (bytes, head_bytes) = match (&user.detour, &setup.script.steps[step as usize].request) {
             (Some(detour), _) => (&detour.bytes, detour.head_bytes),
@@ -245,7 +252,7 @@ impl Core {
                 let head_bytes = counts.head as usize;
                 // A redirect needs all of it, a cookie its path.
                 let kept_bytes = match setup.redirects_max {
-                    0 if setup.cookies.is_none() => 0,
+                    0 if cookies.is_none() => 0,
                     0 => head_bytes,
                     _ => message.len(),
                 };
@@ -254,12 +261,12 @@ impl Core {
             }
         };
         out.clear();
-        let head_bytes = match user.jar.is_empty() {
-            true => {
+        let head_bytes = match cookies.filter(|_| !user.jar.is_empty()) {
+            None => {
                 out.extend_from_slice(bytes);
                 head_bytes
             }
-            false => user.jar.write(bytes, head_bytes, unix_s(), out),
+            Some(origin) => user.jar.write((bytes, head_bytes), origin, unix_s(), out),
         };
         self.message = message;
         head_bytes
@@ -396,6 +403,34 @@ impl Core {
         if is_unused {
             self.rest_unused(user);
         }
+    }
+
+    /// Releases the connections of a user to other servers.
+    pub(super) fn drop_parked<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        for id in user.parked.drain(..).filter_map(|link| link.socket) {
+            io.abort(id);
+            self.connected -= 1;
+        }
+    }
+
+    /// The request, if the user's connection leads to its server. Otherwise the user goes on with its connection to
+    /// that server, if it has one, and owes the request.
+    #[inline]
+    pub(super) fn turn_for<S: Default>(
+        &mut self,
+        user: &mut User<S>,
+        pending: Pending,
+    ) -> Option<Pending> {
+        if self.setup.targets.len() == 1 {
+            return Some(pending);
+        }
+        let target = self.setup.script.steps[pending.exchange.step as usize].target;
+        if target == user.target {
+            return Some(pending);
+        }
+        user.owed.push_front(pending);
+        user.turn_to(target);
+        None
     }
 
     /// Ends a connection, if there is one, after the data that waits to be sent.

@@ -112,11 +112,38 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
     }
 
-    /// The user of a connection, unless the user has released it.
+    /// The user of a connection, unless the user has released it or goes on with another one.
     fn user_of(&self, id: ConnectionId) -> Option<usize> {
         let place = *self.core.by_socket.get(id.index())? as usize;
         let user = self.users.get(place)?;
         (user.socket == Some(id)).then_some(place)
+    }
+
+    /// Handles a connection on which its user has nothing in flight, because the user goes on with another one.
+    fn handle_parked<R>(
+        &mut self,
+        id: ConnectionId,
+        handle: impl FnOnce(&mut D, &mut Core, &mut User<D::Session>) -> R,
+    ) -> Option<R> {
+        let place = *self.core.by_socket.get(id.index())? as usize;
+        let user = self.users.get_mut(place)?;
+        let parked = user.place_of(id)?;
+        let (core, dialogue) = (&mut self.core, &mut self.dialogue);
+        Some(user.with_parked(parked, |user| handle(dialogue, core, user)))
+    }
+
+    /// Handles each connection of a user in turn.
+    fn handle_each(
+        &mut self,
+        place: usize,
+        mut handle: impl FnMut(&mut D, &mut Core, &mut User<D::Session>),
+    ) {
+        let (core, user) = (&mut self.core, &mut self.users[place]);
+        // One that ends leaves its place to the last.
+        for parked in (0..user.parked.len()).rev() {
+            user.with_parked(parked, |user| handle(&mut self.dialogue, core, user));
+        }
+        handle(&mut self.dialogue, core, user);
     }
 
     /// Begins the dialogue with the server.
@@ -136,7 +163,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
         match answer {
             ProxyAnswer::More(used) => used,
-            ProxyAnswer::Open(used) if self.core.setup.endpoint.tls.is_some() => {
+            ProxyAnswer::Open(used) if self.core.target(user).endpoint.tls.is_some() => {
                 if let Some(id) = user.socket {
                     self.core.begin_tls(io, user, id, &data[used..]);
                 }
@@ -158,23 +185,33 @@ impl<D: Dialogue> ServiceWorker<D> {
     /// them.
     fn serve(&mut self, io: &mut Io, place: usize) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
-        if user.is_spent && user.pending.is_empty() {
-            core.replace_connection(io, user);
-        }
-        while user.state == UserState::Open && !user.is_spent && core.has_room(user) {
-            let next = user.owed.pop_front().or_else(|| core.next(user));
-            let Some(pending) = next else { break };
-            self.dialogue.send(core, io, user, pending);
-        }
-        core.flush(io, user);
-        match user.state {
-            UserState::Absent => self.core.serve_absent(io, user),
-            UserState::Open => self.core.wait(user),
-            UserState::Connecting
-            | UserState::Securing
-            | UserState::Greeting
-            | UserState::Retired
-            | UserState::Gone => {}
+        loop {
+            if user.is_spent && user.pending.is_empty() {
+                core.replace_connection(io, user);
+            }
+            while user.state == UserState::Open && !user.is_spent && core.has_room(user) {
+                let next = user.owed.pop_front().or_else(|| core.next(user));
+                let Some(pending) = next else { break };
+                if let Some(pending) = core.turn_for(user, pending) {
+                    self.dialogue.send(core, io, user, pending);
+                }
+            }
+            core.flush(io, user);
+            match user.state {
+                // The connection to another server with which it went on accepts no more requests.
+                UserState::Open if user.is_spent && user.pending.is_empty() => {}
+                UserState::Open => return core.wait(user),
+                UserState::Absent => core.serve_absent(io, user),
+                UserState::Connecting
+                | UserState::Securing
+                | UserState::Greeting
+                | UserState::Retired
+                | UserState::Gone => return,
+            }
+            // Without a connection it may have gone on with one to another server.
+            if user.state != UserState::Open {
+                return;
+            }
         }
     }
 
@@ -188,6 +225,7 @@ impl<D: Dialogue> ServiceWorker<D> {
             let user = &mut self.users[place];
             // Its state determines how its requests are counted, so the connection is dropped first.
             self.core.drop_connection(io, user);
+            self.core.drop_parked(io, user);
             self.core.retire(user);
         }
     }
@@ -196,8 +234,7 @@ impl<D: Dialogue> ServiceWorker<D> {
     fn dispatch(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
-            self.dialogue
-                .wake(&mut self.core, io, &mut self.users[place]);
+            self.handle_each(place, |dialogue, core, user| dialogue.wake(core, io, user));
             self.serve(io, place);
         }
         self.dispatch_due(io);
@@ -238,7 +275,11 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
-            return data.len();
+            let used = self.handle_parked(id, |dialogue, core, user| {
+                let used = dialogue.receive(core, io, user, data);
+                user.socket.map(|_| used)
+            });
+            return used.flatten().unwrap_or(data.len());
         };
         self.core.end_spin();
         let user = &mut self.users[place];
@@ -266,6 +307,10 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
         self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
+            self.handle_parked(id, |dialogue, core, user| {
+                dialogue.end(core, user, ConnectionEnd::Closed(&closed));
+                core.note_gone(user);
+            });
             return;
         };
         let user = &mut self.users[place];
@@ -290,6 +335,8 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
         self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
+            // Nothing is in flight on it.
+            self.handle_parked(id, |_, _, user| user.is_timed = false);
             return;
         };
         let user = &mut self.users[place];
@@ -322,7 +369,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
                 self.core.begin_phase(*phase, &mut self.users);
                 self.core.is_in_turn = true;
                 for place in 0..self.users.len() {
-                    self.dialogue.resume(&mut self.core, &mut self.users[place]);
+                    self.handle_each(place, |dialogue, core, user| dialogue.resume(core, user));
                     self.serve(io, place);
                 }
                 self.core.is_in_turn = false;
@@ -333,11 +380,11 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
                 self.core.abandon(io, &mut self.users);
             }
             ServiceCommand::Close => {
-                for user in &mut self.users {
-                    match user.state {
-                        UserState::Open => self.dialogue.part(&mut self.core, io, user),
-                        _ => self.core.drop_connection(io, user),
-                    }
+                for place in 0..self.users.len() {
+                    self.handle_each(place, |dialogue, core, user| match user.state {
+                        UserState::Open => dialogue.part(core, io, user),
+                        _ => core.drop_connection(io, user),
+                    });
                 }
                 self.core.end_closing();
             }

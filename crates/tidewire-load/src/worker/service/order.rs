@@ -17,13 +17,12 @@ use crate::worker::target::TargetTls;
 /// The state that all workers of a service load share.
 #[derive(Debug, Clone)]
 pub struct ServiceSetup {
-    /// The destination of the connections.
-    pub endpoint: Endpoint,
-    /// The protocol between users and the service.
-    pub dialogue: DialogueKind,
+    /// The servers: first that of the URL, then the other hosts of a scenario. A user has at most one connection to
+    /// each.
+    pub targets: Vec<ServiceTarget>,
     /// The requests, and the checks of their answers.
     pub script: Arc<Script>,
-    /// Users: each has one connection at a time.
+    /// Users: each has one connection at a time to a server.
     pub users: usize,
     /// The threads among which they are divided.
     pub workers: usize,
@@ -43,8 +42,6 @@ pub struct ServiceSetup {
     pub retries: bool,
     /// Redirects to follow per request.
     pub redirects_max: u32,
-    /// The server whose cookies come back with later requests of the same user; `None` if none do.
-    pub cookies: Option<CookieOrigin>,
     /// Timeouts.
     pub timeouts: ServiceTimeouts,
     /// Connections that are opened at the same time, over all workers.
@@ -63,6 +60,57 @@ impl ServiceSetup {
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// The server of the URL.
+    #[must_use]
+    pub fn own(&self) -> &ServiceTarget {
+        &self.targets[0]
+    }
+
+    /// The sessions of the first server that speaks WebSocket.
+    #[must_use]
+    pub fn messages(&self) -> Option<&MessagesSetup> {
+        self.targets
+            .iter()
+            .find_map(|target| match &target.dialogue {
+                DialogueKind::Messages(messages) => Some(&**messages),
+                DialogueKind::Http | DialogueKind::Http2 => None,
+            })
+    }
+
+    /// Whether a server answers requests, as all do that speak HTTP.
+    #[must_use]
+    pub fn has_http(&self) -> bool {
+        let mut targets = self.targets.iter();
+        targets.any(|target| !matches!(target.dialogue, DialogueKind::Messages(_)))
+    }
+
+    /// The connections that may be open at the same time.
+    #[must_use]
+    pub fn connections_max(&self) -> u64 {
+        (self.users * self.targets.len()) as u64
+    }
+}
+
+/// A server, and how users speak to it.
+#[derive(Debug, Clone)]
+pub struct ServiceTarget {
+    /// The destination of the connections.
+    pub endpoint: Endpoint,
+    /// The protocol.
+    pub dialogue: DialogueKind,
+    /// Whose cookies come back with later requests of the same user; `None` if none do.
+    pub cookies: Option<CookieOrigin>,
+}
+
+impl ServiceTarget {
+    /// The scheme of its requests over HTTP.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.endpoint.tls {
+            Some(_) => "https",
+            None => "http",
+        }
     }
 }
 

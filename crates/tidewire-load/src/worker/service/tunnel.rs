@@ -30,7 +30,7 @@ impl Core {
     /// Requests a tunnel, if the load uses a proxy and the connection has no tunnel yet; returns
     /// whether it did.
     pub(super) fn request_tunnel<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) -> bool {
-        let (Some(request), Some(id)) = (&self.setup.endpoint.tunnel, user.socket) else {
+        let (Some(request), Some(id)) = (&self.target(user).endpoint.tunnel, user.socket) else {
             return false;
         };
         if matches!(user.tunnel, Tunnel::Open) {

@@ -1,4 +1,4 @@
-//! A user of a service load: one connection at a time, and the requests that wait for it or on it.
+//! A user of a service load: its connection, and the requests that wait for it or on it.
 
 use std::collections::VecDeque;
 
@@ -16,6 +16,8 @@ pub(crate) struct User<S> {
     pub(crate) number: usize,
     /// Its index in its worker.
     pub(crate) index: u32,
+    /// The number of the server of its connection.
+    pub(crate) target: u16,
     pub(crate) state: UserState,
     pub(crate) socket: Option<ConnectionId>,
     /// The progress of the connection through a proxy.
@@ -64,6 +66,68 @@ pub(crate) struct User<S> {
     pub(crate) is_replacing: bool,
     pub(crate) script: ScriptState,
     pub(crate) session: S,
+    /// Its connections to other servers: each is open, and has nothing in flight.
+    pub(crate) parked: Vec<Link<S>>,
+}
+
+/// What belongs to a connection of a user.
+#[derive(Debug)]
+pub(crate) struct Link<S> {
+    pub(crate) target: u16,
+    pub(crate) socket: Option<ConnectionId>,
+    state: UserState,
+    tunnel: Tunnel,
+    connect_ns: u64,
+    part_ns: u64,
+    ready_ns: u64,
+    pending: VecDeque<Pending>,
+    room: u32,
+    sent_here: u64,
+    done_here: u64,
+    is_spent: bool,
+    is_timed: bool,
+    session: S,
+}
+
+impl<S: Default> Link<S> {
+    /// None yet.
+    fn to(target: u16) -> Self {
+        Self {
+            target,
+            socket: None,
+            state: UserState::Absent,
+            tunnel: Tunnel::None,
+            connect_ns: 0,
+            part_ns: 0,
+            ready_ns: 0,
+            pending: VecDeque::new(),
+            room: u32::MAX,
+            sent_here: 0,
+            done_here: 0,
+            is_spent: false,
+            is_timed: false,
+            session: S::default(),
+        }
+    }
+
+    /// Exchanges the connection of a user with this one.
+    fn swap(&mut self, user: &mut User<S>) {
+        use std::mem::swap;
+        swap(&mut self.target, &mut user.target);
+        swap(&mut self.socket, &mut user.socket);
+        swap(&mut self.state, &mut user.state);
+        swap(&mut self.tunnel, &mut user.tunnel);
+        swap(&mut self.connect_ns, &mut user.connect_ns);
+        swap(&mut self.part_ns, &mut user.part_ns);
+        swap(&mut self.ready_ns, &mut user.ready_ns);
+        swap(&mut self.pending, &mut user.pending);
+        swap(&mut self.room, &mut user.room);
+        swap(&mut self.sent_here, &mut user.sent_here);
+        swap(&mut self.done_here, &mut user.done_here);
+        swap(&mut self.is_spent, &mut user.is_spent);
+        swap(&mut self.is_timed, &mut user.is_timed);
+        swap(&mut self.session, &mut user.session);
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +194,7 @@ impl<S: Default> User<S> {
         Self {
             number,
             index,
+            target: 0,
             state: UserState::Absent,
             socket: None,
             tunnel: Tunnel::None,
@@ -156,12 +221,104 @@ impl<S: Default> User<S> {
             is_replacing: false,
             script,
             session: S::default(),
+            parked: Vec::new(),
         }
+    }
+
+    /// Goes on with its connection to another server, if it has one; the current one is kept. Nothing is in flight.
+    pub(crate) fn turn_to(&mut self, target: u16) {
+        if self.target == target {
+            return;
+        }
+        let known = self.parked.iter().position(|link| link.target == target);
+        let mut link = match known {
+            Some(place) => self.parked.swap_remove(place),
+            None => Link::to(target),
+        };
+        link.swap(self);
+        if link.socket.is_some() {
+            self.parked.push(link);
+        }
+    }
+
+    /// The place of a connection among those that are parked.
+    pub(crate) fn place_of(&self, id: ConnectionId) -> Option<usize> {
+        let mut parked = self.parked.iter();
+        parked.position(|link| link.socket == Some(id))
+    }
+
+    /// Handles a parked connection as if it were the current one. It stays parked, unless it ends.
+    pub(crate) fn with_parked<R>(
+        &mut self,
+        place: usize,
+        handle: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let mut parked = std::mem::take(&mut self.parked);
+        parked[place].swap(self);
+        let result = handle(self);
+        parked[place].swap(self);
+        if parked[place].socket.is_none() {
+            parked.swap_remove(place);
+        }
+        self.parked = parked;
+        result
     }
 
     /// Whether it still takes part in the load.
     pub(crate) fn is_there(&self) -> bool {
         !matches!(self.state, UserState::Retired | UserState::Gone)
+    }
+
+    /// Handles it with a session of another type; returns that session, too.
+    pub(crate) fn with_session<T: Default, R>(
+        &mut self,
+        session: T,
+        handle: impl FnOnce(&mut User<T>) -> R,
+    ) -> (T, R) {
+        let parked = std::mem::take(&mut self.parked);
+        let nobody = Self::new(0, 0, ScriptState::default());
+        let (mut user, own) = std::mem::replace(self, nobody).exchange(session);
+        let result = handle(&mut user);
+        let (user, session) = user.exchange(own);
+        *self = User { parked, ..user };
+        (session, result)
+    }
+
+    /// The same user with another session, and without its parked connections.
+    fn exchange<T>(self, session: T) -> (User<T>, S) {
+        let user = User {
+            number: self.number,
+            index: self.index,
+            target: self.target,
+            state: self.state,
+            socket: self.socket,
+            tunnel: self.tunnel,
+            connect_ns: self.connect_ns,
+            part_ns: self.part_ns,
+            ready_ns: self.ready_ns,
+            pending: self.pending,
+            owed: self.owed,
+            room: self.room,
+            sent_here: self.sent_here,
+            done_here: self.done_here,
+            detour: self.detour,
+            rendered: self.rendered,
+            jar: self.jar,
+            is_spent: self.is_spent,
+            is_listed: self.is_listed,
+            is_held: self.is_held,
+            free_ns: self.free_ns,
+            is_timed: self.is_timed,
+            next_ns: self.next_ns,
+            rests_until_ns: self.rests_until_ns,
+            failures: self.failures,
+            has_tried: self.has_tried,
+            is_replacing: self.is_replacing,
+            script: self.script,
+            session,
+            parked: Vec::new(),
+        };
+        (user, self.session)
     }
 
     /// Resets the connection and its state.

@@ -1,0 +1,223 @@
+//! Users that speak to several servers: they log in at one over HTTP, and talk with another over WebSocket.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::matching::matching;
+use tidewire_load::report::{ConfirmedBy, TestResult};
+
+use crate::common::{Conduct, Server};
+use crate::http_service::{Answer, Request, Service};
+use crate::loading::run;
+
+/// Gives each user a token and a cookie, and knows them by the cookie.
+fn login() -> Service {
+    let number = AtomicUsize::new(0);
+    Service::start(move |request: &Request| -> Answer {
+        let cookie = request.header("cookie").unwrap_or_default();
+        match request.target() {
+            "/session" => {
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                let set = vec![format!("Set-Cookie: sid=s{number}; Path=/")];
+                ("200 OK", set, format!(r#"{{"token":"t{number}"}}"#))
+            }
+            _ if cookie.starts_with("sid=s") => ("200 OK", Vec::new(), "known".into()),
+            _ => ("401 Unauthorized", Vec::new(), String::new()),
+        }
+    })
+}
+
+fn shop() -> Service {
+    Service::start(|request: &Request| -> Answer {
+        let has = |name| request.header(name).is_some();
+        match has("cookie") || !has("x-own") {
+            true => ("400 Bad Request", Vec::new(), String::new()),
+            false => ("200 OK", Vec::new(), "articles".into()),
+        }
+    })
+}
+
+fn scenario(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.toml");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+#[track_caller]
+fn assert_all(result: &TestResult, count: u64) {
+    let requests = result.load.requests.unwrap();
+    let seen = (requests.succeeded, requests.failed, requests.unfinished);
+    assert_eq!(seen, (count, 0, 0), "{:?}", result.load.errors);
+}
+
+fn sent(result: &TestResult, name: &str) -> u64 {
+    let mut rows = result.load.targets.iter();
+    let row = rows.find(|row| row.name == name);
+    row.unwrap_or_else(|| panic!("{name}: {:?}", result.load.targets))
+        .requests
+        .succeeded
+}
+
+#[test]
+fn a_journey_logs_in_shops_and_talks() {
+    for http2 in [false, true] {
+        travel(http2);
+    }
+}
+
+fn travel(http2: bool) {
+    let (login, shop) = (login(), shop());
+    let chat = Server::raw(Conduct::Echo);
+    let (_folder, path) = scenario(&format!(
+        r#"
+        [hosts]
+        login = "http://{}"
+        chat = {{ url = "ws://{}/socket?user={{{{user}}}}", headers = {{ Authorization = "Bearer {{{{token}}}}" }} }}
+
+        [[setup]]
+        host = "login"
+        path = "/session"
+        method = "POST"
+        capture = {{ token = "json:/token" }}
+        [[request]]
+        path = "/articles"
+        think = "10ms"                  # No user sends all requests before the others have begun.
+        [[request]]
+        name = "say"
+        host = "chat"
+        json = {{ say = "{{{{token}}}}", seq = "{{{{seq}}}}" }}
+        [[request]]
+        host = "login"
+        path = "/me"
+        expect_body = "known"
+        [[teardown]]
+        host = "login"
+        path = "/logout"
+        "#,
+        login.address, chat.address
+    ));
+    let mut options = LoadOptions {
+        connections: 4,
+        threads: 1,
+        requests: Some(64),
+        http2,
+        scenario: Some(path),
+        // Another name for the same machine: no cookie of the others goes there.
+        ..LoadOptions::new(&format!("http://localhost:{}/", shop.address.port()))
+    };
+    options.request.headers.push(("X-Own".into(), "1".into()));
+    options.messages.matching = matching("field:seq").unwrap();
+    let result = run(&options);
+    assert_all(&result, 64);
+    let users = sent(&result, "login: POST /session");
+    assert_eq!(users, 4);
+    let say = sent(&result, "say");
+    let me = sent(&result, "login: GET /me");
+    assert_eq!(users + sent(&result, "GET /articles") + say + me, 64);
+    assert!(say >= me && me > 0);
+    // Each user has one connection to each server, and keeps it.
+    assert_eq!(result.load.connecting.unwrap().opened, 12);
+    let heads = chat.heads.lock().unwrap().clone();
+    assert_eq!(heads.len(), 4);
+    let mut tokens = chat.tokens.lock().unwrap().clone();
+    tokens.sort();
+    assert_eq!(tokens, ["t0", "t1", "t2", "t3"]);
+    for user in 0..4 {
+        let line = format!("GET /socket?user={user} HTTP/1.1\r\n");
+        let head = heads.iter().find(|head| head.starts_with(&line)).unwrap();
+        assert!(head.contains("\r\nCookie: sid=s"), "{head}");
+        assert!(!head.to_ascii_lowercase().contains("x-own"), "{head}");
+    }
+    let mut strangers = login.requests().into_iter();
+    assert!(strangers.all(|request| request.header("x-own").is_none()));
+    assert_eq!(result.confirmed_by, [ConfirmedBy::Reply]);
+}
+
+#[test]
+fn a_user_of_a_websocket_server_logs_in_first() {
+    let login = login();
+    let chat = Server::raw(Conduct::Sink);
+    let (_folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ login = "http://{}" }}
+        [[setup]]
+        host = "login"
+        path = "/session"
+        capture = {{ token = "json:/token" }}
+        [[request]]
+        json = {{ token = "{{{{token}}}}" }}
+        think = "10ms"
+        [[teardown]]
+        host = "login"
+        path = "/logout"
+        "#,
+        login.address
+    ));
+    let mut options = LoadOptions {
+        connections: 3,
+        threads: 1,
+        requests: Some(30),
+        scenario: Some(path),
+        ..LoadOptions::new(&chat.url())
+    };
+    let header = ("Authorization".into(), "Bearer {{token}}".into());
+    options.request.headers.push(header);
+    let result = run(&options);
+    assert_all(&result, 30);
+    assert_eq!(sent(&result, "login: GET /session"), 3);
+    assert_eq!(sent(&result, "message"), 27);
+    assert_eq!(result.confirmed_by, [ConfirmedBy::Reply, ConfirmedBy::Pong]);
+    let mut tokens = chat.tokens.lock().unwrap().clone();
+    tokens.sort();
+    assert_eq!(tokens, ["t0", "t1", "t2"]);
+    let leavers = login.requests();
+    let leavers = leavers.iter().filter(|one| one.target() == "/logout");
+    assert_eq!(leavers.count(), 3);
+}
+
+#[test]
+fn a_connection_that_ends_while_its_user_is_elsewhere_is_opened_again() {
+    let shop = shop();
+    // Long enough for the message before, and not for the time that the user spends elsewhere.
+    let chat = Server::raw(Conduct::ClosingReady(1_001, 100));
+    let (_folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ chat = "{}" }}
+        [[request]]
+        name = "say"
+        host = "chat"
+        body = "hi"
+        [[request]]
+        path = "/"
+        think = "500ms"
+        "#,
+        chat.url()
+    ));
+    let mut options = LoadOptions {
+        connections: 2,
+        threads: 1,
+        requests: Some(8),
+        duration: Some(Duration::from_secs(120)),
+        scenario: Some(path),
+        ..LoadOptions::new(&shop.url("/"))
+    };
+    options.request.headers.push(("X-Own".into(), "1".into()));
+    let result = run(&options);
+    let requests = result.load.requests.unwrap();
+    assert_eq!(requests.sent, 8);
+    let connecting = result.load.connecting.as_ref().unwrap();
+    assert!(connecting.ended >= 2, "{:?}", result.load.errors);
+    // Each end is an error. A slow machine may lose a message with it, and the user then begins again.
+    let ends = result.load.errors.get("closed-by-server").copied();
+    assert_eq!(ends, Some(connecting.ended));
+    assert_eq!(requests.succeeded + requests.failed, 8);
+    assert!(connecting.opened >= 6, "{connecting:?}");
+    assert!(connecting.reconnected >= 2, "{connecting:?}");
+    let heads = chat.heads.lock().unwrap();
+    assert!(heads.len() >= 4, "{heads:?}");
+}
