@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 
+import centrifugo
 import fan_out
 import layers
 import python_package
@@ -133,6 +134,7 @@ PEERS = {
     "wire": layers.wire,
     "fan-out": fan_out.fan_out,
     "fan-out-rate": fan_out.fan_out_rate,
+    "centrifugo": centrifugo.centrifugo,
     "topics": fan_out.topics,
     "filters": fan_out.filters,
 }
