@@ -407,6 +407,8 @@ impl LoadOptions {
     fn target(&self, host: &Host<'_>, names: &Names) -> Result<ServiceTarget, OptionError> {
         let parts = &host.parts;
         Ok(ServiceTarget {
+            authority: parts.authority.to_owned(),
+            prefix: self.proxy_parts(parts)?.0,
             dialogue: match parts.is_websocket {
                 true => DialogueKind::Messages(Arc::new(self.sessions(host, names)?)),
                 false if self.http2 => DialogueKind::Http2,

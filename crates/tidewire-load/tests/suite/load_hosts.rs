@@ -180,6 +180,76 @@ fn a_user_of_a_websocket_server_logs_in_first() {
     assert_eq!(leavers.count(), 3);
 }
 
+/// As with a central login: the shop sends a user without a session there, and the login sends it back with a ticket.
+#[test]
+fn redirects_lead_to_another_host_and_back() {
+    for http2 in [false, true] {
+        be_sent_around(http2);
+    }
+}
+
+fn be_sent_around(http2: bool) {
+    let moved = |to: String, set: &[&str]| -> Answer {
+        let set = set.iter().map(|cookie| format!("Set-Cookie: {cookie}"));
+        let headers = set.chain([format!("Location: {to}")]).collect();
+        ("302 Found", headers, String::new())
+    };
+    let login = Service::start(move |request: &Request| {
+        if request.header("x-own").is_some() {
+            return ("400 Bad Request", Vec::new(), String::new());
+        }
+        let back = request.target().split_once("?back=").unwrap().1;
+        moved(format!("{back}?ticket=7"), &["at=login; Path=/"])
+    });
+    let address = login.address;
+    let shop = Service::start(move |request: &Request| {
+        let cookie = request.header("cookie").unwrap_or_default();
+        let port = request.header("host").unwrap().split_once(':').unwrap().1;
+        match request.target() {
+            "/in?ticket=7" => moved("/".into(), &["sid=1"]),
+            _ if cookie == "sid=1" => ("200 OK", Vec::new(), "inside".into()),
+            _ => {
+                let back = format!("http://localhost:{port}/in");
+                moved(format!("http://{address}/authorize?back={back}"), &[])
+            }
+        }
+    });
+    let (_folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ login = "http://{address}" }}
+        [[setup]]
+        path = "/"
+        expect_body = "inside"
+        [[request]]
+        path = "/page"
+        expect_body = "inside"
+        think = "10ms"
+        [[request]]
+        name = "again"
+        host = "login"
+        expect_body = "inside"
+        path = "/authorize?back=http://localhost:{}/in"
+        "#,
+        shop.address.port()
+    ));
+    let mut options = LoadOptions {
+        connections: 2,
+        threads: 1,
+        requests: Some(10),
+        redirects: 5,
+        http2,
+        scenario: Some(path),
+        ..LoadOptions::new(&format!("http://localhost:{}/", shop.address.port()))
+    };
+    options.request.headers.push(("X-Own".into(), "1".into()));
+    let result = run(&options);
+    let requests = result.load.requests.unwrap();
+    assert_eq!(requests.failed, 0, "{:?}", result.load.errors);
+    // Each with its redirects.
+    assert_eq!(requests.redirects, 6 + 2 * (sent(&result, "again") / 3));
+    assert!(sent(&result, "GET /page") > 0);
+}
+
 #[test]
 fn a_connection_that_ends_while_its_user_is_elsewhere_is_opened_again() {
     let shop = shop();

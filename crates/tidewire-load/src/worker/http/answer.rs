@@ -5,13 +5,14 @@ use tidewire_http::response::Response;
 use tidewire_net::{Closed, Io};
 
 use super::inspect::Inspection;
-use super::redirect::{self, Detour};
+use super::redirect::{self, Detour, Servers, with_port};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::{Exchange, TIMEOUT};
 use crate::report::model::ByteCounts;
 use crate::worker::jar::CookieOrigin;
 use crate::worker::messages::unix_s;
 use crate::worker::script::{Encoded, Script};
+use crate::worker::service::order::DialogueKind;
 use crate::worker::service::user::{Pending, User, WholeRequest};
 use crate::worker::service::{ConnectionEnd, Core};
 
@@ -160,11 +161,24 @@ fn detour<S>(
         .ok_or("redirect-without-location")?;
     let (detour, step) = (user.detour.as_ref(), pending.exchange.step);
     let (bytes, head_bytes) = written(&core.setup.script, detour, &user.rendered, step);
-    let is_secure = core.target(user).endpoint.tls.is_some();
-    let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
+    let targets = &core.setup.targets;
+    let servers = Servers {
+        is_secure: core.target(user).endpoint.tls.is_some(),
+        find: &|is_secure, authority| {
+            let mut all = (0..).zip(targets);
+            let (number, target) = all.find(|(_, target)| {
+                !matches!(target.dialogue, DialogueKind::Messages(_))
+                    && target.endpoint.tls.is_some() == is_secure
+                    && with_port(target.authority.as_bytes(), is_secure)
+                        == with_port(authority, is_secure)
+            })?;
+            Some((number, target.prefix.as_str()))
+        },
+    };
+    let found = redirect::follow(bytes, head_bytes, (response.status, &location), servers);
     user.detour = None;
-    let request = match found {
-        Detour::Follow(request) => request,
+    let (target, request) = match found {
+        Detour::Follow(target, request) => (target.unwrap_or(user.target), request),
         Detour::Elsewhere => return Err("redirect-to-another-server"),
         Detour::Impossible => return Err("redirect-not-possible"),
     };
@@ -180,6 +194,7 @@ fn detour<S>(
             step: exchange.step,
             ..Exchange::default()
         },
+        target,
         redirects: pending.redirects + 1,
         ..*pending
     });

@@ -6,8 +6,8 @@ use crate::worker::service::user::WholeRequest;
 /// The consequence of a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Detour {
-    /// This request, on the same server.
-    Follow(WholeRequest),
+    /// This request, on the same server or on that with this number.
+    Follow(Option<u16>, WholeRequest),
     /// Another origin, which must not be loaded.
     Elsewhere,
     /// A request that cannot be derived from the previous one.
@@ -26,23 +26,40 @@ pub(super) fn is_idempotent(request: &WholeRequest) -> bool {
     method.is_some_and(|method| methods.contains(&method))
 }
 
-/// The request that follows a redirect with this status from `request` to `location`: on the same
-/// origin, with the same headers. Method and body change as in browsers: after 303 it is a GET
-/// without a body, unless it was a HEAD; after 301 and 302 the same applies to a POST; all others
-/// keep both.
+/// The server of a request, and the others of the load.
+#[derive(Clone, Copy)]
+pub(super) struct Servers<'a> {
+    pub(super) is_secure: bool,
+    /// Another server over HTTP, by whether it speaks TLS, and by its host and port: its number, and what stands before
+    /// the path in requests to it.
+    pub(super) find: &'a dyn Fn(bool, &[u8]) -> Option<(u16, &'a str)>,
+}
+
+/// The request that follows a redirect with this status from `request` to `location`, to the same server or to another
+/// one of the load. Its headers are the same, but another server gets only those that are about the content or the client,
+/// so that no secret goes there. Method and body change as in browsers: after 303 it is a GET without a body, unless it was a HEAD; after
+/// 301 and 302 the same applies to a POST; all others keep both.
 pub(super) fn follow(
     request: &[u8],
     head_bytes: usize,
     (status, location): (u16, &[u8]),
-    is_secure: bool,
+    servers: Servers<'_>,
 ) -> Detour {
     let (head, body) = request.split_at(head_bytes.min(request.len()));
     let Some((method, target, rest)) = parts(head) else {
         return Detour::Impossible;
     };
     let (prefix, path) = split_target(target);
-    let Some(next_path) = path_of(location, path, host(rest), is_secure) else {
-        return Detour::Elsewhere;
+    let place = resolve(location, path, host(rest), servers.is_secure);
+    let (server, prefix, next_path) = match &place {
+        None => return Detour::Elsewhere,
+        Some(Place::Here(path)) => (None, prefix, path),
+        Some(Place::There(is_secure, authority, path)) => {
+            let Some((server, prefix)) = (servers.find)(*is_secure, authority) else {
+                return Detour::Elsewhere;
+            };
+            (Some((server, authority)), prefix.as_bytes(), path)
+        }
     };
     let becomes_get = match status {
         303 => method != b"GET" && method != b"HEAD",
@@ -53,20 +70,34 @@ pub(super) fn follow(
     next.extend_from_slice(if becomes_get { b"GET" } else { method });
     next.push(b' ');
     next.extend_from_slice(prefix);
-    push_encoded(&next_path, &mut next);
-    if becomes_get {
-        push_without_body_headers(rest, &mut next);
-    } else {
-        next.extend_from_slice(rest);
+    push_encoded(next_path, &mut next);
+    for line in rest.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(b"");
+        let is_one_of = |names: &[&str]| {
+            let mut names = names.iter();
+            names.any(|header| name.eq_ignore_ascii_case(header.as_bytes()))
+        };
+        let is_header = name.len() < line.len();
+        match server {
+            _ if becomes_get && is_one_of(&BODY_HEADERS) => {}
+            Some((_, authority)) if is_one_of(&["host"]) => {
+                next.extend_from_slice(b"Host: ");
+                next.extend_from_slice(authority);
+                next.extend_from_slice(b"\r\n");
+            }
+            Some(_) if is_header && !is_one_of(&BODY_HEADERS) && !is_one_of(&OF_THE_CLIENT) => {}
+            _ => next.extend_from_slice(line),
+        }
     }
     let head_bytes = next.len();
     if !becomes_get {
         next.extend_from_slice(body);
     }
-    Detour::Follow(WholeRequest {
+    let request = WholeRequest {
         bytes: next,
         head_bytes,
-    })
+    };
+    Detour::Follow(server.map(|(number, _)| number), request)
 }
 
 fn host(rest: &[u8]) -> &[u8] {
@@ -81,22 +112,28 @@ fn host(rest: &[u8]) -> &[u8] {
     &rest[start..start + length.unwrap_or(0)]
 }
 
-/// The path and query of a location on the same origin; `None` if it is on another one: another
-/// scheme, host or port. A relative location is resolved against the target's folder (RFC 3986,
-/// section 5.2).
-fn path_of(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Option<Vec<u8>> {
+/// A location: its path and query, on the same origin or on another one over HTTP: whether over TLS, host and port.
+enum Place {
+    Here(Vec<u8>),
+    There(bool, Vec<u8>, Vec<u8>),
+}
+
+/// The place of a location; `None` if it is not of HTTP. A relative location is resolved against the target's folder (RFC
+/// 3986, section 5.2).
+fn resolve(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Option<Place> {
     let location = location.split(|byte| *byte == b'#').next().unwrap_or(b"");
     let absolute = match location.strip_prefix(b"//") {
         Some(rest) => Some((is_secure, rest)),
         None => after_scheme(location),
     };
+    let mut elsewhere = None;
     let (path, query) = match absolute {
         Some((scheme, rest)) => {
             let end = rest.iter().position(|byte| b"/?".contains(byte));
             let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
             let is_same = with_port(authority, scheme) == with_port(host, is_secure);
             if scheme != is_secure || !is_same {
-                return None;
+                elsewhere = Some((scheme, authority.to_vec()));
             }
             split_query(rest)
         }
@@ -120,7 +157,11 @@ fn path_of(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Opti
     } else {
         query
     };
-    Some([&without_dots(&whole), query].concat())
+    let path = [&without_dots(&whole), query].concat();
+    Some(match elsewhere {
+        None => Place::Here(path),
+        Some((is_secure, authority)) => Place::There(is_secure, authority, path),
+    })
 }
 
 /// Whether a reference begins with the name of a scheme (RFC 3986, section 3.1), such as `mailto:`.
@@ -130,7 +171,7 @@ fn has_scheme(reference: &[u8]) -> bool {
 }
 
 /// Host and port in lower case, the port of the scheme if there is none.
-fn with_port(authority: &[u8], is_secure: bool) -> Vec<u8> {
+pub(super) fn with_port(authority: &[u8], is_secure: bool) -> Vec<u8> {
     let mut authority = authority.to_ascii_lowercase();
     let colon = authority.iter().rposition(|byte| *byte == b':');
     let bracket = authority.iter().rposition(|byte| *byte == b']');
@@ -181,18 +222,15 @@ fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a head without the headers that describe a body.
-fn push_without_body_headers(rest: &[u8], out: &mut Vec<u8>) {
-    for line in rest.split_inclusive(|byte| *byte == b'\n') {
-        let name = line.split(|byte| *byte == b':').next().unwrap_or(b"");
-        let is_about_body = BODY_HEADERS
-            .iter()
-            .any(|header| name.eq_ignore_ascii_case(header.as_bytes()));
-        if !is_about_body {
-            out.extend_from_slice(line);
-        }
-    }
-}
+/// Headers that say nothing about the server, and so go to another one, too. `Proxy-Authorization` is for the proxy.
+const OF_THE_CLIENT: [&str; 6] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "connection",
+    "proxy-authorization",
+    "user-agent",
+];
 
 const BODY_HEADERS: [&str; 6] = [
     "content-length",
@@ -211,16 +249,60 @@ mod tests {
 
     const REST: &str = " HTTP/1.1\r\nHost: h.example:80\r\nAccept: */*\r\n\r\n";
 
+    fn alone<'a>(is_secure: bool) -> Servers<'a> {
+        Servers {
+            is_secure,
+            find: &|_, _| None,
+        }
+    }
+
+    #[test]
+    fn another_server_of_the_load_gets_no_secret() {
+        let head = "POST /in?a=b HTTP/1.1\r\nHost: h.example\r\nAuthorization: Basic eA==\r\nCookie: a=b\r\n\
+                    X-Key: k\r\nAccept: */*\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
+        let request = format!("{head}body");
+        let find = |is_secure: bool, authority: &[u8]| {
+            let is_it = is_secure && with_port(authority, true) == b"login.example:443";
+            is_it.then_some((3, "http://through"))
+        };
+        let servers = Servers {
+            is_secure: false,
+            find: &find,
+        };
+        let next = |status: u16, location: &str| {
+            let location = (status, location.as_bytes());
+            match follow(request.as_bytes(), head.len(), location, servers) {
+                Detour::Follow(server, next) => (server, String::from_utf8(next.bytes).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let get = "GET http://through/x HTTP/1.1\r\nHost: Login.example\r\nAccept: */*\r\n\r\n";
+        let found = next(302, "https://Login.example/x");
+        assert_eq!(found, (Some(3), get.to_owned()));
+        let (server, post) = next(307, "https://login.example:443/?c");
+        let expected = "POST http://through/?c HTTP/1.1\r\nHost: login.example:443\r\nAccept: */*\r\n\
+                        Content-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody";
+        assert_eq!((server, &*post), (Some(3), expected));
+        let back = follow(
+            request.as_bytes(),
+            head.len(),
+            (302, b"http://login.example/"),
+            servers,
+        );
+        assert_eq!(back, Detour::Elsewhere, "another scheme");
+    }
+
     /// The target that follows from this location.
     fn led(request: &str, location: &str, is_secure: bool) -> String {
         let next = follow(
             request.as_bytes(),
             request.len(),
             (302, location.as_bytes()),
-            is_secure,
+            alone(is_secure),
         );
         match next {
-            Detour::Follow(next) => {
+            Detour::Follow(server, next) => {
+                assert_eq!(server, None);
                 let text = String::from_utf8(next.bytes).unwrap();
                 assert_eq!(next.head_bytes, text.len());
                 text.split(' ').nth(1).unwrap().to_owned()
@@ -292,8 +374,13 @@ mod tests {
             location.extend((0..length).map(|_| alphabet[random.random_range(0..alphabet.len())]));
             let target = targets[random.random_range(0..targets.len())];
             let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-            let found = follow(request.as_bytes(), request.len(), (302, &location), false);
-            let Detour::Follow(next) = found else {
+            let found = follow(
+                request.as_bytes(),
+                request.len(),
+                (302, &location),
+                alone(false),
+            );
+            let Detour::Follow(_, next) = found else {
                 continue;
             };
             let text = String::from_utf8(next.bytes).unwrap();
@@ -320,9 +407,9 @@ mod tests {
                 request.as_bytes(),
                 request.len() - 4,
                 (status, b"/x"),
-                false,
+                alone(false),
             );
-            let Detour::Follow(next) = found else {
+            let Detour::Follow(_, next) = found else {
                 panic!("{found:?}");
             };
             let idempotent = is_idempotent(&next);

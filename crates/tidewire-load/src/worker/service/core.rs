@@ -424,12 +424,11 @@ impl Core {
         if self.setup.targets.len() == 1 {
             return Some(pending);
         }
-        let target = self.setup.script.steps[pending.exchange.step as usize].target;
-        if target == user.target {
+        if pending.target == user.target {
             return Some(pending);
         }
         user.owed.push_front(pending);
-        user.turn_to(target);
+        user.turn_to(pending.target);
         None
     }
 

@@ -96,6 +96,10 @@ impl ServiceSetup {
 /// A server, and how users speak to it.
 #[derive(Debug, Clone)]
 pub struct ServiceTarget {
+    /// Host and port as the URL has them.
+    pub authority: String,
+    /// What stands before the path of requests, for a proxy that forwards them.
+    pub prefix: String,
     /// The destination of the connections.
     pub endpoint: Endpoint,
     /// The protocol.

@@ -77,6 +77,7 @@ impl Core {
     fn pending(&mut self, step: u32, intended_ns: u64) -> Pending {
         self.outstanding += 1;
         Pending {
+            target: self.setup.script.steps[step as usize].target,
             exchange: Exchange {
                 intended_ns,
                 step,

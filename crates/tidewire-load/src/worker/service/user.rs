@@ -165,6 +165,8 @@ pub(crate) struct Pending {
     pub(crate) exchange: Exchange,
     /// It was sent before, on a connection that ended before the first byte of the response.
     pub(crate) is_again: bool,
+    /// The number of its server.
+    pub(crate) target: u16,
     /// Redirects that have led to it.
     pub(crate) redirects: u32,
     /// The identification of the reply: of messages that are matched by a field, and the stream of HTTP/2.
