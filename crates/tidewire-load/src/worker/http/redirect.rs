@@ -30,10 +30,12 @@ pub(super) fn is_idempotent(request: &WholeRequest) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Servers<'a> {
     pub(super) is_secure: bool,
-    /// Another server over HTTP, by whether it speaks TLS, and by its host and port: its number, and what stands before
-    /// the path in requests to it.
-    pub(super) find: &'a dyn Fn(bool, &[u8]) -> Option<(u16, &'a str)>,
+    pub(super) find: &'a Find<'a>,
 }
+
+/// A server of the load over HTTP, by whether it speaks TLS, and by its host and port: its number, and what stands before
+/// the path in requests to it.
+type Find<'a> = dyn Fn(bool, &[u8]) -> Option<(u16, &'a str)> + 'a;
 
 /// The request that follows a redirect with this status from `request` to `location`, to the same server or to another
 /// one of the load. Its headers are the same, but another server gets only those that are about the content or the client,
