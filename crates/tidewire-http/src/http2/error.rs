@@ -156,9 +156,12 @@ pub enum StreamFault {
     /// `Content-Length` is not a number of bytes, or occurs with different values.
     #[error("Content-Length is not one number of bytes")]
     BadContentLength,
-    /// The body has another length than `Content-Length` announced.
-    #[error("the body has another length than Content-Length announced")]
-    WrongLength,
+    /// The body is shorter than `Content-Length` announced.
+    #[error("the body is shorter than Content-Length announced")]
+    TruncatedBody,
+    /// The body is longer than `Content-Length` announced.
+    #[error("the body is longer than Content-Length announced")]
+    SurplusBody,
     /// More data than the window of the stream allows.
     #[error("more data than the window of the stream allows")]
     WindowExceeded,
@@ -171,9 +174,9 @@ pub enum StreamFault {
     /// The stream depends on itself.
     #[error("a stream depends on itself")]
     BadPriority,
-    /// The body ended with neither a last frame nor trailers that are the end.
+    /// Trailers are not the end of their message.
     #[error("headers after a body that are not its end")]
-    TruncatedBody,
+    BadTrailer,
     /// More streams at a time than allowed.
     #[error("more streams at a time than allowed")]
     TooManyStreams,
@@ -196,10 +199,11 @@ impl StreamFault {
             Self::BadFrameSize => ErrorCode::FRAME_SIZE_ERROR,
             Self::BadHeader
             | Self::BadContentLength
-            | Self::WrongLength
+            | Self::TruncatedBody
+            | Self::SurplusBody
             | Self::EmptyWindow
             | Self::BadPriority
-            | Self::TruncatedBody => ErrorCode::PROTOCOL_ERROR,
+            | Self::BadTrailer => ErrorCode::PROTOCOL_ERROR,
         }
     }
 
@@ -209,12 +213,13 @@ impl StreamFault {
         match self {
             Self::BadHeader => "bad-header",
             Self::BadContentLength => "bad-content-length",
-            Self::WrongLength => "wrong-length",
+            Self::TruncatedBody => "truncated-body",
+            Self::SurplusBody => "surplus-data",
             Self::WindowExceeded => "window-exceeded",
             Self::WindowOverflow => "window-overflow",
             Self::EmptyWindow => "empty-window-update",
             Self::BadPriority => "bad-priority",
-            Self::TruncatedBody => "truncated-body",
+            Self::BadTrailer => "bad-trailer",
             Self::TooManyStreams => "too-many-streams",
             Self::StreamClosed => "frame-after-end",
             Self::BadFrameSize => "bad-frame-size",

@@ -228,7 +228,7 @@ impl State {
         let fault = match parsed.fault {
             _ if stream.has_received_all => Some(StreamFault::StreamClosed),
             _ if on_itself => Some(StreamFault::BadPriority),
-            _ if is_trailers && !ends => Some(StreamFault::TruncatedBody),
+            _ if is_trailers && !ends => Some(StreamFault::BadTrailer),
             _ if is_interim && ends => Some(StreamFault::BadHeader),
             fault => fault,
         };

@@ -107,8 +107,10 @@ impl Stream {
         // These have no body, whatever length they announce.
         let is_bodiless = self.is_head || matches!(self.message.status, 204 | 304);
         let expected = if is_bodiless { Some(0) } else { self.length };
+        let received = self.message.body_bytes;
         match expected {
-            Some(length) if length != self.message.body_bytes => Err(StreamFault::WrongLength),
+            Some(length) if received < length => Err(StreamFault::TruncatedBody),
+            Some(length) if received > length => Err(StreamFault::SurplusBody),
             _ => Ok(self.message),
         }
     }

@@ -146,7 +146,7 @@ pub(crate) fn nothing() -> Arc<[u8]> {
 }
 
 pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-const END_STREAM: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const PADDED: u8 = 8;
 pub(crate) const BOTH: u8 = END_STREAM | END_HEADERS;

@@ -1,8 +1,8 @@
 //! Rules of HTTP/2 that a server breaks: each has its name, and ends the connection or one stream.
 
 use crate::http2::{
-    BOTH, END_HEADERS, GET, PADDED, Side, client_with_requests, frame, request, request_trailers,
-    response, settings,
+    BOTH, END_HEADERS, END_STREAM, GET, PADDED, Side, client_with_requests, frame, request,
+    request_trailers, response, settings,
 };
 use tidewire_http::http2::Limits;
 
@@ -124,11 +124,24 @@ fn a_rule_of_one_stream_resets_it() {
             frame(1, BOTH, 1, &response(200, &[("content-length", "x")])),
         ),
         (
-            "1: broken wrong-length",
+            "1: broken truncated-body",
             frame(1, BOTH, 1, &response(200, &[("content-length", "2")])),
         ),
         (
-            "1: broken truncated-body",
+            "1: broken surplus-data",
+            [
+                frame(
+                    1,
+                    END_HEADERS,
+                    1,
+                    &response(200, &[("content-length", "2")]),
+                ),
+                frame(0, END_STREAM, 1, b"abc"),
+            ]
+            .concat(),
+        ),
+        (
+            "1: broken bad-trailer",
             [
                 frame(1, END_HEADERS, 1, &good),
                 frame(1, END_HEADERS, 1, &request_trailers()),
