@@ -87,7 +87,10 @@ fn a_rule_of_the_connection_ends_it() {
 
 #[test]
 fn a_rule_of_one_stream_resets_it() {
-    let good = response(200, &[]);
+    let (good, two) = (
+        response(200, &[]),
+        response(200, &[("content-length", "2")]),
+    );
     assert_found(&[
         ("1: broken bad-header", frame(0, 0, 1, b"a")),
         (
@@ -123,19 +126,11 @@ fn a_rule_of_one_stream_resets_it() {
             "1: broken bad-content-length",
             frame(1, BOTH, 1, &response(200, &[("content-length", "x")])),
         ),
-        (
-            "1: broken truncated-body",
-            frame(1, BOTH, 1, &response(200, &[("content-length", "2")])),
-        ),
+        ("1: broken truncated-body", frame(1, BOTH, 1, &two)),
         (
             "1: broken surplus-data",
             [
-                frame(
-                    1,
-                    END_HEADERS,
-                    1,
-                    &response(200, &[("content-length", "2")]),
-                ),
+                frame(1, END_HEADERS, 1, &two),
                 frame(0, END_STREAM, 1, b"abc"),
             ]
             .concat(),
