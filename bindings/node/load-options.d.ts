@@ -118,8 +118,9 @@ export interface LoadSettings {
   subscribe?: string | string[] | null;
   /**
    * The confirmation of a message: the pong to a ping that was sent after it (pong), the next
-   * message from the server (order), or a message with the same value in a field (field:NAME).
-   * Default: "pong".
+   * message from the server (order), a message with the same value in a field (field:NAME) or
+   * in the first group of an expression (regex:EXPRESSION), or one with the number of the
+   * message at a place (seq:2..4). Default: "pong".
    */
   reply?: string | null;
   /**
@@ -141,10 +142,16 @@ export interface LoadSettings {
   encrypt?: boolean | null;
   /**
    * The protocol of a session: raw (nothing but its messages), v1 (Tidewire's own), socket.io,
-   * graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, or a file that ends in .toml
-   * with the conversation of another one. Default: raw, with `encrypt` v1.
+   * graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, mqtt (3.1.1), mqtt5, or a
+   * file that ends in .toml with the conversation of another one. Default: raw, with `encrypt`
+   * v1.
    */
   profile?: string | null;
+  /**
+   * Values of `profile`, such as the topic; no report shows them. Default: those of the
+   * profile.
+   */
+  profileValues?: Record<string, string> | null;
   /** A token for Authorization: Bearer. Default: none. */
   token?: string | null;
   /** Statuses that count as a success, such as 200, 2xx,404 or any. Default: up to 399. */

@@ -58,8 +58,10 @@ fn is_url(word: &str) -> bool {
 }
 
 /// Those of other tools among them, see `tidewire load --as`.
-const SECRET_FLAGS: [&str; 9] = [
+const SECRET_FLAGS: [&str; 10] = [
     "--token",
+    // A value of a profile may be a password.
+    "--set",
     "--jwt-secret",
     "--user",
     "-u",
@@ -106,6 +108,10 @@ mod tests {
                 "bench --token … --jwt-secret=…",
             ),
             ("load|--as|ab|-A|a:b", "load --as ab -A …"),
+            (
+                "load|--set|password=p|--set=token=t|--profile|mqtt",
+                "load --set … --set=… --profile mqtt",
+            ),
         ] {
             let words: Vec<String> = words.split('|').map(str::to_owned).collect();
             assert_eq!(without_secrets(&words), expected);

@@ -102,7 +102,9 @@ pub(super) fn range(option: &Row) -> String {
         Kind::Stages => "`TIME:NUMBER,…`".to_owned(),
         Kind::Statuses => "statuses".to_owned(),
         Kind::Precision => "`FIGURE:SHARE%`".to_owned(),
-        Kind::Reply => "`pong`, `order`, `field:NAME`".to_owned(),
+        Kind::Reply => {
+            "`pong`, `order`, `field:NAME`, `regex:EXPRESSION`, `seq:FROM..TO`".to_owned()
+        }
         Kind::Json => "any value".to_owned(),
         Kind::Rules => "a list of [rules](#rules-of-topics)".to_owned(),
     }

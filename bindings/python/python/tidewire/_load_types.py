@@ -99,8 +99,9 @@ class LoadOptions(TypedDict, total=False):
     #: Messages that each connection sends first, such as a subscription. Default: none.
     subscribe: str | Sequence[str]
     #: The confirmation of a message: the pong to a ping that was sent after it (pong), the next
-    #: message from the server (order), or a message with the same value in a field (field:NAME).
-    #: Default: "pong".
+    #: message from the server (order), a message with the same value in a field (field:NAME) or in
+    #: the first group of an expression (regex:EXPRESSION), or one with the number of the message at
+    #: a place (seq:2..4). Default: "pong".
     reply: str
     #: The field of the server's messages with the time at which they were created, for their age.
     #: Default: none.
@@ -114,9 +115,11 @@ class LoadOptions(TypedDict, total=False):
     #: a server that does not agree on a key fails the connection. Default: False.
     encrypt: bool
     #: The protocol of a session: raw (nothing but its messages), v1 (Tidewire's own), socket.io,
-    #: graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, or a file that ends in .toml
-    #: with the conversation of another one. Default: raw, with `encrypt` v1.
+    #: graphql-ws, centrifugo, stomp, phoenix, signalr, action-cable, mqtt (3.1.1), mqtt5, or a file
+    #: that ends in .toml with the conversation of another one. Default: raw, with `encrypt` v1.
     profile: str
+    #: Values of `profile`, such as the topic; no report shows them. Default: those of the profile.
+    profile_values: Mapping[str, str]
     #: A token for Authorization: Bearer. Default: none.
     token: str
     #: Statuses that count as a success, such as 200, 2xx,404 or any. Default: up to 399.

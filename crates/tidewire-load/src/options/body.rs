@@ -53,6 +53,21 @@ impl BodyOptions {
         fixed.to_owned()
     }
 
+    /// [`Self::template`] of a request, which cannot be given up when its values are known.
+    ///
+    /// # Errors
+    /// The same, and a body that some values may not fit into.
+    pub(super) fn http_template(&self, names: &Names) -> Result<Template, OptionError> {
+        let template = self.template(names)?;
+        match template.may_be_unwritable() {
+            false => Ok(template),
+            true => Err(OptionError::new(
+                "the body of a request has sizes of varint or u32, and of numbers seq, user, rand, now_ms and now_us: \
+                 others may not fit when it is sent",
+            )),
+        }
+    }
+
     /// The body with its values, each escaped for its place.
     ///
     /// # Errors
@@ -60,8 +75,8 @@ impl BodyOptions {
     pub(super) fn template(&self, names: &Names) -> Result<Template, OptionError> {
         let mut template = Template::default();
         let pushed = match self {
-            Self::Bytes(bytes) => template.push(bytes, names, Escape::None),
-            Self::File(path) => template.push(&read(path)?, names, Escape::None),
+            Self::Bytes(bytes) => template.push_message(bytes, names),
+            Self::File(path) => template.push_message(&read(path)?, names),
             Self::Json(json) => template.push_json(json.as_bytes(), names),
             Self::Form(fields) => push_fields(&mut template, fields, names),
             Self::Multipart(parts) => {
@@ -176,7 +191,9 @@ mod tests {
         let template = body.template(&names).unwrap();
         let mut random = rand::rngs::SmallRng::seed_from_u64(1);
         let mut out = Vec::new();
-        template.write(&mut first_values(&mut random, &[], &[feed]), &mut out);
+        let feeds = [feed];
+        let mut values = first_values(&mut random, &[], &feeds);
+        template.write(&mut values, &mut out).unwrap();
         let text = String::from_utf8_lossy(&out).replace(BOUNDARY, "B");
         let expected = [
             "--B\r\nContent-Disposition: form-data; name=\"no%22te\"\r\n\r\nn=x\"\r\ny\r\n",

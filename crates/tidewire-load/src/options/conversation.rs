@@ -1,22 +1,23 @@
 //! Conversations in the form of their files: the protocols of other WebSocket servers.
 
+mod rule;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::matching::{matching, regex};
-use super::spec::Texts;
+use super::matching::matching;
 use super::{OptionError, quantity};
 use crate::worker::messages::Matching;
 use crate::worker::messages::conversation::{Conversation, Every, Heartbeat};
+use crate::worker::messages::framing::Framing;
 use crate::worker::messages::pointers::Pointers;
-use crate::worker::messages::rules::{Meaning, Rule, Rules};
-use crate::worker::messages::view::{Part, Reason, Source, Test};
-use crate::worker::pointer::is_pointer;
-use crate::worker::template::{Escape, Names, Template};
+use crate::worker::messages::rules::Rules;
+use crate::worker::template::form::Form;
+use crate::worker::template::{Escape, Names, Syntax, Template};
+use rule::RuleText;
 
 /// A conversation, as it is written in its file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -30,8 +31,13 @@ pub struct ConversationFile {
     pub binary: bool,
     /// The bytes that end a message.
     separator: Option<String>,
+    /// The place of the length of a message.
+    length: Option<LengthText>,
+    /// Values that its user may set, with those without that.
+    values: BTreeMap<String, String>,
     start: Vec<String>,
     send: Option<String>,
+    subscribe: Option<String>,
     /// The message, if the user gives none.
     pub message: Option<String>,
     reply: Option<String>,
@@ -39,23 +45,16 @@ pub struct ConversationFile {
     rules: Vec<RuleText>,
     #[serde(rename = "every")]
     heartbeats: Vec<HeartbeatText>,
+    /// The values as texts, see [`Self::set`].
+    #[serde(skip)]
+    known: Vec<(String, Template)>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RuleText {
-    is: Option<String>,
-    starts: Option<String>,
-    contains: Option<String>,
-    json: BTreeMap<String, Value>,
-    answer: Texts,
-    capture: BTreeMap<String, String>,
-    ready: bool,
-    message: bool,
-    event: bool,
-    fail: Option<String>,
-    close: bool,
-    count: Option<String>,
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LengthText {
+    at: u16,
+    size: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -65,21 +64,22 @@ struct HeartbeatText {
     send: String,
 }
 
-/// What surrounds each message of a load.
-#[derive(Debug, Clone, Default)]
-pub struct Envelope {
-    before: Template,
-    after: Template,
+/// What surrounds a message.
+#[derive(Debug, Clone)]
+pub struct Envelope(Template);
+
+impl Default for Envelope {
+    /// Nothing.
+    fn default() -> Self {
+        Self(Template::hole())
+    }
 }
 
 impl Envelope {
     /// The message as it is sent.
     #[must_use]
     pub fn around(&self, message: &Template) -> Template {
-        let mut whole = self.before.clone();
-        whole.append(message);
-        whole.append(&self.after);
-        whole
+        self.0.filled(message)
     }
 }
 
@@ -105,16 +105,57 @@ impl ConversationFile {
             None => std::fs::read_to_string(name)
                 .map_err(|error| OptionError::unreadable(Path::new(name), &error))?,
         };
-        let file: Self = toml::from_str(&text)
-            .map_err(|error| OptionError::new(format_args!("{name}: {error}")))?;
-        file.conversation()
-            .and_then(|_| file.envelope())
-            .and_then(|_| file.matching())
-            .map_err(|error| OptionError::new(format_args!("{name}: {error}")))?;
+        Self::of(&text).map_err(|error| OptionError::new(format_args!("{name}: {error}")))
+    }
+
+    /// The conversation in a text, with its own values.
+    fn of(text: &str) -> Result<Self, OptionError> {
+        let mut file: Self = toml::from_str(text).map_err(OptionError::new)?;
+        let captured = file.names();
+        for (name, value) in &file.values {
+            check_name(name, &captured)?;
+            file.known
+                .push((name.clone(), known_value(name, value, &captured)?));
+        }
+        file.conversation()?;
+        file.envelope()?;
+        file.subscription()?;
+        file.matching()?;
         Ok(file)
     }
 
-    /// The names of its captured values, which messages may use.
+    /// Sets some of its values.
+    ///
+    /// # Errors
+    /// It has no value of this name, or a text that needs it is wrong with it.
+    pub fn set(&mut self, given: &[(String, String)], syntax: &Syntax) -> Result<(), OptionError> {
+        let names = Names {
+            known: Vec::new(),
+            syntax: syntax.clone(),
+            ..self.names()
+        };
+        for (name, value) in given {
+            let place = self.known.iter().position(|(known, _)| known == name);
+            let place = place.ok_or_else(|| self.unknown(name))?;
+            self.known[place].1 = known_value(name, value, &names)?;
+        }
+        self.conversation()?;
+        self.envelope()?;
+        self.subscription().map(drop)
+    }
+
+    fn unknown(&self, name: &str) -> OptionError {
+        let names: Vec<&str> = self.values.keys().map(String::as_str).collect();
+        OptionError::new(match names.is_empty() {
+            true => format!("the profile has no values, and {name} is set: remove --set"),
+            false => format!(
+                "the profile has no value {name}: set one of {}",
+                names.join(", ")
+            ),
+        })
+    }
+
+    /// The names of its values and of what it captures, which messages may use.
     #[must_use]
     pub fn names(&self) -> Names {
         let mut captured: Vec<String> = Vec::new();
@@ -125,6 +166,7 @@ impl ConversationFile {
         }
         Names {
             captured,
+            known: self.known.clone(),
             ..Names::default()
         }
     }
@@ -142,19 +184,61 @@ impl ConversationFile {
     /// # Errors
     /// A wrong template.
     pub fn envelope(&self) -> Result<Envelope, OptionError> {
-        let text = self.send.as_deref().unwrap_or(MESSAGE);
-        let (before, after) = text.split_once(MESSAGE).ok_or_else(|| {
-            OptionError::new(format_args!(
-                "`send` must contain {MESSAGE}: the place of the message of the load"
-            ))
-        })?;
-        let names = self.names();
-        let mut after = template(after, &names)?;
-        after.push_fixed(self.separator.as_deref().unwrap_or_default().as_bytes());
-        Ok(Envelope {
-            before: template(before, &names)?,
-            after,
-        })
+        let mut whole = self.around("send", self.send.as_deref())?;
+        whole.push_fixed(self.separator.as_deref().unwrap_or_default().as_bytes());
+        Ok(Envelope(whole))
+    }
+
+    /// What surrounds each subscription, apart from a separator.
+    ///
+    /// # Errors
+    /// A wrong template.
+    pub fn subscription(&self) -> Result<Envelope, OptionError> {
+        self.around("subscribe", self.subscribe.as_deref())
+            .map(Envelope)
+    }
+
+    fn around(&self, field: &str, text: Option<&str>) -> Result<Template, OptionError> {
+        let mut names = self.names();
+        names.known.push((MESSAGE.to_owned(), Template::hole()));
+        let Some(text) = text else {
+            return Ok(Template::hole());
+        };
+        let whole = template(text, &names)?;
+        match whole.has_hole() {
+            true => Ok(whole),
+            false => Err(OptionError::new(format_args!(
+                "`{field}` must contain {{{{{MESSAGE}}}}}: the place of the message of the load"
+            ))),
+        }
+    }
+
+    /// How messages are found in frames.
+    fn framing(&self) -> Result<Framing, OptionError> {
+        match (&self.separator, &self.length) {
+            (Some(_), Some(_)) => Err(OptionError::new(
+                "`separator` and `length` exclude each other: give what ends a message, or its length",
+            )),
+            (Some(separator), None) if separator.is_empty() => Err(OptionError::new(
+                "`separator` is empty: write the text that ends a message, or remove it",
+            )),
+            (Some(separator), None) => Ok(Framing::Separator(separator.clone().into_bytes())),
+            (None, Some(length)) => {
+                let form = Form::of(&length.size).ok_or_else(|| {
+                    let known: Vec<&str> = Form::ALL.iter().map(|(name, _)| *name).collect();
+                    OptionError::new(format_args!(
+                        "`length` has the size `{}`: write one of {}",
+                        length.size,
+                        known.join(", ")
+                    ))
+                })?;
+                Ok(Framing::Length {
+                    at: length.at.into(),
+                    form,
+                })
+            }
+            (None, None) => Ok(Framing::Frames),
+        }
     }
 
     /// The conversation.
@@ -162,11 +246,7 @@ impl ConversationFile {
     /// # Errors
     /// A rule, a template or a place is wrong: the message names it.
     pub fn conversation(&self) -> Result<Conversation, OptionError> {
-        if self.separator.as_deref() == Some("") {
-            return Err(OptionError::new(
-                "`separator` is empty: write the text that ends a message, or remove it",
-            ));
-        }
+        let framing = self.framing()?;
         let names = self.names();
         let mut pointers = Pointers::default();
         let start = self.start.iter().map(|text| template(text, &names));
@@ -185,96 +265,38 @@ impl ConversationFile {
             start: start.collect::<Result<_, _>>()?,
             rules: Rules::new(rules),
             heartbeats: heartbeats.collect::<Result<_, OptionError>>()?,
-            separator: self.separator.clone().map(String::into_bytes),
+            framing,
             pointers,
         })
     }
 }
 
-impl RuleText {
-    fn rule(&self, names: &Names, pointers: &mut Pointers) -> Result<Rule, OptionError> {
-        let meanings = [
-            self.ready.then_some(Meaning::Ready),
-            self.message.then_some(Meaning::Message),
-            self.event.then_some(Meaning::Event),
-            self.close.then_some(Meaning::End),
-            self.fail
-                .as_deref()
-                .map(|text| reason(text, pointers))
-                .transpose()?
-                .map(Meaning::Failure),
-        ];
-        let mut meanings = meanings.into_iter().flatten();
-        let meaning = meanings.next().unwrap_or(Meaning::Protocol);
-        if meanings.next().is_some() {
-            return Err(OptionError::new(
-                "`ready`, `message`, `event`, `fail` and `close` exclude each other: give one of them",
-            ));
-        }
-        let bytes = |text: &Option<String>| text.clone().map(String::into_bytes);
-        let mut values = Vec::new();
-        for (pointer, value) in &self.json {
-            let wanted = (value.as_str() != Some(ANY)).then(|| value.clone());
-            values.push((add_pointer(pointer, pointers)?, wanted));
-        }
-        let mut captures = Vec::new();
-        for (name, from) in &self.capture {
-            let place = names.captured.iter().position(|known| known == name);
-            let source = source(from, pointers)?.ok_or_else(|| {
-                OptionError::new(format_args!(
-                    "the capture `{name}` comes from `{from}`: write json:/a/b or regex:id=(\\d+)"
-                ))
-            })?;
-            captures.push((place.unwrap_or(0), source));
-        }
-        let answers = self.answer.0.iter();
-        Ok(Rule {
-            test: Test {
-                is: bytes(&self.is),
-                starts: bytes(&self.starts),
-                contains: self.contains.as_deref().map(Part::new),
-                values,
-            },
-            captures,
-            answers: answers
-                .map(|text| template(text, names))
-                .collect::<Result<_, _>>()?,
-            meaning,
-            count: self.count.clone(),
-        })
-    }
-}
-
-/// The reason of a failure: a place in the message, or a text.
-fn reason(text: &str, pointers: &mut Pointers) -> Result<Reason, OptionError> {
-    let place = source(text, pointers)?;
-    Ok(place.map_or_else(|| Reason::Text(text.to_owned()), Reason::In))
-}
-
-/// A place in a message, if the text is meant as one.
-fn source(text: &str, pointers: &mut Pointers) -> Result<Option<Source>, OptionError> {
-    Ok(match text.split_once(':') {
-        Some(("json", pointer)) => Some(Source::Pointer(add_pointer(pointer, pointers)?)),
-        Some(("regex", pattern)) => Some(Source::Regex(regex(pattern)?)),
-        _ => None,
-    })
-}
-
-/// The number of a pointer.
-fn add_pointer(pointer: &str, pointers: &mut Pointers) -> Result<usize, OptionError> {
-    match is_pointer(pointer) {
-        true => Ok(pointers.add(pointer)),
-        false => Err(OptionError::new(format_args!(
-            "`{pointer}` is not a JSON pointer: write /a/b"
-        ))),
-    }
-}
-
 fn template(text: &str, names: &Names) -> Result<Template, OptionError> {
-    Template::of(text.as_bytes(), names, Escape::None).map_err(OptionError::new)
+    Template::message(text.as_bytes(), names).map_err(OptionError::new)
 }
 
-/// A time such as `25s`, or a captured number with its unit such as `{{interval}}ms`.
+/// A value that texts may use.
+fn known_value(name: &str, text: &str, names: &Names) -> Result<Template, OptionError> {
+    Template::of(text.as_bytes(), names, Escape::None)
+        .map_err(|error| OptionError::new(format_args!("the value {name}: {error}")))
+}
+
+/// That the name of a value can be written between braces, and means nothing else.
+fn check_name(name: &str, captured: &Names) -> Result<(), OptionError> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    if name.is_empty() || !name.chars().all(is_word) || [MESSAGE, "end"].contains(&name) {
+        return Err(OptionError::new(format_args!(
+            "the value `{name}` needs another name: letters, digits, _ and -, and neither {MESSAGE} nor end"
+        )));
+    }
+    let names = Names {
+        known: vec![(name.to_owned(), Template::default())],
+        ..captured.clone()
+    };
+    template(&format!("{{{{{name}}}}}"), &names).map(drop)
+}
+
+/// A time such as `25s`, a value, or a captured number with its unit such as `{{interval}}ms`.
 fn every(text: &str, names: &Names) -> Result<Every, OptionError> {
     let captured = text
         .strip_prefix("{{")
@@ -282,6 +304,16 @@ fn every(text: &str, names: &Names) -> Result<Every, OptionError> {
     let Some((name, unit)) = captured else {
         return quantity::duration(text).map(Every::Fixed);
     };
+    let known = names.known.iter().find(|(known, _)| known == name.trim());
+    if let Some((name, value)) = known {
+        let value = value.as_fixed().map(String::from_utf8_lossy);
+        let value = value.ok_or_else(|| {
+            OptionError::new(format_args!(
+                "the interval `{text}`: the value {name} is not constant"
+            ))
+        })?;
+        return quantity::duration(&format!("{value}{unit}")).map(Every::Fixed);
+    }
     let variable = names.captured.iter().position(|known| known == name.trim());
     let variable = variable.ok_or_else(|| {
         OptionError::new(format_args!(
@@ -293,14 +325,11 @@ fn every(text: &str, names: &Names) -> Result<Every, OptionError> {
     Ok(Every::Captured(variable, unit))
 }
 
-/// The place of a message in `send`.
-const MESSAGE: &str = "{{message}}";
-
-/// Any value at a pointer.
-const ANY: &str = "*";
+/// The name of a message where it is surrounded.
+const MESSAGE: &str = "message";
 
 /// The conversations that the program has.
-pub const SHIPPED: [(&str, &str); 7] = [
+pub const SHIPPED: [(&str, &str); 9] = [
     (
         "action-cable",
         include_str!("../../conversations/action-cable.toml"),
@@ -313,6 +342,8 @@ pub const SHIPPED: [(&str, &str); 7] = [
         "graphql-ws",
         include_str!("../../conversations/graphql-ws.toml"),
     ),
+    ("mqtt", include_str!("../../conversations/mqtt.toml")),
+    ("mqtt5", include_str!("../../conversations/mqtt5.toml")),
     ("phoenix", include_str!("../../conversations/phoenix.toml")),
     ("signalr", include_str!("../../conversations/signalr.toml")),
     (
@@ -327,11 +358,9 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> Result<Conversation, String> {
-        let file: ConversationFile = toml::from_str(text).map_err(|error| error.to_string())?;
-        let checked = file.envelope().and_then(|_| file.matching());
-        checked
-            .and_then(|_| file.conversation())
-            .map_err(|error| error.to_string())
+        let file = ConversationFile::of(text);
+        let conversation = file.and_then(|file| file.conversation());
+        conversation.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -362,10 +391,6 @@ mod tests {
             ),
             ("[[rule]]\nfail = 'json:a'", "`a` is not a JSON pointer"),
             ("[[every]]\ninterval = '5x'\nsend = 'a'", "5x"),
-            (
-                "[[every]]\ninterval = '{{a}}ms'\nsend = 'a'",
-                "no rule captures `a`",
-            ),
         ] {
             let error = file(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
@@ -379,6 +404,95 @@ mod tests {
     }
 
     #[test]
+    fn wrong_bytes_and_values_say_what_to_write() {
+        for (text, expected) in [
+            ("subscribe = '42'", "`subscribe` must contain {{message}}"),
+            (
+                "separator = 'a'\nlength = { at = 0, size = 'u8' }",
+                "`separator` and `length` exclude each other",
+            ),
+            (
+                "length = { at = 0, size = 'u9' }",
+                "write one of varint, u8",
+            ),
+            ("length = { at = -1, size = 'u8' }", "invalid value"),
+            ("[[rule]]\nhex = { '0' = '4' }", "`hex` has `4` at `0`"),
+            ("[[rule]]\nhex = { 'a' = '40' }", "`hex` has `40` at `a`"),
+            (
+                "[[rule]]\nfail = 'bytes:4'",
+                "rule 1: `bytes:4` names no bytes",
+            ),
+            ("[[rule]]\nclose = 'json:a'", "`a` is not a JSON pointer"),
+            ("[[rule]]\nclose = 1", "true, or a reason"),
+            ("reply = 'seq:2..5'", "seq:2..4"),
+            ("start = ['{{hex:1}}']", "two hexadecimal digits"),
+            ("start = ['{{size:u9}}']", "no form of a number"),
+            ("start = ['{{u24:seq}}']", "no form of a number"),
+            ("start = ['{{u16:}}']", "needs a number"),
+            ("start = ['{{u16:uuid}}']", "needs a number"),
+            ("start = ['{{end}}']", "ends nothing"),
+            ("start = ['{{with:a}}']", "needs the name of a value"),
+            (
+                "[values]\na = '{{size:u8}}'",
+                "the value a: `{{size:u8}}` makes bytes",
+            ),
+            (
+                "[values]\na = '{{b}}'\nb = ''",
+                "the value a: `{{b}}` stands for nothing",
+            ),
+            ("[values]\nseq = ''", "`{{seq}}` is a built-in value"),
+            ("[values]\nmessage = ''", "needs another name"),
+            ("[values]\n'a b' = ''", "needs another name"),
+            (
+                "start = ['{{u8:a}}']\n[values]\na = '256'",
+                "256 does not fit into u8",
+            ),
+            ("start = ['{{u8:a}}']\n[values]\na = 'x'", "needs a number"),
+            (
+                "[[every]]\ninterval = '{{a}}ms'\nsend = 'a'",
+                "no rule captures `a`",
+            ),
+        ] {
+            let error = file(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_are_set_by_name() {
+        let text = "start = ['a {{topic}} {{with:login}}login {{login}}{{end}}{{without:login}}anonymous{{end}}']\n\
+             [values]\ntopic = 'tidewire'\nlogin = ''";
+        let mut file = ConversationFile::of(text).unwrap();
+        let start = |file: &ConversationFile| {
+            let start = file.conversation().unwrap().start.remove(0);
+            start
+                .as_fixed()
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+        };
+        assert_eq!(start(&file).as_deref(), Some("a tidewire anonymous"));
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let given = [pair("login", "me"), pair("topic", "b")];
+        file.set(&given, &Syntax::Braces).unwrap();
+        assert_eq!(start(&file).as_deref(), Some("a b login me"));
+        file.set(&[pair("topic", "{{user}}")], &Syntax::Literal)
+            .unwrap();
+        assert_eq!(start(&file).as_deref(), Some("a {{user}} login me"));
+        file.set(&[pair("topic", "{{user}}")], &Syntax::Braces)
+            .unwrap();
+        assert_eq!(start(&file), None);
+        let error = file.set(&[pair("tpoic", "secret")], &Syntax::Braces);
+        let error = error.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the profile has no value tpoic: set one of login, topic"
+        );
+        let error = file.set(&[pair("login", "{{secret")], &Syntax::Braces);
+        assert!(!error.unwrap_err().to_string().contains("secret"));
+        let none = ConversationFile::default().set(&given, &Syntax::Braces);
+        assert!(none.unwrap_err().to_string().contains("has no values"));
+    }
+
+    #[test]
     fn intervals_are_times_or_captured_numbers() {
         let names = Names {
             captured: vec!["a".into(), "b".into()],
@@ -388,6 +502,13 @@ mod tests {
         assert_eq!(every("1.5s", &names), Ok(fixed));
         let captured = Every::Captured(1, Duration::from_millis(1));
         assert_eq!(every("{{ b }}ms", &names), Ok(captured));
+        let set = |value: &str| Names {
+            known: vec![("b".into(), Template::fixed(value.as_bytes()))],
+            ..Names::default()
+        };
+        assert_eq!(every("{{b}}ms", &set("1500")), Ok(fixed));
+        assert_eq!(every("{{b}}", &set("1.5s")), Ok(fixed));
+        assert!(every("{{b}}", &set("soon")).is_err());
         let seconds = Every::Captured(1, Duration::from_secs(1));
         assert_eq!(every("{{b}}", &names), Ok(seconds));
         assert!(every("{{b}}x", &names).is_err());

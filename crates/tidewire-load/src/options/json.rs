@@ -193,6 +193,10 @@ impl Written {
     }
 
     fn messages(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
+        let values = self
+            .profile_values
+            .clone()
+            .map_or(Vec::new(), |pairs| pairs.0);
         let messages = &mut options.messages;
         messages.message.clone_from(&self.message);
         messages.file.clone_from(&self.message_file);
@@ -201,10 +205,15 @@ impl Written {
         messages.is_binary = self.binary;
         messages.profile = match self.profile.as_deref() {
             None => None,
+            Some("raw" | "v1") if !values.is_empty() => {
+                ConversationFile::default().set(&values, &options.syntax)?;
+                None
+            }
             Some("raw") => Some(Profile::Raw),
             Some("v1") => Some(Profile::V1),
             Some(other) => {
-                let file = ConversationFile::read(other)?;
+                let mut file = ConversationFile::read(other)?;
+                file.set(&values, &options.syntax)?;
                 messages.matching = file.matching()?.unwrap_or_default();
                 messages.is_binary |= file.binary;
                 messages.conversation = Some(file);
@@ -329,6 +338,17 @@ mod tests {
         assert!(error(r#"{"profile":"v2"}"#).contains("raw, v1, action-cable"));
         let bodies = r#"{"body":"a","form":{"b":"c"}}"#;
         assert_eq!(error(bodies), "body and form exclude each other");
+        let set = r#"{"profile":"mqtt","profile_values":{"tpoic":"secret"}}"#;
+        let expected = "the profile has no value tpoic: set one of client, keep_alive, ";
+        assert!(error(set).starts_with(expected), "{}", error(set));
+        for set in [
+            r#"{"profile":"raw","profile_values":{"a":"b"}}"#,
+            r#"{"profile":"socket.io","profile_values":{"a":"b"}}"#,
+        ] {
+            assert!(error(set).contains("has no values"), "{set}");
+        }
+        let alone = r#"{"profile_values":{"topic":"a"}}"#;
+        assert_eq!(error(alone), "profile_values needs profile");
         assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));
         assert_eq!(error(r#"{"step_s":1}"#), "step_s needs find_limit");
     }

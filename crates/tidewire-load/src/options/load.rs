@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::OptionError;
+use super::contents::check_contents;
 use super::conversation::ConversationFile;
 use super::expected::check_expectations;
 use super::message::MessageOptions;
@@ -220,12 +221,12 @@ impl LoadOptions {
             ));
         }
         let in_flight = self.requests_in_flight(&script)?;
-        let names = script.names(match scenario {
-            Some(_) => &Syntax::Braces,
-            None => &self.syntax,
-        });
+        let of_scenario = scenario.as_ref().map(|_| &Syntax::Braces);
+        let syntax = of_scenario.unwrap_or(&self.syntax);
+        let names = self.messages.names_of(&script, syntax);
         let targets = hosts.iter().map(|host| self.target(host, &names));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        check_contents(&targets, &script)?;
         check_expectations(&self.expectations, &script, &targets)?;
         let sources = self.sources(&targets, users);
         let threads = self.threads.clamp(1, users.max(1));

@@ -5,7 +5,7 @@ use regex_lite::Regex;
 use super::OptionError;
 use crate::worker::messages::{Matching, Pattern, Pointer};
 
-/// The evidence that a message has arrived: `pong`, `order` or `field:NAME`.
+/// The evidence that a message has arrived: `pong`, `order`, `field:NAME`, `regex:EXPRESSION` or `seq:FROM..TO`.
 ///
 /// # Errors
 /// The text is no message.
@@ -17,11 +17,20 @@ pub fn matching(text: &str) -> Result<Matching, OptionError> {
         Some(("regex", pattern)) if !pattern.is_empty() => {
             Ok(Matching::Regex(Pattern(regex(pattern)?)))
         }
-        _ => Err(OptionError::new(format_args!(
-            "`{text}` does not define how to match replies: write pong, order, field:NAME such as field:id or field:/p/id, \
-             or regex:EXPRESSION with the identification as its first group"
-        ))),
+        Some(("seq", place)) => {
+            let number = place.parse().map_err(|()| wrong(text))?;
+            Ok(Matching::Sequence(number))
+        }
+        _ => Err(wrong(text)),
     }
+}
+
+fn wrong(text: &str) -> OptionError {
+    OptionError::new(format_args!(
+        "`{text}` does not define how to match replies: write pong, order, field:NAME such as field:id or field:/p/id, \
+         regex:EXPRESSION with the identification as its first group, or seq:2..4 for the bytes of the reply that have \
+         the number of the message"
+    ))
 }
 
 /// A regular expression.
@@ -42,11 +51,19 @@ mod tests {
 
     #[test]
     fn ways_to_match_have_names() {
+        for right in ["seq:2..4", "seq:0..1", "seq:+0..+2", "seq:-4..-0"] {
+            assert!(
+                matches!(matching(right), Ok(Matching::Sequence(_))),
+                "{right}"
+            );
+        }
         assert_eq!(matching("pong").unwrap(), Matching::None);
         assert_eq!(matching("order").unwrap(), Matching::Order);
         let field = Matching::Field(Pointer::new("/p/id"));
         assert_eq!(matching("field:/p/id").unwrap(), field);
-        for wrong in ["", "field:", "fields", "order:1"] {
+        for wrong in [
+            "", "field:", "fields", "order:1", "seq", "seq:", "seq:2", "seq:2..5", "seq:2..",
+        ] {
             assert!(
                 matching(wrong).unwrap_err().0.contains("field:id"),
                 "{wrong}"

@@ -7,7 +7,7 @@ use super::conversation::{ConversationFile, Envelope};
 use super::request::RequestOptions;
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Encoded, Script, Step};
-use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
+use crate::worker::template::{Feed, Names, Syntax, Template};
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
@@ -123,8 +123,13 @@ impl MessageOptions {
     /// # Errors
     /// A template is wrong.
     pub fn first_messages(&self, names: &Names) -> Result<Vec<Template>, OptionError> {
+        let conversation = self.conversation.as_ref();
+        let around = conversation.map(ConversationFile::subscription);
+        let around = around.transpose()?.unwrap_or_default();
         let texts = self.subscribe.iter();
-        texts.map(|text| template(text.as_bytes(), names)).collect()
+        texts
+            .map(|text| Ok(around.around(&template(text.as_bytes(), names)?)))
+            .collect()
     }
 
     /// What surrounds each message.
@@ -143,6 +148,14 @@ impl MessageOptions {
         Names {
             syntax: syntax.clone(),
             ..of_conversation.unwrap_or_default()
+        }
+    }
+
+    /// The values that texts of a script's users may have.
+    pub(super) fn names_of(&self, script: &Script, syntax: &Syntax) -> Names {
+        Names {
+            known: self.names(syntax).known,
+            ..script.names(syntax)
         }
     }
 
@@ -203,7 +216,7 @@ fn step(name: &str, message: Template) -> Step {
 }
 
 fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
-    Template::of(text, names, Escape::None).map_err(OptionError::new)
+    Template::message(text, names).map_err(OptionError::new)
 }
 
 /// The default message.

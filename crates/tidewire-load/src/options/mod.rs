@@ -3,6 +3,7 @@
 pub mod body;
 pub mod builder;
 mod checks;
+mod contents;
 pub mod conversation;
 mod credentials;
 mod endpoint;

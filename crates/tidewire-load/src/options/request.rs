@@ -64,7 +64,7 @@ impl RequestOptions {
     /// # Errors
     /// A part that is not valid in a request, or a wrong template.
     pub fn step(&self, frame: &RequestFrame<'_>, names: &Names) -> Result<Step, OptionError> {
-        let body = self.body.as_ref().map(|body| body.template(names));
+        let body = self.body.as_ref().map(|body| body.http_template(names));
         let body = body.transpose()?;
         let method = self.method.clone().unwrap_or_else(|| {
             let method = if body.is_some() { "POST" } else { "GET" };
@@ -457,7 +457,8 @@ mod tests {
         let feeds = [feed];
         let mut values = first_values(&mut random, &[], &feeds);
         let mut out = Vec::new();
-        script.write(0, &mut values, &mut Vec::new(), &mut out);
+        let written = script.write(0, &mut values, &mut Vec::new(), &mut out);
+        written.unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -98,7 +98,8 @@ impl Condition {
     pub(super) fn holds(&self, values: &mut Values<'_>) -> bool {
         let mut written = |template: &Template| {
             let mut text = Vec::new();
-            template.write(values, &mut text);
+            // A condition has no part that makes bytes, so that it can be written with all values.
+            template.write(values, &mut text).unwrap_or_default();
             text
         };
         let left = written(&self.left);

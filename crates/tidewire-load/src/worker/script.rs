@@ -10,7 +10,7 @@ use regex_lite::Regex;
 use tidewire_http::response::Expected;
 
 use super::kinds::{Condition, Kind, Repeat, StepOrder};
-use super::template::{Feed, Names, Syntax, Template, Values};
+use super::template::{Feed, Names, Syntax, Template, Unwritable, Values};
 
 use crate::report::model::ByteCounts;
 
@@ -205,6 +205,7 @@ impl Script {
             captured: self.variables.clone(),
             columns: self.feeds.iter().map(|feed| feed.columns.clone()).collect(),
             syntax: syntax.clone(),
+            ..Names::default()
         }
     }
 
@@ -256,13 +257,16 @@ impl Script {
     }
 
     /// Appends the bytes of a step.
+    ///
+    /// # Errors
+    /// A value does not fit into a message. What was appended is not usable.
     pub(crate) fn write(
         &self,
         step: usize,
         values: &mut Values<'_>,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
-    ) -> ByteCounts {
+    ) -> Result<ByteCounts, Unwritable> {
         let start = out.len();
         let head_bytes = match &self.steps[step].request {
             Encoded::Fixed { bytes, head_bytes } => {
@@ -270,7 +274,7 @@ impl Script {
                 *head_bytes
             }
             Encoded::Message(message) => {
-                message.write(values, out);
+                message.write(values, out)?;
                 0
             }
             Encoded::Patched {
@@ -278,9 +282,9 @@ impl Script {
                 body,
                 says_length,
             } => {
-                head.write(values, out);
+                head.write(values, out)?;
                 scratch.clear();
-                body.write(values, scratch);
+                body.write(values, scratch)?;
                 if *says_length {
                     out.extend_from_slice(b"Content-Length: ");
                     let length = scratch.len().to_string();
@@ -294,11 +298,11 @@ impl Script {
             }
         };
         let wire = (out.len() - start) as u64;
-        ByteCounts {
+        Ok(ByteCounts {
             wire,
             head: head_bytes as u64,
             body: wire - head_bytes as u64,
-        }
+        })
     }
 }
 
@@ -331,7 +335,8 @@ mod tests {
             rows: &[],
         };
         let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        let bytes = script.write(0, &mut values, &mut scratch, &mut out);
+        let written = script.write(0, &mut values, &mut scratch, &mut out);
+        let bytes = written.unwrap();
         let text = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nn=1234";
         assert_eq!(String::from_utf8(out).unwrap(), text);
         assert_eq!((bytes.body, bytes.wire), (6, text.len() as u64));

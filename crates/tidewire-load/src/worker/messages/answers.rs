@@ -1,12 +1,18 @@
 //! Answers: the message of the user that a message of the server answers.
 
+use super::places::Bytes;
 use super::{Matching, Messages, MessagesUser};
 use crate::worker::service::user::Pending;
 
 impl Messages {
     /// The place of the message that a message of the server answers by the same value.
     pub(super) fn place_of(&self, user: &MessagesUser, message: &[u8]) -> Option<usize> {
-        let key = self.setup.matching.key(message)?;
+        let conversation = self.setup.conversation.as_ref();
+        let content_at = conversation.map_or(0, |all| all.framing.content_at(message));
+        let key = self.setup.matching.key(Bytes {
+            all: message,
+            content_at,
+        })?;
         user.pending.iter().position(|pending| pending.key == key)
     }
 
@@ -18,7 +24,7 @@ impl Messages {
         match &self.setup.matching {
             Matching::None => None,
             Matching::Order => user.pending.pop_front(),
-            Matching::Field(_) | Matching::Regex(_) => {
+            Matching::Field(_) | Matching::Regex(_) | Matching::Sequence(_) => {
                 let at = self.place_of(user, message)?;
                 user.pending.remove(at)
             }

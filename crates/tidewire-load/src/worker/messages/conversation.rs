@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::framing::Framing;
 use super::pointers::Pointers;
 use super::rules::{Meaning, Rules};
 use crate::worker::template::Template;
@@ -17,8 +18,8 @@ pub struct Conversation {
     pub rules: Rules,
     /// Sent again and again by each connection that is ready.
     pub heartbeats: Vec<Heartbeat>,
-    /// Bytes that end a message: a frame may contain several.
-    pub separator: Option<Vec<u8>>,
+    /// How messages are found in frames.
+    pub framing: Framing,
     /// The places that rules look at: in JSON, or in the MessagePack of a binary message.
     pub pointers: Pointers,
 }
@@ -42,28 +43,18 @@ pub enum Every {
 }
 
 impl Conversation {
+    /// Every text that it sends.
+    pub fn texts(&self) -> impl Iterator<Item = &Template> {
+        let answers = self.rules.iter().flat_map(|rule| &rule.answers);
+        let heartbeats = self.heartbeats.iter().map(|heartbeat| &heartbeat.message);
+        self.start.iter().chain(answers).chain(heartbeats)
+    }
+
     /// Whether a session has to wait until its server says that it is ready.
     #[must_use]
     pub fn waits(&self) -> bool {
         let mut rules = self.rules.iter();
         rules.any(|rule| matches!(rule.meaning, Meaning::Ready))
-    }
-
-    /// The messages of a frame.
-    pub(super) fn messages<'m>(&self, frame: &'m [u8]) -> impl Iterator<Item = &'m [u8]> {
-        let separator = self.separator.as_deref();
-        // Without a separator even an empty frame is a message.
-        let mut rest = Some(frame).filter(|frame| separator.is_none() || !frame.is_empty());
-        std::iter::from_fn(move || {
-            let whole = rest.take()?;
-            let end = separator.and_then(|separator| {
-                let at = memchr::memmem::find(whole, separator)?;
-                Some((at, at + separator.len()))
-            });
-            let (end, next) = end.unwrap_or((whole.len(), whole.len()));
-            rest = Some(&whole[next..]).filter(|rest| !rest.is_empty());
-            Some(&whole[..end])
-        })
     }
 }
 
@@ -88,23 +79,6 @@ const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_frame_may_contain_several_messages() {
-        let mut conversation = Conversation::default();
-        let messages = |conversation: &Conversation, frame: &'static str| -> Vec<&[u8]> {
-            conversation.messages(frame.as_bytes()).collect()
-        };
-        assert_eq!(messages(&conversation, "a\x1eb"), [&b"a\x1eb"[..]]);
-        assert_eq!(messages(&conversation, ""), [b""]);
-        conversation.separator = Some(b"\x1e".to_vec());
-        assert_eq!(messages(&conversation, "a\x1eb\x1e"), [b"a", b"b"]);
-        assert_eq!(
-            messages(&conversation, "a\x1e\x1eb"),
-            [&b"a"[..], b"", b"b"]
-        );
-        assert!(messages(&conversation, "").is_empty());
-    }
 
     #[test]
     fn a_captured_interval_is_used_if_it_is_one() {

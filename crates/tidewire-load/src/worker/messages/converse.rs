@@ -6,9 +6,10 @@ use tidewire_net::Io;
 use tidewire_wire::frame::OpCode;
 
 use super::conversation::Conversation;
+use super::framing::WrongLength;
 use super::rules::{Meaning, Rule};
 use super::view::View;
-use super::{Messages, MessagesUser};
+use super::{MESSAGE_BYTES_MAX, Messages, MessagesUser};
 use crate::worker::service::Core;
 use crate::worker::service::user::UserState;
 
@@ -25,9 +26,22 @@ impl Messages {
         let Some(conversation) = &setup.conversation else {
             return;
         };
-        for message in conversation.messages(frame) {
+        let framing = &conversation.framing;
+        let mut kept = std::mem::take(&mut user.session.kept);
+        if !kept.is_empty() {
+            kept.extend_from_slice(frame);
+        }
+        let bytes = if kept.is_empty() { frame } else { &kept };
+        let mut messages = framing.split(bytes);
+        loop {
+            let message = match messages.next(MESSAGE_BYTES_MAX) {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(WrongLength) => return self.break_off(core, io, user, "bad-length"),
+            };
             let is_binary = opcode == OpCode::Binary;
             let view = View::new(message, is_binary, &conversation.pointers);
+            let view = view.with_content_at(framing.content_at(message));
             match conversation.rules.first(&view) {
                 Some(rule) => self.apply(core, io, user, (rule, &view, message)),
                 None if user.state == UserState::Open => self.take_in(core, user, message),
@@ -36,6 +50,16 @@ impl Messages {
             if user.socket.is_none() {
                 return;
             }
+        }
+        let rest = messages.rest().len();
+        if rest > 0 {
+            user.session.kept = match kept.is_empty() {
+                true => frame[frame.len() - rest..].to_vec(),
+                false => {
+                    kept.drain(..kept.len() - rest);
+                    kept
+                }
+            };
         }
     }
 
@@ -62,13 +86,22 @@ impl Messages {
         for answer in &rule.answers {
             self.send_template(core, io, user, answer);
         }
+        if user.socket.is_none() {
+            return;
+        }
         match &rule.meaning {
             Meaning::Protocol => {}
             Meaning::Ready if user.state == UserState::Greeting => self.open(core, io, user),
             Meaning::Ready => {}
             Meaning::Message => self.take_in(core, user, message),
             Meaning::Event => self.take_event(core, message),
-            Meaning::End => self.break_off(core, io, user, ENDED),
+            Meaning::End(reason) => {
+                let reason = reason.as_ref().map(|reason| view.reason(reason));
+                if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+                    core.tally.refusals.add(&reason);
+                }
+                self.break_off(core, io, user, ENDED);
+            }
             Meaning::Failure(reason) => {
                 core.tally.refusals.add(&view.reason(reason));
                 if user.state != UserState::Open {
@@ -108,6 +141,9 @@ impl Messages {
             let due_ns = user.session.heartbeats_ns.get(number);
             if due_ns.is_some_and(|due_ns| *due_ns <= core.now_ns()) {
                 self.send_template(core, io, user, &heartbeat.message);
+                if user.socket.is_none() {
+                    return;
+                }
                 self.plan_heartbeat(core, user, number);
             }
         }

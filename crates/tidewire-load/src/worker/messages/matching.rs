@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use regex_lite::Regex;
 use serde_json::Value;
 
+use super::places::{Bytes, Number};
 use super::pointers::Pointers;
 use super::view::first_group;
 
@@ -23,13 +24,29 @@ pub enum Matching {
     Field(Pointer),
     /// The answer has the same first group of this expression.
     Regex(Pattern),
+    /// The answer has the number of the message at this place.
+    Sequence(Number),
 }
 
 impl Matching {
+    /// The identification of a message that is sent, which has this number.
+    pub(super) fn key_sent(&self, sequence: u64, message: &[u8]) -> Option<u64> {
+        match self {
+            Self::Sequence(number) => Some(number.form.wrapped(sequence)),
+            other => other.key(Bytes {
+                all: message,
+                content_at: 0,
+            }),
+        }
+    }
+
     /// The identification of a message: the same number for equal values.
-    pub(super) fn key(&self, message: &[u8]) -> Option<u64> {
+    pub(super) fn key(&self, bytes: Bytes<'_>) -> Option<u64> {
+        let message = bytes.all;
         match self {
             Self::None | Self::Order => None,
+            // No message has the number 0.
+            Self::Sequence(number) => number.of(bytes).filter(|number| *number > 0),
             Self::Field(pointer) => pointer.key(message),
             Self::Regex(pattern) => {
                 let mut hasher = DefaultHasher::new();
@@ -140,11 +157,40 @@ mod tests {
         assert_eq!(key(r#"42["a",1]"#), None);
         assert_eq!(key(r#"42{"id":7}"#), key(r#"{"id":7}"#));
         let number = Matching::Regex(Pattern(Regex::new("^4[23]([0-9]+)").unwrap()));
-        assert_eq!(number.key(b"4217[1]"), number.key(b"4317[]"));
-        assert_ne!(number.key(b"4217[1]"), number.key(b"4318[]"));
-        assert_eq!(number.key(b"44"), None);
+        let key = |message| {
+            number.key(Bytes {
+                all: message,
+                content_at: 0,
+            })
+        };
+        assert_eq!(key(b"4217[1]"), key(b"4317[]"));
+        assert_ne!(key(b"4217[1]"), key(b"4318[]"));
+        assert_eq!(key(b"44"), None);
         let nested = Pointer::new("/p/n");
         assert!(nested.key(br#"{"p":{"n":"a"}}"#).is_some());
+    }
+
+    #[test]
+    fn the_number_of_a_message_is_in_its_reply() {
+        let matching = Matching::Sequence("+0..+2".parse().unwrap());
+        let reply = |message: &'static [u8], content_at| {
+            matching.key(Bytes {
+                all: message,
+                content_at,
+            })
+        };
+        assert_eq!(matching.key_sent(258, b""), reply(&[0x40, 2, 1, 2], 2));
+        assert_eq!(matching.key_sent(65_535 + 258, b""), Some(258));
+        let long = [0x40, 0x80, 1, 1, 2];
+        assert_eq!(
+            matching.key_sent(258, b""),
+            matching.key(Bytes {
+                all: &long,
+                content_at: 3
+            })
+        );
+        assert_eq!(reply(&[0x40, 2, 0, 0], 2), None);
+        assert_eq!(reply(&[0x40, 2, 1], 2), None);
     }
 
     #[test]

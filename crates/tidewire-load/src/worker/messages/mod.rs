@@ -5,7 +5,9 @@ mod coding;
 pub mod conversation;
 mod converse;
 mod ends;
+pub mod framing;
 mod matching;
+pub mod places;
 pub mod pointers;
 pub mod rules;
 mod upgrade;
@@ -37,6 +39,7 @@ use crate::accounting::tally::TIMEOUT;
 use coding::Coding;
 use conversation::Conversation;
 use ends::{end_session, note_ended};
+use framing::Framing;
 pub use matching::{Matching, Pattern, Pointer};
 pub(crate) use matching::{unix_s, unix_us};
 pub(crate) use view::first_group;
@@ -100,6 +103,8 @@ pub(crate) struct MessagesSession {
     channel: Option<Box<Channel>>,
     /// When each heartbeat of the conversation is due.
     heartbeats_ns: Vec<u64>,
+    /// The beginning of a message whose rest is in the next frames.
+    kept: Vec<u8>,
 }
 
 type MessagesUser = User<MessagesSession>;
@@ -160,12 +165,12 @@ impl Messages {
             self.send_template(core, io, user, message);
         }
         let waits = conversation.is_some_and(Conversation::waits);
-        if setup.profile == Profile::Raw && !waits {
+        if setup.profile == Profile::Raw && !waits && user.socket.is_some() {
             self.open(core, io, user);
         }
     }
 
-    /// Sends a message that the script does not contain.
+    /// Sends a message that the script does not contain. If it cannot be written, the session ends.
     fn send_template(
         &mut self,
         core: &mut Core,
@@ -173,11 +178,17 @@ impl Messages {
         user: &mut MessagesUser,
         template: &Template,
     ) {
+        if user.socket.is_none() {
+            return;
+        }
         let mut message = Vec::new();
-        core.render_template(user, template, &mut message);
+        if let Err(error) = core.render_template(user, template, &mut message) {
+            return self.break_off(core, io, user, error.name());
+        }
         let conversation = self.setup.conversation.as_ref();
-        let separator = conversation.and_then(|all| all.separator.as_ref());
-        message.extend_from_slice(separator.map_or(b"", Vec::as_slice));
+        if let Some(Framing::Separator(separator)) = conversation.map(|all| &all.framing) {
+            message.extend_from_slice(separator);
+        }
         self.write_frame(core, io, user, Frame::Message(self.opcode(), &message));
     }
 
@@ -192,7 +203,9 @@ impl Messages {
         for first in &setup.first_messages {
             self.send_template(core, io, user, first);
         }
-        self.begin_heartbeats(core, user);
+        if user.socket.is_some() {
+            self.begin_heartbeats(core, user);
+        }
     }
 
     /// The server is ready: the session begins, or its key exchange.
@@ -446,16 +459,20 @@ impl Dialogue for Messages {
         let matching = &self.setup.matching;
         let coding = &mut self.coding;
         let mut channel = user.session.channel.take();
-        let mut wrap = |random: &mut SmallRng, message: &[u8], out: &mut Vec<u8>| {
-            key = matching.key(message).unwrap_or_default();
-            coding.write_frame(channel.as_deref_mut(), random, (opcode, message), out);
-        };
+        let mut wrap =
+            |random: &mut SmallRng, (number, message): (u64, &[u8]), out: &mut Vec<u8>| {
+                key = matching.key_sent(number, message).unwrap_or_default();
+                coding.write_frame(channel.as_deref_mut(), random, (opcode, message), out);
+            };
         core.begin_request(user, &mut pending);
-        let counts = core.write_message(io, user, pending.exchange.step, &mut wrap);
-        core.note_request(io, user, &pending, counts);
+        let written = core.write_message(io, user, pending.exchange.step, &mut wrap);
+        core.note_request(io, user, &pending, written.unwrap_or_default());
         user.session.channel = channel;
         pending.key = key;
         user.pending.push_back(pending);
+        if let Err(error) = written {
+            return self.break_off(core, io, user, error.name());
+        }
         if self.setup.matching == Matching::None {
             self.ping(core, io, user);
         }

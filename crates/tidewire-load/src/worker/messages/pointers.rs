@@ -41,28 +41,32 @@ impl Pointers {
         })
     }
 
-    /// The values of a text, by the numbers of their pointers. The JSON may begin after a prefix such as `42`; of a
-    /// text that is not JSON there are none.
+    /// The values of a text, by the numbers of their pointers. The JSON may begin after a prefix such as `42`, which
+    /// may contain a bracket by chance; of a text that is not JSON there are none.
     pub(super) fn read(&self, text: &[u8]) -> Vec<Option<Value>> {
+        let is_string = text.trim_ascii_start().first() == Some(&b'"');
+        let brackets = text.iter().enumerate();
+        let brackets = brackets.filter(|(_, byte)| !is_string && b"{[".contains(byte));
+        let starts = brackets.map(|(at, _)| at).take(STARTS_MAX);
+        let mut found = starts.filter_map(|start| self.read_from(text, start));
+        let found = found.next().or_else(|| self.read_from(text, 0));
+        found.unwrap_or_else(|| vec![None; self.count])
+    }
+
+    /// [`Self::read`] of JSON that begins at this place; `None` if there is none.
+    fn read_from(&self, text: &[u8], start: usize) -> Option<Vec<Option<Value>>> {
         let mut found = vec![None; self.count];
-        let start = match text.trim_ascii_start().first() {
-            Some(b'"') => 0,
-            _ => {
-                let start = text.iter().position(|byte| b"{[".contains(byte));
-                start.unwrap_or(0)
-            }
-        };
         let mut reader = serde_json::Deserializer::from_slice(&text[start..]);
         let place = Place {
             node: &self.root,
             found: &mut found,
         };
-        match place.deserialize(&mut reader) {
-            Ok(()) => found,
-            Err(_) => vec![None; self.count],
-        }
+        place.deserialize(&mut reader).is_ok().then_some(found)
     }
 }
+
+/// The most places at which JSON is looked for in a text.
+const STARTS_MAX: usize = 8;
 
 impl Node {
     /// Takes the values out of one that is read already.
@@ -246,6 +250,20 @@ mod tests {
             assert_eq!(first(none), None, "{none}");
         }
         assert_eq!(read("{\"a\":1}", &[""])[0].as_deref(), Some("{\"a\":1}"));
+    }
+
+    #[test]
+    fn a_bracket_in_a_binary_head_is_not_the_beginning() {
+        let first = |head: &[u8]| {
+            let mut all = Pointers::default();
+            all.add("/at");
+            let found = all.read(&[head, b"{\"at\":5}"].concat());
+            found[0].as_ref().and_then(Value::as_u64)
+        };
+        for head in [&b"\x30\x7b\x00\x01a"[..], b"\x30\x5b\x00\x01[", b"[{[{[{["] {
+            assert_eq!(first(head), Some(5), "{head:?}");
+        }
+        assert_eq!(first(&[b'['; 8]), None, "the search ends");
     }
 
     fn json() -> impl Strategy<Value = Value> {

@@ -35,8 +35,8 @@ pub enum Meaning {
     Event,
     /// The server refuses a message, or the session: the reason.
     Failure(Reason),
-    /// The server ends the session.
-    End,
+    /// The server ends the session, and may give a reason.
+    End(Option<Reason>),
 }
 
 /// Rules in their order: the first that matches a message applies.
@@ -47,6 +47,8 @@ pub struct Rules {
     by_text: HashMap<Vec<u8>, Vec<usize>>,
     /// Of the others, those that ask for a text at a pointer, by its number.
     by_value: Vec<(usize, HashMap<String, Vec<usize>>)>,
+    /// Of the others, those that ask for a first byte, by its value.
+    by_first: HashMap<u8, Vec<usize>>,
     /// All others.
     others: Vec<usize>,
 }
@@ -62,14 +64,19 @@ impl Rules {
                 let wanted = wanted.as_ref().and_then(Value::as_str);
                 Some((*pointer, wanted?))
             });
-            let place = match (&test.is, text) {
-                (Some(is), _) => rules.by_text.entry(is.clone()).or_default(),
-                (None, Some((pointer, text))) => {
-                    rules.at(pointer).entry(text.to_owned()).or_default()
+            match (&test.is, text, test.first_bytes()) {
+                (Some(is), _, _) => rules.by_text.entry(is.clone()).or_default().push(number),
+                (None, Some((pointer, text)), _) => {
+                    let texts = rules.at(pointer);
+                    texts.entry(text.to_owned()).or_default().push(number);
                 }
-                (None, None) => &mut rules.others,
-            };
-            place.push(number);
+                (None, None, Some(first)) => {
+                    for first in first {
+                        rules.by_first.entry(first).or_default().push(number);
+                    }
+                }
+                (None, None, None) => rules.others.push(number),
+            }
         }
         rules.all = all;
         rules
@@ -95,11 +102,14 @@ impl Rules {
     /// The first rule that matches a message.
     pub(super) fn first(&self, message: &View<'_>) -> Option<&Rule> {
         let by_text = self.by_text.get(message.bytes());
+        let first = message.bytes().first();
+        let by_first = first.and_then(|first| self.by_first.get(first));
         let by_value = self
             .by_value
             .iter()
             .filter_map(|(pointer, texts)| texts.get(message.at(*pointer)?.as_str()?));
-        let lists = by_text.into_iter().chain(by_value).chain([&self.others]);
+        let lists = by_text.into_iter().chain(by_first).chain(by_value);
+        let lists = lists.chain([&self.others]);
         let mut first = self.all.len();
         for list in lists {
             let mut earlier = list.iter().take_while(|number| **number < first);
@@ -113,6 +123,7 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::messages::places::Mask;
     use crate::worker::messages::pointers::Pointers;
     use proptest::prelude::*;
 
@@ -126,8 +137,13 @@ mod tests {
         }
     }
 
-    /// `is`, `starts` and `json` of a rule.
-    type Asked = (Option<String>, Option<String>, Vec<(u8, Option<String>)>);
+    /// `is`, `starts`, `json` and `hex` of a rule.
+    type Asked = (
+        Option<String>,
+        Option<String>,
+        Vec<(u8, Option<String>)>,
+        Option<(u8, String)>,
+    );
 
     fn test() -> impl Strategy<Value = Asked> {
         let text = "\\{\"a\":\"[xy]\"(,\"b\":\"[xy]\")?\\}";
@@ -135,6 +151,7 @@ mod tests {
             prop::option::weighted(0.2, text),
             prop::option::weighted(0.2, "\\{\"a\":\"?"),
             prop::collection::vec((0_u8..2, prop::option::of("[xy]")), 0..3),
+            prop::option::weighted(0.3, (0_u8..3, "[7?][b?]")),
         )
     }
 
@@ -148,7 +165,7 @@ mod tests {
             let numbers = [pointers.add("/a"), pointers.add("/b")];
             let all: Vec<Rule> = tests
                 .into_iter()
-                .map(|(is, starts, values)| {
+                .map(|(is, starts, values, mask)| {
                     let values = values.into_iter().map(|(at, wanted)| {
                         (numbers[usize::from(at)], wanted.map(Value::from))
                     });
@@ -157,6 +174,9 @@ mod tests {
                         starts: starts.map(String::into_bytes),
                         contains: None,
                         values: values.collect(),
+                        masks: Vec::from_iter(
+                            mask.map(|(at, digits)| Mask::new(&at.to_string(), &digits).unwrap()),
+                        ),
                     })
                 })
                 .collect();

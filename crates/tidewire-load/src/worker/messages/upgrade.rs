@@ -112,7 +112,10 @@ fn rendered(core: &mut Core, user: &MessagesUser, template: &Template) -> String
     let mut text = Vec::new();
     match template.as_fixed() {
         Some(fixed) => text.extend_from_slice(fixed),
-        None => core.render_template(user, template, &mut text),
+        // It has no part that makes bytes, so that it can be written with all values.
+        None => core
+            .render_template(user, template, &mut text)
+            .unwrap_or_default(),
     }
     String::from_utf8_lossy(&text).into_owned()
 }

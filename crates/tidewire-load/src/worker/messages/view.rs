@@ -7,6 +7,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 use tidewire_wire::format::msgpack_to_json;
 
+use super::places::{Bytes, Mask, Span};
 use super::pointers::Pointers;
 
 /// The reason for which a server refuses.
@@ -25,6 +26,8 @@ pub enum Source {
     Pointer(usize),
     /// The first match of this expression: its first group, or all of it.
     Regex(Regex),
+    /// These bytes.
+    Bytes(Span),
 }
 
 /// Conditions that a message has to meet, all of them.
@@ -38,11 +41,14 @@ pub struct Test {
     pub contains: Option<Part>,
     /// The numbers of pointers, with the value there; any but null without one.
     pub values: Vec<(usize, Option<Value>)>,
+    /// Bytes at places.
+    pub masks: Vec<Mask>,
 }
 
 /// A message, whose JSON is read once and only if it is needed.
 pub(super) struct View<'m> {
     bytes: &'m [u8],
+    content_at: usize,
     is_binary: bool,
     pointers: &'m Pointers,
     values: OnceCell<Vec<Option<Value>>>,
@@ -89,6 +95,7 @@ impl<'m> View<'m> {
     pub(super) fn new(bytes: &'m [u8], is_binary: bool, pointers: &'m Pointers) -> Self {
         Self {
             bytes,
+            content_at: 0,
             is_binary,
             pointers,
             values: OnceCell::new(),
@@ -96,8 +103,20 @@ impl<'m> View<'m> {
         }
     }
 
+    /// A message that has its length before this place.
+    pub(super) fn with_content_at(self, content_at: usize) -> Self {
+        Self { content_at, ..self }
+    }
+
     pub(super) fn bytes(&self) -> &'m [u8] {
         self.bytes
+    }
+
+    fn placed(&self) -> Bytes<'m> {
+        Bytes {
+            all: self.bytes,
+            content_at: self.content_at,
+        }
     }
 
     /// The value at a pointer.
@@ -106,9 +125,10 @@ impl<'m> View<'m> {
             false => self.pointers.read(self.bytes),
             true => {
                 let mut json = Vec::new();
+                // What is no MessagePack may have JSON in it.
                 match msgpack_to_json(self.bytes, &mut json) {
                     Ok(()) => self.pointers.read(&json),
-                    Err(_) => Vec::new(),
+                    Err(_) => self.pointers.read(self.bytes),
                 }
             }
         });
@@ -124,6 +144,7 @@ impl<'m> View<'m> {
                 other => Some(other.to_string().into_bytes()),
             },
             Source::Regex(regex) => first_group(self.bytes, regex),
+            Source::Bytes(span) => span.of(self.placed()).map(<[u8]>::to_vec),
         }
     }
 
@@ -133,7 +154,10 @@ impl<'m> View<'m> {
             Reason::Text(text) => text.clone(),
             Reason::In(source) => {
                 let text = self.text(source).unwrap_or_default();
-                String::from_utf8_lossy(&text).into_owned()
+                match source {
+                    Source::Bytes(_) => printable(&text),
+                    _ => String::from_utf8_lossy(&text).into_owned(),
+                }
             }
         };
         text.chars().take(REASON_CHARS_MAX).collect()
@@ -141,9 +165,18 @@ impl<'m> View<'m> {
 }
 
 impl Test {
+    /// The first bytes that a message may have, if a condition restricts them.
+    pub(super) fn first_bytes(&self) -> Option<Vec<u8>> {
+        let of_text = self.starts.as_ref().and_then(|text| text.first());
+        let mut of_masks = self.masks.iter().filter_map(Mask::first_bytes);
+        let of_masks = of_masks.next().map(Iterator::collect);
+        of_masks.or_else(|| of_text.map(|first| vec![*first]))
+    }
+
     pub(super) fn holds(&self, message: &View<'_>) -> bool {
         let bytes = message.bytes;
         let mut values = self.values.iter();
+        let mut masks = self.masks.iter();
         self.is.as_ref().is_none_or(|is| bytes == *is)
             && self
                 .starts
@@ -153,11 +186,24 @@ impl Test {
                 .contains
                 .as_ref()
                 .is_none_or(|part| part.is_in(message))
+            && masks.all(|mask| mask.holds(message.placed()))
             && values.all(|(pointer, wanted)| match (message.at(*pointer), wanted) {
                 (Some(value), Some(wanted)) => value == wanted,
                 (value, None) => value.is_some_and(|value| !value.is_null()),
                 (None, Some(_)) => false,
             })
+    }
+}
+
+/// Bytes as text, or as digits such as `0x87` if they are none that can be shown.
+fn printable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => {
+            let shown = bytes.iter().take(REASON_CHARS_MAX);
+            let digits = shown.map(|byte| format!("{byte:02x}"));
+            format!("0x{}", digits.collect::<String>())
+        }
     }
 }
 
@@ -219,6 +265,27 @@ mod tests {
         let packed = b"\x81\xa4type\xa4ping";
         assert!(ping.holds(&View::new(packed, true, &pointers)));
         assert!(!ping.holds(&View::new(b"\xc1", true, &pointers)));
+        let in_bytes = b"0\x15\x00\x02{[{\"type\":\"ping\"}";
+        assert!(ping.holds(&View::new(in_bytes, true, &pointers)));
+    }
+
+    #[test]
+    fn bytes_are_shown_as_text_or_as_digits() {
+        let pointers = Pointers::default();
+        for (message, span, expected) in [
+            (&b"\xe0\x01\x87"[..], "2..3", "0x87"),
+            (b"\x20\x02\x00\x05", "+1..+2", "0x05"),
+            (b"\x01\x00out of order", "2..", "out of order"),
+            (b"\x01ok\n", "1..", "0x6f6b0a"),
+            (b"\x01", "5..6", ""),
+        ] {
+            let view = View::new(message, true, &pointers).with_content_at(2);
+            let source = Source::Bytes(span.parse().unwrap());
+            assert_eq!(view.reason(&Reason::In(source)), expected, "{span}");
+        }
+        let long = View::new(&[0xff; 4000], true, &pointers);
+        let all = Reason::In(Source::Bytes("0..".parse().unwrap()));
+        assert_eq!(long.reason(&all).len(), REASON_CHARS_MAX);
     }
 
     #[test]

@@ -21,10 +21,10 @@ use crate::worker;
 use crate::worker::messages::{unix_s, unix_us};
 use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
-use crate::worker::template::{Template, Values};
+use crate::worker::template::{Template, Unwritable, Values};
 
-/// Creates the frame of a message.
-pub(crate) type Wrap<'a> = &'a mut dyn FnMut(&mut SmallRng, &[u8], &mut Vec<u8>);
+/// Creates the frame of a message, which has a number.
+pub(crate) type Wrap<'a> = &'a mut dyn FnMut(&mut SmallRng, (u64, &[u8]), &mut Vec<u8>);
 
 /// The state that users share.
 #[derive(Debug)]
@@ -248,7 +248,9 @@ impl Core {
                 let mut values = self.values(&setup, user);
                 let counts = setup
                     .script
-                    .write(step as usize, &mut values, out, &mut message);
+                    .write(step as usize, &mut values, out, &mut message)
+                    // The plan refuses a body that cannot be written with all values.
+                    .unwrap_or_default();
                 let head_bytes = counts.head as usize;
                 // A redirect needs all of it, a cookie its path.
                 let kept_bytes = match setup.redirects_max {
@@ -279,27 +281,29 @@ impl Core {
         user: &mut User<S>,
         step: u32,
         wrap: Wrap<'_>,
-    ) -> ByteCounts {
+    ) -> Result<ByteCounts, Unwritable> {
         let Some(id) = user.socket else {
-            return ByteCounts::default();
+            return Ok(ByteCounts::default());
         };
         let mut message = std::mem::take(&mut self.message);
         let mut frame = std::mem::take(&mut self.scratch);
         message.clear();
         let setup = Arc::clone(&self.setup);
         let mut values = self.values(&setup, user);
-        let script = &setup.script;
-        script.write(step as usize, &mut values, &mut frame, &mut message);
+        let (script, sequence) = (&setup.script, values.sequence);
+        let written = script.write(step as usize, &mut values, &mut frame, &mut message);
         frame.clear();
-        wrap(&mut self.random, &message, &mut frame);
-        self.write(io, id, &frame);
+        if written.is_ok() {
+            wrap(&mut self.random, (sequence, &message), &mut frame);
+            self.write(io, id, &frame);
+        }
         let counts = ByteCounts {
             wire: frame.len() as u64,
             head: 0,
             body: message.len() as u64,
         };
         (self.message, self.scratch) = (message, frame);
-        counts
+        written.map(|_| counts)
     }
 
     /// Appends a text of the user's that is not a request.
@@ -308,9 +312,9 @@ impl Core {
         user: &User<S>,
         template: &Template,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Unwritable> {
         let setup = Arc::clone(&self.setup);
-        template.write(&mut self.values(&setup, user), out);
+        template.write(&mut self.values(&setup, user), out)
     }
 
     /// The values of one text.

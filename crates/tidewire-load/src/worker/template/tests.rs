@@ -1,5 +1,6 @@
 use super::*;
 use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 /// The text as one user writes it, with these captured values and one row of a feed.
 fn rendered(template: &Template, captured: &[Vec<u8>], feed: Feed) -> String {
@@ -18,7 +19,7 @@ fn rendered_at(unix_us: u64, template: &Template, captured: &[Vec<u8>], feed: Fe
         rows: &[0],
     };
     let mut out = Vec::new();
-    template.write(&mut values, &mut out);
+    template.write(&mut values, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -274,5 +275,232 @@ fn a_variable_of_the_environment_is_constant_and_escaped_for_its_place() {
         let error = template.push(missing.as_bytes(), &Names::default(), Escape::None);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("the environment has no variable"), "{error}");
+    }
+}
+
+/// Names of a message with a captured number and values of a profile.
+fn names_of_a_profile() -> Names {
+    let known = |name: &str, text: &str| {
+        let text = Template::of(text.as_bytes(), &Names::default(), Escape::None);
+        (name.to_owned(), text.unwrap())
+    };
+    Names {
+        captured: vec!["id".into()],
+        known: vec![
+            known("topic", "a/b"),
+            known("who", "u{{user}}"),
+            known("number", "300"),
+            known("row", "{{user}}"),
+            known("none", ""),
+        ],
+        ..Names::default()
+    }
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    let template = Template::message(text.as_bytes(), &names_of_a_profile());
+    written_bytes(&template.map_err(|error| error.to_string())?, b"258")
+}
+
+fn written_bytes(template: &Template, captured: &[u8]) -> Result<Vec<u8>, String> {
+    let mut random = SmallRng::seed_from_u64(1);
+    let captured = [captured.to_vec()];
+    let mut values = Values {
+        user: 3,
+        ..first_values(&mut random, &captured, &[])
+    };
+    let mut out = Vec::new();
+    let written = template.write(&mut values, &mut out);
+    written
+        .map(|()| out)
+        .map_err(|error| error.name().to_owned())
+}
+
+#[test]
+fn parts_of_a_message_make_bytes() {
+    for (text, expected) in [
+        ("{{hex:10 04 ff}}", &[0x10, 4, 0xff][..]),
+        ("a{{ hex: 0AfF }}b", &[b'a', 0x0a, 0xff, b'b']),
+        ("{{size:u8}}", &[0]),
+        ("{{size:u8}}abc", &[3, b'a', b'b', b'c']),
+        ("{{size:u16}}ab{{end}}c", &[0, 2, b'a', b'b', b'c']),
+        ("{{size:u16le}}ab", &[2, 0, b'a', b'b']),
+        ("{{size:u32}}{{end}}", &[0, 0, 0, 0]),
+        ("{{size:u32le}}a", &[1, 0, 0, 0, b'a']),
+        ("{{size:u8}}{{size:u8}}a{{end}}{{hex:00}}", &[3, 1, b'a', 0]),
+        ("{{size:u8}}{{size:u8}}{{seq}}", &[2, 1, b'7']),
+        ("{{size:u8}}{{seq}}{{end}}{{user}}", &[1, b'7', b'3']),
+        ("{{u8:seq}}{{u16:seq}}{{u32:user}}", &[7, 0, 7, 0, 0, 0, 3]),
+        ("{{u16le:seq}}{{varint:id}}", &[7, 0, 0x82, 2]),
+        ("{{u16:id}}{{u8:id}}", &[1, 2, 3]),
+        ("{{u8:rand:5:5}}", &[5]),
+        ("{{u16:number}}{{varint:number}}", &[1, 44, 0xac, 2]),
+        ("{{u8:row}}", &[3]),
+        ("{{size:u8}}{{topic}}{{end}}{{who}}", b"\x03a/bu3"),
+        ("{{with:topic}}+{{topic}}{{end}}.", b"+a/b."),
+        ("{{with:none}}-{{end}}{{without:none}}+{{end}}.", b"+."),
+        ("{{without:topic}}{{with:none}}-{{end}}-{{end}}.", b"."),
+        ("{{with:topic}}a", b"a"),
+        ("{{size:u8}}{{with:topic}}ab{{end}}c{{end}}d", b"\x03abcd"),
+    ] {
+        assert_eq!(bytes(text).as_deref(), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn constant_parts_are_one_piece() {
+    let text = b"{{hex:82}}{{size:varint}}{{size:u16}}{{topic}}{{end}}{{u16:number}}{{with:none}}{{seq}}{{end}}";
+    let template = Template::message(text, &names_of_a_profile()).unwrap();
+    assert_eq!(
+        template.as_fixed(),
+        Some(&b"\x82\x07\x00\x03a/b\x01\x2c"[..])
+    );
+}
+
+#[test]
+fn a_wrong_part_says_what_to_write() {
+    let nested = "{{size:u8}}".repeat(NESTED_MAX + 1);
+    let long = format!("{{{{size:u8}}}}{}", "a".repeat(256));
+    for (text, expected) in [
+        ("{{hex:}}", "two hexadecimal digits"),
+        ("{{hex:1}}", "two hexadecimal digits"),
+        ("{{hex:1g}}", "two hexadecimal digits"),
+        ("{{size:u24}}", "use varint, u8"),
+        ("{{size:}}", "use varint, u8"),
+        ("{{u24:seq}}", "use varint, u8"),
+        ("{{i16:seq}}", "use varint, u8"),
+        ("{{u16:}}", "needs a number"),
+        ("{{u16:uuid}}", "needs a number"),
+        ("{{u16:topic}}", "needs a number"),
+        ("{{u16:who}}", "needs a number"),
+        ("{{u16:nobody}}", "`{{nobody}}` stands for nothing"),
+        ("{{u16:rand:9:1}}", "{{rand:1:100}}"),
+        (
+            "{{u8:number}}",
+            "300 does not fit into u8, whose largest number is 255",
+        ),
+        (&*long, "256 does not fit into u8"),
+        ("a{{end}}", "ends nothing"),
+        ("{{size:u8}}{{end}}{{end}}", "ends nothing"),
+        ("{{with:id}}", "name of a value of the profile"),
+        (&*nested, "within each other"),
+    ] {
+        let error = bytes(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_written() {
+    let names = names_of_a_profile();
+    let message = |text: &str| Template::message(text.as_bytes(), &names).unwrap();
+    let sized = message("{{size:u8}}{{id}}");
+    assert_eq!(written_bytes(&sized, &[b'a'; 255]).unwrap().len(), 256);
+    let error = written_bytes(&sized, &[b'a'; 256]).unwrap_err();
+    assert_eq!(error, "message-exceeds-its-size");
+    let number = message("{{size:u8}}{{u16:id}}");
+    for captured in [&b""[..], b"a", b"-1", b"\xff"] {
+        assert_eq!(
+            written_bytes(&number, captured).unwrap_err(),
+            "value-is-no-number"
+        );
+    }
+    for (text, may) in [
+        ("{{size:varint}}{{id}}{{u16:seq}}", false),
+        ("{{size:u32}}{{seq}}", false),
+        ("{{size:u16}}{{seq}}", true),
+        ("{{size:u32}}{{u16:id}}", true),
+        ("{{size:u16}}{{topic}}", false),
+    ] {
+        assert_eq!(message(text).may_be_unwritable(), may, "{text}");
+    }
+}
+
+#[test]
+fn bytes_have_no_place_in_texts() {
+    let names = names_of_a_profile();
+    for text in [
+        "{{hex:41}}",
+        "{{size:u8}}",
+        "{{u8:seq}}",
+        "{{varint:number}}",
+    ] {
+        let mut template = Template::default();
+        let pushed = [
+            template.push_json(text.as_bytes(), &names),
+            template.push_target(text.as_bytes(), &names),
+            template.push(text.as_bytes(), &names, Escape::Header),
+            template.push_escaped(text.as_bytes(), &names, Escape::Form),
+        ];
+        for pushed in pushed {
+            let error = pushed.unwrap_err().to_string();
+            assert!(error.contains("makes bytes"), "{text}: {error}");
+        }
+    }
+    // Values are escaped, and conditions are for every text.
+    let mut json = Template::default();
+    let quoted = Template::of(b"\"{{user}}\"", &Names::default(), Escape::None);
+    let names = Names {
+        known: vec![("v".into(), quoted.unwrap())],
+        ..Names::default()
+    };
+    json.push_json(br#"{"a":"{{with:v}}{{v}}{{end}}"}"#, &names)
+        .unwrap();
+    assert_eq!(written_bytes(&json, b"").unwrap(), br#"{"a":"\"3\""}"#);
+}
+
+#[test]
+fn an_end_outside_of_a_section_may_be_a_column() {
+    let names = Names {
+        captured: vec!["end".into()],
+        ..Names::default()
+    };
+    let message = Template::message(b"{{size:u8}}a{{end}}{{end}}", &names).unwrap();
+    assert_eq!(written_bytes(&message, b"b").unwrap(), b"\x01ab");
+}
+
+#[test]
+fn a_hole_is_filled_within_sizes() {
+    let mut names = names_of_a_profile();
+    names.known.push(("message".into(), Template::hole()));
+    let whole = b"{{size:u8}}{{topic}}{{size:u8}}{{message}}{{end}}{{end}}.{{message}}";
+    let whole = Template::message(whole, &names).unwrap();
+    assert!(whole.has_hole());
+    let filled = |text: &str| {
+        let content = Template::message(text.as_bytes(), &names_of_a_profile()).unwrap();
+        whole.filled(&content)
+    };
+    let constant = filled("x{{hex:00}}");
+    assert_eq!(constant.as_fixed(), Some(&b"\x06a/b\x02x\x00.x\x00"[..]));
+    assert!(!constant.has_hole() && constant.check().is_ok());
+    assert_eq!(
+        written_bytes(&filled("{{u16:seq}}"), b"").unwrap(),
+        b"\x06a/b\x02\x00\x07.\x00\x07"
+    );
+    let long = filled(&"a".repeat(256));
+    let error = long.check().unwrap_err().to_string();
+    assert!(error.contains("256 does not fit into u8"), "{error}");
+    assert_eq!(
+        written_bytes(&long, b"").unwrap_err(),
+        "message-exceeds-its-size"
+    );
+}
+
+#[test]
+fn text_is_known_as_such() {
+    let is_text = |text: &str| {
+        let message = Template::message(text.as_bytes(), &names_of_a_profile());
+        message.unwrap().is_text()
+    };
+    for (text, expected) in [
+        ("é {{seq}}", true),
+        ("{{hex:e2 82 ac}}", true),
+        ("{{hex:e2 82}}", false),
+        ("{{hex:e2 82}}{{seq}}{{hex:ac}}", false),
+        ("{{u8:seq}}", false),
+        ("{{size:u8}}{{seq}}", false),
+        ("{{size:u8}}{{topic}}", true),
+    ] {
+        assert_eq!(is_text(text), expected, "{text}");
     }
 }
