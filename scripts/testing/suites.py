@@ -183,7 +183,7 @@ SUITES = [
     Suite(
         "interop",
         f"{PROGRAM} {CLIENT} conformance/interop/run",
-        parts=(Part("chromium", "tests in a browser"),),
+        parts=(Part("chromium", "tests in a browser"), Part("mosquitto", "loads of a broker of MQTT")),
     ),
     Suite("values", f"{PROGRAM} {VALUES} conformance/values/run", after=("npm packages", "native modules")),
     Suite("snippets", f"python3 scripts/snippets.py {BUILT}/tidewire", needs=("curl", "openssl")),
