@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { GraphQLError, GraphQLInt, GraphQLObjectType, GraphQLSchema, GraphQLString } from 'graphql'
 import { useServer } from 'graphql-ws/use/ws'
 import { Server } from 'socket.io'
@@ -246,4 +247,112 @@ test('a conversation of one’s own: values of a hello, an interval from the ser
   const header = ['-H', 'Sec-WebSocket-Protocol: a, b']
   const chosen = await scripted(t, (text) => [text], { subprotocol: 'b' })
   assertAll(await load(chosen.url, '-c', '1', '-n', '3', '--reply', 'order', ...header), 3)
+})
+
+test('replies are found by topic: of several messages on one the oldest is confirmed first', async (t) => {
+  const scenario = await file(
+    t,
+    `
+    order = "weighted"
+    ${['a', 'b'].flatMap((topic) => ['one', 'two'].map((name) => `
+    [[request]]
+    name = "${topic}-${name}"
+    body = '{"deep":{"topic":"${topic}"},"name":"${topic}-${name}"}'
+    `)).join('')}
+  `,
+  )
+  const profile = await file(t, '[[rule]]\njson = { "/error" = "*" }\nfail = "json:/error"\n')
+  const oldest = {}
+  let waiting = []
+  // Each four messages are answered at once: the topics in another order, and on each the first reply is a refusal.
+  const answer = (text) => {
+    waiting.push(JSON.parse(text))
+    if (waiting.length < 4) return []
+    const topics = [...new Set(waiting.map(({ deep }) => deep.topic))].reverse()
+    const answers = topics.flatMap((topic) => {
+      const [first, ...others] = waiting.filter(({ deep }) => deep.topic === topic)
+      oldest[first.name] = (oldest[first.name] ?? 0) + 1
+      return [{ error: 'the oldest', deep: { topic } }, ...others.map(() => ({ deep: { topic } }))]
+    })
+    waiting = []
+    return answers.map((one) => JSON.stringify(one))
+  }
+  const { url } = await scripted(t, answer)
+  const flags = ['--profile', profile, '--reply', 'field:/deep/topic', '--scenario', scenario, '-c', '1', '-p', '4', '-n', '80']
+  const result = await load(url, ...flags)
+  const failed = Object.fromEntries(result.targets.map(({ name, requests }) => [name, requests.failed]).filter(([, count]) => count > 0))
+  assert.deepEqual(failed, oldest, told(result))
+  assert.equal(result.requests.succeeded + result.requests.failed, 80)
+  assert.ok(result.requests.succeeded > 0)
+})
+
+test('values of the profiles are set, and subscriptions have their form', async (t) => {
+  const cases = {
+    stomp: {
+      separator: '\0',
+      answer: (text) => (text.startsWith('CONNECT') ? ['CONNECTED\n\n'] : text.startsWith('SEND') ? [`RECEIPT\nreceipt-id:${text.match(/receipt:(\d+)/)[1]}\n\n`] : []),
+      set: ['login=me', 'passcode=word', 'host=a.example'],
+      subscribe: '/topic/a',
+      seen: [
+        /^CONNECT\naccept-version:1.1,1.2\nheart-beat:0,0\nhost:a.example\nlogin:me\npasscode:word\n\n$/,
+        /^SUBSCRIBE\nid:[-0-9a-f]{36}\ndestination:\/topic\/a\n\n$/,
+      ],
+    },
+    centrifugo: {
+      separator: '\n',
+      answer: (text) => {
+        const { id, connect, subscribe } = JSON.parse(text)
+        return [JSON.stringify({ id, ...(connect && { connect: {} }), ...(subscribe && { subscribe: {} }) })]
+      },
+      set: ['token=me'],
+      subscribe: 'news',
+      seen: [/^{"id":1,"connect":{ "token":"me"}}$/, /^{"id":2\d+,"subscribe":{"channel":"news"}}$/],
+    },
+    phoenix: {
+      answer: (text) => {
+        const [join, ref, topic] = JSON.parse(text)
+        return [JSON.stringify([join, ref, topic, 'phx_reply', { status: 'ok', response: {} }])]
+      },
+      set: ['topic=room:{{user}}', 'event=shout'],
+      seen: [/^\["1","1","room:0","phx_join",{}\]$/, /^\["1","m\d+","room:0","shout",/],
+    },
+    'action-cable': {
+      answer: (text) => (text.startsWith('{"command":"subscribe"') ? ['{"type":"confirm_subscription"}'] : []),
+      greeting: '{"type":"welcome"}',
+      set: ['channel=Room'],
+      subscribe: 'News',
+      seen: [/"identifier":"{\\"channel\\":\\"Room\\"}"}$/, /"identifier":"{\\"channel\\":\\"News\\"}"}$/],
+    },
+  }
+  for (const [profile, { answer, set, subscribe, seen: expected, ...options }] of Object.entries(cases)) {
+    const { url, seen } = await scripted(t, answer, { ...options, subprotocol: profile === 'action-cable' && 'actioncable-v1-json' })
+    const flags = [...set.flatMap((pair) => ['--set', pair]), ...(subscribe ? ['--subscribe', subscribe] : [])]
+    const result = await load(url, '--profile', profile, '-c', '1', '-n', '5', ...flags)
+    assertAll(result, 5)
+    assert.equal(result.received?.unsolicited ?? 0, 0, `${profile}: ${JSON.stringify(result.received)}`)
+    for (const pattern of expected) assert.ok(seen.some((text) => pattern.test(text)), `${profile}: ${pattern} ${seen.join('|')}`)
+  }
+})
+
+test('graphql-ws: subscriptions beside queries', async (t) => {
+  const { http, url } = await listen(t)
+  const query = { ok: { type: GraphQLInt, resolve: () => 1 } }
+  const counted = {
+    type: GraphQLInt,
+    subscribe: async function* () {
+      for (let counted = 0; ; counted += 1) {
+        await sleep(20)
+        yield { counted }
+      }
+    },
+  }
+  const schema = new GraphQLSchema({
+    query: new GraphQLObjectType({ name: 'Query', fields: query }),
+    subscription: new GraphQLObjectType({ name: 'Subscription', fields: { counted } }),
+  })
+  useServer({ schema }, new WebSocketServer({ server: http }), 100)
+  const flags = ['--message', '"{ ok }"', '--subscribe', '"subscription { counted }"', '--messages-per-s', '10', '-d', '1s']
+  const result = await load(url, '--profile', 'graphql-ws', '-c', '2', ...flags)
+  assertAll(result, result.requests.sent)
+  assert.ok(result.received.unsolicited > 0, JSON.stringify(result.received))
 })
