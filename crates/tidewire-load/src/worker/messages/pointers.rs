@@ -44,12 +44,20 @@ impl Pointers {
     /// The values of a text, by the numbers of their pointers. The JSON may begin after a prefix such as `42`, which
     /// may contain a bracket by chance; of a text that is not JSON there are none.
     pub(super) fn read(&self, text: &[u8]) -> Vec<Option<Value>> {
-        let is_string = text.trim_ascii_start().first() == Some(&b'"');
-        let brackets = text.iter().enumerate();
-        let brackets = brackets.filter(|(_, byte)| !is_string && b"{[".contains(byte));
-        let starts = brackets.map(|(at, _)| at).take(STARTS_MAX);
-        let mut found = starts.filter_map(|start| self.read_from(text, start));
-        let found = found.next().or_else(|| self.read_from(text, 0));
+        let mut start = 0;
+        if text.trim_ascii_start().first() != Some(&b'"') {
+            start = bracket(text).unwrap_or(0);
+            for _ in 1..STARTS_MAX {
+                if let Some(found) = self.read_from(text, start) {
+                    return found;
+                }
+                match bracket(text.get(start + 1..).unwrap_or_default()) {
+                    Some(after) => start += 1 + after,
+                    None => return vec![None; self.count],
+                }
+            }
+        }
+        let found = self.read_from(text, start);
         found.unwrap_or_else(|| vec![None; self.count])
     }
 
@@ -63,6 +71,11 @@ impl Pointers {
         };
         place.deserialize(&mut reader).is_ok().then_some(found)
     }
+}
+
+/// The place of the first bracket.
+fn bracket(text: &[u8]) -> Option<usize> {
+    text.iter().position(|byte| b"{[".contains(byte))
 }
 
 /// The most places at which JSON is looked for in a text.
