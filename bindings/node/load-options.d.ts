@@ -105,7 +105,7 @@ export interface LoadSettings {
   literal?: boolean | null;
   /** Request compressed responses; their compressed bytes count. Default: false. */
   compressed?: boolean | null;
-  /** Redirects to follow per request, on the same server. Default: 0. */
+  /** Redirects to follow per request, to the servers of the load. Default: 0. */
   redirects?: number | null;
   /**
    * The message, with values such as {{seq}}, {{user}}, {{now_ms}}, {{rand:1:100}} and

@@ -89,7 +89,7 @@ class LoadOptions(TypedDict, total=False):
     literal: bool
     #: Request compressed responses; their compressed bytes count. Default: False.
     compressed: bool
-    #: Redirects to follow per request, on the same server. Default: 0.
+    #: Redirects to follow per request, to the servers of the load. Default: 0.
     redirects: int
     #: The message, with values such as {{seq}}, {{user}}, {{now_ms}}, {{rand:1:100}} and {{uuid}}.
     #: Default: a small JSON object.

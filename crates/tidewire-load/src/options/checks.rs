@@ -24,7 +24,13 @@ impl LoadOptions {
         if hosts.iter().all(is_websocket) {
             self.check_websocket()?;
         } else {
-            self.check_http2(own)?;
+            self.check_http2(hosts)?;
+        }
+        if hosts.len() > 1 {
+            refuse(
+                "is for loads of one server: with several hosts each connection that ended is opened again",
+                [self.reconnect.then_some("--reconnect")],
+            )?;
         }
         if !hosts.iter().any(is_websocket) {
             self.check_http()?;
@@ -79,7 +85,7 @@ impl LoadOptions {
         growth.map_or(Ok(()), |stages| check_times("--connection-stages", stages))
     }
 
-    fn check_http2(&self, parts: &Parts<'_>) -> Result<(), OptionError> {
+    fn check_http2(&self, hosts: &[Host<'_>]) -> Result<(), OptionError> {
         if !self.http2 {
             return Ok(());
         }
@@ -87,7 +93,8 @@ impl LoadOptions {
             "and --http2 exclude each other: --streams gives the requests in flight of HTTP/2",
             [(self.in_flight > 1).then_some("--in-flight")],
         )?;
-        let proxy = self.proxy.as_ref().filter(|_| !parts.is_secure);
+        let is_plain = |host: &Host<'_>| !host.parts.is_secure && !host.parts.is_websocket;
+        let proxy = self.proxy.as_ref().filter(|_| hosts.iter().any(is_plain));
         refuse(
             "and --http2 without TLS exclude each other: a proxy forwards HTTP/1.1; use https://",
             [proxy.map(|_| "--proxy")],
@@ -260,8 +267,12 @@ impl LoadOptions {
                 tls.and_then(|tls| tls.ca.as_ref()).map(|_| "--ca"),
                 tls.and_then(|tls| tls.cert.as_ref()).map(|_| "--cert"),
                 tls.and_then(|tls| tls.key.as_ref()).map(|_| "--key"),
-                tls.and_then(|tls| tls.sni.as_ref()).map(|_| "--sni"),
             ],
+        )?;
+        let sni = self.tls.sni.as_ref().filter(|_| !hosts[0].parts.is_secure);
+        refuse(
+            "is for a URL of https:// or wss://: remove it, or correct the URL",
+            [sni.map(|_| "--sni")],
         )?;
         let cookies = self.request.headers.iter();
         let mut cookies = cookies.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
@@ -270,7 +281,7 @@ impl LoadOptions {
                 "--cookie and a header Cookie exclude each other: give all cookies in one way",
             ));
         }
-        if self.unix_socket.is_none() {
+        if self.unix_socket.is_none() || hosts.len() > 1 {
             return Ok(());
         }
         refuse(

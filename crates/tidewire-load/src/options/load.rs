@@ -14,6 +14,7 @@ use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::{Host, Scenario, StepFrame};
 use super::tls::TlsOptions;
+use super::upgrade::UpgradeHeaders;
 use crate::accounting::precision::Precision;
 use crate::plan::load::{FindLimit, HTTP2, LoadPlan};
 use crate::verdict::expectation::Expectation;
@@ -24,10 +25,10 @@ use crate::worker::pace::Pace;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::script::{Capture, CaptureFrom, Script};
 use crate::worker::service::order::{
-    DialogueKind, Growth, ServiceSetup, ServiceTarget, ServiceTimeouts,
+    DialogueKind, Forwarding, Growth, ServiceSetup, ServiceTarget, ServiceTimeouts,
 };
 use crate::worker::target::{Parts, TokenPlace, TokenSource, redacted};
-use crate::worker::template::{Escape, Feed, Names, Syntax, Template};
+use crate::worker::template::{Feed, Names, Syntax, Template};
 
 /// All options of a load of a service.
 #[derive(Debug, Clone)]
@@ -239,8 +240,8 @@ impl LoadOptions {
             keeps_alive: self.keep_alive,
             requests_per_connection: self.requests_per_connection,
             in_flight,
-            // A user goes on with its other servers, and comes back.
-            reconnects: self.reconnect || hosts.iter().any(|host| !host.parts.is_websocket),
+            // With several servers a user goes on with the others, and comes back.
+            reconnects: self.reconnect || hosts.len() > 1 || !hosts[0].parts.is_websocket,
             retries: self.retry == Retry::IdleClose,
             redirects_max: self.redirects,
             timeouts: self.timeouts,
@@ -404,18 +405,38 @@ impl LoadOptions {
         scenario.script(&frames, self.messages.names(&Syntax::Braces))
     }
 
+    /// What a proxy needs in the requests that it forwards to a server.
+    fn forwarding(&self, parts: &Parts<'_>) -> Result<Forwarding, OptionError> {
+        let (prefix, headers) = self.proxy_parts(parts)?;
+        let lines = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        Ok(Forwarding {
+            prefix,
+            headers: lines.collect::<String>().into_bytes(),
+        })
+    }
+
     /// A server, and how users speak to it. The texts of an upgrade may have these values.
     fn target(&self, host: &Host<'_>, names: &Names) -> Result<ServiceTarget, OptionError> {
         let parts = &host.parts;
+        let of_host = |error: OptionError| match host.is_own() {
+            true => error,
+            false => OptionError::new(format_args!("the host `{}`: {error}", host.name)),
+        };
         Ok(ServiceTarget {
             authority: parts.authority.to_owned(),
-            prefix: self.proxy_parts(parts)?.0,
+            name: host.name.to_owned(),
+            forwarding: self.forwarding(parts)?,
             dialogue: match parts.is_websocket {
-                true => DialogueKind::Messages(Arc::new(self.sessions(host, names)?)),
+                true => {
+                    let sessions = self.sessions(host, names).map_err(of_host)?;
+                    DialogueKind::Messages(Arc::new(sessions))
+                }
                 false if self.http2 => DialogueKind::Http2,
                 false => DialogueKind::Http,
             },
-            endpoint: self.endpoint(host)?,
+            endpoint: self.endpoint(host).map_err(of_host)?,
             cookies: self
                 .keep_cookies
                 .then(|| CookieOrigin::new(parts.host, parts.is_secure)),
@@ -448,14 +469,12 @@ impl LoadOptions {
         target
             .push_target(path.as_bytes(), names)
             .map_err(OptionError::new)?;
-        let headers = headers.into_iter().map(|(name, value)| {
-            let value = Template::of(value.as_bytes(), names, Escape::Header);
-            Ok((name, value.map_err(OptionError::new)?))
-        });
+        let headers = UpgradeHeaders::of(headers, names)?;
+        headers.check(&target)?;
         Ok(MessagesSetup {
-            host: host.parts.authority.to_owned(),
+            host: headers.host.unwrap_or(host.parts.authority.to_owned()),
             path: target,
-            headers: headers.collect::<Result<_, OptionError>>()?,
+            headers: headers.others,
             protocols: given
                 .map(|name| name.trim().to_owned())
                 .chain(of_conversation.iter().cloned())

@@ -19,6 +19,7 @@ pub mod scenario;
 pub mod spec;
 pub mod table;
 pub mod tls;
+mod upgrade;
 
 use std::path::Path;
 

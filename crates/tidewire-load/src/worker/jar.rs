@@ -63,7 +63,11 @@ impl CookieOrigin {
 
     /// Whether the host belongs to a domain that a cookie names (section 5.1.3).
     fn is_in(&self, domain: &str) -> bool {
-        let above = self.host.strip_suffix(domain);
+        // The domains of all hosts below such as `com` are nobody's.
+        let above = self
+            .host
+            .strip_suffix(domain)
+            .filter(|above| above.is_empty() || domain.contains('.'));
         let is_name = self.host.parse::<std::net::IpAddr>().is_err();
         above.is_some_and(|above| above.is_empty() || (is_name && above.ends_with('.')))
     }
@@ -74,9 +78,10 @@ impl Jar {
         self.cookies.is_empty()
     }
 
-    /// The value of the cookie with this name.
-    pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        let found = self.cookies.iter().find(|kept| kept.name == name);
+    /// The value of the cookie with this name that a server gets.
+    pub(crate) fn value(&self, name: &str, origin: &CookieOrigin) -> Option<&str> {
+        let mut cookies = self.cookies.iter();
+        let found = cookies.find(|kept| kept.name == name && origin.gets(kept));
         found.map(|kept| &*kept.value)
     }
 
@@ -109,9 +114,14 @@ impl Jar {
         };
         let is_of_domain = domain.is_some();
         let domain = domain.unwrap_or_else(|| origin.host.clone());
-        self.cookies.retain(|kept| {
-            kept.name != cookie.name() || kept.path != path || kept.domain != domain
-        });
+        let is_same =
+            |kept: &Kept| kept.name == cookie.name() && kept.path == path && kept.domain == domain;
+        // A cookie that was set over TLS is not replaced without it.
+        let is_weaker = |kept: &Kept| kept.is_secure && !origin.is_trustworthy && is_same(kept);
+        if self.cookies.iter().any(is_weaker) {
+            return;
+        }
+        self.cookies.retain(|kept| !is_same(kept));
         let expires_s = match cookie.max_age() {
             Some(age) => Some(now_s.saturating_add(age.whole_seconds())),
             None => cookie
@@ -224,7 +234,7 @@ fn is_below(path: &[u8], folder: &[u8]) -> bool {
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// Section 6.1 asks for at least 50 cookies of a domain, and 4096 bytes of each.
+/// Section 6.1 asks for at least 50 cookies of a domain, here of all servers of a load, and 4096 bytes of each.
 const COOKIES_MAX: usize = 50;
 const COOKIE_BYTES_MAX: usize = 4096;
 
@@ -276,7 +286,9 @@ mod tests {
             sent(&jar, "http://h:80/me?a=/b", ""),
             ["theme=\"dark\"; sid=def"]
         );
-        assert_eq!(jar.value("sid"), Some("def"));
+        let origin = |host: &str| CookieOrigin::new(host, false);
+        assert_eq!(jar.value("sid", &origin("h")), Some("def"));
+        assert_eq!(jar.value("sid", &origin("other")), None);
         assert_eq!(sent(&Jar::default(), "/", ""), [""; 0]);
     }
 
@@ -339,10 +351,10 @@ mod tests {
             assert!(set(gone).is_empty(), "{gone}");
         }
         let kept = set("a=2; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(kept.value("a"), Some("2"), "Max-Age wins");
+        let origin = CookieOrigin::new("h", false);
+        assert_eq!(kept.value("a", &origin), Some("2"), "Max-Age wins");
         let mut out = Vec::new();
         let head = b"GET / HTTP/1.1\r\n\r\n";
-        let origin = CookieOrigin::new("h", false);
         kept.write((head, head.len()), &origin, NOW_S + 10, &mut out);
         assert_eq!(out, head, "it has expired since");
     }
@@ -365,6 +377,7 @@ mod tests {
             ("example.com", "example.com", true),
             ("example.com", "api.example.com", false),
             ("badexample.com", "example.com", false),
+            ("a.com", "com", false),
             ("10.0.0.1", "0.0.1", false),
             ("10.0.0.1", "10.0.0.1", true),
         ] {
@@ -380,6 +393,11 @@ mod tests {
         ] {
             assert_eq!(kept(host, is_secure, "a=1; Secure"), is_kept, "{host}");
         }
+        let mut jar = jar(&[("/", "a=1; Secure")], "h.example", true);
+        let plain = CookieOrigin::new("h.example", false);
+        jar.store(b"a=2", b"GET / HTTP/1.1\r\n\r\n", &plain, NOW_S);
+        let secure = CookieOrigin::new("h.example", true);
+        assert_eq!(jar.value("a", &secure), Some("1"));
     }
 
     #[test]
@@ -391,12 +409,12 @@ mod tests {
             jar.store(header.as_bytes(), b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
         }
         assert_eq!(jar.cookies.len(), COOKIES_MAX);
-        let of = |number: u64| jar.value(&format!("c{number}"));
+        let of = |number: u64| jar.value(&format!("c{number}"), &origin);
         assert_eq!((of(949), of(950), of(999)), (None, Some("1"), Some("1")));
         let long = format!("long={}", "x".repeat(COOKIE_BYTES_MAX));
         jar.store(long.as_bytes(), b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
         jar.store(b"\xff=1", b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
         jar.store(b"", b"GET / HTTP/1.1\r\n\r\n", &origin, NOW_S);
-        assert_eq!(jar.value("long"), None);
+        assert_eq!(jar.value("long", &origin), None);
     }
 }

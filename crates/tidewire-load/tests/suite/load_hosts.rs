@@ -86,7 +86,7 @@ fn travel(http2: bool) {
         capture = {{ token = "json:/token" }}
         [[request]]
         path = "/articles"
-        think = "10ms"                  # No user sends all requests before the others have begun.
+        think = "50ms"                  # No user sends all requests before the others have begun.
         [[request]]
         name = "say"
         host = "chat"
@@ -248,6 +248,130 @@ fn be_sent_around(http2: bool) {
     // Each with its redirects.
     assert_eq!(requests.redirects, 6 + 2 * (sent(&result, "again") / 3));
     assert!(sent(&result, "GET /page") > 0);
+}
+
+#[test]
+fn nobody_connects_to_a_server_before_a_request_goes_there() {
+    let login = login();
+    let chat = Server::raw(Conduct::Sink);
+    let (_folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ login = "http://{}" }}
+        [[setup]]
+        host = "login"
+        path = "/session"
+        capture = {{ token = "json:/token" }}
+        [[request]]
+        body = "hi"
+        "#,
+        login.address
+    ));
+    let paces: [&dyn Fn(&mut LoadOptions); 3] = [
+        &|options| options.rate_per_s = Some(50.0),
+        &|options| options.each_per_s = Some(10.0),
+        &|options| {
+            let s = Duration::from_secs_f64;
+            options.rate_per_s = Some(50.0);
+            options.connection_stages = Some(vec![(s(0.3), 4.0), (s(0.3), 1.0), (s(0.4), 4.0)]);
+        },
+    ];
+    for pace in paces {
+        let mut options = LoadOptions {
+            connections: 4,
+            threads: 1,
+            ramp_per_s: Some(20.0),
+            duration: Some(Duration::from_secs(1)),
+            scenario: Some(path.clone()),
+            ..LoadOptions::new(&chat.url())
+        };
+        let header = ("Authorization".into(), "Bearer {{token}}".into());
+        options.request.headers.push(header);
+        pace(&mut options);
+        if options.connection_stages.is_some() {
+            options.ramp_per_s = None;
+        }
+        let result = run(&options);
+        assert!(sent(&result, "message") > 0, "{:?}", result.notes);
+        assert_eq!(result.load.errors, [].into());
+        let heads = std::mem::take(&mut *chat.heads.lock().unwrap());
+        let has_token = |head: &String| head.contains("Authorization: Bearer t");
+        assert!(
+            !heads.is_empty() && heads.iter().all(has_token),
+            "{heads:?}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_refuses_does_not_keep_users_from_the_others() {
+    let shop = shop();
+    let gone = Server::raw(Conduct::Refusing);
+    let (_folder, path) = scenario(&format!(
+        r#"
+        order = "weighted"
+        hosts = {{ gone = "{}" }}
+        [[request]]
+        path = "/"
+        [[request]]
+        host = "gone"
+        body = "hi"
+        "#,
+        gone.url()
+    ));
+    let mut options = LoadOptions {
+        connections: 4,
+        threads: 1,
+        rate_per_s: Some(40.0),
+        duration: Some(Duration::from_secs(1)),
+        scenario: Some(path),
+        ..LoadOptions::new(&shop.url("/"))
+    };
+    options.request.headers.push(("X-Own".into(), "1".into()));
+    let result = run(&options);
+    let row = |name: &str| {
+        let mut rows = result.load.targets.iter();
+        rows.find(|row| row.name == name).unwrap().requests
+    };
+    let (here, there) = (row("GET /"), row("gone: message"));
+    assert!(here.succeeded > 0, "{:?}", result.notes);
+    assert_eq!((here.failed, there.succeeded), (0, 0));
+    let errors = &result.load.errors;
+    assert_eq!(errors.get("upgrade-server-error"), Some(&there.failed));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+}
+
+#[test]
+fn users_of_two_websocket_servers_survive_the_end_of_one_connection() {
+    let (one, two) = (
+        Server::raw(Conduct::Sink),
+        Server::raw(Conduct::ClosingReady(1_001, 20)),
+    );
+    let (_folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ two = "{}" }}
+        [[request]]
+        host = "two"
+        body = "hi"
+        [[request]]
+        name = "here"
+        body = "hi"
+        think = "100ms"
+        "#,
+        two.url()
+    ));
+    let result = run(&LoadOptions {
+        connections: 2,
+        threads: 1,
+        requests: Some(12),
+        duration: Some(Duration::from_secs(60)),
+        scenario: Some(path),
+        ..LoadOptions::new(&one.url())
+    });
+    // None is gone, although each of them has lost a connection.
+    let requests = result.load.requests.unwrap();
+    assert_eq!(requests.sent, 12, "{:?}", result.notes);
+    assert!(sent(&result, "here") > 0);
+    assert!(result.load.connecting.unwrap().ended > 0);
 }
 
 #[test]

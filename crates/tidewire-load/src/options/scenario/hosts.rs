@@ -9,7 +9,10 @@ use crate::worker::target::Parts;
 
 /// A server in the form of its file.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a host is a URL in quotes, or a table with `url` and perhaps `headers`"
+)]
 pub(super) enum HostText {
     Url(String),
     Table(HostTable),

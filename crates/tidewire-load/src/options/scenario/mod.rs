@@ -161,6 +161,11 @@ impl Scenario {
         let feeds = feeds?;
         let mut variables = names.captured.clone();
         for name in self.requests().flat_map(|one| one.capture.keys()) {
+            if names.captured.contains(name) {
+                return Err(OptionError::new(format_args!(
+                    "a request and the profile both capture `{name}`: rename one of them"
+                )));
+            }
             if !variables.contains(name) {
                 variables.push(name.clone());
             }

@@ -322,12 +322,12 @@ impl Loading<'_> {
                 number::grouped(requests.retried)
             ));
         }
-        let others = self.plan.setup.targets.len() as u64 - 1;
-        if others > 0 {
+        let others = self.plan.setup.targets.iter().skip(1);
+        let others: Vec<&str> = others.map(|target| target.name.as_str()).collect();
+        if !others.is_empty() {
             notes.push(format!(
-                "Users also spoke to {others} other {}. Processor and memory of the server are those of the host of the \
-                 URL alone.",
-                number::plural(others, "host", "hosts")
+                "Users also spoke to {}. Processor and memory of the server are those of the host of the URL alone.",
+                others.join(", ")
             ));
         }
         if let Some(messages) = self.plan.setup.messages()

@@ -158,7 +158,7 @@ fn begin_report(plan: &LoadPlan) -> Report {
         Address::Tcp(address) => Some(address.ip()),
         Address::Unix(_) => None,
     };
-    report.preflight = preflight::check(plan.setup.connections_max(), address);
+    report.preflight = preflight::check(plan.setup.users as u64, address);
     report.plan = Some(Plan {
         tests: vec![plan.test.to_owned()],
         connection_tiers: vec![plan.setup.users as u64],
@@ -182,7 +182,10 @@ fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
         // A Unix socket needs no port, like a loopback address with free sources.
         Address::Unix(_) => (Some(Ipv4Addr::LOCALHOST.into()), 0),
     };
-    match preflight::shortage(setup.users as u64, address, sources) {
+    // Ports are those to one server, and a loopback address with free sources needs none.
+    let ports = preflight::shortage(setup.users as u64, address, sources);
+    let files = preflight::shortage(setup.connections_max(), Some(Ipv4Addr::LOCALHOST.into()), 0);
+    match files.or(ports) {
         Some(shortage) => Err(LoadError::Impossible(shortage)),
         None => Ok(()),
     }

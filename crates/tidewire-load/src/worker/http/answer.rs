@@ -130,7 +130,9 @@ pub(super) fn finish<S: Default>(
     {
         Some("unexpected-length")
     } else {
-        inspection.and_then(|inspection| inspection.judge(step, &user.jar, &mut user.script))
+        let origin = core.target(user).cookies.as_ref();
+        inspection
+            .and_then(|inspection| inspection.judge(step, (&user.jar, origin), &mut user.script))
     };
     match problem {
         Some(name) => core.fail(user, pending, name, response.status),
@@ -172,7 +174,7 @@ fn detour<S>(
                     && with_port(target.authority.as_bytes(), is_secure)
                         == with_port(authority, is_secure)
             })?;
-            Some((number, target.prefix.as_str()))
+            Some((number, &target.forwarding))
         },
     };
     let found = redirect::follow(bytes, head_bytes, (response.status, &location), servers);

@@ -7,7 +7,7 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use tidewire_http::Fields;
 
 use super::extract::{form_field, json_value};
-use crate::worker::jar::Jar;
+use crate::worker::jar::{CookieOrigin, Jar};
 use crate::worker::messages::first_group;
 use crate::worker::script::{CaptureFrom, Step};
 use crate::worker::walk::ScriptState;
@@ -70,7 +70,7 @@ impl Inspection {
     pub(super) fn judge(
         self,
         step: &Step,
-        jar: &Jar,
+        (jar, origin): (&Jar, Option<&CookieOrigin>),
         state: &mut ScriptState,
     ) -> Option<&'static str> {
         if self.is_too_long {
@@ -90,7 +90,10 @@ impl Inspection {
         for (capture, header) in step.captures.iter().zip(self.headers) {
             let value = match &capture.from {
                 CaptureFrom::Header(_) => header,
-                CaptureFrom::Cookie(name) => jar.value(name).map(|text| text.as_bytes().to_vec()),
+                CaptureFrom::Cookie(name) => {
+                    let value = origin.and_then(|origin| jar.value(name, origin));
+                    value.map(|text| text.as_bytes().to_vec())
+                }
                 CaptureFrom::Json(pointer) => json_value(body, pointer),
                 CaptureFrom::Form(name) => form_field(body, name),
                 CaptureFrom::Regex(regex) => first_group(body, regex),

@@ -1,6 +1,7 @@
 //! Redirects: the target of a response, and the request that follows it (RFC 9110, section 15.4).
 
 use crate::worker::request_line::{after_scheme, parts, split_query, split_target};
+use crate::worker::service::order::Forwarding;
 use crate::worker::service::user::WholeRequest;
 
 /// The consequence of a redirect.
@@ -33,9 +34,8 @@ pub(super) struct Servers<'a> {
     pub(super) find: &'a Find<'a>,
 }
 
-/// A server of the load over HTTP, by whether it speaks TLS, and by its host and port: its number, and what stands before
-/// the path in requests to it.
-type Find<'a> = dyn Fn(bool, &[u8]) -> Option<(u16, &'a str)> + 'a;
+/// A server of the load over HTTP, by whether it speaks TLS, and by its host and port: its number, and what a proxy needs.
+type Find<'a> = dyn Fn(bool, &[u8]) -> Option<(u16, &'a Forwarding)> + 'a;
 
 /// The request that follows a redirect with this status from `request` to `location`, to the same server or to another
 /// one of the load. Its headers are the same, but another server gets only those that are about the content or the client,
@@ -57,10 +57,11 @@ pub(super) fn follow(
         None => return Detour::Elsewhere,
         Some(Place::Here(path)) => (None, prefix, path),
         Some(Place::There(is_secure, authority, path)) => {
-            let Some((server, prefix)) = (servers.find)(*is_secure, authority) else {
+            let Some((server, forwarding)) = (servers.find)(*is_secure, authority) else {
                 return Detour::Elsewhere;
             };
-            (Some((server, authority)), prefix.as_bytes(), path)
+            let prefix = forwarding.prefix.as_bytes();
+            (Some((server, authority, forwarding)), prefix, path)
         }
     };
     let becomes_get = match status {
@@ -82,10 +83,11 @@ pub(super) fn follow(
         let is_header = name.len() < line.len();
         match server {
             _ if becomes_get && is_one_of(&BODY_HEADERS) => {}
-            Some((_, authority)) if is_one_of(&["host"]) => {
+            Some((_, authority, forwarding)) if is_one_of(&["host"]) => {
                 next.extend_from_slice(b"Host: ");
                 next.extend_from_slice(authority);
                 next.extend_from_slice(b"\r\n");
+                next.extend_from_slice(&forwarding.headers);
             }
             Some(_) if is_header && !is_one_of(&BODY_HEADERS) && !is_one_of(&OF_THE_CLIENT) => {}
             _ => next.extend_from_slice(line),
@@ -99,7 +101,7 @@ pub(super) fn follow(
         bytes: next,
         head_bytes,
     };
-    Detour::Follow(server.map(|(number, _)| number), request)
+    Detour::Follow(server.map(|(number, ..)| number), request)
 }
 
 fn host(rest: &[u8]) -> &[u8] {
@@ -224,13 +226,12 @@ fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Headers that say nothing about the server, and so go to another one, too. `Proxy-Authorization` is for the proxy.
-const OF_THE_CLIENT: [&str; 6] = [
+/// Headers that say nothing about the server, and so go to another one, too.
+const OF_THE_CLIENT: [&str; 5] = [
     "accept",
     "accept-encoding",
     "accept-language",
     "connection",
-    "proxy-authorization",
     "user-agent",
 ];
 
@@ -261,11 +262,15 @@ mod tests {
     #[test]
     fn another_server_of_the_load_gets_no_secret() {
         let head = "POST /in?a=b HTTP/1.1\r\nHost: h.example\r\nAuthorization: Basic eA==\r\nCookie: a=b\r\n\
-                    X-Key: k\r\nAccept: */*\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
+                    Proxy-Authorization: Basic eA==\r\nX-Key: k\r\nAccept: */*\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
         let request = format!("{head}body");
+        let through = Forwarding {
+            prefix: "http://through".into(),
+            headers: b"Proxy-Authorization: Basic eQ==\r\n".to_vec(),
+        };
         let find = |is_secure: bool, authority: &[u8]| {
             let is_it = is_secure && with_port(authority, true) == b"login.example:443";
-            is_it.then_some((3, "http://through"))
+            is_it.then_some((3, &through))
         };
         let servers = Servers {
             is_secure: false,
@@ -278,12 +283,13 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let get = "GET http://through/x HTTP/1.1\r\nHost: Login.example\r\nAccept: */*\r\n\r\n";
+        let get = "GET http://through/x HTTP/1.1\r\nHost: Login.example\r\n\
+                   Proxy-Authorization: Basic eQ==\r\nAccept: */*\r\n\r\n";
         let found = next(302, "https://Login.example/x");
         assert_eq!(found, (Some(3), get.to_owned()));
         let (server, post) = next(307, "https://login.example:443/?c");
-        let expected = "POST http://through/?c HTTP/1.1\r\nHost: login.example:443\r\nAccept: */*\r\n\
-                        Content-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody";
+        let expected = "POST http://through/?c HTTP/1.1\r\nHost: login.example:443\r\n\
+                        Proxy-Authorization: Basic eQ==\r\nAccept: */*\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody";
         assert_eq!((server, &*post), (Some(3), expected));
         let back = follow(
             request.as_bytes(),

@@ -52,6 +52,7 @@ impl Messages {
         let mut bytes = Vec::new();
         let is_written = head.write(&mut bytes).is_ok();
         if let Some(origin) = &core.target(user).cookies
+            && is_written
             && !user.jar.is_empty()
         {
             let head = std::mem::take(&mut bytes);

@@ -10,7 +10,6 @@ use super::user::{User, UserState};
 use crate::accounting::ended::Ended;
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::Tally;
-use crate::worker::jar::Jar;
 use crate::worker::script::Encoded;
 
 impl Core {
@@ -39,14 +38,14 @@ impl Core {
     /// A server that ends connections on which nothing was sent is not asked for the next one at once.
     pub(crate) fn rest_unused<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
-        if user.state != UserState::Absent || user.rests_until_ns > now_ns {
+        if user.state != UserState::Absent || user.pause_ns > now_ns {
             return;
         }
         if now_ns.saturating_sub(user.ready_ns) < LASTING_NS {
             user.is_replacing = true;
             user.failures = user.failures.saturating_add(1);
-            user.rests_until_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
-            self.wake_at(user.rests_until_ns, user.index);
+            user.pause_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
+            self.wake_at(user.pause_ns, user.index);
         }
     }
 
@@ -61,8 +60,8 @@ impl Core {
             false => user.failures.saturating_add(1),
         };
         user.is_replacing = true;
-        user.rests_until_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
-        self.wake_at(user.rests_until_ns, user.index);
+        user.pause_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
+        self.wake_at(user.pause_ns, user.index);
         self.lose(user);
     }
 
@@ -103,8 +102,7 @@ impl Core {
             self.gone -= 1;
         }
         if user.state == UserState::Retired {
-            user.jar = Jar::default();
-            user.script = self.setup.script.state(user.number);
+            user.begin_again(self.setup.script.state(user.number));
         }
         user.state = UserState::Absent;
         user.next_ns = user.next_ns.max(self.now_ns());
@@ -270,17 +268,19 @@ impl Core {
             }
             None => self.tally.add_error(name),
         }
-        user.rests_until_ns = now_ns + self.rest_ns(user.failures, CONNECT_DOUBLINGS_MAX);
+        user.pause_ns = now_ns + self.rest_ns(user.failures, CONNECT_DOUBLINGS_MAX);
         user.failures += 1;
         self.lose(user);
-        self.wake_at(user.rests_until_ns, user.index);
+        self.wake_at(user.pause_ns, user.index);
     }
 
     /// Handles a user without a connection: it gets a connection if there is a use for it. It may go on with one to
     /// another server instead.
     pub(super) fn serve_absent<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         let now_ns = self.now_ns();
-        if user.rests_until_ns > now_ns || user.socket.is_some() {
+        let has_others = self.setup.targets.len() > 1;
+        let is_paused = user.pause_ns > now_ns && !has_others;
+        if user.rests_until_ns > now_ns || is_paused || user.socket.is_some() {
             return;
         }
         if self.is_connecting_all {
@@ -303,11 +303,13 @@ impl Core {
             return;
         }
         let needs_it = self.is_running() && !self.is_teardown() && !self.is_leaving(user);
-        let is_kept = self.setup.keeps_alive && needs_it;
-        if !user.owed.is_empty() || is_kept {
-            self.want_connection(io, user);
-        } else {
-            self.wait(user);
+        // With several servers the next request says which one is needed.
+        let is_kept = self.setup.keeps_alive && needs_it && !has_others;
+        match user.owed.is_empty() && !is_kept {
+            true => self.wait(user),
+            // It is called again after the pause.
+            false if user.pause_ns > now_ns => {}
+            false => self.want_connection(io, user),
         }
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct Core {
     pub(super) published_ns: u64,
     /// The time at which the shard last called, in nanoseconds since the epoch.
     called_ns: u64,
+    /// The number of the values that a conversation captures.
+    captured: usize,
     scratch: Vec<u8>,
     message: Vec<u8>,
 }
@@ -108,6 +110,7 @@ impl Core {
             spin: Spin::default(),
             published_ns: 0,
             called_ns: 0,
+            captured: setup.messages().map_or(0, |messages| messages.captured),
             scratch: Vec::new(),
             message: Vec::new(),
             setup,
@@ -432,7 +435,7 @@ impl Core {
             return Some(pending);
         }
         user.owed.push_front(pending);
-        user.turn_to(pending.target);
+        user.turn_to(pending.target, self.captured);
         None
     }
 

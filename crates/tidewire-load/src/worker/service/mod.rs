@@ -139,9 +139,10 @@ impl<D: Dialogue> ServiceWorker<D> {
         mut handle: impl FnMut(&mut D, &mut Core, &mut User<D::Session>),
     ) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
-        // One that ends leaves its place to the last.
-        for parked in (0..user.parked.len()).rev() {
-            user.with_parked(parked, |user| handle(&mut self.dialogue, core, user));
+        for parked in 0..user.parked.len() {
+            if user.parked[parked].socket.is_some() {
+                user.with_parked(parked, |user| handle(&mut self.dialogue, core, user));
+            }
         }
         handle(&mut self.dialogue, core, user);
     }

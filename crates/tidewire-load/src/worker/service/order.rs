@@ -98,8 +98,10 @@ impl ServiceSetup {
 pub struct ServiceTarget {
     /// Host and port as the URL has them.
     pub authority: String,
-    /// What stands before the path of requests, for a proxy that forwards them.
-    pub prefix: String,
+    /// Its name in the scenario; empty for that of the URL.
+    pub name: String,
+    /// For a proxy that forwards its requests.
+    pub forwarding: Forwarding,
     /// The destination of the connections.
     pub endpoint: Endpoint,
     /// The protocol.
@@ -127,6 +129,15 @@ pub enum DialogueKind {
     Http2,
     /// WebSocket.
     Messages(Arc<MessagesSetup>),
+}
+
+/// What a proxy needs in the requests that it forwards; all of it empty without one.
+#[derive(Debug, Clone, Default)]
+pub struct Forwarding {
+    /// What stands before the path.
+    pub prefix: String,
+    /// Lines of headers, for the proxy alone.
+    pub headers: Vec<u8>,
 }
 
 /// The destination of connections, and their start.

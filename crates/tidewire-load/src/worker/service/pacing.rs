@@ -21,7 +21,7 @@ impl Core {
         }
         let (intended_ns, may_begin) = match &phase.order.tempo {
             // The time to open a connection for this request alone is part of its latency.
-            Tempo::Closed => (user.rests_until_ns.max(now_ns), true),
+            Tempo::Closed => (now_ns, true),
             Tempo::Each { .. } if user.next_ns > now_ns => return None,
             Tempo::Each { .. } => (user.next_ns, true),
             // Only a journey that has begun continues by itself.

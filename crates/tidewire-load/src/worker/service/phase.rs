@@ -66,6 +66,7 @@ impl Core {
         for user in users.iter_mut() {
             user.is_listed = false;
             user.rests_until_ns = 0;
+            user.end_pauses();
             user.script.end_round();
             if order.is_teardown {
                 user.script.begin_teardown();
@@ -172,7 +173,8 @@ impl Core {
             for user in begun {
                 let is_open = user.state == UserState::Open;
                 let is_there = is_open || !self.setup.keeps_alive;
-                let rests = user.rests_until_ns > stopped_ns || self.is_leaving(user);
+                let rests =
+                    user.rests_until_ns.max(user.pause_ns) > stopped_ns || self.is_leaving(user);
                 if !is_there || rests || user.next_ns >= stopped_ns {
                     continue;
                 }

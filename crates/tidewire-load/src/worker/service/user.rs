@@ -56,8 +56,10 @@ pub(crate) struct User<S> {
     pub(crate) is_timed: bool,
     /// With requests at given times of each connection: the time at which the next is due.
     pub(crate) next_ns: u64,
-    /// The time before which nothing is sent: the user thinks, or waits after a failure.
+    /// The time before which nothing is sent: the user thinks.
     pub(crate) rests_until_ns: u64,
+    /// The time before which no connection is opened, after a failure or the end of one.
+    pub(crate) pause_ns: u64,
     /// Attempts to connect that failed since the last success.
     pub(crate) failures: u32,
     /// A connection was begun since the last order to connect all users.
@@ -66,15 +68,20 @@ pub(crate) struct User<S> {
     pub(crate) is_replacing: bool,
     pub(crate) script: ScriptState,
     pub(crate) session: S,
-    /// Its connections to other servers: each is open, and has nothing in flight.
+    /// Those to other servers: if one is open, it has nothing in flight.
     pub(crate) parked: Vec<Link<S>>,
 }
 
-/// What belongs to a connection of a user.
+/// What belongs to a connection of a user, and to its server.
 #[derive(Debug)]
 pub(crate) struct Link<S> {
-    pub(crate) target: u16,
+    target: u16,
     pub(crate) socket: Option<ConnectionId>,
+    pause_ns: u64,
+    failures: u32,
+    is_replacing: bool,
+    /// The values that its conversation has captured: the first variables of the script.
+    captured: Vec<Vec<u8>>,
     state: UserState,
     tunnel: Tunnel,
     connect_ns: u64,
@@ -90,11 +97,15 @@ pub(crate) struct Link<S> {
 }
 
 impl<S: Default> Link<S> {
-    /// None yet.
-    fn to(target: u16) -> Self {
+    /// None yet, of a conversation that captures this number of values.
+    fn to(target: u16, captured: usize) -> Self {
         Self {
             target,
             socket: None,
+            pause_ns: 0,
+            failures: 0,
+            is_replacing: false,
+            captured: vec![Vec::new(); captured],
             state: UserState::Absent,
             tunnel: Tunnel::None,
             connect_ns: 0,
@@ -115,6 +126,12 @@ impl<S: Default> Link<S> {
         use std::mem::swap;
         swap(&mut self.target, &mut user.target);
         swap(&mut self.socket, &mut user.socket);
+        swap(&mut self.pause_ns, &mut user.pause_ns);
+        swap(&mut self.failures, &mut user.failures);
+        swap(&mut self.is_replacing, &mut user.is_replacing);
+        for (mine, other) in self.captured.iter_mut().zip(&mut user.script.captured) {
+            swap(mine, other);
+        }
         swap(&mut self.state, &mut user.state);
         swap(&mut self.tunnel, &mut user.tunnel);
         swap(&mut self.connect_ns, &mut user.connect_ns);
@@ -218,6 +235,7 @@ impl<S: Default> User<S> {
             is_timed: false,
             next_ns: 0,
             rests_until_ns: 0,
+            pause_ns: 0,
             failures: 0,
             has_tried: false,
             is_replacing: false,
@@ -227,20 +245,32 @@ impl<S: Default> User<S> {
         }
     }
 
-    /// Goes on with its connection to another server, if it has one; the current one is kept. Nothing is in flight.
-    pub(crate) fn turn_to(&mut self, target: u16) {
+    /// Goes on with its connection to another server, if it has one; the current one is kept. Nothing is in flight. A
+    /// conversation captures this number of values.
+    pub(crate) fn turn_to(&mut self, target: u16, captured: usize) {
         if self.target == target {
             return;
         }
         let known = self.parked.iter().position(|link| link.target == target);
         let mut link = match known {
             Some(place) => self.parked.swap_remove(place),
-            None => Link::to(target),
+            None => Link::to(target, captured),
         };
         link.swap(self);
-        if link.socket.is_some() {
-            self.parked.push(link);
+        self.parked.push(link);
+    }
+
+    /// Connections may be opened at once.
+    pub(crate) fn end_pauses(&mut self) {
+        self.pause_ns = 0;
+        for link in &mut self.parked {
+            link.pause_ns = 0;
         }
+    }
+
+    /// A user that has left begins again, as a new one.
+    pub(crate) fn begin_again(&mut self, script: ScriptState) {
+        *self = Self::new(self.number, self.index, script);
     }
 
     /// The place of a connection among those that are parked.
@@ -249,7 +279,7 @@ impl<S: Default> User<S> {
         parked.position(|link| link.socket == Some(id))
     }
 
-    /// Handles a parked connection as if it were the current one. It stays parked, unless it ends.
+    /// Handles a parked connection as if it were the current one.
     pub(crate) fn with_parked<R>(
         &mut self,
         place: usize,
@@ -259,9 +289,6 @@ impl<S: Default> User<S> {
         parked[place].swap(self);
         let result = handle(self);
         parked[place].swap(self);
-        if parked[place].socket.is_none() {
-            parked.swap_remove(place);
-        }
         self.parked = parked;
         result
     }
@@ -313,6 +340,7 @@ impl<S: Default> User<S> {
             is_timed: self.is_timed,
             next_ns: self.next_ns,
             rests_until_ns: self.rests_until_ns,
+            pause_ns: self.pause_ns,
             failures: self.failures,
             has_tried: self.has_tried,
             is_replacing: self.is_replacing,
@@ -336,5 +364,59 @@ impl<S: Default> User<S> {
         if self.is_there() {
             self.state = UserState::Absent;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user() -> User<u8> {
+        let mut script = ScriptState::default();
+        script.captured = vec![b"of here".to_vec(), b"of the user".to_vec()];
+        User::new(3, 1, script)
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_stays_with_it() {
+        let mut user = user();
+        (user.session, user.pause_ns, user.sent_here) = (7, 5, 9);
+        user.rests_until_ns = 2;
+        user.turn_to(1, 1);
+        assert_eq!((user.target, user.session, user.pause_ns), (1, 0, 0));
+        assert_eq!(user.script.captured, [&b""[..], b"of the user"]);
+        assert_eq!((user.sent_here, user.rests_until_ns), (0, 2));
+        user.script.captured[0] = b"of there".to_vec();
+        user.failures = 4;
+        let seen = user.with_parked(0, |user| {
+            user.is_spent = true;
+            (user.target, user.session, user.script.captured[0].clone())
+        });
+        assert_eq!(seen, (0, 7, b"of here".to_vec()));
+        assert_eq!((user.target, user.is_spent, user.failures), (1, false, 4));
+        user.turn_to(0, 1);
+        assert_eq!((user.session, user.is_spent, user.failures), (7, true, 0));
+        assert_eq!(user.script.captured, [&b"of here"[..], b"of the user"]);
+        user.turn_to(1, 1);
+        assert_eq!(user.script.captured[0], b"of there");
+        assert_eq!(user.parked.len(), 1);
+        user.end_pauses();
+        user.turn_to(0, 1);
+        assert_eq!(user.pause_ns, 0);
+    }
+
+    #[test]
+    fn another_session_changes_nothing_else() {
+        let mut user = user();
+        user.turn_to(2, 0);
+        user.session = 5;
+        let (session, number) = user.with_session("text".to_owned(), |typed| {
+            typed.failures = 6;
+            typed.session.push('s');
+            typed.number
+        });
+        assert_eq!((session.as_str(), number), ("texts", 3));
+        assert_eq!((user.session, user.failures, user.target), (5, 6, 2));
+        assert_eq!(user.parked.len(), 1);
     }
 }
