@@ -47,8 +47,8 @@ pub struct Rules {
     by_text: HashMap<Vec<u8>, Vec<usize>>,
     /// Of the others, those that ask for a text at a pointer, by its number.
     by_value: Vec<(usize, HashMap<String, Vec<usize>>)>,
-    /// Of the others, those that ask for a first byte, by its value.
-    by_first: HashMap<u8, Vec<usize>>,
+    /// Of the others, those that ask for a first byte, by its value; empty without any.
+    by_first: Vec<Vec<usize>>,
     /// All others.
     others: Vec<usize>,
 }
@@ -71,8 +71,9 @@ impl Rules {
                     texts.entry(text.to_owned()).or_default().push(number);
                 }
                 (None, None, Some(first)) => {
+                    rules.by_first.resize(1 << u8::BITS, Vec::new());
                     for first in first {
-                        rules.by_first.entry(first).or_default().push(number);
+                        rules.by_first[usize::from(first)].push(number);
                     }
                 }
                 (None, None, None) => rules.others.push(number),
@@ -103,7 +104,7 @@ impl Rules {
     pub(super) fn first(&self, message: &View<'_>) -> Option<&Rule> {
         let by_text = self.by_text.get(message.bytes());
         let first = message.bytes().first();
-        let by_first = first.and_then(|first| self.by_first.get(first));
+        let by_first = first.and_then(|first| self.by_first.get(usize::from(*first)));
         let by_value = self
             .by_value
             .iter()
