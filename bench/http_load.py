@@ -147,7 +147,7 @@ def beside_h2load(page, tools, load, named, rounds):
     if "h2load" in runs:
         rate = ratio(runs[OURS], runs["h2load"], lambda run: run.rate)
         sentences.append(f"Target: at least h2load's rate. It is {rate:.3f} of it: {reached(rate >= 1)}.")
-    streams = f"{load.streams} stream{"s" if load.streams > 1 else ""}"
+    streams = "1 stream" if load.streams == 1 else f"{load.streams} streams"
     title = f"HTTP/2, {load.connections} connections of {streams}, {name}"
     compare(page, title, runs, sentences, "h2load")
 

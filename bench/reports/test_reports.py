@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pathlib
 import tempfile
@@ -13,6 +14,7 @@ from reports import features, lab, page
 from reports.parts import Part, Settings, all_parts
 from reports.sections import Sections, of
 from reports.table import Column, Table, figure, of_runs, written
+from servers import ROOT
 
 RESULT = {
     "test": "throughput", "connections": 1000, "connected": 1000, "failed": 0, "format": "json", "payload_bytes": 175,
@@ -124,6 +126,12 @@ class Pages(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
+    def test_each_script_is_one_for_the_oldest_python_that_runs_here(self) -> None:
+        # Parts start them as programs of their own: nothing else imports them.
+        for path in sorted((ROOT / "bench").glob("*.py")):
+            ast.parse(path.read_text(), str(path), feature_version=(3, 11))
+            compile(path.read_text(), str(path), "exec")
+
     def test_a_step_is_measured_once_for_a_program_and_goes_on_after_an_interruption(self) -> None:
         calls: list[str] = []
 

@@ -271,7 +271,7 @@ impl LoadOptions {
         )?;
         let sni = self.tls.sni.as_ref().filter(|_| !hosts[0].parts.is_secure);
         refuse(
-            "is for a URL of https:// or wss://: remove it, or correct the URL",
+            "is for https:// and wss://: it names the server of the URL; remove it, or correct the URL",
             [sni.map(|_| "--sni")],
         )?;
         let cookies = self.request.headers.iter();
