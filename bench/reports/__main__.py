@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any
 
-from reports import page
+from reports import page, sizing
 from reports.parts import Part, Settings, all_parts
 from reports.table import Table
 from servers import ROOT, TARGET, TIDEWIRE, cpu_name
@@ -130,13 +130,17 @@ def main() -> None:
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(parts)}")
     if options.check:
-        old = stale(written_reports())
+        reports = written_reports()
+        old = [f"docs/reports/{name}.md" for name in stale(reports)]
+        if sizing.written(sizing.PAGE.read_text(), reports) != sizing.PAGE.read_text():
+            old.append("the sizes in docs/deployment.md")
         if old:
-            raise SystemExit(f"written by hand or old: docs/reports/{', '.join(old)}.md; run `make reports-pages`")
+            raise SystemExit(f"written by hand or old: {', '.join(old)}; run `make reports-pages`")
         return
     if options.pages:
         reports = written_reports()
         write_pages(DOCS, reports, [*reports], has_text=True)
+        sizing.PAGE.write_text(sizing.written(sizing.PAGE.read_text(), reports))
         return
     settings = Settings(options.quick)
     folder = TARGET / "reports/quick" if options.quick else DOCS
@@ -151,6 +155,8 @@ def main() -> None:
             (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
             reports = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
             write_pages(folder, reports, [name], has_text=not options.quick)
+            if not options.quick and name in sizing.PARTS:
+                sizing.PAGE.write_text(sizing.written(sizing.PAGE.read_text(), reports))
         except Exception as error:  # The other parts can be measured all the same.
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed.append(name)

@@ -44,6 +44,12 @@ def conclusions(name: str, reports: dict[str, dict[str, Any]]) -> str:
 
 
 def referred(reference: str, own: str, reports: dict[str, dict[str, Any]]) -> str:
+    cell, unit = figure_of(reference, own, reports)
+    return written(cell, unit, with_spread=False)
+
+
+def figure_of(reference: str, own: str, reports: dict[str, dict[str, Any]]) -> tuple[Any, str]:
+    """The cell that a reference names, and the unit of its column."""
     part, _, rest = reference.rpartition(":")
     report = reports.get(part or own)
     pieces = rest.split("/")
@@ -52,7 +58,7 @@ def referred(reference: str, own: str, reports: dict[str, dict[str, Any]]) -> st
         for table in tables(report):
             units = {column.id: column.unit for column in table.columns}
             if table.id == table_id and table.rows.get(key, {}).get(column_id) is not None:
-                return written(table.rows[key][column_id], units[column_id], with_spread=False)
+                return table.rows[key][column_id], units[column_id]
     raise UnknownFigure(f"conclusions/{own}.txt: no report has the figure {{{reference}}}")
 
 

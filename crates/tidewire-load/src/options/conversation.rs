@@ -45,6 +45,9 @@ pub struct ConversationFile {
     rules: Vec<RuleText>,
     #[serde(rename = "every")]
     heartbeats: Vec<HeartbeatText>,
+    /// Variables that a scenario captures, see [`Self::read_with`].
+    #[serde(skip)]
+    further: Vec<String>,
     /// The values as texts, see [`Self::set`].
     #[serde(skip)]
     known: Vec<(String, Template)>,
@@ -89,6 +92,14 @@ impl ConversationFile {
     /// # Errors
     /// No conversation has this name, the file cannot be read, or it is no conversation.
     pub fn read(name: &str) -> Result<Self, OptionError> {
+        Self::read_with(name, Vec::new())
+    }
+
+    /// The same, whose texts may use the variables that a scenario captures, too.
+    ///
+    /// # Errors
+    /// As those of [`Self::read`].
+    pub fn read_with(name: &str, variables: Vec<String>) -> Result<Self, OptionError> {
         let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
         let text = match shipped {
             Some((_, text)) => (*text).to_owned(),
@@ -105,12 +116,14 @@ impl ConversationFile {
             None => std::fs::read_to_string(name)
                 .map_err(|error| OptionError::unreadable(Path::new(name), &error))?,
         };
-        Self::of(&text).map_err(|error| OptionError::new(format_args!("{name}: {error}")))
+        Self::of(&text, variables)
+            .map_err(|error| OptionError::new(format_args!("{name}: {error}")))
     }
 
     /// The conversation in a text, with its own values.
-    fn of(text: &str) -> Result<Self, OptionError> {
+    fn of(text: &str, variables: Vec<String>) -> Result<Self, OptionError> {
         let mut file: Self = toml::from_str(text).map_err(OptionError::new)?;
+        file.further = variables;
         let captured = file.names();
         for (name, value) in &file.values {
             check_name(name, &captured)?;
@@ -155,15 +168,23 @@ impl ConversationFile {
         })
     }
 
-    /// The names of its values and of what it captures, which messages may use.
+    /// The names of what it captures.
     #[must_use]
-    pub fn names(&self) -> Names {
+    pub fn captured(&self) -> Vec<String> {
         let mut captured: Vec<String> = Vec::new();
         for name in self.rules.iter().flat_map(|rule| rule.capture.keys()) {
             if !captured.contains(name) {
                 captured.push(name.clone());
             }
         }
+        captured
+    }
+
+    /// The names of its values, of what it captures, and of what a scenario does, which messages may use.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        let mut captured = self.captured();
+        captured.extend(self.further.iter().cloned());
         Names {
             captured,
             known: self.known.clone(),
@@ -358,7 +379,7 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> Result<Conversation, String> {
-        let file = ConversationFile::of(text);
+        let file = ConversationFile::of(text, Vec::new());
         let conversation = file.and_then(|file| file.conversation());
         conversation.map_err(|error| error.to_string())
     }
@@ -462,7 +483,7 @@ mod tests {
     fn values_are_set_by_name() {
         let text = "start = ['a {{topic}} {{with:login}}login {{login}}{{end}}{{without:login}}anonymous{{end}}']\n\
              [values]\ntopic = 'tidewire'\nlogin = ''";
-        let mut file = ConversationFile::of(text).unwrap();
+        let mut file = ConversationFile::of(text, Vec::new()).unwrap();
         let start = |file: &ConversationFile| {
             let start = file.conversation().unwrap().start.remove(0);
             start

@@ -12,6 +12,7 @@ use super::load::LoadOptions;
 use super::matching::matching;
 use super::quantity::stages;
 use super::request::statuses;
+use super::scenario::Scenario;
 use super::spec::{Kind, OptionSpec, Pairs, address, in_range};
 use super::table::{OPTIONS, Written};
 use super::tls::TlsOptions;
@@ -212,7 +213,11 @@ impl Written {
             Some("raw") => Some(Profile::Raw),
             Some("v1") => Some(Profile::V1),
             Some(other) => {
-                let mut file = ConversationFile::read(other)?;
+                // A scenario that cannot be read is an error of the plan.
+                let scenario = self.scenario.as_deref().map(Scenario::read);
+                let variables = scenario.and_then(Result::ok);
+                let variables = variables.map_or(Vec::new(), |scenario| scenario.captured());
+                let mut file = ConversationFile::read_with(other, variables)?;
                 file.set(&values, &options.syntax)?;
                 messages.matching = file.matching()?.unwrap_or_default();
                 messages.is_binary |= file.binary;

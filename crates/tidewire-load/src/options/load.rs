@@ -402,6 +402,13 @@ impl LoadOptions {
             })
         });
         let frames = frames.collect::<Result<Vec<_>, OptionError>>()?;
+        let own = self.messages.conversation.as_ref();
+        let own = own.map_or(Vec::new(), ConversationFile::captured);
+        if let Some(name) = scenario.captured().iter().find(|name| own.contains(name)) {
+            return Err(OptionError::new(format_args!(
+                "a request and the profile both capture `{name}`: rename one of them"
+            )));
+        }
         scenario.script(&frames, self.messages.names(&Syntax::Braces))
     }
 
@@ -482,7 +489,7 @@ impl LoadOptions {
             conversation: conversation
                 .map(ConversationFile::conversation)
                 .transpose()?,
-            captured: messages.names(&self.syntax).captured.len(),
+            captured: conversation.map_or(0, |all| all.captured().len()),
             token: match &messages.token {
                 Some(token) if host.is_own() => TokenSource::Fixed(token.clone()),
                 _ => TokenSource::None,

@@ -98,11 +98,7 @@ impl RequestOptions {
             checks.statuses.clone_from(statuses);
         }
         Ok(Step {
-            name: self.name.clone().unwrap_or_else(|| {
-                // A query of the URL may contain a secret.
-                let of_url = frame.path.split('?').next().unwrap_or_default();
-                format!("{method} {}", self.path.as_deref().unwrap_or(of_url))
-            }),
+            name: self.name.clone().unwrap_or(format!("{method} {path}")),
             target: 0,
             expected: match method.as_str() {
                 "HEAD" => Expected::Head,

@@ -251,6 +251,57 @@ fn be_sent_around(http2: bool) {
 }
 
 #[test]
+fn a_conversation_begins_with_what_the_login_gave() {
+    let login = login();
+    let chat = Server::raw(Conduct::Echo);
+    let (folder, path) = scenario(&format!(
+        r#"
+        hosts = {{ login = "http://{}" }}
+        [[setup]]
+        host = "login"
+        path = "/session"
+        capture = {{ token = "json:/token" }}
+        [[request]]
+        json = {{ seq = "{{{{seq}}}}" }}
+        think = "10ms"
+        "#,
+        login.address
+    ));
+    let profile = folder.path().join("chat.toml");
+    // The server sends back what it gets.
+    let text = r#"
+        start = ['{"auth":"{{by}}/{{token}}"}']
+        reply = "field:seq"
+        values = { by = "nobody" }
+        [[rule]]
+        starts = '{"auth":"user t/t'
+        ready = true
+    "#;
+    std::fs::write(&profile, text).unwrap();
+    let json = serde_json::json!({
+        "scenario": path,
+        "profile": profile,
+        "profile_values": { "by": "user {{token}}" },
+        "connections": 2,
+        "requests": 20,
+    });
+    let plan = |text: &str| {
+        let json = json.to_string().replace("user {{token}}", text);
+        let options = LoadOptions::from_json(&chat.url(), &json);
+        options.and_then(|options| options.plan().map(|_| options))
+    };
+    assert_all(&run(&plan("user t").unwrap()), 20);
+    // A value may have it, too.
+    plan("user {{token}}").unwrap();
+    let error = plan("user {{tokne}}").unwrap_err().to_string();
+    assert!(error.contains("`{{tokne}}` stands for nothing"), "{error}");
+    let both = format!("{text}capture = {{ token = \"json:/auth\" }}");
+    std::fs::write(&profile, both).unwrap();
+    let error = plan("user t").unwrap_err().to_string();
+    assert!(error.contains("both capture `token`"), "{error}");
+}
+
+#[test]
 fn nobody_connects_to_a_server_before_a_request_goes_there() {
     let login = login();
     let chat = Server::raw(Conduct::Sink);

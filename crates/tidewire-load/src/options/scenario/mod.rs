@@ -160,16 +160,8 @@ impl Scenario {
             self.data.values().map(DataFile::read).collect();
         let feeds = feeds?;
         let mut variables = names.captured.clone();
-        for name in self.requests().flat_map(|one| one.capture.keys()) {
-            if names.captured.contains(name) {
-                return Err(OptionError::new(format_args!(
-                    "a request and the profile both capture `{name}`: rename one of them"
-                )));
-            }
-            if !variables.contains(name) {
-                variables.push(name.clone());
-            }
-        }
+        let captured = self.captured().into_iter();
+        variables.extend(captured.filter(|name| !names.captured.contains(name)));
         let names = Names {
             captured: variables.clone(),
             columns: feeds.iter().map(|feed| feed.columns.clone()).collect(),
@@ -212,6 +204,17 @@ impl Scenario {
     pub(super) fn hosts(&self) -> Result<Vec<Host<'_>>, OptionError> {
         let is_named = |name: &str| self.requests().any(|one| one.host.as_deref() == Some(name));
         hosts::hosts(&self.hosts, is_named)
+    }
+
+    /// The names of the variables that its requests capture.
+    pub(super) fn captured(&self) -> Vec<String> {
+        let mut captured: Vec<String> = Vec::new();
+        for name in self.requests().flat_map(|one| one.capture.keys()) {
+            if !captured.contains(name) {
+                captured.push(name.clone());
+            }
+        }
+        captured
     }
 
     /// All requests.
@@ -284,6 +287,11 @@ impl Writer<'_> {
             }
             StepFrame::Messages(envelope) => options.message_step(envelope, &self.names)?,
         };
+        if options.name.is_none() && options.path.is_none() {
+            // The query of the URL may contain a secret.
+            let length = step.name.find('?').unwrap_or(step.name.len());
+            step.name.truncate(length);
+        }
         if let (Some(host), None) = (&request.host, &request.name) {
             step.name = format!("{host}: {}", step.name);
         }
