@@ -491,4 +491,45 @@ mod tests {
             }
         }
     }
+
+    /// The blocks of a story, with the fields that they are.
+    fn cases(story: &std::path::Path) -> Vec<(Vec<u8>, Owned)> {
+        let text = std::fs::read_to_string(story).unwrap();
+        let story: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let case = |case: &serde_json::Value| {
+            let field = |field: &serde_json::Value| {
+                let (name, value) = field.as_object().unwrap().iter().next().unwrap();
+                (name.clone(), value.as_str().unwrap().to_owned())
+            };
+            let fields = case["headers"].as_array().unwrap().iter().map(field);
+            // Those of the raw data have no blocks.
+            Some((hex(case["wire"].as_str()?), fields.collect()))
+        };
+        let cases = story["cases"].as_array().unwrap().iter();
+        cases.filter_map(case).collect()
+    }
+
+    #[test]
+    #[ignore = "needs HPACK_STORIES, a checkout of github.com/http2jp/hpack-test-case, whose text is not ours"]
+    fn the_public_stories_are_read_and_written() {
+        let folder = std::env::var("HPACK_STORIES").unwrap();
+        let encoders = std::fs::read_dir(folder).unwrap();
+        let encoders = encoders.filter_map(|entry| std::fs::read_dir(entry.unwrap().path()).ok());
+        let files = encoders.flatten().map(|entry| entry.unwrap().path());
+        let mut blocks = 0;
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "json")) {
+            let mut decoder = Decoder::default();
+            for (block, fields) in cases(&file) {
+                let found = decoded(&mut decoder, &block);
+                assert_eq!(found.as_ref(), Ok(&fields), "{}", file.display());
+                let mut own = Vec::new();
+                for (name, value) in &fields {
+                    write_field(name.as_bytes(), value.as_bytes(), &mut own);
+                }
+                assert_eq!(decoded(&mut Decoder::default(), &own), Ok(fields));
+                blocks += 1;
+            }
+        }
+        assert!(blocks > 40_000, "{blocks} blocks");
+    }
 }
