@@ -184,8 +184,14 @@ impl Core {
                     self.tally.leave_unsent(intended_ns, stopped_ns, count);
                 }
                 unsent += due;
-                let could_send = is_open && self.has_room(user);
-                starved += if could_send { 0 } else { due };
+                // What was due before its last response arrived had to wait for that.
+                let waited_until_ns = match is_open && self.has_room(user) {
+                    true => user.free_ns.min(stopped_ns),
+                    false => stopped_ns,
+                };
+                starved += waited_until_ns
+                    .saturating_sub(user.next_ns)
+                    .div_ceil(gap_ns);
             }
         }
         self.tally.starved += starved;
