@@ -41,7 +41,7 @@ FENCE = re.compile(r"^```([a-z]+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL_LIMIT_S = 60
 
 # Machines that only exist in the text, and what is said of a command that asks them.
-ELSEWHERE = ("10.0.0.7", "echo.example.com", "chat.example.com", "mqtt.example.com")
+ELSEWHERE = ("10.0.0.7", "echo.example.com", "chat.example.com", "mqtt.example.com", "prices.example.com")
 
 # Programs that other jobs run.
 LOOKED_UP = ("make", "cargo", "npm", "node", "pip", "tidewire-bench-ts", "python", "python3", "docker")
