@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import pathlib
 import secrets
 import shutil
@@ -11,10 +10,10 @@ import tempfile
 import time
 
 from fan_out import TIDEWIRE
-from measure import CLIENT_CORE, median, reached
+from measure import CLIENT_CORE, in_rounds, median, reached
 from reports.sections import of
 from scale_out import free_port, wait_for_port
-from servers import ROOT, SERVER_CORE, Server, tidewire_open
+from servers import ROOT, SERVER_CORE, Server, cpu_s, tidewire_open
 from servers import TIDEWIRE as PROGRAM
 
 CENTRIFUGO = "Centrifugo"
@@ -25,7 +24,6 @@ SUBSCRIBERS = 1_000
 RATES = (100, 200)  # publications per second
 PAD = "x" * 60
 SETTLE_S = 0.5  # until the last deliveries have arrived
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 AGE_FIELDS = {TIDEWIRE: "/p/at", CENTRIFUGO: "/push/pub/data/at"}
 
 
@@ -90,22 +88,25 @@ def add(page, per_s, runs):
         *("memory of a subscriber", "lost"),
     )
     for name, rows in runs.items():
-        beside = [theirs["cpu_us"] / our["cpu_us"] for theirs, our in zip(rows, runs[TIDEWIRE], strict=True)]
         page.row(
             name,
             of("per_s", [row["rate"] for row in rows]),
             of("us", [row["cpu_us"] for row in rows]),
-            of("ratio", beside),
+            of("ratio", in_rounds(rows, runs[TIDEWIRE], cpu_us)),
             *(of("us", [row[f"age_{part}"] for row in rows]) for part in ("p50", "p99")),
             of("bytes", [row["memory"] for row in rows]),
             str(sum(row["lost"] for row in rows)),
         )
-    times = median(their["cpu_us"] / our["cpu_us"] for their, our in zip(runs[CENTRIFUGO], runs[TIDEWIRE], strict=True))
+    times = median(in_rounds(runs[CENTRIFUGO], runs[TIDEWIRE], cpu_us))
     page.end(
         f"Target: less server CPU for a delivery than Centrifugo, which spends {times:.1f} times as much "
         f"({reached(times > 1)}). The age is from the publisher to a subscriber, and includes that of the generator, "
         "which reads the messages of all subscribers on one core. The memory is that of the process, divided by its subscribers."
     )
+
+
+def cpu_us(row):
+    return row["cpu_us"]
 
 
 def run(server, per_s, seconds):
@@ -118,19 +119,19 @@ def run(server, per_s, seconds):
     )
     wait_for_connections(server)
     memory = (server.resident_bytes() - server.empty_bytes) / SUBSCRIBERS
-    cpu_s, start = server_cpu_s(server), time.monotonic()
+    before_s, start = cpu_s(server.process.pid), time.monotonic()
     key = ["--header", f"X-API-Key: {KEY}", "--body", server.publication, "--connections", "4"]
     publisher = load(server.publish_url, *key, "--rate-per-s", per_s, "--duration-s", seconds)
-    done = subprocess.run(publisher, capture_output=True, text=True)
+    done = subprocess.run(publisher, capture_output=True, text=True, check=False)
     took_s = time.monotonic() - start
     time.sleep(SETTLE_S)
-    cpu_s = server_cpu_s(server) - cpu_s
+    spent_s = cpu_s(server.process.pid) - before_s
     heard = result(listener.communicate()[0], listener.returncode)
     published = result(done.stdout, done.returncode)["requests"]["succeeded"]
     received, age = heard["received"]["messages"], heard["message_age_us"]
     return {
         "rate": received / took_s,
-        "cpu_us": cpu_s / received * 1e6,
+        "cpu_us": spent_s / received * 1e6,
         "age_p50": age["p50"],
         "age_p99": age["p99"],
         "memory": memory,
@@ -162,8 +163,3 @@ def wait_for_connections(server):
             return
         time.sleep(0.05)
     raise SystemExit(f"not all of {SUBSCRIBERS} subscribers reached {server.name}")
-
-
-def server_cpu_s(server):
-    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S

@@ -17,6 +17,8 @@ import subprocess
 import tempfile
 import time
 
+from servers import cpu_s
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/target")) / "release"
@@ -25,7 +27,6 @@ NODE_TOOLS = ROOT / "bench/peers/http/node_modules/.bin"
 # By `make reports PART=http`, unless the machine has one of its own.
 OHA = shutil.which("oha") or ROOT / "bench/peers/target/tools/bin/oha"
 SERVER_CORE, CLIENT_CORE = "0", "1"
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclasses.dataclass
@@ -277,12 +278,7 @@ class Server(contextlib.AbstractContextManager):
         return [own, *map(int, children.split())]
 
     def cpu_s(self):
-        ticks = 0
-        for process in self.processes():
-            # The name, in brackets, may hold anything.
-            fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / TICKS_PER_S
+        return sum(map(cpu_s, self.processes()))
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)

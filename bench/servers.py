@@ -16,6 +16,7 @@ TIDEWIRE = TARGET / "release" / "tidewire"
 PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/target")) / "release"
 SECRET = secrets.token_hex(32)
 SERVER_CORE = "0"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PEER = "fastwebsockets"  # the one that the targets are about
 WS = ["node", ROOT / "bench/peers/ws/server.js"]
 
@@ -142,6 +143,13 @@ def installed(commands, *flags):
             print(f"{name} is not installed and is left out.\n")
         else:
             raise SystemExit(f"{command[0]} is not there: build it with bench/run")
+
+
+def cpu_s(process_id):
+    """The CPU time of a process so far."""
+    # The name, in brackets, may hold anything.
+    fields = pathlib.Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def cpu_name():

@@ -1,15 +1,14 @@
 // `tidewire load --profile` against the real servers, each started and ended by its test.
 
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { connect, createServer } from 'node:net'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 
+import { assertAll, folder, freePort, start } from '../interop/node/loads.js'
 import { load } from '../interop/node/tidewire.js'
 
 /** Whether these programs are there; otherwise the test is skipped. */
@@ -19,38 +18,9 @@ function has(test, packages, ...programs) {
   return missing.length === 0
 }
 
-/** A folder that ends with the test. */
-async function folder(test) {
-  const path = await mkdtemp(join(tmpdir(), 'tidewire-'))
-  test.after(() => rm(path, { recursive: true, force: true }))
-  return path
-}
-
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address()
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
-/** Starts a program, which ends with the test, and waits until it listens on the port. */
-async function start(test, port, [program, ...flags], env = {}) {
-  const server = spawn(program, flags, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
-  let said = ''
-  for (const output of [server.stdout, server.stderr]) output.on('data', (data) => { said += data })
-  const ended = once(server, 'close')
-  test.after(async () => {
-    server.kill()
-    await ended
-  })
-  for (let tries = 0; tries < 600; tries++) {
-    if (server.exitCode !== null) throw new Error(`${program} has ended: ${said}`)
-    if (await listens(port)) return
-    await sleep(100)
-  }
-  throw new Error(`${program} does not listen: ${said}`)
+/** Starts a program, and waits until it listens on the port. */
+async function listening(test, port, command, env) {
+  await start(test, command, () => listens(port), env)
 }
 
 async function listens(port) {
@@ -65,12 +35,6 @@ async function listens(port) {
   }
 }
 
-function assertAll(result, count) {
-  const told = JSON.stringify([result.requests, result.errors, result.notes])
-  assert.equal(result.requests.succeeded, count, told)
-  assert.equal(result.requests.failed, 0, told)
-}
-
 test('Centrifugo: commands, and pings of the server every two seconds', async (t) => {
   if (!has(t, 'Go, https://go.dev/dl/', 'go')) return
   const [path, port] = [await folder(t), await freePort()]
@@ -82,7 +46,7 @@ test('Centrifugo: commands, and pings of the server every two seconds', async (t
     http_server: { address: '127.0.0.1', port },
   }
   await writeFile(join(path, 'config.json'), JSON.stringify(config))
-  await start(t, port, [join(path, 'centrifugo'), '-c', join(path, 'config.json')])
+  await listening(t, port, [join(path, 'centrifugo'), '-c', join(path, 'config.json')])
   const url = `ws://127.0.0.1:${port}/`
   const publish = ['--message', '"publish":{"channel":"a","data":{"n":{{seq}}}}']
   // Longer than the server waits for a pong.
@@ -98,11 +62,11 @@ test('Centrifugo: commands, and pings of the server every two seconds', async (t
 async function rabbit(t, port, plugins, settings) {
   const [path, mapper, node] = [await folder(t), await freePort(), await freePort()]
   // The daemon that RabbitMQ would start, and leave behind.
-  await start(t, mapper, ['epmd', '-port', `${mapper}`, '-address', '127.0.0.1'])
+  await listening(t, mapper, ['epmd', '-port', `${mapper}`, '-address', '127.0.0.1'])
   await writeFile(join(path, 'plugins'), `[${plugins.join(',')}].`)
   await writeFile(join(path, 'rabbitmq.conf'), [`listeners.tcp.1 = 127.0.0.1:${node}`, ...settings, ''].join('\n'))
   const server = '/usr/lib/rabbitmq/bin/rabbitmq-server'
-  await start(t, port, [server], {
+  await listening(t, port, [server], {
     ...{ HOME: path, ERL_EPMD_PORT: `${mapper}`, ERL_EPMD_ADDRESS: '127.0.0.1', RABBITMQ_NODENAME: 'tidewire@localhost' },
     ...{ RABBITMQ_DIST_PORT: `${await freePort()}`, RABBITMQ_MNESIA_BASE: path, RABBITMQ_LOG_BASE: path },
     ...{ RABBITMQ_ENABLED_PLUGINS_FILE: join(path, 'plugins'), RABBITMQ_CONFIG_FILE: join(path, 'rabbitmq.conf') },
@@ -136,7 +100,7 @@ test('Action Cable: messages through its pings, and a channel that rejects', asy
   if (!has(t, 'ruby-actioncable ruby-actionpack ruby-railties puma', 'puma')) return
   const port = await freePort()
   const app = new URL('action_cable.ru', import.meta.url).pathname
-  await start(t, port, ['puma', '-b', `tcp://127.0.0.1:${port}`, '-t', '4:4', app], { RAILS_ENV: 'production' })
+  await listening(t, port, ['puma', '-b', `tcp://127.0.0.1:${port}`, '-t', '4:4', app], { RAILS_ENV: 'production' })
   const url = `ws://127.0.0.1:${port}/`
   assertAll(await load(url, '--profile', 'action-cable', '-c', '5', '-n', '100'), 100)
   // The server sends a ping every three seconds.

@@ -1,12 +1,10 @@
 // MQTT over WebSocket: brokers that others wrote, and a server that cuts its packets as no broker does every time.
 
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,7 +12,7 @@ import { Aedes } from 'aedes'
 import { generate, parser } from 'mqtt-packet'
 import { createWebSocketStream, WebSocket, WebSocketServer } from 'ws'
 
-import { assertAll, file, listen, told } from './loads.js'
+import { assertAll, file, folder, freePort, listen, start, told } from './loads.js'
 import { load } from './tidewire.js'
 
 const places = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/opt/homebrew/sbin']
@@ -87,30 +85,14 @@ test('aedes: idle connections send pings in time', async (t) => {
 
 /** Mosquitto on a free port, with these lines in its file; it ends with the test. */
 async function broker(test, lines, files = {}) {
-  const folder = await mkdtemp(join(tmpdir(), 'tidewire-'))
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text)
-  if (files.passwords) spawnSync(`${mosquitto}_passwd`.replace('/sbin/', '/bin/'), ['-U', join(folder, 'passwords')])
-  const free = createServer().listen(0, '127.0.0.1')
-  await once(free, 'listening')
-  const { port } = free.address()
-  free.close()
-  await once(free, 'close')
+  const [path, port] = [await folder(test), await freePort()]
+  for (const [name, text] of Object.entries(files)) await writeFile(join(path, name), text)
+  if (files.passwords) spawnSync(`${mosquitto}_passwd`.replace('/sbin/', '/bin/'), ['-U', join(path, 'passwords')])
   // It does not become another user, who could not read the folder; and version 2.0.11 needs a listener without WebSocket.
   const all = ['listener 0 FOLDER/plain', `listener ${port} 127.0.0.1`, 'protocol websockets', 'persistence false', 'user root', ...lines]
-  await writeFile(join(folder, 'conf'), `${all.join('\n').replaceAll('FOLDER', folder)}\n`)
-  const server = spawn(mosquitto, ['-c', join(folder, 'conf')], { stdio: ['ignore', 'ignore', 'pipe'] })
-  let log = ''
-  server.stderr.on('data', (data) => { log += data })
-  const ended = once(server, 'exit')
-  test.after(async () => {
-    server.kill()
-    await ended
-    await rm(folder, { recursive: true })
-  })
-  const url = `ws://127.0.0.1:${port}/`
-  while (server.exitCode === null && !(await accepts(port))) await sleep(20)
-  assert.equal(server.exitCode, null, log)
-  return url
+  await writeFile(join(path, 'conf'), `${all.join('\n').replaceAll('FOLDER', path)}\n`)
+  await start(test, [mosquitto, '-c', join(path, 'conf')], () => accepts(port))
+  return `ws://127.0.0.1:${port}/`
 }
 
 async function accepts(port) {
@@ -179,7 +161,7 @@ describe('mosquitto', { skip: mosquitto ? false : 'no mosquitto here' }, () => {
       // A broker each: when Mosquitto 2.0.11 ends clients that it has not heard, it may end one that it has.
       const brokers = [await broker(t, ['allow_anonymous true']), await broker(t, ['allow_anonymous true'])]
       // It looks every five seconds for the clients that it has not heard.
-      const idle = ['--profile', profile, '-c', '2', '--messages-per-s', '0', '-d', '12s', '--set', 'keep_alive=3']
+      const idle = ['--profile', profile, '-c', '2', '--messages-per-s', '0', '-d', '12s', '--set', 'keep_alive=2']
       const loads = ['300ms', '0s'].map((ping, at) => load(brokers[at], ...idle, '--set', `ping=${ping}`))
       const [kept, lost] = await Promise.all(loads)
       assert.deepEqual(kept.errors, {}, told(kept))

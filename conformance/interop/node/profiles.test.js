@@ -228,8 +228,13 @@ test('a conversation of one’s own: values of a hello, an interval from the ser
   `,
   )
   let sessions = 0
+  const times = []
   const answer = (text) => {
-    if (text === 'hello') return [JSON.stringify({ hello: { session: `s-${++sessions}` } }), '{"config":{"every":100}}']
+    if (text === '"beat of s-2"') times.push(Date.now())
+    if (text === 'hello') {
+      if (++sessions === 2) times.push(Date.now())
+      return [JSON.stringify({ hello: { session: `s-${sessions}` } }), '{"config":{"every":100}}']
+    }
     if (text.startsWith('"beat')) return ['beaten']
     const message = JSON.parse(text)
     if (message.p === 'bye') return ['well, good bye']
@@ -239,8 +244,9 @@ test('a conversation of one’s own: values of a hello, an interval from the ser
   const result = await load(url, '--profile', profile, '-c', '2', '--messages-per-s', '20', '-d', '1s')
   assertAll(result, result.requests.sent)
   assert.ok(seen.some((text) => text.startsWith('{"session":"s-1","id":')), 'messages have the value of the hello')
-  const beats = seen.filter((text) => text === '"beat of s-2"').length
-  assert.ok(beats >= 4 && beats <= 15, `${beats} beats in a second`)
+  // None earlier than a tenth of a second after the one before; the clock here has milliseconds.
+  const [beats, lasted] = [times.length - 1, times.at(-1) - times[0] + 1]
+  assert.ok(beats >= 4 && beats <= lasted / 100, `${beats} beats in ${lasted} ms`)
   assert.ok(result.notes.some((note) => /× `beats`/.test(note)), told(result))
   const ended = await load(url, '--profile', profile, '-c', '1', '-n', '3', '--message', '"bye"')
   assert.equal(ended.errors['ended-by-message'], 1, told(ended))

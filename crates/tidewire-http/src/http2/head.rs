@@ -255,8 +255,8 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a field is about a connection of HTTP/1.1, and has no place in HTTP/2 (RFC 9113, section 8.2.2). The name is in
-/// lower case.
+/// Whether a field belongs to a connection of HTTP/1.1, so that HTTP/2 does not allow it (RFC 9113, section 8.2.2). The
+/// name is in lower case.
 pub(super) fn is_of_http1(name: &[u8], value: &[u8]) -> bool {
     match name {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {

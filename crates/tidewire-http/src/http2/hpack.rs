@@ -68,7 +68,7 @@ impl Decoder {
     }
 
     /// Reads a whole block, and passes on each field in its order. A block expands to at most `expanded_max`
-    /// bytes. A field counts as in a table, because one byte of a block may stand for a long field.
+    /// bytes. Each field counts with its size in a table: one byte of a block may stand for a long field.
     ///
     /// # Errors
     /// The block is damaged, or expands too far. The connection cannot go on: both sides' tables differ.

@@ -178,7 +178,7 @@ impl State {
             .binary_search_by_key(&number, |stream| stream.number)
     }
 
-    /// Whether a stream was never used. The first frame of a stream is HEADERS.
+    /// Whether nothing was sent on a stream yet. Its first frame is HEADERS.
     fn is_idle(&self, number: u32) -> bool {
         number > self.last || number.is_multiple_of(2)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::matching::matching;
-use super::{OptionError, quantity};
+use super::{OptionError, distinct, quantity};
 use crate::worker::messages::Matching;
 use crate::worker::messages::conversation::{Conversation, Every, Heartbeat};
 use crate::worker::messages::framing::Framing;
@@ -67,7 +67,7 @@ struct HeartbeatText {
     send: String,
 }
 
-/// What surrounds a message.
+/// The text around a message.
 #[derive(Debug, Clone)]
 pub struct Envelope(Template);
 
@@ -171,13 +171,7 @@ impl ConversationFile {
     /// The names of what it captures.
     #[must_use]
     pub fn captured(&self) -> Vec<String> {
-        let mut captured: Vec<String> = Vec::new();
-        for name in self.rules.iter().flat_map(|rule| rule.capture.keys()) {
-            if !captured.contains(name) {
-                captured.push(name.clone());
-            }
-        }
-        captured
+        distinct(self.rules.iter().flat_map(|rule| rule.capture.keys()))
     }
 
     /// The names of its values, of what it captures, and of what a scenario does, which messages may use.
@@ -200,7 +194,7 @@ impl ConversationFile {
         self.reply.as_deref().map(matching).transpose()
     }
 
-    /// What surrounds each message.
+    /// The text around each message.
     ///
     /// # Errors
     /// A wrong template.
@@ -210,7 +204,7 @@ impl ConversationFile {
         Ok(Envelope(whole))
     }
 
-    /// What surrounds each subscription, apart from a separator.
+    /// The text around each subscription, without a separator.
     ///
     /// # Errors
     /// A wrong template.

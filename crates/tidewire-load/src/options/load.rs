@@ -412,7 +412,7 @@ impl LoadOptions {
         scenario.script(&frames, self.messages.names(&Syntax::Braces))
     }
 
-    /// What a proxy needs in the requests that it forwards to a server.
+    /// The additions to the requests to a server that a proxy forwards.
     fn forwarding(&self, parts: &Parts<'_>) -> Result<Forwarding, OptionError> {
         let (prefix, headers) = self.proxy_parts(parts)?;
         let lines = headers
@@ -522,7 +522,7 @@ impl LoadOptions {
     }
 }
 
-/// What all requests to a server have in common.
+/// The parts that all requests to a server share.
 struct FrameParts<'a> {
     host: &'a str,
     path: String,

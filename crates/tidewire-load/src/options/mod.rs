@@ -23,6 +23,17 @@ mod upgrade;
 
 use std::path::Path;
 
+/// Each of these names once, in their order.
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for name in names {
+        if !found.contains(name) {
+            found.push(name.clone());
+        }
+    }
+    found
+}
+
 /// A mistake in the options, in one line that names the correction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

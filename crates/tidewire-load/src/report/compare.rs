@@ -397,10 +397,10 @@ fn request_rows(reports: &[(String, Report)], wanted: &Key) -> Vec<Row> {
 fn of_request(result: &TestResult, name: &str) -> Option<TestResult> {
     let mut targets = result.load.targets.iter();
     let target = targets.find(|target| target.name == name)?;
-    let succeeded = result.load.requests?.succeeded.max(1) as f64;
-    let share = target.requests.succeeded as f64 / succeeded;
+    // Reports of before have no rate of a request.
+    let of_successes = |each_per_s: f64| each_per_s * target.requests.succeeded as f64;
     let mut alone = TestResult {
-        rate_per_s: result.rate_per_s.map(|rate| rate * share),
+        rate_per_s: result.each_per_s().map(of_successes),
         latency_us: target.latency_us.clone(),
         verdict: result.verdict,
         ..TestResult::new(&result.test, result.connections)

@@ -417,6 +417,12 @@ pub struct TestResult {
 }
 
 impl TestResult {
+    /// The rate that one success stands for.
+    pub(crate) fn each_per_s(&self) -> Option<f64> {
+        let succeeded = self.load.requests?.succeeded.max(1);
+        Some(self.rate_per_s? / succeeded as f64)
+    }
+
     /// Notes that the test ended early because of this expectation, which counts as broken whatever the
     /// figure of the whole test is.
     pub(crate) fn end_early_by(&mut self, expectation: &str) {

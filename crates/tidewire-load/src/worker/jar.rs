@@ -54,7 +54,7 @@ impl CookieOrigin {
         }
     }
 
-    /// Whether a cookie goes to the host (section 5.4).
+    /// Whether requests to the host contain a cookie (section 5.4).
     fn gets(&self, kept: &Kept) -> bool {
         let is_its_host = kept.domain == self.host;
         (is_its_host || (kept.is_of_domain && self.is_in(&kept.domain)))
@@ -63,7 +63,7 @@ impl CookieOrigin {
 
     /// Whether the host belongs to a domain that a cookie names (section 5.1.3).
     fn is_in(&self, domain: &str) -> bool {
-        // The domains of all hosts below such as `com` are nobody's.
+        // A domain without a dot, such as `com`, belongs to no server.
         let above = self
             .host
             .strip_suffix(domain)

@@ -49,13 +49,13 @@ impl Mixed {
 /// Calls a method of a dialogue with the session of its type.
 macro_rules! with {
     ($user:ident, $kind:ident, $of_kind:expr, |$dialogue:ident, $typed:ident| $call:expr) => {{
-        let session = match std::mem::take(&mut $user.session) {
+        let session = match std::mem::take(&mut $user.link.session) {
             MixedSession::$kind(session) => session,
             _ => Default::default(),
         };
         let $dialogue = $of_kind;
         let (session, result) = $user.with_session(session, |$typed| $call);
-        $user.session = MixedSession::$kind(session);
+        $user.link.session = MixedSession::$kind(session);
         result
     }};
 }
@@ -63,7 +63,7 @@ macro_rules! with {
 /// Calls a method of the dialogue with the user's server.
 macro_rules! of_target {
     ($self:ident, $core:ident, $user:ident, $($call:tt)*) => {{
-        let messages = &mut $self.messages[usize::from($user.target)];
+        let messages = &mut $self.messages[usize::from($user.link.target)];
         match (&$core.target($user).dialogue, messages) {
             (_, Some(messages)) => with!($user, Messages, messages, $($call)*),
             (DialogueKind::Http2, None) => with!($user, Http2, &mut $self.http2, $($call)*),

@@ -12,7 +12,7 @@ use tidewire_load::report::{ConfirmedBy, TestResult};
 
 use crate::common::{Conduct, Server};
 use crate::http_service::{Answer, Request, Service};
-use crate::loading::run;
+use crate::loading::{run, scenario};
 
 /// Gives each user a token and a cookie, and knows them by the cookie.
 fn login() -> Service {
@@ -41,12 +41,27 @@ fn shop() -> Service {
     })
 }
 
-fn scenario(text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.toml");
-    std::fs::write(&path, text).unwrap();
-    (folder, path)
+/// Two users of a scenario in one thread, with these headers for the server of the URL.
+fn options(url: &str, headers: &[(&str, &str)], scenario: PathBuf) -> LoadOptions {
+    let mut options = LoadOptions {
+        connections: 2,
+        threads: 1,
+        duration: Some(Duration::from_secs(60)),
+        scenario: Some(scenario),
+        ..LoadOptions::new(url)
+    };
+    let headers = headers.iter();
+    options.request.headers = headers
+        .map(|(name, value)| ((*name).into(), (*value).into()))
+        .collect();
+    options
 }
+
+/// What only the shop gets, and needs.
+const OWN: &[(&str, &str)] = &[("X-Own", "1")];
+
+/// What a user knows after its login.
+const BEARER: &[(&str, &str)] = &[("Authorization", "Bearer {{token}}")];
 
 #[track_caller]
 fn assert_all(result: &TestResult, count: u64) {
@@ -101,16 +116,14 @@ fn travel(http2: bool) {
         "#,
         login.address, chat.address
     ));
+    // Another name for the same machine: no cookie of the others goes there.
+    let url = format!("http://localhost:{}/", shop.address.port());
     let mut options = LoadOptions {
         connections: 4,
-        threads: 1,
         requests: Some(64),
         http2,
-        scenario: Some(path),
-        // Another name for the same machine: no cookie of the others goes there.
-        ..LoadOptions::new(&format!("http://localhost:{}/", shop.address.port()))
+        ..options(&url, OWN, path)
     };
-    options.request.headers.push(("X-Own".into(), "1".into()));
     options.messages.matching = matching("field:seq").unwrap();
     let result = run(&options);
     assert_all(&result, 64);
@@ -158,16 +171,11 @@ fn a_user_of_a_websocket_server_logs_in_first() {
         "#,
         login.address
     ));
-    let mut options = LoadOptions {
+    let result = run(&LoadOptions {
         connections: 3,
-        threads: 1,
         requests: Some(30),
-        scenario: Some(path),
-        ..LoadOptions::new(&chat.url())
-    };
-    let header = ("Authorization".into(), "Bearer {{token}}".into());
-    options.request.headers.push(header);
-    let result = run(&options);
+        ..options(&chat.url(), BEARER, path)
+    });
     assert_all(&result, 30);
     assert_eq!(sent(&result, "login: GET /session"), 3);
     assert_eq!(sent(&result, "message"), 27);
@@ -232,17 +240,13 @@ fn be_sent_around(http2: bool) {
         "#,
         shop.address.port()
     ));
-    let mut options = LoadOptions {
-        connections: 2,
-        threads: 1,
+    let url = format!("http://localhost:{}/", shop.address.port());
+    let result = run(&LoadOptions {
         requests: Some(10),
         redirects: 5,
         http2,
-        scenario: Some(path),
-        ..LoadOptions::new(&format!("http://localhost:{}/", shop.address.port()))
-    };
-    options.request.headers.push(("X-Own".into(), "1".into()));
-    let result = run(&options);
+        ..options(&url, OWN, path)
+    });
     let requests = result.load.requests.unwrap();
     assert_eq!(requests.failed, 0, "{:?}", result.load.errors);
     // Each with its redirects.
@@ -329,14 +333,10 @@ fn nobody_connects_to_a_server_before_a_request_goes_there() {
     for pace in paces {
         let mut options = LoadOptions {
             connections: 4,
-            threads: 1,
             ramp_per_s: Some(20.0),
             duration: Some(Duration::from_secs(1)),
-            scenario: Some(path.clone()),
-            ..LoadOptions::new(&chat.url())
+            ..self::options(&chat.url(), BEARER, path.clone())
         };
-        let header = ("Authorization".into(), "Bearer {{token}}".into());
-        options.request.headers.push(header);
         pace(&mut options);
         if options.connection_stages.is_some() {
             options.ramp_per_s = None;
@@ -369,16 +369,12 @@ fn a_host_that_refuses_does_not_keep_users_from_the_others() {
         "#,
         gone.url()
     ));
-    let mut options = LoadOptions {
+    let result = run(&LoadOptions {
         connections: 4,
-        threads: 1,
         rate_per_s: Some(40.0),
         duration: Some(Duration::from_secs(1)),
-        scenario: Some(path),
-        ..LoadOptions::new(&shop.url("/"))
-    };
-    options.request.headers.push(("X-Own".into(), "1".into()));
-    let result = run(&options);
+        ..options(&shop.url("/"), OWN, path)
+    });
     let row = |name: &str| {
         let mut rows = result.load.targets.iter();
         rows.find(|row| row.name == name).unwrap().requests
@@ -411,12 +407,8 @@ fn users_of_two_websocket_servers_survive_the_end_of_one_connection() {
         two.url()
     ));
     let result = run(&LoadOptions {
-        connections: 2,
-        threads: 1,
         requests: Some(12),
-        duration: Some(Duration::from_secs(60)),
-        scenario: Some(path),
-        ..LoadOptions::new(&one.url())
+        ..options(&one.url(), &[], path)
     });
     // None is gone, although each of them has lost a connection.
     let requests = result.load.requests.unwrap();
@@ -443,16 +435,10 @@ fn a_connection_that_ends_while_its_user_is_elsewhere_is_opened_again() {
         "#,
         chat.url()
     ));
-    let mut options = LoadOptions {
-        connections: 2,
-        threads: 1,
+    let result = run(&LoadOptions {
         requests: Some(8),
-        duration: Some(Duration::from_secs(120)),
-        scenario: Some(path),
-        ..LoadOptions::new(&shop.url("/"))
-    };
-    options.request.headers.push(("X-Own".into(), "1".into()));
-    let result = run(&options);
+        ..options(&shop.url("/"), OWN, path)
+    });
     let requests = result.load.requests.unwrap();
     assert_eq!(requests.sent, 8);
     let connecting = result.load.connecting.as_ref().unwrap();

@@ -12,12 +12,10 @@ use tidewire_load::options::load::LoadOptions;
 use tidewire_load::report::TestResult;
 
 use crate::http_service::{Answer, Request, Service};
-use crate::loading::{report_of, run};
+use crate::loading::{self, report_of, run};
 
 fn scenario(text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.toml");
-    std::fs::write(&path, text).unwrap();
+    let (folder, path) = loading::scenario(text);
     let people: String = (0..4).map(|n| format!("name{n},pass&{n}\n")).collect();
     std::fs::write(
         folder.path().join("people.csv"),

@@ -1,7 +1,8 @@
-//! Helpers of the tests of loads: one load and its result, and a service behind a Unix socket.
+//! Helpers of the tests of loads: one load and its result, a scenario, and a service behind a Unix socket.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use tidewire_load::options::load::LoadOptions;
@@ -19,6 +20,14 @@ pub(crate) fn run(options: &LoadOptions) -> TestResult {
     let mut report = report_of(options);
     assert_eq!(report.results.len(), 1);
     report.results.remove(0)
+}
+
+/// A folder with a scenario of this text, and the scenario's path.
+pub(crate) fn scenario(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.toml");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
 }
 
 /// Answers every request at a Unix socket until the test ends.

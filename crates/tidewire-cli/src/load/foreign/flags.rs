@@ -50,7 +50,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Whether the command line has a flag.
+    /// Whether the command line contains this flag.
     pub(super) fn has(&self, name: &str) -> bool {
         self.flags.contains(&name)
     }

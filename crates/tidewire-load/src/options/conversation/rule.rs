@@ -33,7 +33,7 @@ pub(super) struct RuleText {
     count: Option<String>,
 }
 
-/// Whether a rule ends the session, or the reason for that.
+/// `close` of a rule: true, or the reason for which the server ends the session.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, expecting = "true, or a reason")]
 enum CloseText {

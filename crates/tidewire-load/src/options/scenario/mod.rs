@@ -10,9 +10,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::OptionError;
 use super::conversation::Envelope;
 use super::request::RequestFrame;
+use super::{OptionError, distinct};
 use crate::worker::kinds::{Kind, StepOrder};
 use crate::worker::script::{Script, Step};
 use crate::worker::template::{Feed, Names};
@@ -159,9 +159,7 @@ impl Scenario {
         let feeds: Result<Vec<Feed>, OptionError> =
             self.data.values().map(DataFile::read).collect();
         let feeds = feeds?;
-        let mut variables = names.captured.clone();
-        let captured = self.captured().into_iter();
-        variables.extend(captured.filter(|name| !names.captured.contains(name)));
+        let variables = distinct(names.captured.iter().chain(&self.captured()));
         let names = Names {
             captured: variables.clone(),
             columns: feeds.iter().map(|feed| feed.columns.clone()).collect(),
@@ -208,13 +206,7 @@ impl Scenario {
 
     /// The names of the variables that its requests capture.
     pub(super) fn captured(&self) -> Vec<String> {
-        let mut captured: Vec<String> = Vec::new();
-        for name in self.requests().flat_map(|one| one.capture.keys()) {
-            if !captured.contains(name) {
-                captured.push(name.clone());
-            }
-        }
-        captured
+        distinct(self.requests().flat_map(|one| one.capture.keys()))
     }
 
     /// All requests.
@@ -228,7 +220,7 @@ impl Scenario {
     }
 }
 
-/// What all steps of a server have in common.
+/// The parts that all steps of a server share.
 #[derive(Debug)]
 pub enum StepFrame<'a> {
     /// Requests.

@@ -127,10 +127,7 @@ impl Loading<'_> {
         load.latency_over_time = tally.series.over_time(sending);
         load.histogram = tally.series.histogram();
         load.resources_over_time.clone_from(&seen.samples.samples);
-        let each_per_s = result
-            .rate_per_s
-            .map(|rate| rate / tally.requests.succeeded.max(1) as f64);
-        load.targets = self.targets(tally, origin, each_per_s);
+        result.load.targets = self.targets(tally, origin, result.each_per_s());
     }
 
     /// The figures of each request of a scenario; `each_per_s` is the rate that one success stands for.
@@ -171,7 +168,7 @@ impl Loading<'_> {
         ways.into_iter().flatten().collect()
     }
 
-    /// Whether pongs confirm messages. Then nobody knows which messages of the server are answers.
+    /// Whether pongs confirm messages. The load then does not know which messages of the server are answers.
     fn is_confirmed_by_pongs(&self) -> bool {
         let messages = self.plan.setup.messages();
         messages.is_some_and(|messages| messages.matching == Matching::None)

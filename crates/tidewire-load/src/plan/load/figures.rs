@@ -50,7 +50,7 @@ impl Loading<'_> {
         let connect = self.connect_times(tally);
         let latency = tally.all_latencies();
         let rate_per_s = result.rate_per_s.unwrap_or(0.0);
-        let each_per_s = rate_per_s / tally.requests.succeeded.max(1) as f64;
+        let each_per_s = result.each_per_s().unwrap_or(0.0);
         let named = self.of_names(tally, expectations);
         let scopes = named
             .iter()

@@ -35,12 +35,12 @@ pub(super) fn note_sent<S: Default>(
     counts: ByteCounts,
 ) {
     core.note_request(io, user, &pending, counts);
-    user.pending.push_back(pending);
+    user.link.pending.push_back(pending);
     let setup = &core.setup;
     let is_last = setup
         .requests_per_connection
-        .is_some_and(|most| user.sent_here >= most);
-    user.is_spent |= is_last || !setup.keeps_alive;
+        .is_some_and(|most| user.link.sent_here >= most);
+    user.link.is_spent |= is_last || !setup.keeps_alive;
 }
 
 /// Takes from the head of a response what later requests, checks and captures need.
@@ -51,7 +51,7 @@ pub(super) fn note_head<S: Default>(
     fields: &Fields<'_>,
 ) -> Option<Box<Inspection>> {
     if core.tally.server.is_none()
-        && user.target == 0
+        && user.link.target == 0
         && let Some(name) = fields.value("server")
     {
         core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
@@ -108,7 +108,7 @@ pub(super) fn finish<S: Default>(
     response: &Response,
     now_ns: u64,
 ) {
-    user.done_here += 1;
+    user.link.done_here += 1;
     let received = &mut core.tally.traffic.received;
     received.head += response.head_bytes;
     received.body += response.body_bytes;
@@ -180,7 +180,7 @@ fn detour<S>(
     let found = redirect::follow(bytes, head_bytes, (response.status, &location), servers);
     user.detour = None;
     let (target, request) = match found {
-        Detour::Follow(target, request) => (target.unwrap_or(user.target), request),
+        Detour::Follow(target, request) => (target.unwrap_or(user.link.target), request),
         Detour::Elsewhere => return Err("redirect-to-another-server"),
         Detour::Impossible => return Err("redirect-not-possible"),
     };

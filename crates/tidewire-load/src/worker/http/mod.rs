@@ -46,7 +46,7 @@ impl Dialogue for Http {
     }
 
     fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, mut pending: Pending) {
-        let Some(id) = user.socket else { return };
+        let Some(id) = user.link.socket else { return };
         answer::begin(core, user, &mut pending);
         let step = pending.exchange.step;
         let sizes = if let Some((bytes, head_bytes)) = core.constant_request(user, step) {
@@ -77,9 +77,9 @@ impl Dialogue for Http {
         let is_clean = matches!(end, ConnectionEnd::Closed(Closed::ByPeer));
         let name = answer::end_name(end);
         let now_ns = core.now_ns();
-        let is_between = user.session.reader.is_between();
-        let finished = user.session.reader.finish(is_clean);
-        let is_first = user.done_here == 0;
+        let is_between = user.link.session.reader.is_between();
+        let finished = user.link.session.reader.finish(is_clean);
+        let is_first = user.link.done_here == 0;
         match (finished, end) {
             (_, ConnectionEnd::TimedOut) => fail_oldest(core, user, name),
             (Ok(Some(response)), _) => finish(core, user, &response, now_ns),
@@ -102,14 +102,14 @@ impl Http {
         let now_ns = core.now_ns();
         let mut at = 0;
         loop {
-            let Some(pending) = user.pending.front_mut() else {
+            let Some(pending) = user.link.pending.front_mut() else {
                 return at + self.skip_stray(core, io, user, &data[at..]);
             };
             if pending.exchange.first_byte_ns == 0 && at < data.len() {
                 pending.exchange.first_byte_ns = now_ns;
             }
             let step = &core.setup.script.steps[pending.exchange.step as usize];
-            let reader = &mut user.session.reader;
+            let reader = &mut user.link.session.reader;
             match reader.read(&mut self.heads, &data[at..], step.expected) {
                 Ok(found) => {
                     at += found.consumed;
@@ -120,10 +120,10 @@ impl Http {
                             let sets_cookies = head.sets_cookies;
                             let place = (pending.exchange.step, head.status, sets_cookies);
                             let fields = head.headers();
-                            user.session.inspection = note_head(core, user, place, &fields);
+                            user.link.session.inspection = note_head(core, user, place, &fields);
                         }
                         Event::Body(bytes) => {
-                            if let Some(inspection) = &mut user.session.inspection {
+                            if let Some(inspection) = &mut user.link.session.inspection {
                                 let kept_bytes = inspection.kept_bytes();
                                 inspection.add(bytes, INSPECTED_BYTES_MAX - kept_bytes);
                             }
@@ -169,11 +169,11 @@ impl Http {
 /// Handles a complete response: it answers the oldest request.
 #[inline]
 fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64) {
-    let Some(pending) = user.pending.pop_front() else {
+    let Some(pending) = user.link.pending.pop_front() else {
         return;
     };
-    user.is_spent |= !response.keeps_alive;
-    let inspection = user.session.inspection.take();
+    user.link.is_spent |= !response.keeps_alive;
+    let inspection = user.link.session.inspection.take();
     answer::finish(core, user, (&pending, inspection), response, now_ns);
 }
 
@@ -187,7 +187,7 @@ fn counts_of((bytes, head_bytes): (usize, usize)) -> ByteCounts {
 }
 
 fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
-    if let Some(pending) = user.pending.pop_front() {
+    if let Some(pending) = user.link.pending.pop_front() {
         core.fail(user, &pending, name, 0);
     }
 }
@@ -195,7 +195,7 @@ fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
 /// Requests behind one that ended the connection, and those on a connection that was closed while
 /// it was idle: each has failed, or is sent again if the user wants that and it does no harm.
 fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
-    while let Some(pending) = user.pending.pop_front() {
+    while let Some(pending) = user.link.pending.pop_front() {
         answer::give_up(core, user, pending, name);
     }
 }

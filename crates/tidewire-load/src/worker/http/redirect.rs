@@ -226,7 +226,7 @@ fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Headers that say nothing about the server, and so go to another one, too.
+/// Headers about the client, which another server may get, too.
 const OF_THE_CLIENT: [&str; 5] = [
     "accept",
     "accept-encoding",

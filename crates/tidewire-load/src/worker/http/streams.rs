@@ -76,7 +76,7 @@ impl Http2 {
 
     /// Writes the frames that have been made.
     fn flush(&mut self, core: &mut Core, io: &mut Io, user: &Http2User) {
-        if let Some(id) = user.socket
+        if let Some(id) = user.link.socket
             && !self.frames.is_empty()
         {
             core.tally.traffic.sent.wire += self.frames.len() as u64;
@@ -110,10 +110,13 @@ impl Http2 {
                     let place = (pending.exchange.step, head.status, head.sets_cookies);
                     let fields = head.headers();
                     if let Some(inspection) = note_head(core, user, place, &fields) {
-                        user.session.inspections.push((head.stream, inspection));
+                        user.link
+                            .session
+                            .inspections
+                            .push((head.stream, inspection));
                     }
                 }
-                Event::Body { stream, bytes } => user.session.keep(stream, bytes),
+                Event::Body { stream, bytes } => user.link.session.keep(stream, bytes),
                 Event::Done { stream, message } => finish(core, user, stream, &message, now_ns),
                 Event::Reset { stream, code } => fail(core, user, stream, RESETS[code.index()]),
                 Event::Broken { stream, fault } => fail(core, user, stream, fault.name()),
@@ -129,18 +132,20 @@ impl Dialogue for Http2 {
     const WAITS_FOR_MORE: bool = true;
 
     fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
-        let Some(id) = user.socket else { return };
+        let Some(id) = user.link.socket else { return };
         let is_offered = io.application_protocol(id) == Some(b"h2");
         if core.target(user).endpoint.tls.is_some() && !is_offered {
             return core.refuse(io, user, "http2-not-offered");
         }
         let connection = Connection::client(&self.limits, &mut self.frames);
-        user.session.connection = Some(Box::new(connection));
+        user.link.session.connection = Some(Box::new(connection));
         self.flush(core, io, user);
     }
 
     fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User, mut pending: Pending) {
-        let (Some(id), Some(mut connection)) = (user.socket, user.session.connection.take()) else {
+        let (Some(id), Some(mut connection)) =
+            (user.link.socket, user.link.session.connection.take())
+        else {
             return;
         };
         answer::begin(core, user, &mut pending);
@@ -153,7 +158,7 @@ impl Dialogue for Http2 {
             .filter(|_| connection.peer_keeps_table());
         let (block, body) = match (constant, &self.blocks[step as usize], repeated) {
             (Some((bytes, head_bytes)), _, Some(blocks)) => {
-                let is_primed = std::mem::replace(&mut user.session.is_primed, true);
+                let is_primed = std::mem::replace(&mut user.link.session.is_primed, true);
                 let block = match is_primed {
                     true => &blocks.later,
                     false => &blocks.first,
@@ -179,7 +184,7 @@ impl Dialogue for Http2 {
         // The user has room, see `receive`.
         let opened = connection.open(block, body, is_head, &mut self.frames);
         pending.key = opened.map_or(u64::MAX, u64::from);
-        user.session.connection = Some(connection);
+        user.link.session.connection = Some(connection);
         core.write(io, id, &self.frames);
         let wire = self.frames.len() as u64;
         self.frames.clear();
@@ -193,30 +198,30 @@ impl Dialogue for Http2 {
         user: &mut Http2User,
         data: &mut [u8],
     ) -> usize {
-        let Some(mut connection) = user.session.connection.take() else {
+        let Some(mut connection) = user.link.session.connection.take() else {
             return data.len();
         };
-        user.session.heard_ns = core.now_ns();
-        user.session.asked_ns = None;
+        user.link.session.heard_ns = core.now_ns();
+        user.link.session.asked_ns = None;
         let read = self.read(core, user, &mut connection, data);
         let used = match read {
             Ok(used) => {
                 connection.pump(usize::MAX, &mut self.frames);
-                user.room = connection.streams_max();
-                user.is_spent |= !connection.is_open();
+                user.link.room = connection.streams_max();
+                user.link.is_spent |= !connection.is_open();
                 // Its settings have arrived, and allow a stream.
-                if user.state == UserState::Greeting && user.room > 0 {
+                if user.link.state == UserState::Greeting && user.link.room > 0 {
                     core.ready(user);
                 }
                 // A server that allows no more streams gets another connection.
-                user.is_spent |= user.state == UserState::Open && user.room == 0;
-                user.session.connection = Some(connection);
+                user.link.is_spent |= user.link.state == UserState::Open && user.link.room == 0;
+                user.link.session.connection = Some(connection);
                 self.flush(core, io, user);
                 used
             }
             Err(fault) => {
                 self.flush(core, io, user);
-                match user.state {
+                match user.link.state {
                     UserState::Open => break_off(core, io, user, fault),
                     _ => core.refuse(io, user, fault.name()),
                 }
@@ -228,14 +233,14 @@ impl Dialogue for Http2 {
     }
 
     fn time_out(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
-        let Some(pending) = user.pending.pop_front() else {
+        let Some(pending) = user.link.pending.pop_front() else {
             return;
         };
-        let session = &mut user.session;
+        let session = &mut user.link.session;
         let stream = pending.key as u32;
         session.forget(stream);
         core.fail(user, &pending, TIMEOUT, 0);
-        let (session, sent_ns) = (&mut user.session, pending.exchange.sent_ns);
+        let (session, sent_ns) = (&mut user.link.session, pending.exchange.sent_ns);
         if session.asked_ns.is_some_and(|asked_ns| asked_ns <= sent_ns) {
             // Not even a pong has arrived: the connection does not work any more.
             self.end(core, user, ConnectionEnd::TimedOut);
@@ -252,7 +257,7 @@ impl Dialogue for Http2 {
     }
 
     fn end(&mut self, core: &mut Core, user: &mut Http2User, end: ConnectionEnd<'_>) {
-        let name = match (end, user.session.goes_away) {
+        let name = match (end, user.link.session.goes_away) {
             (ConnectionEnd::Closed(_), Some(code)) if code != ErrorCode::NO_ERROR => {
                 GO_AWAYS[code.index()]
             }
@@ -262,7 +267,7 @@ impl Dialogue for Http2 {
     }
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut Http2User) {
-        if let Some(connection) = &mut user.session.connection {
+        if let Some(connection) = &mut user.link.session.connection {
             connection.go_away(ErrorCode::NO_ERROR, &mut self.frames);
         }
         self.flush(core, io, user);
@@ -281,20 +286,23 @@ fn constant_head(step: &Step) -> Option<&[u8]> {
 /// The request of a stream.
 fn pending_of(user: &mut Http2User, stream: u32) -> Option<&mut Pending> {
     let place = place_of(user, stream)?;
-    user.pending.get_mut(place)
+    user.link.pending.get_mut(place)
 }
 
 /// Streams are numbered in the order of their requests.
 #[inline]
 fn place_of(user: &Http2User, stream: u32) -> Option<usize> {
     let key = u64::from(stream);
-    user.pending.binary_search_by_key(&key, |one| one.key).ok()
+    user.link
+        .pending
+        .binary_search_by_key(&key, |one| one.key)
+        .ok()
 }
 
 /// The request of a stream that is over, and what was kept of its response.
 fn take(user: &mut Http2User, stream: u32) -> Option<(Pending, Option<Box<Inspection>>)> {
-    let pending = user.pending.remove(place_of(user, stream)?)?;
-    Some((pending, user.session.forget(stream)))
+    let pending = user.link.pending.remove(place_of(user, stream)?)?;
+    Some((pending, user.link.session.forget(stream)))
 }
 
 impl Http2Session {
@@ -343,17 +351,18 @@ fn fail(core: &mut Core, user: &mut Http2User, stream: u32, name: &'static str) 
 /// The server accepts no more streams, and has not looked at those after `last`: they are sent again on the next connection,
 /// once, whatever their method (RFC 9113, section 6.8).
 fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) {
-    user.is_spent = true;
-    user.session.goes_away = Some(code);
+    user.link.is_spent = true;
+    user.link.session.goes_away = Some(code);
     let name = GO_AWAYS[code.index()];
-    if user.sent_here == 0 {
+    if user.link.sent_here == 0 {
         core.tally.add_error(name);
     }
     let first = user
+        .link
         .pending
         .partition_point(|one| one.key <= u64::from(last));
-    for mut pending in user.pending.split_off(first) {
-        user.session.forget(pending.key as u32);
+    for mut pending in user.link.pending.split_off(first) {
+        user.link.session.forget(pending.key as u32);
         if pending.is_again {
             core.fail(user, &pending, name, 0);
         } else {
@@ -366,8 +375,8 @@ fn give_back(core: &mut Core, user: &mut Http2User, last: u32, code: ErrorCode) 
 /// The connection has ended with its requests. A request of which nothing was answered may be sent again, if the connection
 /// had worked before.
 fn give_up_all(core: &mut Core, user: &mut Http2User, name: &'static str) {
-    let is_first = user.done_here == 0;
-    while let Some(pending) = user.pending.pop_front() {
+    let is_first = user.link.done_here == 0;
+    while let Some(pending) = user.link.pending.pop_front() {
         match pending.exchange.first_byte_ns {
             0 if !is_first => answer::give_up(core, user, pending, name),
             _ => core.fail(user, &pending, name, 0),
@@ -377,12 +386,12 @@ fn give_up_all(core: &mut Core, user: &mut Http2User, name: &'static str) {
 
 /// The server breaks a rule of the connection: the oldest request has failed for that reason.
 fn break_off(core: &mut Core, io: &mut Io, user: &mut Http2User, fault: Fault) {
-    match user.pending.pop_front() {
+    match user.link.pending.pop_front() {
         Some(pending) => core.fail(user, &pending, fault.name(), 0),
         None => core.tally.add_error(fault.name()),
     }
     give_up_all(core, user, CLOSED_BEFORE_RESPONSE);
-    let is_unused = user.sent_here == 0;
+    let is_unused = user.link.sent_here == 0;
     core.close_connection(io, user);
     if is_unused {
         core.rest_unused(user);

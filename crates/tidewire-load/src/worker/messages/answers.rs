@@ -13,7 +13,10 @@ impl Messages {
             all: message,
             content_at,
         })?;
-        user.pending.iter().position(|pending| pending.key == key)
+        user.link
+            .pending
+            .iter()
+            .position(|pending| pending.key == key)
     }
 
     pub(super) fn is_answer(&self, user: &MessagesUser, message: &[u8]) -> bool {
@@ -23,10 +26,10 @@ impl Messages {
     pub(super) fn answered_by(&self, user: &mut MessagesUser, message: &[u8]) -> Option<Pending> {
         match &self.setup.matching {
             Matching::None => None,
-            Matching::Order => user.pending.pop_front(),
+            Matching::Order => user.link.pending.pop_front(),
             Matching::Field(_) | Matching::Regex(_) | Matching::Sequence(_) => {
                 let at = self.place_of(user, message)?;
-                user.pending.remove(at)
+                user.link.pending.remove(at)
             }
         }
     }

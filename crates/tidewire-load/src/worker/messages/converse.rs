@@ -27,7 +27,7 @@ impl Messages {
             return;
         };
         let framing = &conversation.framing;
-        let mut kept = std::mem::take(&mut user.session.kept);
+        let mut kept = std::mem::take(&mut user.link.session.kept);
         if !kept.is_empty() {
             kept.extend_from_slice(frame);
         }
@@ -44,16 +44,16 @@ impl Messages {
             let view = view.with_content_at(framing.content_at(message));
             match conversation.rules.first(&view) {
                 Some(rule) => self.apply(core, io, user, (rule, &view, message)),
-                None if user.state == UserState::Open => self.take_in(core, user, message),
+                None if user.link.state == UserState::Open => self.take_in(core, user, message),
                 None => {}
             }
-            if user.socket.is_none() {
+            if user.link.socket.is_none() {
                 return;
             }
         }
         let rest = messages.rest().len();
         if rest > 0 {
-            user.session.kept = match kept.is_empty() {
+            user.link.session.kept = match kept.is_empty() {
                 true => frame[frame.len() - rest..].to_vec(),
                 false => {
                     kept.drain(..kept.len() - rest);
@@ -77,7 +77,7 @@ impl Messages {
                 *place = value;
             }
         }
-        if !rule.captures.is_empty() && user.state == UserState::Open {
+        if !rule.captures.is_empty() && user.link.state == UserState::Open {
             self.plan_late_heartbeats(core, user);
         }
         if let Some(name) = &rule.count {
@@ -86,12 +86,12 @@ impl Messages {
         for answer in &rule.answers {
             self.send_template(core, io, user, answer);
         }
-        if user.socket.is_none() {
+        if user.link.socket.is_none() {
             return;
         }
         match &rule.meaning {
             Meaning::Protocol => {}
-            Meaning::Ready if user.state == UserState::Greeting => self.open(core, io, user),
+            Meaning::Ready if user.link.state == UserState::Greeting => self.open(core, io, user),
             Meaning::Ready => {}
             Meaning::Message => self.take_in(core, user, message),
             Meaning::Event => self.take_event(core, message),
@@ -104,7 +104,7 @@ impl Messages {
             }
             Meaning::Failure(reason) => {
                 core.tally.refusals.add(&view.reason(reason));
-                if user.state != UserState::Open {
+                if user.link.state != UserState::Open {
                     return core.refuse(io, user, REFUSED);
                 }
                 match self.answered_by(user, message) {
@@ -118,7 +118,7 @@ impl Messages {
     /// A session is ready: its heartbeats begin.
     pub(super) fn begin_heartbeats(&mut self, core: &mut Core, user: &mut MessagesUser) {
         let heartbeats = self.conversation().map_or(0, |all| all.heartbeats.len());
-        user.session.heartbeats_ns = vec![0; heartbeats];
+        user.link.session.heartbeats_ns = vec![0; heartbeats];
         for heartbeat in 0..heartbeats {
             self.plan_heartbeat(core, user, heartbeat);
         }
@@ -126,8 +126,8 @@ impl Messages {
 
     /// Begins the heartbeats whose interval was not known before.
     fn plan_late_heartbeats(&mut self, core: &mut Core, user: &mut MessagesUser) {
-        for heartbeat in 0..user.session.heartbeats_ns.len() {
-            if user.session.heartbeats_ns[heartbeat] == u64::MAX {
+        for heartbeat in 0..user.link.session.heartbeats_ns.len() {
+            if user.link.session.heartbeats_ns[heartbeat] == u64::MAX {
                 self.plan_heartbeat(core, user, heartbeat);
             }
         }
@@ -138,10 +138,10 @@ impl Messages {
         let setup = Arc::clone(&self.setup);
         let heartbeats = setup.conversation.iter().flat_map(|all| &all.heartbeats);
         for (number, heartbeat) in heartbeats.enumerate() {
-            let due_ns = user.session.heartbeats_ns.get(number);
+            let due_ns = user.link.session.heartbeats_ns.get(number);
             if due_ns.is_some_and(|due_ns| *due_ns <= core.now_ns()) {
                 self.send_template(core, io, user, &heartbeat.message);
-                if user.socket.is_none() {
+                if user.link.socket.is_none() {
                     return;
                 }
                 self.plan_heartbeat(core, user, number);
@@ -152,19 +152,20 @@ impl Messages {
     fn plan_heartbeat(&self, core: &mut Core, user: &mut MessagesUser, number: usize) {
         let every = self.conversation().map(|all| all.heartbeats[number].every);
         let every_ns = every.and_then(|every| every.ns(&user.script.captured));
-        user.session.heartbeats_ns[number] = match every_ns {
+        user.link.session.heartbeats_ns[number] = match every_ns {
             Some(every_ns) => core.now_ns().saturating_add(every_ns),
             // The interval is not known yet, or the server wants no heartbeat.
             None => u64::MAX,
         };
         if every_ns.is_some() {
-            core.wake_at(user.session.heartbeats_ns[number], user.index);
+            core.wake_at(user.link.session.heartbeats_ns[number], user.index);
         }
     }
 
     /// Plans the next heartbeats again, because a new phase has forgotten all times to wake.
     pub(super) fn plan_again(&self, core: &mut Core, user: &MessagesUser) {
         for due_ns in user
+            .link
             .session
             .heartbeats_ns
             .iter()

@@ -6,10 +6,10 @@ use crate::worker::service::Core;
 
 /// Fails the messages in flight. Without any, the error is counted once.
 pub(super) fn end_session(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
-    if user.pending.is_empty() {
+    if user.link.pending.is_empty() {
         core.tally.add_error(name);
     }
-    while let Some(pending) = user.pending.pop_front() {
+    while let Some(pending) = user.link.pending.pop_front() {
         core.fail(user, &pending, name, 0);
     }
 }

@@ -126,9 +126,9 @@ impl Messages {
         user: &mut MessagesUser,
         frame: Frame<'_>,
     ) {
-        let Some(id) = user.socket else { return };
+        let Some(id) = user.link.socket else { return };
         let mask = core.draw();
-        let channel = user.session.channel.as_deref_mut();
+        let channel = user.link.session.channel.as_deref_mut();
         let out = &mut self.frame;
         match frame {
             Frame::Ping(token) => write_frame(out, OpCode::Ping, token, Some(mask)),
@@ -148,7 +148,7 @@ impl Messages {
 
     /// Sends the control frames that the connection has written, and clears the buffer.
     fn send_control_frames(&mut self, core: &mut Core, io: &mut Io, user: &MessagesUser) {
-        if let Some(id) = user.socket
+        if let Some(id) = user.link.socket
             && !self.frame.is_empty()
         {
             core.tally.traffic.sent.wire += self.frame.len() as u64;
@@ -165,7 +165,7 @@ impl Messages {
             self.send_template(core, io, user, message);
         }
         let waits = conversation.is_some_and(Conversation::waits);
-        if setup.profile == Profile::Raw && !waits && user.socket.is_some() {
+        if setup.profile == Profile::Raw && !waits && user.link.socket.is_some() {
             self.open(core, io, user);
         }
     }
@@ -178,7 +178,7 @@ impl Messages {
         user: &mut MessagesUser,
         template: &Template,
     ) {
-        if user.socket.is_none() {
+        if user.link.socket.is_none() {
             return;
         }
         let mut message = Vec::new();
@@ -196,14 +196,14 @@ impl Messages {
     fn open(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         core.ready(user);
         // An encrypted session has sent it with its key.
-        if self.setup.profile == Profile::V1 && user.session.channel.is_none() {
+        if self.setup.profile == Profile::V1 && user.link.session.channel.is_none() {
             self.write_frame(core, io, user, Frame::Hello);
         }
         let setup = Arc::clone(&self.setup);
         for first in &setup.first_messages {
             self.send_template(core, io, user, first);
         }
-        if user.socket.is_some() {
+        if user.link.socket.is_some() {
             self.begin_heartbeats(core, user);
         }
     }
@@ -215,7 +215,7 @@ impl Messages {
         }
         let pair = KeyPair::generate(&mut core.random);
         self.write_frame(core, io, user, Frame::KeyHello(pair.public_key()));
-        user.session.key_pair = Some(pair);
+        user.link.session.key_pair = Some(pair);
     }
 
     /// Handles `server_hello`, or an error in its place, during a key exchange.
@@ -229,7 +229,7 @@ impl Messages {
         let channel = encryption_key(message).and_then(|key| pair.agree(&key, &mut core.random));
         match channel {
             Some(channel) => {
-                user.session.channel = Some(Box::new(channel));
+                user.link.session.channel = Some(Box::new(channel));
                 self.open(core, io, user);
             }
             None => core.refuse(io, user, Failure::NoEncryption.name()),
@@ -245,23 +245,23 @@ impl Messages {
 
     /// Asks by a ping whether everything so far was read, one at a time.
     fn ping(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
-        if user.session.pinged > 0 || user.pending.is_empty() {
+        if user.link.session.pinged > 0 || user.link.pending.is_empty() {
             return;
         }
-        user.session.pinged = user.pending.len();
-        user.session.ping_token = core.random.random();
-        let token = user.session.ping_token.to_be_bytes();
+        user.link.session.pinged = user.link.pending.len();
+        user.link.session.ping_token = core.random.random();
+        let token = user.link.session.ping_token.to_be_bytes();
         self.write_frame(core, io, user, Frame::Ping(&token));
     }
 
     fn handle_pong(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser, token: &[u8]) {
-        let session = &mut user.session;
+        let session = &mut user.link.session;
         if session.pinged == 0 || token != session.ping_token.to_be_bytes() {
             return;
         }
         let now_ns = core.now_ns();
         for _ in 0..std::mem::take(&mut session.pinged) {
-            let Some(pending) = user.pending.pop_front() else {
+            let Some(pending) = user.link.pending.pop_front() else {
                 break;
             };
             succeed(core, user, &pending, 0, now_ns);
@@ -278,10 +278,10 @@ impl Messages {
     ) {
         match event {
             // Everything to an encrypted connection is encrypted.
-            Event::Text(_) if user.session.channel.is_some() => {
+            Event::Text(_) if user.link.session.channel.is_some() => {
                 self.break_off(core, io, user, "bad-encryption");
             }
-            Event::Binary(bytes) if user.session.channel.is_some() => {
+            Event::Binary(bytes) if user.link.session.channel.is_some() => {
                 self.handle_sealed(core, io, user, bytes);
             }
             Event::Text(text) => self.handle_message(core, io, user, OpCode::Text, text.as_bytes()),
@@ -320,7 +320,7 @@ impl Messages {
         user: &mut MessagesUser,
         message: &[u8],
     ) {
-        let channel = user.session.channel.as_deref_mut();
+        let channel = user.link.session.channel.as_deref_mut();
         let content = channel.and_then(|channel| self.coding.open(channel, message));
         let Some(content) = content else {
             return self.break_off(core, io, user, "bad-encryption");
@@ -343,11 +343,13 @@ impl Messages {
         if self.setup.profile == Profile::V1 {
             match classify(opcode, message) {
                 ServerMessage::Application => {}
-                ServerMessage::Ready if user.state == UserState::Greeting => {
+                ServerMessage::Ready if user.link.state == UserState::Greeting => {
                     return self.handle_ready(core, io, user);
                 }
-                ServerMessage::Hello | ServerMessage::Error if user.session.key_pair.is_some() => {
-                    if let Some(pair) = user.session.key_pair.take() {
+                ServerMessage::Hello | ServerMessage::Error
+                    if user.link.session.key_pair.is_some() =>
+                {
+                    if let Some(pair) = user.link.session.key_pair.take() {
                         self.handle_key(core, io, user, (pair, message));
                     }
                     return;
@@ -357,7 +359,7 @@ impl Messages {
                 ServerMessage::Error => {
                     // Without a field nobody knows what it answers.
                     let place = self.place_of(user, message);
-                    match place.and_then(|place| user.pending.remove(place)) {
+                    match place.and_then(|place| user.link.pending.remove(place)) {
                         Some(pending) => core.fail(user, &pending, "error-message", 0),
                         None => core.tally.add_error("error-message"),
                     }
@@ -407,7 +409,7 @@ impl Messages {
         user: &mut MessagesUser,
         name: &'static str,
     ) {
-        if user.state != UserState::Open {
+        if user.link.state != UserState::Open {
             return core.refuse(io, user, name);
         }
         end_session(core, user, name);
@@ -425,7 +427,7 @@ impl Messages {
         (code, reason): (Option<u16>, &str),
     ) {
         const NAME: &str = "closed-by-server";
-        if user.state != UserState::Open {
+        if user.link.state != UserState::Open {
             core.tally.ended.add(Ended {
                 how: NAME,
                 code,
@@ -458,7 +460,7 @@ impl Dialogue for Messages {
         let mut key = 0;
         let matching = &self.setup.matching;
         let coding = &mut self.coding;
-        let mut channel = user.session.channel.take();
+        let mut channel = user.link.session.channel.take();
         let mut wrap =
             |random: &mut SmallRng, (number, message): (u64, &[u8]), out: &mut Vec<u8>| {
                 key = matching.key_sent(number, message).unwrap_or_default();
@@ -467,9 +469,9 @@ impl Dialogue for Messages {
         core.begin_request(user, &mut pending);
         let written = core.write_message(io, user, pending.exchange.step, &mut wrap);
         core.note_request(io, user, &pending, written.unwrap_or_default());
-        user.session.channel = channel;
+        user.link.session.channel = channel;
         pending.key = key;
-        user.pending.push_back(pending);
+        user.link.pending.push_back(pending);
         if let Err(error) = written {
             return self.break_off(core, io, user, error.name());
         }
@@ -487,21 +489,21 @@ impl Dialogue for Messages {
     ) -> usize {
         core.tally.traffic.received.wire += data.len() as u64;
         let mut at = 0;
-        if !user.session.is_upgraded {
+        if !user.link.session.is_upgraded {
             at = self.handle_response(core, io, user, data);
-            if !user.session.is_upgraded {
+            if !user.link.session.is_upgraded {
                 // The next call receives the incomplete rest again.
                 core.tally.traffic.received.wire -= (data.len() - at) as u64;
                 return at;
             }
         }
-        let Some(mut reader) = user.session.reader.take() else {
+        let Some(mut reader) = user.link.session.reader.take() else {
             return data.len();
         };
         let mut input = Input::new(&mut data[at..]);
         loop {
             let mut frames = ControlFrames::new(&mut core.random, &mut self.frame);
-            let control = &mut user.session.control;
+            let control = &mut user.link.session.control;
             let event = control.receive(&mut reader, &mut input, &mut frames);
             self.send_control_frames(core, io, user);
             match event {
@@ -512,20 +514,20 @@ impl Dialogue for Messages {
                     break;
                 }
             }
-            if user.socket.is_none() {
+            if user.link.socket.is_none() {
                 break;
             }
         }
         at += input.consumed();
         core.tally.traffic.received.wire -= (data.len() - at) as u64;
-        if user.socket.is_some() {
-            user.session.reader = Some(reader);
+        if user.link.socket.is_some() {
+            user.link.session.reader = Some(reader);
         }
         at
     }
 
     fn wake(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
-        if !user.session.heartbeats_ns.is_empty() {
+        if !user.link.session.heartbeats_ns.is_empty() {
             self.heartbeat(core, io, user);
         }
     }
@@ -549,10 +551,10 @@ impl Dialogue for Messages {
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
         let mut frames = ControlFrames::new(&mut core.random, &mut self.frame);
-        let control = &mut user.session.control;
+        let control = &mut user.link.session.control;
         control.close(Some(CloseCode::NORMAL), "", &mut frames);
         self.send_control_frames(core, io, user);
-        if let Some(id) = user.socket {
+        if let Some(id) = user.link.socket {
             io.close(id);
         }
     }

@@ -47,7 +47,7 @@ pub struct Rules {
     by_text: HashMap<Vec<u8>, Vec<usize>>,
     /// Of the others, those that ask for a text at a pointer, by its number.
     by_value: Vec<(usize, HashMap<String, Vec<usize>>)>,
-    /// Of the others, those that ask for a first byte, by its value; empty without any.
+    /// Rules that ask for a first byte, at the place of this byte; empty if no rule does.
     by_first: Vec<Vec<usize>>,
     /// All others.
     others: Vec<usize>,

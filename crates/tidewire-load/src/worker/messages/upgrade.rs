@@ -40,13 +40,13 @@ impl Messages {
         let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
         let headers = token.into_iter().chain(extensions).chain(given);
         let headers: Vec<(&str, &str)> = headers.collect();
-        user.session.key = core.random.random();
+        user.link.session.key = core.random.random();
         let protocols: Vec<&str> = setup.protocols.iter().map(String::as_str).collect();
         let head = RequestHead {
             host: &setup.host,
             target: &target,
             // The header of extensions is among the others.
-            offer: offer(&user.session.key, &protocols, Layer::Plain),
+            offer: offer(&user.link.session.key, &protocols, Layer::Plain),
             headers: &headers,
         };
         let mut bytes = Vec::new();
@@ -59,7 +59,7 @@ impl Messages {
             user.jar
                 .write((&head, head.len()), origin, unix_s(), &mut bytes);
         }
-        match user.socket.filter(|_| is_written) {
+        match user.link.socket.filter(|_| is_written) {
             Some(id) => {
                 core.tally.traffic.sent.wire += bytes.len() as u64;
                 core.tally.traffic.sent.head += bytes.len() as u64;
@@ -77,7 +77,7 @@ impl Messages {
         user: &mut MessagesUser,
         data: &[u8],
     ) -> usize {
-        let key = user.session.key;
+        let key = user.link.session.key;
         let layer = self.setup.layer;
         let protocols: Vec<&str> = self.setup.protocols.iter().map(String::as_str).collect();
         match parse_response(data, &offer(&key, &protocols, layer), HEAD_BYTES_MAX) {
@@ -88,12 +88,12 @@ impl Messages {
             }
             Ok(Some(response)) => {
                 core.tally.traffic.received.head += response.head_bytes as u64;
-                if core.tally.server.is_none() && user.target == 0 {
+                if core.tally.server.is_none() && user.link.target == 0 {
                     core.tally.server = response.server;
                 }
-                user.session.is_upgraded = true;
+                user.link.session.is_upgraded = true;
                 let reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
-                user.session.reader = Some(match layer {
+                user.link.session.reader = Some(match layer {
                     Layer::Deflate => reader.with_compression(),
                     _ => reader,
                 });

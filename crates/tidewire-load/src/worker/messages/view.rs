@@ -125,7 +125,7 @@ impl<'m> View<'m> {
             false => self.pointers.read(self.bytes),
             true => {
                 let mut json = Vec::new();
-                // What is no MessagePack may have JSON in it.
+                // A message that is not MessagePack may contain JSON, such as a packet of MQTT.
                 match msgpack_to_json(self.bytes, &mut json) {
                     Ok(()) => self.pointers.read(&json),
                     Err(_) => self.pointers.read(self.bytes),

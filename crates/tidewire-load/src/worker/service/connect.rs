@@ -22,30 +22,30 @@ impl Core {
     /// The user's connection has ended before the plan ended it, or could not be opened.
     pub(super) fn lose<S: Default>(&mut self, user: &mut User<S>) {
         if !self.setup.reconnects {
-            user.state = UserState::Gone;
+            user.link.state = UserState::Gone;
             self.gone += 1;
         }
     }
 
     /// The load shrinks below the user, which leaves.
     pub(super) fn retire<S: Default>(&mut self, user: &mut User<S>) {
-        if user.state == UserState::Gone {
+        if user.link.state == UserState::Gone {
             self.gone -= 1;
         }
-        user.state = UserState::Retired;
+        user.link.state = UserState::Retired;
     }
 
     /// A server that ends connections on which nothing was sent is not asked for the next one at once.
     pub(crate) fn rest_unused<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
-        if user.state != UserState::Absent || user.pause_ns > now_ns {
+        if user.link.state != UserState::Absent || user.link.pause_ns > now_ns {
             return;
         }
-        if now_ns.saturating_sub(user.ready_ns) < LASTING_NS {
-            user.is_replacing = true;
-            user.failures = user.failures.saturating_add(1);
-            user.pause_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
-            self.wake_at(user.pause_ns, user.index);
+        if now_ns.saturating_sub(user.link.ready_ns) < LASTING_NS {
+            user.link.is_replacing = true;
+            user.link.failures = user.link.failures.saturating_add(1);
+            user.link.pause_ns = now_ns + self.rest_ns(user.link.failures, RECONNECT_DOUBLINGS_MAX);
+            self.wake_at(user.link.pause_ns, user.index);
         }
     }
 
@@ -55,13 +55,13 @@ impl Core {
     pub(crate) fn note_ended<S: Default>(&mut self, user: &mut User<S>, ended: Ended) {
         self.tally.ended.add(ended);
         let now_ns = self.now_ns();
-        user.failures = match now_ns.saturating_sub(user.ready_ns) >= LASTING_NS {
+        user.link.failures = match now_ns.saturating_sub(user.link.ready_ns) >= LASTING_NS {
             true => 0,
-            false => user.failures.saturating_add(1),
+            false => user.link.failures.saturating_add(1),
         };
-        user.is_replacing = true;
-        user.pause_ns = now_ns + self.rest_ns(user.failures, RECONNECT_DOUBLINGS_MAX);
-        self.wake_at(user.pause_ns, user.index);
+        user.link.is_replacing = true;
+        user.link.pause_ns = now_ns + self.rest_ns(user.link.failures, RECONNECT_DOUBLINGS_MAX);
+        self.wake_at(user.link.pause_ns, user.index);
         self.lose(user);
     }
 
@@ -98,13 +98,13 @@ impl Core {
         }
         self.begun += 1;
         // One that was never there, has left, or is gone: then another user has its number.
-        if user.state == UserState::Gone {
+        if user.link.state == UserState::Gone {
             self.gone -= 1;
         }
-        if user.state == UserState::Retired {
+        if user.link.state == UserState::Retired {
             user.begin_again(self.setup.script.state(user.number));
         }
-        user.state = UserState::Absent;
+        user.link.state = UserState::Absent;
         user.next_ns = user.next_ns.max(self.now_ns());
         Some(next)
     }
@@ -114,7 +114,7 @@ impl Core {
         let target = self.users_now()?;
         let last = self.begun.checked_sub(1)?;
         let user = &users[last];
-        if user.number < target || !user.pending.is_empty() || !user.owed.is_empty() {
+        if user.number < target || !user.link.pending.is_empty() || !user.owed.is_empty() {
             return None;
         }
         self.begun = last;
@@ -180,7 +180,7 @@ impl Core {
                 return;
             };
             let user = &mut users[place as usize];
-            if user.state == UserState::Absent && user.socket.is_none() {
+            if user.link.state == UserState::Absent && user.link.socket.is_none() {
                 self.connect(io, user);
             }
         }
@@ -189,9 +189,9 @@ impl Core {
     fn connect<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         // A turn may open many connections: each has a start of its own.
         self.look_at_clock();
-        user.connect_ns = self.now_ns();
-        user.part_ns = user.connect_ns;
-        user.state = UserState::Connecting;
+        user.link.connect_ns = self.now_ns();
+        user.link.part_ns = user.link.connect_ns;
+        user.link.state = UserState::Connecting;
         user.has_tried = true;
         self.handshakes += 1;
         self.tally.attempted += 1;
@@ -199,7 +199,7 @@ impl Core {
         // TLS begins when TCP has been established, so that each has a time of its own.
         match io.connect_before_tls(destination) {
             Ok(id) => {
-                user.socket = Some(id);
+                user.link.socket = Some(id);
                 if id.index() >= self.by_socket.len() {
                     self.by_socket.resize(id.index() + 1, u32::MAX);
                 }
@@ -268,10 +268,10 @@ impl Core {
             }
             None => self.tally.add_error(name),
         }
-        user.pause_ns = now_ns + self.rest_ns(user.failures, CONNECT_DOUBLINGS_MAX);
-        user.failures += 1;
+        user.link.pause_ns = now_ns + self.rest_ns(user.link.failures, CONNECT_DOUBLINGS_MAX);
+        user.link.failures += 1;
         self.lose(user);
-        self.wake_at(user.pause_ns, user.index);
+        self.wake_at(user.link.pause_ns, user.index);
     }
 
     /// Handles a user without a connection: it gets a connection if there is a use for it. It may go on with one to
@@ -279,13 +279,13 @@ impl Core {
     pub(super) fn serve_absent<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         let now_ns = self.now_ns();
         let has_others = self.setup.targets.len() > 1;
-        let is_paused = user.pause_ns > now_ns && !has_others;
-        if user.rests_until_ns > now_ns || is_paused || user.socket.is_some() {
+        let is_paused = user.link.pause_ns > now_ns && !has_others;
+        if user.rests_until_ns > now_ns || is_paused || user.link.socket.is_some() {
             return;
         }
         if self.is_connecting_all {
             return if !user.has_tried {
-                user.target = self.setup.script.first_target(&user.script);
+                user.link.target = self.setup.script.first_target(&user.script);
                 self.want_connection(io, user);
             };
         }
@@ -294,12 +294,10 @@ impl Core {
         {
             user.owed.push_back(pending);
         }
-        if let Some(pending) = user.owed.pop_front()
-            && let Some(pending) = self.turn_for(user, pending)
-        {
-            user.owed.push_front(pending);
+        if let Some(pending) = user.owed.front().copied() {
+            self.turns_for(user, &pending);
         }
-        if user.state == UserState::Open {
+        if user.link.state == UserState::Open {
             return;
         }
         let needs_it = self.is_running() && !self.is_teardown() && !self.is_leaving(user);
@@ -308,7 +306,7 @@ impl Core {
         match user.owed.is_empty() && !is_kept {
             true => self.wait(user),
             // It is called again after the pause.
-            false if user.pause_ns > now_ns => {}
+            false if user.link.pause_ns > now_ns => {}
             false => self.want_connection(io, user),
         }
     }

@@ -133,19 +133,19 @@ impl Core {
     /// The server to which a user speaks.
     #[inline]
     pub(crate) fn target<S>(&self, user: &User<S>) -> &ServiceTarget {
-        &self.setup.targets[usize::from(user.target)]
+        &self.setup.targets[usize::from(user.link.target)]
     }
 
     /// The dialogue's own handshake is complete: the user may send.
     pub(crate) fn ready<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
-        user.state = UserState::Open;
-        if std::mem::take(&mut user.is_replacing) {
+        user.link.state = UserState::Open;
+        if std::mem::take(&mut user.link.is_replacing) {
             self.tally.reconnected += 1;
         } else {
-            user.failures = 0;
+            user.link.failures = 0;
         }
-        user.ready_ns = now_ns;
+        user.link.ready_ns = now_ns;
         user.free_ns = now_ns;
         self.handshakes -= 1;
         self.connected += 1;
@@ -154,7 +154,7 @@ impl Core {
         let connect = &mut self.tally.connect;
         connect
             .ready
-            .record_ns(now_ns.saturating_sub(user.connect_ns));
+            .record_ns(now_ns.saturating_sub(user.link.connect_ns));
         if let DialogueKind::Messages(_) = self.target(user).dialogue {
             self.note_part(user, ConnectPart::Upgrade);
         }
@@ -163,9 +163,9 @@ impl Core {
     /// A part of connecting is complete, and the next one begins.
     pub(super) fn note_part<S>(&mut self, user: &mut User<S>, part: ConnectPart) {
         let now_ns = self.now_ns();
-        let time_ns = now_ns.saturating_sub(user.part_ns);
+        let time_ns = now_ns.saturating_sub(user.link.part_ns);
         self.tally.connect.record_part(part, time_ns);
-        user.part_ns = now_ns;
+        user.link.part_ns = now_ns;
     }
 
     /// The connection does not meet the requirements of the dialogue.
@@ -175,7 +175,7 @@ impl Core {
         user: &mut User<S>,
         name: &'static str,
     ) {
-        if let Some(id) = user.socket {
+        if let Some(id) = user.link.socket {
             io.abort(id);
         }
         self.fail_to_connect(user, name);
@@ -184,7 +184,7 @@ impl Core {
     /// Whether another request may be sent on the user's connection.
     #[inline]
     pub(super) fn has_room<S>(&self, user: &User<S>) -> bool {
-        user.pending.len() < self.setup.in_flight.min(user.room) as usize
+        user.link.pending.len() < self.setup.in_flight.min(user.link.room) as usize
     }
 
     /// A request leaves now.
@@ -207,12 +207,12 @@ impl Core {
         pending: &Pending,
         counts: ByteCounts,
     ) {
-        user.sent_here += 1;
+        user.link.sent_here += 1;
         self.tally.send(&pending.exchange, counts);
-        if let Some(id) = user.socket
-            && !user.is_timed
+        if let Some(id) = user.link.socket
+            && !user.link.is_timed
         {
-            user.is_timed = true;
+            user.link.is_timed = true;
             let timeout_ms = self.setup.timeouts.request_ms;
             io.set_timer(id, io.now().monotonic_ms + timeout_ms);
         }
@@ -241,7 +241,9 @@ impl Core {
     ) -> usize {
         out.clear();
         let setup = Arc::clone(&self.setup);
-        let cookies = setup.targets[usize::from(user.target)].cookies.as_ref();
+        let cookies = setup.targets[usize::from(user.link.target)]
+            .cookies
+            .as_ref();
         let mut message = std::mem::take(&mut self.message);
         let (bytes, head_bytes) = match (&user.detour, &setup.script.steps[step as usize].request) {
             (Some(detour), _) => (&detour.bytes, detour.head_bytes),
@@ -285,7 +287,7 @@ impl Core {
         step: u32,
         wrap: Wrap<'_>,
     ) -> Result<ByteCounts, Unwritable> {
-        let Some(id) = user.socket else {
+        let Some(id) = user.link.socket else {
             return Ok(ByteCounts::default());
         };
         let mut message = std::mem::take(&mut self.message);
@@ -358,7 +360,7 @@ impl Core {
     pub(super) fn flush<S>(&self, io: &mut Io, user: &User<S>) {
         if self.is_in_turn
             && self.setup.in_flight > 1
-            && let Some(id) = user.socket
+            && let Some(id) = user.link.socket
         {
             io.flush(id);
         }
@@ -397,7 +399,7 @@ impl Core {
 
     /// Releases a connection, if there is one.
     pub(crate) fn drop_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
-        if let Some(id) = user.socket {
+        if let Some(id) = user.link.socket {
             io.abort(id);
             self.note_gone(user);
         }
@@ -405,7 +407,7 @@ impl Core {
 
     /// Releases a connection that accepts no more requests. The next one waits if this one was not used at all.
     pub(crate) fn replace_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
-        let is_unused = user.sent_here == 0;
+        let is_unused = user.link.sent_here == 0;
         self.drop_connection(io, user);
         if is_unused {
             self.rest_unused(user);
@@ -414,34 +416,29 @@ impl Core {
 
     /// Releases the connections of a user to other servers.
     pub(super) fn drop_parked<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
-        for id in user.parked.drain(..).filter_map(|link| link.socket) {
+        for id in user
+            .parked
+            .drain(..)
+            .filter_map(|parked| parked.link.socket)
+        {
             io.abort(id);
             self.connected -= 1;
         }
     }
 
-    /// The request, if the user's connection leads to its server. Otherwise the user goes on with its connection to
-    /// that server, if it has one, and owes the request.
+    /// Whether the user goes on with its connection to another server, because this request is for that one.
     #[inline]
-    pub(super) fn turn_for<S: Default>(
-        &mut self,
-        user: &mut User<S>,
-        pending: Pending,
-    ) -> Option<Pending> {
-        if self.setup.targets.len() == 1 {
-            return Some(pending);
+    pub(super) fn turns_for<S: Default>(&self, user: &mut User<S>, pending: &Pending) -> bool {
+        let turns = pending.target != user.link.target;
+        if turns {
+            user.turn_to(pending.target, self.captured);
         }
-        if pending.target == user.target {
-            return Some(pending);
-        }
-        user.owed.push_front(pending);
-        user.turn_to(pending.target, self.captured);
-        None
+        turns
     }
 
     /// Ends a connection, if there is one, after the data that waits to be sent.
     pub(crate) fn close_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
-        if let Some(id) = user.socket {
+        if let Some(id) = user.link.socket {
             io.close(id);
             self.note_gone(user);
         }
@@ -449,7 +446,7 @@ impl Core {
 
     /// The connection of a user has ended.
     pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
-        match user.state {
+        match user.link.state {
             UserState::Connecting | UserState::Securing | UserState::Greeting => {
                 self.handshakes -= 1;
             }
@@ -461,14 +458,14 @@ impl Core {
     /// Whether the oldest request of a user has waited too long. Sets the timer again if it has
     /// not.
     pub(super) fn is_overdue<S: Default>(&self, io: &mut Io, user: &mut User<S>) -> bool {
-        user.is_timed = false;
-        let (Some(id), Some(oldest)) = (user.socket, user.pending.front()) else {
+        user.link.is_timed = false;
+        let (Some(id), Some(oldest)) = (user.link.socket, user.link.pending.front()) else {
             return false;
         };
         let waited_ms = self.now_ns().saturating_sub(oldest.exchange.sent_ns) / 1_000_000;
         let left_ms = self.setup.timeouts.request_ms.saturating_sub(waited_ms);
         if left_ms > 0 {
-            user.is_timed = true;
+            user.link.is_timed = true;
             io.set_timer(id, io.now().monotonic_ms + left_ms);
         }
         left_ms == 0

@@ -116,7 +116,7 @@ impl<D: Dialogue> ServiceWorker<D> {
     fn user_of(&self, id: ConnectionId) -> Option<usize> {
         let place = *self.core.by_socket.get(id.index())? as usize;
         let user = self.users.get(place)?;
-        (user.socket == Some(id)).then_some(place)
+        (user.link.socket == Some(id)).then_some(place)
     }
 
     /// Handles a connection on which its user has nothing in flight, because the user goes on with another one.
@@ -140,7 +140,7 @@ impl<D: Dialogue> ServiceWorker<D> {
     ) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
         for parked in 0..user.parked.len() {
-            if user.parked[parked].socket.is_some() {
+            if user.parked[parked].link.socket.is_some() {
                 user.with_parked(parked, |user| handle(&mut self.dialogue, core, user));
             }
         }
@@ -150,7 +150,7 @@ impl<D: Dialogue> ServiceWorker<D> {
     /// Begins the dialogue with the server.
     fn greet(&mut self, io: &mut Io, place: usize) {
         let user = &mut self.users[place];
-        user.state = UserState::Greeting;
+        user.link.state = UserState::Greeting;
         self.dialogue.greet(&mut self.core, io, user);
         self.serve(io, place);
     }
@@ -165,7 +165,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         match answer {
             ProxyAnswer::More(used) => used,
             ProxyAnswer::Open(used) if self.core.target(user).endpoint.tls.is_some() => {
-                if let Some(id) = user.socket {
+                if let Some(id) = user.link.socket {
                     self.core.begin_tls(io, user, id, &data[used..]);
                 }
                 data.len()
@@ -187,20 +187,21 @@ impl<D: Dialogue> ServiceWorker<D> {
     fn serve(&mut self, io: &mut Io, place: usize) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
         loop {
-            if user.is_spent && user.pending.is_empty() {
+            if user.link.is_spent && user.link.pending.is_empty() {
                 core.replace_connection(io, user);
             }
-            while user.state == UserState::Open && !user.is_spent && core.has_room(user) {
+            while user.link.state == UserState::Open && !user.link.is_spent && core.has_room(user) {
                 let next = user.owed.pop_front().or_else(|| core.next(user));
                 let Some(pending) = next else { break };
-                if let Some(pending) = core.turn_for(user, pending) {
-                    self.dialogue.send(core, io, user, pending);
+                match core.turns_for(user, &pending) {
+                    true => user.owed.push_front(pending),
+                    false => self.dialogue.send(core, io, user, pending),
                 }
             }
             core.flush(io, user);
-            match user.state {
+            match user.link.state {
                 // The connection to another server with which it went on accepts no more requests.
-                UserState::Open if user.is_spent && user.pending.is_empty() => {}
+                UserState::Open if user.link.is_spent && user.link.pending.is_empty() => {}
                 UserState::Open => return core.wait(user),
                 UserState::Absent => core.serve_absent(io, user),
                 UserState::Connecting
@@ -210,7 +211,7 @@ impl<D: Dialogue> ServiceWorker<D> {
                 | UserState::Gone => return,
             }
             // Without a connection it may have gone on with one to another server.
-            if user.state != UserState::Open {
+            if user.link.state != UserState::Open {
                 return;
             }
         }
@@ -260,7 +261,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             return io.abort(id);
         };
         let user = &mut self.users[place];
-        let part = match user.state {
+        let part = match user.link.state {
             UserState::Securing => ConnectPart::Tls,
             _ => ConnectPart::Tcp,
         };
@@ -278,13 +279,13 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         let Some(place) = self.user_of(id) else {
             let used = self.handle_parked(id, |dialogue, core, user| {
                 let used = dialogue.receive(core, io, user, data);
-                user.socket.map(|_| used)
+                user.link.socket.map(|_| used)
             });
             return used.flatten().unwrap_or(data.len());
         };
         self.core.end_spin();
         let user = &mut self.users[place];
-        if user.tunnel.is_requested() {
+        if user.link.tunnel.is_requested() {
             return self.receive_from_proxy(io, place, data);
         }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
@@ -299,7 +300,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             self.core.is_in_turn = false;
         }
         // The remaining data of an abandoned connection is useless.
-        match self.users[place].socket {
+        match self.users[place].link.socket {
             Some(socket) if socket == id => used,
             _ => data.len(),
         }
@@ -315,17 +316,17 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             return;
         };
         let user = &mut self.users[place];
-        match user.state {
+        match user.link.state {
             UserState::Open => {
                 let end = ConnectionEnd::Closed(&closed);
-                let is_unused = user.sent_here == 0;
+                let is_unused = user.link.sent_here == 0;
                 self.dialogue.end(&mut self.core, user, end);
                 self.core.note_gone(user);
                 if is_unused {
                     self.core.rest_unused(user);
                 }
             }
-            _ if user.tunnel.is_requested() => {
+            _ if user.link.tunnel.is_requested() => {
                 self.core.fail_to_connect(user, tunnel::end_name(&closed));
             }
             _ => self.core.fail_to_connect(user, connect_error(&closed)),
@@ -337,11 +338,11 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
             // Nothing is in flight on it.
-            self.handle_parked(id, |_, _, user| user.is_timed = false);
+            self.handle_parked(id, |_, _, user| user.link.is_timed = false);
             return;
         };
         let user = &mut self.users[place];
-        match user.state {
+        match user.link.state {
             UserState::Open => {
                 while self.core.is_overdue(io, user) {
                     self.dialogue.time_out(&mut self.core, io, user);
@@ -349,7 +350,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             _ => {
                 io.abort(id);
-                let name = match user.tunnel.is_requested() {
+                let name = match user.link.tunnel.is_requested() {
                     true => "proxy-timeout",
                     false => "connect-timeout",
                 };
@@ -382,7 +383,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             ServiceCommand::Close => {
                 for place in 0..self.users.len() {
-                    self.handle_each(place, |dialogue, core, user| match user.state {
+                    self.handle_each(place, |dialogue, core, user| match user.link.state {
                         UserState::Open => dialogue.part(core, io, user),
                         _ => core.drop_connection(io, user),
                     });

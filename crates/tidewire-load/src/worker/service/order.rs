@@ -131,12 +131,12 @@ pub enum DialogueKind {
     Messages(Arc<MessagesSetup>),
 }
 
-/// What a proxy needs in the requests that it forwards; all of it empty without one.
+/// The additions to requests that a proxy forwards; empty without such a proxy.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarding {
-    /// What stands before the path.
+    /// The text before the path.
     pub prefix: String,
-    /// Lines of headers, for the proxy alone.
+    /// Lines of headers that only the proxy gets.
     pub headers: Vec<u8>,
 }
 

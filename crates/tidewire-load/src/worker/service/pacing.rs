@@ -124,8 +124,8 @@ impl Core {
         while let Some(place) = self.free.pop_front() {
             let user = &mut users[place as usize];
             user.is_listed = false;
-            let is_there = matches!(user.state, UserState::Open | UserState::Absent);
-            let is_idle = user.script.is_between() && user.owed.is_empty() && !user.is_spent;
+            let is_there = matches!(user.link.state, UserState::Open | UserState::Absent);
+            let is_idle = user.script.is_between() && user.owed.is_empty() && !user.link.is_spent;
             if is_there && is_idle && self.has_room(user) && !self.is_leaving(user) {
                 return Some(place as usize);
             }
@@ -165,7 +165,7 @@ impl Core {
         self.has_heard = true;
         let is_closed = |phase: &Phase| matches!(phase.order.tempo, Tempo::Closed);
         let is_free = self.phase.as_ref().is_some_and(is_closed);
-        if !is_free || self.setup.in_flight == 1 || user.pending.is_empty() {
+        if !is_free || self.setup.in_flight == 1 || user.link.pending.is_empty() {
             return false;
         }
         if !std::mem::replace(&mut user.is_held, true) {

@@ -79,8 +79,8 @@ impl Core {
                     user.next_ns = u64::MAX;
                 }
             }
-            if order.revives && user.state == UserState::Gone {
-                user.state = UserState::Absent;
+            if order.revives && user.link.state == UserState::Gone {
+                user.link.state = UserState::Absent;
                 self.gone -= 1;
             }
         }
@@ -171,10 +171,10 @@ impl Core {
             let gap_ns = interval_ns(*per_s);
             let begun = users.get(..self.begun).unwrap_or(users);
             for user in begun {
-                let is_open = user.state == UserState::Open;
+                let is_open = user.link.state == UserState::Open;
                 let is_there = is_open || !self.setup.keeps_alive;
-                let rests =
-                    user.rests_until_ns.max(user.pause_ns) > stopped_ns || self.is_leaving(user);
+                let rests = user.rests_until_ns.max(user.link.pause_ns) > stopped_ns
+                    || self.is_leaving(user);
                 if !is_there || rests || user.next_ns >= stopped_ns {
                     continue;
                 }
@@ -251,8 +251,8 @@ impl Core {
             self.tally.stopped_ns = phase.stopped_ns;
         }
         for user in users {
-            let any = !user.pending.is_empty();
-            for pending in user.pending.drain(..) {
+            let any = !user.link.pending.is_empty();
+            for pending in user.link.pending.drain(..) {
                 self.outstanding -= 1;
                 self.tally.leave_unfinished(&pending.exchange, now_ns);
             }
@@ -267,7 +267,7 @@ impl Core {
                     self.tally.leave_unsent(intended_ns, now_ns, 1);
                 }
             }
-            if any || user.state != UserState::Open {
+            if any || user.link.state != UserState::Open {
                 self.drop_connection(io, user);
             }
         }

@@ -30,14 +30,15 @@ impl Core {
     /// Requests a tunnel, if the load uses a proxy and the connection has no tunnel yet; returns
     /// whether it did.
     pub(super) fn request_tunnel<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) -> bool {
-        let (Some(request), Some(id)) = (&self.target(user).endpoint.tunnel, user.socket) else {
+        let (Some(request), Some(id)) = (&self.target(user).endpoint.tunnel, user.link.socket)
+        else {
             return false;
         };
-        if matches!(user.tunnel, Tunnel::Open) {
+        if matches!(user.link.tunnel, Tunnel::Open) {
             return false;
         }
         let request = Arc::clone(request);
-        user.tunnel = Tunnel::Requested(ResponseReader::new());
+        user.link.tunnel = Tunnel::Requested(ResponseReader::new());
         self.tally.traffic.sent.wire += request.len() as u64;
         self.tally.traffic.sent.head += request.len() as u64;
         io.send(id, &request);
@@ -52,7 +53,7 @@ impl Core {
         id: ConnectionId,
         received: &[u8],
     ) {
-        user.state = UserState::Securing;
+        user.link.state = UserState::Securing;
         io.start_tls(id, received);
     }
 
@@ -62,7 +63,7 @@ impl Core {
         user: &mut User<S>,
         data: &[u8],
     ) -> ProxyAnswer {
-        let Tunnel::Requested(reader) = &mut user.tunnel else {
+        let Tunnel::Requested(reader) = &mut user.link.tunnel else {
             return ProxyAnswer::Open(0);
         };
         let mut at = 0;
@@ -83,7 +84,7 @@ impl Core {
                     }
                 }
                 Event::Done(_) => {
-                    user.tunnel = Tunnel::Open;
+                    user.link.tunnel = Tunnel::Open;
                     return ProxyAnswer::Open(at);
                 }
             }

@@ -9,14 +9,44 @@ use crate::accounting::tally::Exchange;
 use crate::worker::jar::Jar;
 use crate::worker::walk::ScriptState;
 
-/// A user. `S` is the state that its dialogue keeps for the connection.
+/// A user. `S` is the state that its dialogue keeps for a connection.
 #[derive(Debug)]
 pub(crate) struct User<S> {
     /// Its number over all workers, counted from 0.
     pub(crate) number: usize,
     /// Its index in its worker.
     pub(crate) index: u32,
-    /// The number of the server of its connection.
+    /// Its current connection.
+    pub(crate) link: Link<S>,
+    /// Those to other servers: if one is open, it has nothing in flight.
+    pub(crate) parked: Vec<Parked<S>>,
+    /// Requests that leave as soon as a connection is ready.
+    pub(crate) owed: VecDeque<Pending>,
+    /// The request that follows a redirect, while it is in flight.
+    pub(crate) detour: Option<WholeRequest>,
+    /// The last request with values in it, as far as redirects or cookies need it.
+    pub(crate) rendered: WholeRequest,
+    /// The cookies that servers have set.
+    pub(crate) jar: Jar,
+    /// The user is in the list of free users.
+    pub(crate) is_listed: bool,
+    /// The user's next requests wait for the end of a turn.
+    pub(crate) is_held: bool,
+    /// The time since which it is free.
+    pub(crate) free_ns: u64,
+    /// With requests at given times of each connection: the time at which the next is due.
+    pub(crate) next_ns: u64,
+    /// The time before which nothing is sent: the user thinks.
+    pub(crate) rests_until_ns: u64,
+    /// A connection was begun since the last order to connect all users.
+    pub(crate) has_tried: bool,
+    pub(crate) script: ScriptState,
+}
+
+/// A connection of a user to a server, or the lack of one.
+#[derive(Debug)]
+pub(crate) struct Link<S> {
+    /// The number of the server.
     pub(crate) target: u16,
     pub(crate) state: UserState,
     pub(crate) socket: Option<ConnectionId>,
@@ -30,83 +60,40 @@ pub(crate) struct User<S> {
     pub(crate) ready_ns: u64,
     /// Requests without a complete response, oldest first.
     pub(crate) pending: VecDeque<Pending>,
-    /// Requests that leave as soon as a connection is ready.
-    pub(crate) owed: VecDeque<Pending>,
     /// Requests that the server takes at a time on this connection.
     pub(crate) room: u32,
     /// Requests sent on this connection.
     pub(crate) sent_here: u64,
     /// Complete responses on this connection.
     pub(crate) done_here: u64,
-    /// The request that follows a redirect, while it is in flight.
-    pub(crate) detour: Option<WholeRequest>,
-    /// The last request with values in it, as far as redirects or cookies need it.
-    pub(crate) rendered: WholeRequest,
-    /// The cookies that the server has set.
-    pub(crate) jar: Jar,
     /// The connection accepts no further request.
     pub(crate) is_spent: bool,
-    /// The user is in the list of free users.
-    pub(crate) is_listed: bool,
-    /// The user's next requests wait for the end of a turn.
-    pub(crate) is_held: bool,
-    /// The time since which it is free.
-    pub(crate) free_ns: u64,
     /// The timer for requests is set.
     pub(crate) is_timed: bool,
-    /// With requests at given times of each connection: the time at which the next is due.
-    pub(crate) next_ns: u64,
-    /// The time before which nothing is sent: the user thinks.
-    pub(crate) rests_until_ns: u64,
     /// The time before which no connection is opened, after a failure or the end of one.
     pub(crate) pause_ns: u64,
     /// Attempts to connect that failed since the last success.
     pub(crate) failures: u32,
-    /// A connection was begun since the last order to connect all users.
-    pub(crate) has_tried: bool,
-    /// Its last connection ended before the plan ended it, and the next one replaces it.
+    /// The last connection ended before the plan ended it, and the next one replaces it.
     pub(crate) is_replacing: bool,
-    pub(crate) script: ScriptState,
     pub(crate) session: S,
-    /// Those to other servers: if one is open, it has nothing in flight.
-    pub(crate) parked: Vec<Link<S>>,
 }
 
-/// What belongs to a connection of a user, and to its server.
+/// A connection that is not the current one.
 #[derive(Debug)]
-pub(crate) struct Link<S> {
-    target: u16,
-    pub(crate) socket: Option<ConnectionId>,
-    pause_ns: u64,
-    failures: u32,
-    is_replacing: bool,
+pub(crate) struct Parked<S> {
+    pub(crate) link: Link<S>,
     /// The values that its conversation has captured: the first variables of the script.
     captured: Vec<Vec<u8>>,
-    state: UserState,
-    tunnel: Tunnel,
-    connect_ns: u64,
-    part_ns: u64,
-    ready_ns: u64,
-    pending: VecDeque<Pending>,
-    room: u32,
-    sent_here: u64,
-    done_here: u64,
-    is_spent: bool,
-    is_timed: bool,
-    session: S,
 }
 
 impl<S: Default> Link<S> {
-    /// None yet, of a conversation that captures this number of values.
-    fn to(target: u16, captured: usize) -> Self {
+    /// None yet.
+    fn to(target: u16) -> Self {
         Self {
             target,
-            socket: None,
-            pause_ns: 0,
-            failures: 0,
-            is_replacing: false,
-            captured: vec![Vec::new(); captured],
             state: UserState::Absent,
+            socket: None,
             tunnel: Tunnel::None,
             connect_ns: 0,
             part_ns: 0,
@@ -117,33 +104,47 @@ impl<S: Default> Link<S> {
             done_here: 0,
             is_spent: false,
             is_timed: false,
+            pause_ns: 0,
+            failures: 0,
+            is_replacing: false,
             session: S::default(),
         }
     }
+}
 
-    /// Exchanges the connection of a user with this one.
+impl<S> Link<S> {
+    /// The same with another session; returns that which it had, too.
+    fn exchange<T>(self, session: T) -> (Link<T>, S) {
+        let link = Link {
+            target: self.target,
+            state: self.state,
+            socket: self.socket,
+            tunnel: self.tunnel,
+            connect_ns: self.connect_ns,
+            part_ns: self.part_ns,
+            ready_ns: self.ready_ns,
+            pending: self.pending,
+            room: self.room,
+            sent_here: self.sent_here,
+            done_here: self.done_here,
+            is_spent: self.is_spent,
+            is_timed: self.is_timed,
+            pause_ns: self.pause_ns,
+            failures: self.failures,
+            is_replacing: self.is_replacing,
+            session,
+        };
+        (link, self.session)
+    }
+}
+
+impl<S> Parked<S> {
+    /// Exchanges the current connection of a user with this one.
     fn swap(&mut self, user: &mut User<S>) {
-        use std::mem::swap;
-        swap(&mut self.target, &mut user.target);
-        swap(&mut self.socket, &mut user.socket);
-        swap(&mut self.pause_ns, &mut user.pause_ns);
-        swap(&mut self.failures, &mut user.failures);
-        swap(&mut self.is_replacing, &mut user.is_replacing);
+        std::mem::swap(&mut self.link, &mut user.link);
         for (mine, other) in self.captured.iter_mut().zip(&mut user.script.captured) {
-            swap(mine, other);
+            std::mem::swap(mine, other);
         }
-        swap(&mut self.state, &mut user.state);
-        swap(&mut self.tunnel, &mut user.tunnel);
-        swap(&mut self.connect_ns, &mut user.connect_ns);
-        swap(&mut self.part_ns, &mut user.part_ns);
-        swap(&mut self.ready_ns, &mut user.ready_ns);
-        swap(&mut self.pending, &mut user.pending);
-        swap(&mut self.room, &mut user.room);
-        swap(&mut self.sent_here, &mut user.sent_here);
-        swap(&mut self.done_here, &mut user.done_here);
-        swap(&mut self.is_spent, &mut user.is_spent);
-        swap(&mut self.is_timed, &mut user.is_timed);
-        swap(&mut self.session, &mut user.session);
     }
 }
 
@@ -213,57 +214,44 @@ impl<S: Default> User<S> {
         Self {
             number,
             index,
-            target: 0,
-            state: UserState::Absent,
-            socket: None,
-            tunnel: Tunnel::None,
-            connect_ns: 0,
-            part_ns: 0,
-            ready_ns: 0,
-            pending: VecDeque::new(),
+            link: Link::to(0),
+            parked: Vec::new(),
             owed: VecDeque::new(),
-            room: u32::MAX,
-            sent_here: 0,
-            done_here: 0,
             detour: None,
             rendered: WholeRequest::default(),
             jar: Jar::default(),
-            is_spent: false,
             is_listed: false,
             is_held: false,
             free_ns: 0,
-            is_timed: false,
             next_ns: 0,
             rests_until_ns: 0,
-            pause_ns: 0,
-            failures: 0,
             has_tried: false,
-            is_replacing: false,
             script,
-            session: S::default(),
-            parked: Vec::new(),
         }
     }
 
     /// Goes on with its connection to another server, if it has one; the current one is kept. Nothing is in flight. A
     /// conversation captures this number of values.
     pub(crate) fn turn_to(&mut self, target: u16, captured: usize) {
-        if self.target == target {
-            return;
-        }
-        let known = self.parked.iter().position(|link| link.target == target);
-        let mut link = match known {
+        let known = self
+            .parked
+            .iter()
+            .position(|parked| parked.link.target == target);
+        let mut parked = match known {
             Some(place) => self.parked.swap_remove(place),
-            None => Link::to(target, captured),
+            None => Parked {
+                link: Link::to(target),
+                captured: vec![Vec::new(); captured],
+            },
         };
-        link.swap(self);
-        self.parked.push(link);
+        parked.swap(self);
+        self.parked.push(parked);
     }
 
     /// Connections may be opened at once.
     pub(crate) fn end_pauses(&mut self) {
-        self.pause_ns = 0;
-        for link in &mut self.parked {
+        let parked = self.parked.iter_mut().map(|parked| &mut parked.link);
+        for link in parked.chain([&mut self.link]) {
             link.pause_ns = 0;
         }
     }
@@ -276,7 +264,7 @@ impl<S: Default> User<S> {
     /// The place of a connection among those that are parked.
     pub(crate) fn place_of(&self, id: ConnectionId) -> Option<usize> {
         let mut parked = self.parked.iter();
-        parked.position(|link| link.socket == Some(id))
+        parked.position(|parked| parked.link.socket == Some(id))
     }
 
     /// Handles a parked connection as if it were the current one.
@@ -295,7 +283,7 @@ impl<S: Default> User<S> {
 
     /// Whether it still takes part in the load.
     pub(crate) fn is_there(&self) -> bool {
-        !matches!(self.state, UserState::Retired | UserState::Gone)
+        !matches!(self.link.state, UserState::Retired | UserState::Gone)
     }
 
     /// Handles it with a session of another type; returns that session, too.
@@ -315,54 +303,40 @@ impl<S: Default> User<S> {
 
     /// The same user with another session, and without its parked connections.
     fn exchange<T>(self, session: T) -> (User<T>, S) {
+        let (link, own) = self.link.exchange(session);
         let user = User {
             number: self.number,
             index: self.index,
-            target: self.target,
-            state: self.state,
-            socket: self.socket,
-            tunnel: self.tunnel,
-            connect_ns: self.connect_ns,
-            part_ns: self.part_ns,
-            ready_ns: self.ready_ns,
-            pending: self.pending,
+            link,
+            parked: Vec::new(),
             owed: self.owed,
-            room: self.room,
-            sent_here: self.sent_here,
-            done_here: self.done_here,
             detour: self.detour,
             rendered: self.rendered,
             jar: self.jar,
-            is_spent: self.is_spent,
             is_listed: self.is_listed,
             is_held: self.is_held,
             free_ns: self.free_ns,
-            is_timed: self.is_timed,
             next_ns: self.next_ns,
             rests_until_ns: self.rests_until_ns,
-            pause_ns: self.pause_ns,
-            failures: self.failures,
             has_tried: self.has_tried,
-            is_replacing: self.is_replacing,
             script: self.script,
-            session,
-            parked: Vec::new(),
         };
-        (user, self.session)
+        (user, own)
     }
 
     /// Resets the connection and its state.
     pub(crate) fn forget_connection(&mut self) {
-        self.socket = None;
-        self.tunnel = Tunnel::None;
-        self.room = u32::MAX;
-        self.sent_here = 0;
-        self.done_here = 0;
-        self.is_spent = false;
-        self.is_timed = false;
-        self.session = S::default();
+        let link = &mut self.link;
+        link.socket = None;
+        link.tunnel = Tunnel::None;
+        link.room = u32::MAX;
+        link.sent_here = 0;
+        link.done_here = 0;
+        link.is_spent = false;
+        link.is_timed = false;
+        link.session = S::default();
         if self.is_there() {
-            self.state = UserState::Absent;
+            self.link.state = UserState::Absent;
         }
     }
 }
@@ -380,43 +354,59 @@ mod tests {
     #[test]
     fn what_belongs_to_a_connection_stays_with_it() {
         let mut user = user();
-        (user.session, user.pause_ns, user.sent_here) = (7, 5, 9);
+        (user.link.session, user.link.pause_ns, user.link.sent_here) = (7, 5, 9);
         user.rests_until_ns = 2;
         user.turn_to(1, 1);
-        assert_eq!((user.target, user.session, user.pause_ns), (1, 0, 0));
+        assert_eq!(
+            (user.link.target, user.link.session, user.link.pause_ns),
+            (1, 0, 0)
+        );
         assert_eq!(user.script.captured, [&b""[..], b"of the user"]);
-        assert_eq!((user.sent_here, user.rests_until_ns), (0, 2));
+        assert_eq!((user.link.sent_here, user.rests_until_ns), (0, 2));
         user.script.captured[0] = b"of there".to_vec();
-        user.failures = 4;
+        user.link.failures = 4;
         let seen = user.with_parked(0, |user| {
-            user.is_spent = true;
-            (user.target, user.session, user.script.captured[0].clone())
+            user.link.is_spent = true;
+            (
+                user.link.target,
+                user.link.session,
+                user.script.captured[0].clone(),
+            )
         });
         assert_eq!(seen, (0, 7, b"of here".to_vec()));
-        assert_eq!((user.target, user.is_spent, user.failures), (1, false, 4));
+        assert_eq!(
+            (user.link.target, user.link.is_spent, user.link.failures),
+            (1, false, 4)
+        );
         user.turn_to(0, 1);
-        assert_eq!((user.session, user.is_spent, user.failures), (7, true, 0));
+        assert_eq!(
+            (user.link.session, user.link.is_spent, user.link.failures),
+            (7, true, 0)
+        );
         assert_eq!(user.script.captured, [&b"of here"[..], b"of the user"]);
         user.turn_to(1, 1);
         assert_eq!(user.script.captured[0], b"of there");
         assert_eq!(user.parked.len(), 1);
         user.end_pauses();
         user.turn_to(0, 1);
-        assert_eq!(user.pause_ns, 0);
+        assert_eq!(user.link.pause_ns, 0);
     }
 
     #[test]
     fn another_session_changes_nothing_else() {
         let mut user = user();
         user.turn_to(2, 0);
-        user.session = 5;
+        user.link.session = 5;
         let (session, number) = user.with_session("text".to_owned(), |typed| {
-            typed.failures = 6;
-            typed.session.push('s');
+            typed.link.failures = 6;
+            typed.link.session.push('s');
             typed.number
         });
         assert_eq!((session.as_str(), number), ("texts", 3));
-        assert_eq!((user.session, user.failures, user.target), (5, 6, 2));
+        assert_eq!(
+            (user.link.session, user.link.failures, user.link.target),
+            (5, 6, 2)
+        );
         assert_eq!(user.parked.len(), 1);
     }
 }

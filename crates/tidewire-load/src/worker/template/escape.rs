@@ -66,4 +66,4 @@ fn digits(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)])
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+pub(super) const HEX: &[u8; 16] = b"0123456789abcdef";

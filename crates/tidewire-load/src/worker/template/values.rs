@@ -1,5 +1,6 @@
 //! Values of a template, and their sources.
 
+use super::escape::HEX;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -132,8 +133,6 @@ fn write_uuid(random: u128, out: &mut Vec<u8>) {
         out.push(HEX[nibble as usize]);
     }
 }
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The values of a first request, for tests.
 #[cfg(test)]
