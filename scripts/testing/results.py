@@ -22,6 +22,8 @@ class Counts:
     longest: list[tuple[float, str]] = field(default_factory=list)
     # A line for each failed test.
     failures: list[str] = field(default_factory=list)
+    # A line for each test that failed and then passed: why it failed.
+    flakes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
@@ -46,6 +48,9 @@ def read(file: Path) -> Counts | None:
             counts.failures.append(f"{name}: {reason(fault)}")
         else:
             counts.passed += 1
+            flake = case.find("flakyFailure")
+            if flake is not None:
+                counts.flakes.append(f"{name}: {reason(flake)}")
         tests.append((float(case.get("time", 0)), name))
     counts.longest = sorted(tests, reverse=True)[:LONGEST]
     return counts

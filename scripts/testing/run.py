@@ -166,6 +166,8 @@ class Run:
             cpu = self.cpu_seconds[name]
             start = self.start_s[name]
             print(f"  {start:5.0f} s {seconds:5.0f} s {cpu:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
+            for line in counts.flakes if counts else []:
+                print(f"    FLAKY {line}")
         for line in self.skips:
             print(f"  {line}")
         for name in self.failed:

@@ -62,6 +62,13 @@ class Runs(unittest.TestCase):
         _, said = self.run_of(Suite("panics", write, after=()))
         self.assertIn("a: thread 'a' panicked at a.rs:1:1 1 is not 2 left: 1\n", said.split("=== summary")[1])
 
+    def test_a_test_that_passed_in_its_second_try_is_listed(self) -> None:
+        suite = Suite("wavers", "", after=())
+        case = '<testcase name="a"><flakyFailure message="12 is not 11"/></testcase>'
+        status, said = self.run_of(Suite("wavers", f"echo '<testsuite>{case}</testsuite>' > {suite.junit}", after=()))
+        self.assertEqual(status, 0)
+        self.assertIn("    FLAKY a: 12 is not 11\n", said.split("=== summary")[1])
+
     def test_a_missing_program_skips_what_needs_it_and_names_the_command(self) -> None:
         skipped = Suite("all of it", "exit 1", after=(), needs=("no-such-program",))
         part = Part("no-such-program", "some of it", " --without-it")

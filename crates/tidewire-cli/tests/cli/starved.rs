@@ -403,7 +403,8 @@ impl Drop for Busy {
     }
 }
 
-/// A control group that may use a fifth of a core; removed when dropped.
+/// A control group that may use a twentieth of a core, which a load needs beside anything else that
+/// the machine does; removed when dropped.
 struct Group(std::path::PathBuf);
 
 impl Group {
@@ -415,10 +416,10 @@ impl Group {
         );
         let name = format!("tidewire-test-{}", std::process::id());
         for (root, file, quota) in [
-            ("/sys/fs/cgroup", "cpu.max", "20000 100000"),
-            ("/sys/fs/cgroup/unified", "cpu.max", "20000 100000"),
-            ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
-            ("/sys/fs/cgroup/cpu,cpuacct", "cpu.cfs_quota_us", "20000"),
+            ("/sys/fs/cgroup", "cpu.max", "5000 100000"),
+            ("/sys/fs/cgroup/unified", "cpu.max", "5000 100000"),
+            ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "5000"),
+            ("/sys/fs/cgroup/cpu,cpuacct", "cpu.cfs_quota_us", "5000"),
         ] {
             let folder = Path::new(root).join(&name);
             if std::fs::create_dir(&folder).is_err() {
