@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Breaks a cluster of three servers and a Redis on purpose, and checks that its guarantees hold.
 
-    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND] [--partitions N]
+    conformance/faults/run [--rounds N] [--seed S] [--seconds T] [--only KIND] [--partitions N] [--other PROGRAM]
 
 Each round starts Redis, three servers with a proxy before Redis each, publishers, and subscribers that connect again
-and recover; members of a queue group share work. In the rounds `sentinel` and `slot` the servers find Redis by a
-sentinel whose master is replaced by a replica that lags, or in a cluster whose slot moves. The clocks of two servers are
-wrong by an hour. Faults come one after the other for T seconds. Then everything is healed, each topic gets one more
+and recover; members of a queue group share work. In the rounds `sentinel` the servers find Redis by a sentinel whose master
+is replaced by a replica that lags; in the rounds `slot` in a cluster whose slots move while all servers know its masters, so
+that nothing may be lost. With `--other` each start of a server takes the other of two programs, as in an upgrade. The clocks
+of two servers are wrong by an hour. Faults come one after the other for T seconds. Then everything is healed, each topic gets one more
 publication, and the records of all clients are compared with each other and with the stream in Redis, which a client
 reads that this project did not write. The seed draws the faults; the timing is that of real processes.
 """
@@ -43,24 +44,25 @@ TOKEN = re.compile(rb'"n": "([^"]+)"')
 class Cluster:
     """Redis, three servers, and the clients of a round."""
 
-    def __init__(self, kind, draw, partition_count):
+    def __init__(self, kind, draw, partition_count, programs):
         self.folder = folder_for_logs()
         self.partition_count = partition_count
         slots = partitions.slots(partition_count)
         self.place = PLACES[kind](self.folder, "everysec", slots) if kind in PLACES else None
         self.redis = self.place or Redis(self.folder, kind)
         self.draw = draw
-        self.is_durable = kind == "always"
+        # Whether nothing that was acknowledged may be lost.
+        self.is_durable = kind in ("always", "slot")
         self.wrong = []
         self.asleep = None  # a server that no other fault concerns
         flags = ["--broker-wait-ms", 3000, "--broker-partitions", partition_count]
-        flags += ["--broker-is-durable"] if self.is_durable else []
+        flags += ["--broker-is-durable"] if kind == "always" else []
         self.proxies = [] if self.place else [Proxy(self.redis.port) for _ in range(3)]
         brokers = self.proxies or [self.place] * 3
         # One clock is right, one is an hour ahead, one an hour behind.
         clocks = [None, wrong_clock(1), wrong_clock(-1)]
         self.servers = [
-            Server(n, PROGRAM, broker, self.folder, flags, clock)
+            Server(n, programs, broker, self.folder, flags, clock)
             for n, (broker, clock) in enumerate(zip(brokers, clocks, strict=True))
         ]
         self.publishers = [Publisher(f"p{n}", self.servers, self.source(), TOPICS, 0.005) for n in range(6)]
@@ -193,13 +195,13 @@ def entry_of(place, fields):
     return f"{int(epoch):08x}", int(offset), token
 
 
-async def round_of_faults(kind, seed, seconds, partition_count):
+async def round_of_faults(kind, seed, seconds, partition_count, programs):
     """One round: what was found wrong, and what happened, as a line."""
     draw = random.Random(f"{seed}-{kind}")
-    cluster = Cluster(kind, draw, partition_count)
+    cluster = Cluster(kind, draw, partition_count, programs)
     kinds = [*faults.OF_SERVERS, *([] if cluster.place else faults.GENTLE)]
     if cluster.place:
-        kinds += [faults.move_broker, faults.move_broker]
+        kinds += 2 * [faults.move_slot if kind == "slot" else faults.move_broker]
     elif not cluster.is_durable:
         kinds += faults.HARSH
     done = collections.Counter()
@@ -286,12 +288,16 @@ def main():
         "--only", choices=KINDS, help="one kind of rounds instead of all: what appendfsync is, or where Redis is"
     )
     parser.add_argument("--partitions", type=int, default=1, help="partitions of the topics")
+    parser.add_argument("--other", help="another version of the program, which each server alternates with")
     options = parser.parse_args()
+    programs = [PROGRAM, options.other or PROGRAM]
     kinds = [options.only] if options.only else KINDS
     count = 0
     for seed in range(options.seed, options.seed + options.rounds):
         for kind in kinds:
-            found = asyncio.run(round_of_faults(kind, seed, options.seconds, options.partitions))
+            found = asyncio.run(
+                round_of_faults(kind, seed, options.seconds, options.partitions, programs)
+            )
             count += len(found)
             for fault in found[:20]:
                 print(f"  WRONG: {fault}", flush=True)

@@ -127,7 +127,14 @@ async def fail_over(cluster, draw):
 
 
 async def move_broker(cluster, draw):
-    """The broker goes to another process: by a failover, or by a move of the slot."""
+    """The broker goes to another process by a failover."""
+    await cluster.place.break_it(draw)
+
+
+async def move_slot(cluster, draw):
+    """The slot of a partition moves; before that all servers have looked where the masters are, which they do every 2 s."""
+    await cluster.all_ready()
+    await asyncio.sleep(2.5)
     await cluster.place.break_it(draw)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import glob
+import itertools
 import os
 import pathlib
 import random
@@ -196,12 +197,13 @@ def wrong_clock(hours):
 
 class Server(Program):
     """One `tidewire serve` with fixed ports, so that clients find it again after a restart. `broker` is the port of a
-    proxy before Redis, or a URL."""
+    proxy before Redis, or a URL. Each start takes the next of the programs."""
 
-    def __init__(self, number, program, broker, folder, flags, environment=None):
+    def __init__(self, number, programs, broker, folder, flags, environment=None):
         super().__init__(folder / f"server-{number}.log")
         self.number = number
-        self.program = program
+        # The servers begin with different ones.
+        self.programs = itertools.islice(itertools.cycle(programs), number, None)
         self.broker = broker.url if hasattr(broker, "url") else f"redis://127.0.0.1:{broker.port}"
         self.flags = flags
         self.environment = environment
@@ -214,7 +216,7 @@ class Server(Program):
 
     async def start(self):
         await self.spawn(
-            self.program, "serve", "--no-auth", "--topics-open", "--shards", 2, "--app", "sink",
+            next(self.programs), "serve", "--no-auth", "--topics-open", "--shards", 2, "--app", "sink",
             "--rate-limit-capacity", 0, "--history", "t.>=1000000", "--presence", "p.>", "--log-level", "warn",
             "--listen", f"127.0.0.1:{self.port}", "--ops-listen", f"127.0.0.1:{self.ops_port}",
             "--broker", self.broker, *self.flags, environment=self.environment,

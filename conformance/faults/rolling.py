@@ -129,7 +129,7 @@ async def roll(restarts):
     redis = Redis(folder, "none")
     await redis.start()
     flags = ["--drain-timeout-ms", 2000, "--reconnect-spread-ms", 200]
-    servers = [Server(n, PROGRAM, redis, folder, flags) for n in range(3)]
+    servers = [Server(n, [PROGRAM], redis, folder, flags) for n in range(3)]
     balancer = Balancer(servers)
     for part in (*servers, balancer):
         await part.start()

@@ -11,9 +11,9 @@ pub mod script;
 
 pub use layout::{Layout, NodeId, Position};
 pub use link::{
-    Action, Address, Addressee, Allowed, Counters, Draft, Entries, Event, Health, History,
-    HistoryRules, Keep, Lineage, Link, LinkOptions, Now, PageQuery, Placed, Present, Problem,
-    Problems, Refusal, Slot, Standing,
+    Action, Address, Addressee, Allowed, Counters, Draft, Entries, Event, Handover, Health,
+    History, HistoryRules, Keep, Lineage, Link, LinkOptions, Now, PageQuery, Placed, Present,
+    Problem, Problems, Refusal, Slot, Standing,
 };
 pub use partition::Partition;
 pub use record::{Category, Excluded, Mark, Priority, Record, RecordError};

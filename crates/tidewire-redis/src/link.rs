@@ -43,6 +43,7 @@ pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
     Placed, Present, Refusal,
 };
+pub use lineage::Handover;
 pub use options::{Lineage, LinkOptions, Now, PARTITIONS_TERM, PROTOCOL_TERM, SERVERS_TERM, Slot};
 pub use problem::{Problem, Problems};
 
@@ -157,6 +158,12 @@ impl Link {
     pub fn set_login(&mut self, user: Option<String>, password: Option<String>) {
         self.options.user = user;
         self.options.password = password;
+    }
+
+    /// How the data came to the process that the next connections reach, if it is another one than before; `None` if that is
+    /// not known: topics then begin new epochs there.
+    pub fn set_handover(&mut self, handover: Option<Handover>) {
+        self.fencing.handover = handover;
     }
 
     /// A connection is open.

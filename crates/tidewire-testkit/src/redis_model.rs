@@ -201,7 +201,9 @@ impl Redis {
         self.store.entries(key)
     }
 
-    fn run_id(&self) -> String {
+    /// The run id of this process.
+    #[must_use]
+    pub fn run_id(&self) -> String {
         format!("{:020x}{:020x}", self.seed, self.runs)
     }
 

@@ -102,7 +102,13 @@ impl LinkHandler {
 
     fn open_at(&mut self, io: &mut Io, slot: Slot, place: io::Result<Way>) {
         self.asked[slot.index()] = false;
-        let place = place.map(|Way { connect, login }| {
+        let place = place.map(|way| {
+            let Way {
+                connect,
+                login,
+                handover,
+            } = way;
+            self.exchange.link.set_handover(handover);
             if let Some(login) = login {
                 self.exchange.link.set_login(login.user, login.password);
             }

@@ -4,6 +4,7 @@ mod calls;
 mod commands;
 mod convert;
 pub(crate) mod exchange;
+mod handover;
 mod link;
 mod mirror;
 mod options;

@@ -3,6 +3,7 @@
 //! Both may be slow to find, so a separate thread searches for them. The link never waits.
 
 use crate::cluster::blocking::Named;
+use crate::cluster::handover::Handovers;
 use crate::cluster::search::{Search, Wanted};
 use crate::cluster::secrets::{Login, Secrets};
 use crate::config::broker::{BrokerAddress, Place};
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 use tidewire_net::tls::{self, ClientConfig};
 use tidewire_net::{Address, Connect, Mailbox, Usage};
-use tidewire_redis::Slot;
+use tidewire_redis::{Handover, Slot};
 
 /// How the link connects: where to, and by which TLS.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub(crate) struct Way {
     pub(crate) connect: Connect,
     /// The user and the password, if they are others than those of the link's options.
     pub(crate) login: Option<Login>,
+    /// How all data came to this place from another one.
+    pub(crate) handover: Option<Handover>,
 }
 
 impl From<Connect> for Way {
@@ -50,6 +53,7 @@ impl From<Connect> for Way {
         Self {
             connect,
             login: None,
+            handover: None,
         }
     }
 }
@@ -91,6 +95,7 @@ impl Route {
             login: None,
             last: None,
             searches: 0,
+            handovers: Handovers::default(),
         };
         let name = "tidewire-names".to_owned();
         thread::Builder::new()
@@ -153,6 +158,7 @@ struct Finder {
     /// The master that the last search found.
     last: Option<Named>,
     searches: usize,
+    handovers: Handovers,
 }
 
 impl Finder {
@@ -195,6 +201,7 @@ impl Finder {
             let place = place.map(|connect| Way {
                 connect,
                 login: self.login.clone(),
+                handover: self.handovers.last().cloned(),
             });
             // A link that has stopped needs no answer.
             let _ = self.link.send(Found::Place(*slot, place));
@@ -237,6 +244,10 @@ impl Finder {
             };
         };
         let master = search.master(self.last.as_ref())?;
+        if let Wanted::Slot(slot) = search.wanted {
+            // Without an answer a move is not proved to be complete.
+            let _ = self.handovers.look(search, slot, &master);
+        }
         let before = self.last.replace(master.clone());
         if before.is_some_and(|before| before != master) {
             let _ = self.link.send(Found::Moved);

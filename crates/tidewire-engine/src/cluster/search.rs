@@ -34,7 +34,7 @@ impl Search {
     /// # Errors
     /// Nobody names a master in time; the error is that of the last one.
     pub(super) fn master(&mut self, known: Option<&Named>) -> io::Result<Named> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = self.deadline();
         let enough = self.places.len() / 2 + 1;
         let mut votes: Vec<(Named, usize)> = Vec::new();
         let mut failed = io::Error::other("nobody can be asked");
@@ -76,22 +76,33 @@ impl Search {
         }
     }
 
-    /// The answer of one of them.
-    fn ask(&self, place: &Named, deadline: Instant) -> io::Result<Named> {
+    /// When questions that begin now must have been answered.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + PATIENCE
+    }
+
+    /// A connection to one that knows where a master is, or to a node that uses the same login.
+    pub(super) fn connect(&self, place: &Named, deadline: Instant) -> io::Result<Blocking> {
         let patience = Patience {
             deadline: Some(deadline),
             step: STEP,
         };
         let mut connection = Blocking::tcp(place, self.tls.as_ref(), patience, ANSWER_BYTES_MAX)?;
-        let replies = connection.ask_all(self.question())?;
-        let answer = replies.last().unwrap_or(&Reply::Nothing);
+        let mut commands = Commands::default();
+        commands.log_in(self.user.as_deref(), self.password.as_deref());
+        connection.ask_all(commands)?;
+        Ok(connection)
+    }
+
+    /// The answer of one of them.
+    fn ask(&self, place: &Named, deadline: Instant) -> io::Result<Named> {
+        let replies = self.connect(place, deadline)?.ask_all(self.question())?;
+        let answer = replies.first().unwrap_or(&Reply::Nothing);
         self.read_answer(answer, &place.0)
     }
 
-    /// The commands; the reply to the last one is the answer.
     fn question(&self) -> Commands {
         let mut commands = Commands::default();
-        commands.log_in(self.user.as_deref(), self.password.as_deref());
         match &self.wanted {
             Wanted::Name(name) => {
                 commands.push(&[b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);

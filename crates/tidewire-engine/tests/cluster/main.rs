@@ -20,5 +20,6 @@ mod presence;
 mod producers;
 mod publications;
 mod repartition;
+mod slots;
 mod told;
 mod unreadable;

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::cluster::{is_connected, is_whole, shared_history};
+use common::cluster::{is_connected, shared_history};
 use common::topics::subscribe;
 use common::{Client, connect_v1, start, wait_until};
 use serde_json::{Value, json};
@@ -20,12 +20,12 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-fn config(url: &str) -> Config {
+pub(crate) fn config(url: &str) -> Config {
     shared_history(url, 1_000)
 }
 
 /// Publishes and waits for the answer's payload.
-fn publish(client: &mut Client, number: u64) -> Value {
+pub(crate) fn publish(client: &mut Client, number: u64) -> Value {
     let payload = json!({"topic": "h.a", "type": "count", "payload": {"n": number}});
     client.send_text(&json!({"t": "publish_request", "cid": "1", "p": payload}).to_string());
     client.next_json()["p"].clone()
@@ -85,7 +85,7 @@ impl Drop for Sentinel {
 }
 
 /// The reply of a Redis or a sentinel to a command; as much as arrives at once.
-fn ask(port: u16, command: &str) -> Option<String> {
+pub(crate) fn ask(port: u16, command: &str) -> Option<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
     socket.write_all(format!("{command}\r\n").as_bytes()).ok()?;
     let mut bytes = [0; 8192];
@@ -110,7 +110,7 @@ fn replicated() -> [(RedisServer, u16); 2] {
 }
 
 /// The gap that tells of another broker.
-fn wait_for_gap(client: &mut Client) {
+pub(crate) fn wait_for_gap(client: &mut Client) {
     loop {
         let message = client.next_json();
         if message["t"] == "publication_gap" {
@@ -156,216 +156,6 @@ fn a_master_that_was_replaced_while_it_lives_is_left() {
     wait_until("the server uses the other master", || {
         ask(replica_port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"))
     });
-    wait_until("a publication is taken", || {
-        publish(&mut publisher, 2)["offset"].is_u64()
-    });
-}
-
-/// Two nodes of a Redis Cluster. The second has the slot with all keys.
-struct Nodes {
-    servers: [RedisServer; 2],
-    ports: [u16; 2],
-    bus_ports: [u16; 2],
-}
-
-impl Nodes {
-    fn start() -> Self {
-        let ports = [free_port(), free_port()];
-        let bus_ports = [free_port(), free_port()];
-        let server = |node: usize| RedisServer::start(&cluster_flags(ports[node], bus_ports[node]));
-        let nodes = Self {
-            servers: [server(0), server(1)],
-            ports,
-            bus_ports,
-        };
-        // That of `{0}`, the only partition unless there are several.
-        let slots = [(0, SLOT - 1), (SLOT, 16_383)];
-        for (port, (first, last)) in ports.into_iter().zip(slots) {
-            tell(port, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
-        }
-        tell(ports[0], &meet(ports[1], bus_ports[1]));
-        for port in ports {
-            wait_until("the cluster serves", || is_serving(port));
-        }
-        nodes
-    }
-
-    fn id(&self, node: usize) -> String {
-        let answer = ask(self.ports[node], "CLUSTER MYID").expect("an answer");
-        answer.lines().nth(1).expect("an id").to_owned()
-    }
-
-    /// Moves the slot with its keys to the first node.
-    fn move_slot(&self) {
-        let [to, from] = self.ports;
-        let [to_id, from_id] = [self.id(0), self.id(1)];
-        tell(to, &format!("CLUSTER SETSLOT {SLOT} IMPORTING {from_id}"));
-        tell(from, &format!("CLUSTER SETSLOT {SLOT} MIGRATING {to_id}"));
-        let keys = || {
-            let answer = ask(from, &format!("CLUSTER GETKEYSINSLOT {SLOT} 1000"));
-            let answer = answer.expect("keys");
-            let keys = answer.lines().filter(|line| line.starts_with("tw:"));
-            keys.map(str::to_owned).collect::<Vec<_>>()
-        };
-        wait_until("all keys have moved", || {
-            let keys = keys().join(" ");
-            if !keys.is_empty() {
-                ask(
-                    from,
-                    &format!("MIGRATE 127.0.0.1 {to} \"\" 0 5000 KEYS {keys}"),
-                );
-            }
-            keys.is_empty()
-        });
-        for port in [to, from] {
-            tell(port, &format!("CLUSTER SETSLOT {SLOT} NODE {to_id}"));
-        }
-    }
-}
-
-/// The slot of `{0}`.
-const SLOT: u16 = 13_907;
-
-fn cluster_flags(port: u16, bus_port: u16) -> String {
-    format!(
-        "--port {port} --cluster-enabled yes --cluster-port {bus_port} --cluster-node-timeout 2000"
-    )
-}
-
-fn meet(port: u16, bus_port: u16) -> String {
-    format!("CLUSTER MEET 127.0.0.1 {port} {bus_port}")
-}
-
-fn is_serving(port: u16) -> bool {
-    ask(port, "CLUSTER INFO").is_some_and(|text| text.contains("cluster_state:ok"))
-}
-
-fn tell(port: u16, command: &str) {
-    assert_eq!(ask(port, command).as_deref(), Some("+OK\r\n"), "{command}");
-}
-
-#[test]
-fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
-    let nodes = Nodes::start();
-    // One that nobody answers at comes first, and one that has other slots.
-    let dead = free_port();
-    let url = format!(
-        "redis+cluster://127.0.0.1:{dead},127.0.0.1:{}",
-        nodes.ports[0]
-    );
-    let servers = [(); 2].map(|()| start(config(&url), Sink));
-    for server in &servers {
-        wait_until("a broker", || is_connected(server));
-    }
-    let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
-    subscribe(&mut subscriber, json!(["h.a"]));
-    assert_eq!(publish(&mut publisher, 1)["offset"], 1);
-    assert_eq!(subscriber.next_json()["p"]["n"], 1);
-    nodes.move_slot();
-    wait_until("a publication is taken", || {
-        publish(&mut publisher, 2)["offset"].is_u64()
-    });
-    wait_for_gap(&mut subscriber);
-    assert_eq!(subscriber.next_json()["p"]["n"], 2);
-    let has_link =
-        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
-    wait_until("all have left the old node", || !has_link(nodes.ports[1]));
-    assert!(has_link(nodes.ports[0]));
-}
-
-#[test]
-fn a_cluster_has_partitions_at_all_its_nodes() {
-    let nodes = Nodes::start();
-    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
-    let servers = [(); 2].map(|()| {
-        let mut config = config(&url);
-        config.broker.as_mut().expect("a broker").partitions = 4;
-        start(config, Sink)
-    });
-    for server in &servers {
-        wait_until("all partitions", || is_whole(server));
-    }
-    let has_link =
-        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
-    assert!(nodes.ports.into_iter().all(has_link));
-    let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
-    subscribe(&mut subscriber, json!(["h.*"]));
-    // Topics of the partitions 0, 1, 2 and 3.
-    let topics = ["h.a", "h.d", "h.c", "h.b"];
-    let mut publish = |topic: &str, number: u64| {
-        let payload = json!({"topic": topic, "type": "count", "payload": {"n": number}});
-        let request = json!({"t": "publish_request", "cid": "1", "p": payload});
-        publisher.ask(&request)["p"].clone()
-    };
-    for topic in topics {
-        assert_eq!(publish(topic, 1)["offset"], 1);
-        assert_eq!(subscriber.next_json()["tp"], topic);
-    }
-    // The slot of the first partition moves: the topics of the others have the same epochs as before.
-    let before = topics.map(|topic| publish(topic, 2)["epoch"].clone());
-    nodes.move_slot();
-    wait_until("a publication is taken", || {
-        publish("h.a", 3)["offset"].is_u64()
-    });
-    let after = topics.map(|topic| publish(topic, 4)["epoch"].clone());
-    assert_eq!(before[1..], after[1..]);
-}
-
-#[test]
-fn a_cluster_sends_publications_to_its_other_nodes_only_for_patterns() {
-    let nodes = Nodes::start();
-    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
-    let servers = [(); 2].map(|()| start(config(&url), Sink));
-    for server in &servers {
-        wait_until("a broker", || is_connected(server));
-    }
-    let clients = [(); 3].map(|()| connect_v1(&servers[0]));
-    let [mut by_name, mut by_pattern, mut by_both] = clients;
-    let mut publisher = connect_v1(&servers[1]);
-    subscribe(&mut by_name, json!(["h.a"]));
-    publish(&mut publisher, 1);
-    assert_eq!(by_name.next_json()["p"]["n"], 1);
-    let has_sent = || {
-        let told = ask(nodes.ports[1], "CLUSTER INFO").expect("an answer");
-        assert!(told.contains("messages_ping_sent"), "{told}");
-        told.contains("messages_publish_sent")
-    };
-    assert!(!has_sent(), "the other node has no subscriber");
-    subscribe(&mut by_pattern, json!(["h.*"]));
-    subscribe(&mut by_both, json!(["h.a", "h.>"]));
-    for number in 2..5 {
-        publish(&mut publisher, number);
-        for client in [&mut by_name, &mut by_pattern, &mut by_both] {
-            assert_eq!(client.next_json()["p"]["n"], number);
-        }
-    }
-    assert!(has_sent(), "only the plain form knows patterns");
-}
-
-#[test]
-fn a_replica_takes_the_place_of_a_dead_node_of_a_cluster() {
-    let mut nodes = Nodes::start();
-    let (port, bus_port) = (free_port(), free_port());
-    let _replica = RedisServer::start(&cluster_flags(port, bus_port));
-    tell(port, &meet(nodes.ports[1], nodes.bus_ports[1]));
-    let master = nodes.id(1);
-    wait_until("the replica knows its master", || {
-        ask(port, &format!("CLUSTER REPLICATE {master}")).as_deref() == Some("+OK\r\n")
-    });
-    wait_until("the replica is in step", || {
-        ask(port, "INFO replication").is_some_and(|text| text.contains("master_link_status:up"))
-    });
-    let url = format!(
-        "redis+cluster://127.0.0.1:{},127.0.0.1:{port}",
-        nodes.ports[0]
-    );
-    let server = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&server));
-    let mut publisher = connect_v1(&server);
-    assert_eq!(publish(&mut publisher, 1)["offset"], 1);
-    nodes.servers[1].kill();
-    // Two masters are too few to elect one by themselves.
-    tell(port, "CLUSTER FAILOVER TAKEOVER");
     wait_until("a publication is taken", || {
         publish(&mut publisher, 2)["offset"].is_u64()
     });

@@ -25,7 +25,7 @@ fn unreadable(server: &Server) -> (u64, bool) {
 }
 
 /// What a client receives that recovers from an offset: whether it has all, and the payloads.
-fn recover(server: &Server, (epoch, offset): (&Value, u64)) -> (Value, Vec<u64>) {
+pub(crate) fn recover(server: &Server, (epoch, offset): (&Value, u64)) -> (Value, Vec<u64>) {
     let mut client = connect_v1(server);
     let since = json!({"h.a": {"epoch": epoch, "offset": offset}});
     let p = json!({"action": "subscribe", "topics": ["h.a"], "recover": true, "recovery": since});

@@ -15,6 +15,16 @@ use crate::link::state::Tag;
 use crate::resp::Value;
 use crate::script::{Fence, FenceCall, FenceReply};
 
+/// Processes of Redis have handed their data over to another one, each all of it to the next, and nothing that they acknowledged
+/// was lost on the way. The epochs go on there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The run ids of the processes that had the data.
+    pub from: Vec<String>,
+    /// That of the process that has it now.
+    pub to: String,
+}
+
 impl Link {
     pub(super) fn is_durable(&self, server: &ServerInfo) -> bool {
         self.options.lineage == Lineage::Single && server.syncs_always && server.replicas == 0
@@ -41,6 +51,8 @@ impl Link {
         let Some(server) = self.slots.get(Slot::Command).map(|it| it.server().clone()) else {
             return;
         };
+        let handover = self.fencing.handover.as_ref();
+        let handover = handover.filter(|handover| handover.to == server.run_id);
         self.fencing.is_asking = true;
         self.fencing.generation += 1;
         let call = FenceCall {
@@ -50,6 +62,7 @@ impl Link {
             is_durable: self.is_durable(&server),
             known_epoch: self.fencing.known_epoch,
             generation: self.fencing.generation,
+            handed_over_by: handover.map_or(&[], |handover| &handover.from),
         };
         let deadline_ms = now.ms + self.options.command_ms;
         if let Some(connection) = self.slots.get_mut(Slot::Command) {

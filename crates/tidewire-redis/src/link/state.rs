@@ -4,6 +4,7 @@ use crate::connection::Connection;
 use crate::layout::{NodeId, Position};
 use crate::link::cover::Cover;
 use crate::link::event::{Action, History, PageQuery};
+use crate::link::lineage::Handover;
 use crate::link::options::Slot;
 use crate::record::Mark;
 use crate::resp::{Frames, Limits};
@@ -147,6 +148,8 @@ pub(super) struct Fencing {
     pub(super) known_epoch: u32,
     /// How many connections for commands there have been.
     pub(super) generation: u64,
+    /// What the owner knows of the last move of the data.
+    pub(super) handover: Option<Handover>,
 }
 
 /// Publications that wait, and those without an answer.

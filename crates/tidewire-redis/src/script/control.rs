@@ -21,6 +21,8 @@ pub struct FenceCall<'a> {
     pub known_epoch: u32,
     /// The number of this connection among those of the node; earlier ones are refused from now on.
     pub generation: u64,
+    /// The run ids of the processes whose data was handed over to this one, all of it.
+    pub handed_over_by: &'a [String],
 }
 
 /// The result of the fence.
@@ -37,13 +39,16 @@ pub struct FenceReply {
 impl FenceCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Fence, 2, 4, out);
+        hashes.begin(Script::Fence, 2, 4 + self.handed_over_by.len(), out);
         argument(out, self.fence_key);
         argument(out, self.writer_key);
         argument(out, self.run_id.as_bytes());
         argument(out, if self.is_durable { b"1" } else { b"0" });
         number_argument(out, u64::from(self.known_epoch));
         number_argument(out, self.generation);
+        for run_id in self.handed_over_by {
+            argument(out, run_id.as_bytes());
+        }
     }
 }
 

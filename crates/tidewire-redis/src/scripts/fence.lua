@@ -1,11 +1,14 @@
 -- Ties the epochs to the process of Redis, and ends the writer's earlier connections.
 --
 -- KEYS: fence, writer.
--- ARGV: run id, '1' if this process is durable, the greatest epoch that the node has seen, generation of the connection.
+-- ARGV: run id, '1' if this process is durable, the greatest epoch that the node has seen, generation of the connection,
+-- run ids of processes whose data was handed over to this one, all of it.
 -- Reply: the least epoch; 1 if earlier epochs stay valid, else 0; seconds and microseconds of Redis.
 local fence = redis.call('HMGET', KEYS[1], 'run', 'durable', 'least')
 local is_same = fence[1] == ARGV[1]
-local stays = is_same or (fence[1] and fence[2] == '1' and ARGV[2] == '1')
+local is_handed_over = false
+for i = 5, #ARGV do is_handed_over = is_handed_over or fence[1] == ARGV[i] end
+local stays = is_same or is_handed_over or (fence[1] and fence[2] == '1' and ARGV[2] == '1')
 local least = tonumber(fence[3]) or 0
 if not stays then
   -- One more than the time, because epochs of this moment may have been lost with the old process. Nobody uses it

@@ -25,6 +25,7 @@ enum Step {
         known: u8,
         generation: u8,
         writer: u8,
+        from: Vec<u8>,
     },
     Publish {
         writer: u8,
@@ -98,8 +99,10 @@ fn step() -> impl Strategy<Value = Step> {
         prop::collection::vec(item, 1..5),
     );
     prop_oneof![
-        1 => (0..2_u8, any::<bool>(), 0..4_u8, 0..3_u8, 0..2_u8).prop_map(
-            |(run, durable, known, generation, writer)| Step::Fence { run, durable, known, generation, writer }
+        1 => (0..2_u8, any::<bool>(), 0..4_u8, 0..3_u8, 0..2_u8, prop::collection::vec(0..2_u8, 0..3)).prop_map(
+            |(run, durable, known, generation, writer, from)| {
+                Step::Fence { run, durable, known, generation, writer, from }
+            }
         ),
         6 => publish.prop_map(|(writer, generation, batch, after, may_begin, items)| {
             Step::Publish { writer, generation, batch, after, may_begin, items }
@@ -150,8 +153,10 @@ impl Step {
                 known,
                 generation,
                 writer,
+                from,
             } => {
                 fence.run_id = format!("run{run}");
+                let from: Vec<_> = from.iter().map(|run| format!("run{run}")).collect();
                 let call = FenceCall {
                     fence_key: b"f",
                     writer_key: &[b'w', *writer],
@@ -159,6 +164,7 @@ impl Step {
                     is_durable: *durable,
                     known_epoch: epoch(*known),
                     generation: u64::from(*generation),
+                    handed_over_by: &from,
                 };
                 call.write(hashes, out);
             }
@@ -542,6 +548,7 @@ fn compare(server: &Server, steps: &[Step], form: PubSub, has_pattern: bool) {
         known: 0,
         generation: 0,
         writer: 0,
+        from: Vec::new(),
     };
     for (number, step) in std::iter::once(&first).chain(steps).enumerate() {
         let mut out = Vec::new();

@@ -140,6 +140,11 @@ fn the_guarantees_hold_while_a_durable_process_restarts() {
 }
 
 #[test]
+fn the_guarantees_hold_while_the_data_moves_to_other_processes() {
+    run_all(Faults::Moves);
+}
+
+#[test]
 fn the_guarantees_hold_while_data_is_lost() {
     run_all(Faults::Losses);
 }

@@ -5,7 +5,8 @@ use crate::presence::PresenceLog;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tidewire_redis::{
-    Action, Category, Draft, History, Keep, Lineage, Link, LinkOptions, NodeId, Now, Priority, Slot,
+    Action, Category, Draft, Handover, History, Keep, Lineage, Link, LinkOptions, NodeId, Now,
+    Priority, Slot,
 };
 use tidewire_testkit::redis_model::{ClientId, Redis, Snapshot};
 
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) presence: PresenceLog,
     pub(crate) faults: Faults,
     snapshot: Option<Snapshot>,
+    /// The processes that have handed the data over.
+    givers: Vec<String>,
     /// Redis is away until then.
     away_until_ms: u64,
     refuses_until_ms: u64,
@@ -32,6 +35,8 @@ pub(crate) enum Faults {
     Resets,
     /// Also the process ends, with all its data.
     Restarts,
+    /// Also the process hands all its data over to another one, as in a cluster whose slots move.
+    Moves,
     /// Also with less data, with other data or with none.
     Losses,
 }
@@ -102,7 +107,7 @@ const START_MS: u64 = 1_700_000_000_000;
 impl World {
     pub(crate) fn new(seed: u64, nodes: usize, faults: Faults) -> Self {
         let mut redis = Redis::new(seed, START_MS);
-        redis.set_durable(true);
+        redis.set_durable(faults != Faults::Moves);
         redis.set_cluster(seed % 4 >= 2);
         let mut random = Random(seed);
         let options = LinkOptions {
@@ -136,6 +141,7 @@ impl World {
             orphans: Vec::new(),
             faults,
             snapshot: None,
+            givers: Vec::new(),
             away_until_ms: 0,
             refuses_until_ms: 0,
         }
@@ -198,8 +204,8 @@ impl World {
     pub(crate) fn break_something(&mut self) {
         let kinds = match self.faults {
             Faults::Resets => 4,
-            Faults::Restarts => 5,
-            Faults::Losses => 9,
+            Faults::Restarts | Faults::Moves => 5,
+            Faults::Losses => 10,
         };
         match self.random.below(kinds) {
             0 | 1 => {
@@ -212,6 +218,8 @@ impl World {
                 let node = self.random.below(self.nodes.len() as u64) as usize;
                 self.nodes[node].paused_until_ms = self.ms + self.random.below(3_000);
             }
+            4 if self.faults == Faults::Moves => self.hand_over(1),
+            9 => self.hand_over(2),
             4 => {
                 let data = Some(self.redis.snapshot());
                 self.restart(data);
@@ -234,6 +242,21 @@ impl World {
                     self.refuses_until_ms = self.ms + self.random.below(7_000);
                 }
             }
+        }
+    }
+
+    /// Another process gets all data; one in so many nodes knows that it is complete.
+    fn hand_over(&mut self, many: u64) {
+        self.givers.push(self.redis.run_id());
+        let data = self.redis.snapshot();
+        self.restart(Some(data));
+        let to = self.redis.run_id();
+        for node in &mut self.nodes {
+            let handover = self.random.one_in(many).then(|| Handover {
+                from: self.givers.clone(),
+                to: to.clone(),
+            });
+            node.link.set_handover(handover);
         }
     }
 

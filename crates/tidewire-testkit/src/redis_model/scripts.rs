@@ -87,14 +87,16 @@ impl Redis {
     }
 
     fn fence(&mut self, keys: &[&[u8]], arguments: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
-        let ([fence, writer], [run, durable, known, generation]) = (keys, arguments) else {
+        let ([fence, writer], [run, durable, known, generation, from @ ..]) = (keys, arguments)
+        else {
             return None;
         };
         let stored = self.store.field(fence, "run");
         let was_durable = self.store.field(fence, "durable").map(<[u8]>::to_vec);
         let is_same = stored == Some(*run);
         let is_kept = was_durable.as_deref() == Some(b"1") && **durable == *b"1";
-        let stays = is_same || (stored.is_some() && is_kept);
+        let is_handed_over = stored.is_some_and(|run| from.contains(&run));
+        let stays = is_same || is_handed_over || (stored.is_some() && is_kept);
         let least = self
             .store
             .field(fence, "least")
