@@ -43,8 +43,9 @@ pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
     Placed, Present, Refusal,
 };
-pub use lineage::Handover;
-pub use options::{Lineage, LinkOptions, Now, PARTITIONS_TERM, PROTOCOL_TERM, SERVERS_TERM, Slot};
+pub use options::{
+    Handover, Lineage, LinkOptions, Now, PARTITIONS_TERM, PROTOCOL_TERM, SERVERS_TERM, Slot,
+};
 pub use problem::{Problem, Problems};
 
 use crate::connection::PubSub;

@@ -15,16 +15,6 @@ use crate::link::state::Tag;
 use crate::resp::Value;
 use crate::script::{Fence, FenceCall, FenceReply};
 
-/// Processes of Redis have handed their data over to another one, each all of it to the next, and nothing that they acknowledged
-/// was lost on the way. The epochs go on there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handover {
-    /// The run ids of the processes that had the data.
-    pub from: Vec<String>,
-    /// That of the process that has it now.
-    pub to: String,
-}
-
 impl Link {
     pub(super) fn is_durable(&self, server: &ServerInfo) -> bool {
         self.options.lineage == Lineage::Single && server.syncs_always && server.replicas == 0

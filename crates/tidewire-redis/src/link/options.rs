@@ -120,6 +120,16 @@ pub enum Lineage {
     Single,
 }
 
+/// Processes of Redis have handed their data over to another one, each all of it to the next, and nothing that they acknowledged
+/// was lost on the way. The epochs go on there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The run ids of the processes that had the data.
+    pub from: Vec<String>,
+    /// That of the process that has it now.
+    pub to: String,
+}
+
 /// Names of terms.
 pub const PROTOCOL_TERM: &str = "protocol of records";
 /// See [`PROTOCOL_TERM`].

@@ -218,8 +218,8 @@ impl World {
                 let node = self.random.below(self.nodes.len() as u64) as usize;
                 self.nodes[node].paused_until_ms = self.ms + self.random.below(3_000);
             }
-            4 if self.faults == Faults::Moves => self.hand_over(1),
-            9 => self.hand_over(2),
+            4 if self.faults == Faults::Moves => self.move_data(1),
+            9 => self.move_data(2),
             4 => {
                 let data = Some(self.redis.snapshot());
                 self.restart(data);
@@ -245,8 +245,8 @@ impl World {
         }
     }
 
-    /// Another process gets all data; one in so many nodes knows that it is complete.
-    fn hand_over(&mut self, many: u64) {
+    /// Another process replaces this one with all its data, which one in `many` nodes knows.
+    fn move_data(&mut self, many: u64) {
         self.givers.push(self.redis.run_id());
         let data = self.redis.snapshot();
         self.restart(Some(data));
