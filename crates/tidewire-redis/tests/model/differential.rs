@@ -534,10 +534,7 @@ fn compare(server: &Server, steps: &[Step], form: PubSub, has_pattern: bool) {
     model.take_output(client);
 
     let hashes = Hashes::new(form);
-    let mut fence = Fence {
-        run_id: "run0".to_owned(),
-        least_epoch: 0,
-    };
+    let mut fence = Fence::default();
     let first = Step::Fence {
         run: 0,
         durable: true,
