@@ -6,6 +6,7 @@ import { svelteProjects } from "./packages/svelte/test/projects.js";
 import { vueProject } from "./packages/vue/test/projects.js";
 
 const IN_A_BROWSER = [
+  "packages/bench/test/browser/**",
   "packages/client/test/browser/**",
   "packages/dashboard/test/browser/**",
   "examples/browser/test/**",

@@ -1,6 +1,6 @@
 """Measures `tidewire load` and other HTTP load testers in turns: the tables of docs/reports/http.md.
 
-The server has the first core, the tool the second. A round runs every tool once, so that a drift of the machine
+The server has the first core, the tool the second, if a table does not say otherwise. A round runs every tool once, so that a drift of the machine
 meets all of them; the figures are medians over the rounds, and a ratio is the median of the ratios within a round.
 A tool that is not installed is left out, and the page says so.
 """
@@ -110,6 +110,14 @@ def pipelining(page, tools, rounds, seconds):
     value = ratio(deep[OURS], plain[OURS], lambda run: run.rate)
     sentence = f"Target: at least 4 times Tidewire's rate without pipelining. It is {value:.3f}: {reached(value >= 4)}."
     compare(page, "Pipelining 16, 100 connections, test-server", deep, [sentence])
+
+
+def shared_cores(page, tools, rounds, seconds):
+    """As on one machine without any pinning: the less a tool needs, the more is left for the server."""
+    with tempfile.TemporaryDirectory() as folder, nginx(folder, workers=2) as server:
+        runs = in_turns(tools, Load(server.url, seconds, threads=2), server, rounds)
+    said = "Two workers of nginx and two threads of the tool share two cores; the server is busy in percent of one core."
+    compare(page, "Keep-alive, 100 connections, two shared cores, nginx", runs, [said])
 
 
 def new_connections(page, tools, rounds, seconds):
@@ -320,6 +328,7 @@ def many_connections(page, _tools, _rounds, seconds):
 SECTIONS = {
     "keep-alive": keep_alive,
     "pipelining": pipelining,
+    "shared-cores": shared_cores,
     "new-connections": new_connections,
     "https": secure,
     "http2": http2,

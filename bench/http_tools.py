@@ -1,6 +1,6 @@
 """HTTP load testers and the servers that they load: how each is started, and where it says what it did.
 
-A tool runs on the second core and a server on the first. The processor time of a tool is what the system counted for
+A tool runs on the second core and a server on the first, or both on both. The processor time of a tool is what the system counted for
 its process (with its start), that of a server what its processes used meanwhile.
 """
 
@@ -26,7 +26,7 @@ TIDEWIRE = TARGET / "release" / "tidewire"
 NODE_TOOLS = ROOT / "bench/peers/http/node_modules/.bin"
 # By `make reports PART=http`, unless the machine has one of its own.
 OHA = shutil.which("oha") or ROOT / "bench/peers/target/tools/bin/oha"
-SERVER_CORE, CLIENT_CORE = "0", "1"
+SERVER_CORE, CLIENT_CORE, BOTH_CORES = "0", "1", "0,1"
 
 
 @dataclasses.dataclass
@@ -40,6 +40,12 @@ class Load:
     pipelining: int = 1
     # Over HTTP/2: requests in flight on each connection. None for HTTP/1.1.
     streams: int | None = None
+    # Threads of the tool. Two share both cores with the server.
+    threads: int = 1
+
+    @property
+    def cores(self):
+        return CLIENT_CORE if self.threads == 1 else BOTH_CORES
 
     @property
     def authority(self):
@@ -83,7 +89,7 @@ class CannotDo(Exception):
 
 def tidewire(load, *further):
     command = [TIDEWIRE, "load", load.url, "--connections", load.connections, "--duration-s", load.seconds]
-    command += ["--threads", 1, "--json", "--quiet", *further]
+    command += ["--threads", load.threads, "--json", "--quiet", *further]
     command += ["--insecure"] if load.is_secure else []
     command += [] if load.keep_alive else ["--no-keepalive"]
     command += ["--http2", "--streams", load.streams] if load.streams else []
@@ -99,7 +105,7 @@ def tidewire_counts(output, _load):
 
 
 def bare_loop(load):
-    if load.is_secure or not load.keep_alive or load.pipelining > 1:
+    if load.is_secure or not load.keep_alive or load.pipelining > 1 or load.threads > 1:
         raise CannotDo
     return [PEERS / "peer-bareloop", load.authority, load.connections, load.seconds]
 
@@ -110,7 +116,7 @@ def bare_loop_counts(output, _load):
 
 
 def wrk(load):
-    command = ["wrk", "-t1", f"-c{load.connections}", f"-d{load.seconds}s"]
+    command = ["wrk", f"-t{load.threads}", f"-c{load.connections}", f"-d{load.seconds}s"]
     if load.pipelining > 1:
         # The way that wrk's own examples have it.
         script = pathlib.Path(tempfile.gettempdir(), "tidewire-wrk-pipeline.lua")
@@ -144,7 +150,7 @@ def ab_counts(output, _load):
 def h2load(load):
     if not load.keep_alive:
         raise CannotDo
-    command = ["h2load", "-t1", f"-c{load.connections}", f"-D{load.seconds}"]
+    command = ["h2load", f"-t{load.threads}", f"-c{load.connections}", f"-D{load.seconds}"]
     command += [f"-m{load.streams}"] if load.streams else ["--h1", f"-m{load.pipelining}"]
     return [*command, load.url]
 
@@ -171,7 +177,7 @@ def oha_counts(output, _load):
 
 def autocannon(load):
     command = [NODE_TOOLS / "autocannon", "--json", "-c", load.connections, "-d", load.seconds]
-    command += ["-p", load.pipelining]
+    command += ["-p", load.pipelining, *(["-w", load.threads] if load.threads > 1 else [])]
     return command + ([] if load.keep_alive else ["-H", "Connection=close"]) + [load.url]
 
 
@@ -183,7 +189,7 @@ def autocannon_counts(output, _load):
 def loadtest(load, *further):
     if load.pipelining > 1:
         raise CannotDo
-    command = [NODE_TOOLS / "loadtest", "--quiet", "--cores", 1, "-t", load.seconds, "-c", load.connections]
+    command = [NODE_TOOLS / "loadtest", "--quiet", "--cores", load.threads, "-t", load.seconds, "-c", load.connections]
     command += ["-k"] if load.keep_alive else []
     return command + (["--insecure"] if load.is_secure else []) + [*further, load.url]
 
@@ -226,7 +232,7 @@ def missing():
 def measure(tool, load, server, *further):
     """Runs a tool once; a run that fails ends everything."""
     command, counts, _ = TOOLS[tool]
-    words = ["taskset", "-c", CLIENT_CORE, *command(load, *further)]
+    words = ["taskset", "-c", load.cores, *command(load, *further)]
     before = server.cpu_s()
     output, errors, cpu_s, status = run([*map(str, words)])
     after = server.cpu_s()
@@ -252,10 +258,10 @@ def run(words):
 
 
 class Server(contextlib.AbstractContextManager):
-    """A server on the first core, stopped at the end of its `with`."""
+    """A server on the first core, or on others, stopped at the end of its `with`."""
 
-    def __init__(self, command, url):
-        words = ["taskset", "-c", SERVER_CORE, *map(str, command)]
+    def __init__(self, command, url, cores=SERVER_CORE):
+        words = ["taskset", "-c", cores, *map(str, command)]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.url = url
         self.await_port()
@@ -301,8 +307,9 @@ def test_server(*flags, is_secure=False):
     return Server(command, f"{scheme}://127.0.0.1:{port}/")
 
 
-def nginx(folder, certificate=None, is_http2=False):
-    """`return 200` on one worker, with a certificate and its key on TLS, or over HTTP/2 without TLS. Files go into `folder`."""
+def nginx(folder, certificate=None, is_http2=False, workers=1):
+    """`return 200`, with a certificate and its key on TLS, or over HTTP/2 without TLS. Two workers have both cores. Files go into
+    `folder`."""
     port = free_port()
     listen, tls = f"listen 127.0.0.1:{port}" + (" http2" if is_http2 else ""), ""
     if certificate:
@@ -310,7 +317,7 @@ def nginx(folder, certificate=None, is_http2=False):
         tls = f"ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};"
     configuration = pathlib.Path(folder, f"nginx-{port}.conf")
     configuration.write_text(
-        f"""daemon off; worker_processes 1; pid {folder}/nginx-{port}.pid; error_log {folder}/error.log;
+        f"""daemon off; worker_processes {workers}; pid {folder}/nginx-{port}.pid; error_log {folder}/error.log;
         events {{ worker_connections 4096; }}
         http {{
             access_log off; default_type text/plain; keepalive_requests 1000000000;
@@ -320,4 +327,5 @@ def nginx(folder, certificate=None, is_http2=False):
         }}"""
     )
     scheme = "https" if certificate else "http"
-    return Server(["nginx", "-c", configuration, "-p", folder], f"{scheme}://127.0.0.1:{port}/")
+    cores = SERVER_CORE if workers == 1 else BOTH_CORES
+    return Server(["nginx", "-c", configuration, "-p", folder], f"{scheme}://127.0.0.1:{port}/", cores)

@@ -15,30 +15,37 @@ P99_MAX_MS = 20
 
 
 def tables(quick: bool) -> list[Table]:
-    shorter = ["--games", "100,400", "--rounds", 1, "--duration-s", 2] if quick else []
+    shorter = ["--games", "100,400", "--rounds", 1, "--duration-s", 2, "--spectators", "100"] if quick else []
     found = typescript.run("taskset", "-c", 1, "node", "examples/games/run.js", "bench", *shorter)
     return [spectators(found["spectators"]), memory(found["memory"]), capacity(found["games"])]
 
 
-def spectators(rows: list[tuple[int, dict[str, Any]]]) -> Table:
+def spectators(rows: list[dict[str, Any]]) -> Table:
     about = (
-        "Spectators connect at 100 a second, watch one game, and ask for its state once a second. The generator is `tidewire load`. "
-        "Its memory for each connection includes a part that does not grow with the connections."
+        "Spectators connect at 100 a second, each watches one of the games, and asks for the state of a game once a second. Every game "
+        "has a move a second: one of two players by `@tidewire/client`, ten of machines, and the first round of a tournament of machines. "
+        "The generator is `tidewire load`. Its memory for each connection includes a part that does not grow with the connections."
     )
     columns = [
+        Column("scenario", "Games of"), Column("games", "Games", "count"),
         Column("connections", "Connections", "count"), Column("connected", "Connected", "count"),
         *(Column(f"connect-{name}", f"Connect {name}", "us") for name in TIMES),
-        Column("sent", "Asked", "count"), Column("answered", "Answered", "count"), Column("p99", "Answer p99", "us"),
-        Column("received", "Received", "count"), Column("client", "Generator memory, each", "bytes"), Column("verdict", "Verdict"),
+        Column("sent", "Asked", "count"), Column("answered", "Answered", "count"),
+        *(Column(name, f"Answer {name}", "us") for name in TIMES),
+        Column("received", "Received", "count"), Column("server", "Server's core", "percent"),
+        Column("client", "Generator memory, each", "bytes"), Column("verdict", "Verdict"),
     ]  # fmt: skip
-    table = Table("spectators", "Spectators of one game", about, columns)
-    for connections, result in rows:
+    table = Table("spectators", "Spectators by scenario", about, columns)
+    for row in rows:
+        result = row["result"]
         connecting, requests = result["connecting"], result["requests"]
-        table.rows[str(connections)] = {
-            "connections": figure(connections), "connected": figure(connecting["opened"]),
+        table.rows[f"{row['scenario'].replace(' ', '-')}/{row['connections']}"] = {
+            "scenario": row["scenario"], "games": figure(row["games"]),
+            "connections": figure(row["connections"]), "connected": figure(connecting["opened"]),
             **{f"connect-{name}": figure(connecting["latency_us"][name]) for name in TIMES},
-            "sent": figure(requests["sent"]), "answered": figure(requests["succeeded"]), "p99": figure(result["latency_us"]["p99"]),
-            "received": figure(result["received"]["messages"]),
+            "sent": figure(requests["sent"]), "answered": figure(requests["succeeded"]),
+            **{name: figure(result["latency_us"][name]) for name in TIMES},
+            "received": figure(result["received"]["messages"]), "server": figure(100 * row["serverShare"]),
             "client": figure(result.get("memory", {}).get("client_per_connection_bytes")),
             "verdict": result["verdict"].replace("_", " "),
         }  # fmt: skip

@@ -266,6 +266,7 @@ def all_parts() -> dict[str, Part]:
     http = [
         "keep-alive",
         "pipelining",
+        "shared-cores",
         "new-connections",
         "https",
         "http2",

@@ -19,12 +19,36 @@ const CONNECTIONS_MAX = 19_000;
 const SAMPLES = 200;
 const WARM_UP_MS = 3_000;
 
+interface Scenario {
+  name: string;
+  options: string[];
+  /** Its games at the beginning; without machines two clients play the only one. */
+  games: number;
+  /** The number of its first room: a tournament has the number before. */
+  first: number;
+}
+
+const tournament = (size: number): Scenario => ({
+  name: `tournament of ${size}`,
+  options: ["--tournament", String(size)],
+  games: size / 2,
+  first: 2,
+});
+
+/** What spectators watch. Each of these games has a move a second. */
+const SCENARIOS: Scenario[] = [
+  { name: "two players", options: [], games: 1, first: 1 },
+  { name: "ten games of machines", options: ["--machine-games", "10"], games: 10, first: 1 },
+  ...[8, 32, 100].map(tournament),
+];
+
 const { values } = parseArgs({
   args: process.argv.slice(3),
   options: {
     only: { type: "string" },
     games: { type: "string", default: "400,800,1200,1600,2000" },
     rounds: { type: "string", default: "3" },
+    spectators: { type: "string", default: "100,500,1000" },
     "duration-s": { type: "string", default: "6" },
   },
 });
@@ -135,31 +159,50 @@ function percentile(times: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
 }
 
-/** Spectators of one game of machines, each with a question a second. */
-async function loads(): Promise<[connections: number, LoadResult][]> {
-  const rows: [number, LoadResult][] = [];
-  for (const connections of [100, 500, 1_000]) {
-    const server = await Server.start("--machine-games", "1");
-    const args = spectators({
-      url: server.target.url,
-      token: await server.token("Load"),
-      connections,
-      rampPerS: 100,
-      messagesPerS: 1,
-      durationS: connections / 100 + 5,
-      topic: "rooms.1",
-      room: "1",
-      serverPid: server.pid,
-    });
-    const result = await runLoad(args);
-    console.log(
-      connections,
-      JSON.stringify({ ...result.connecting, memory: result.memory, notes: result.notes }, short),
-    );
-    rows.push([connections, result]);
-    await server.stop();
-  }
+interface Watched {
+  scenario: string;
+  games: number;
+  connections: number;
+  result: LoadResult;
+  /** The share of a core that the server used while they connected, watched and asked. */
+  serverShare: number;
+}
+
+/** Spectators of each scenario, each of whom watches one of its games and has a question a second. */
+async function loads(): Promise<Watched[]> {
+  const rows: Watched[] = [];
+  for (const scenario of SCENARIOS)
+    for (const connections of (values.spectators ?? "").split(",").map(Number))
+      rows.push(await load(scenario, connections));
   return rows;
+}
+
+async function load({ name, options, games, first }: Scenario, connections: number): Promise<Watched> {
+  const server = await Server.start(...options);
+  const players = new Players(server.target);
+  if (options.length === 0) {
+    await players.open(games, 0);
+    players.start();
+  }
+  const args = spectators({
+    url: server.target.url,
+    token: await server.token("Load"),
+    connections,
+    rampPerS: 100,
+    messagesPerS: 1,
+    durationS: connections / 100 + 5,
+    topic: `rooms.{{rand:${first}:${first + games - 1}}}`,
+    room: String(first),
+    serverPid: server.pid,
+  });
+  const [cpuS, startMs] = [await server.cpuS(), performance.now()];
+  const result = await runLoad(args);
+  const serverShare = ((await server.cpuS()) - cpuS) / ((performance.now() - startMs) / 1_000);
+  const { connecting, memory, notes } = result;
+  console.log(name, connections, JSON.stringify({ ...connecting, memory, notes, serverShare }, short));
+  await players.close();
+  await server.stop();
+  return { scenario: name, games, connections, result, serverShare };
 }
 
 /** Leaves the long lists of a report out. */
