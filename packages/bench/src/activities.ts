@@ -47,19 +47,22 @@ async function blast(activity: Activity, session: Session, index: number): Promi
   const next = activity.stream(index);
   const burst = burstOf(bytes, activity.connections);
   counts.unconfirmedBytesMax = BURSTS * burst * bytes;
-  const settle = async () => {
+  const settle = async (messages: number) => {
     const answeredNs = await activity.confirmed(session);
     if (answeredNs === undefined) return false;
-    counts.confirm(burst, answeredNs);
+    counts.confirm(messages, answeredNs);
     return true;
   };
   let before: Promise<boolean> | undefined;
+  let left = activity.perConnection;
   // Once at least: a starved process may wake when the time is over.
-  while (!session.isOver && (before === undefined || !activity.isOver)) {
-    for (let sent = 0; sent < burst; sent += 1) session.send(next().frame);
-    counts.offered += burst;
+  while (!session.isOver && left > 0 && (before === undefined || !activity.isOver)) {
+    const messages = Math.min(burst, left);
+    for (let sent = 0; sent < messages; sent += 1) session.send(next().frame);
+    counts.offered += messages;
+    left -= messages;
     const previous = before;
-    before = settle();
+    before = settle(messages);
     if (previous !== undefined && !(await previous)) break;
   }
   await before;
@@ -121,6 +124,8 @@ class Dialogue {
   readonly #session: Session;
   #heardNs = clockNs();
   #settle: () => void = () => {};
+  #endSending: () => void = () => {};
+  #hasSentAll = false;
 
   constructor(activity: Activity, session: Session, isPlanned: boolean, onFreed: (messages: number) => void) {
     this.#activity = activity;
@@ -131,7 +136,7 @@ class Dialogue {
       onMessage: (message: Envelope) => {
         this.#heardNs = clockNs();
         onFreed(this.replies.heard(JSON.stringify(message.p ?? null), this.#heardNs));
-        if (activity.isOver && this.replies.waiting === 0) this.#settle();
+        if (this.#isSilent && this.replies.waiting === 0) this.#settle();
       },
       onBroken: (reason) => {
         activity.counts.broken.add(reason);
@@ -140,16 +145,30 @@ class Dialogue {
     };
   }
 
-  /** Waits for the end of the activity, and then for the messages in flight. */
+  get #isSilent(): boolean {
+    return this.#hasSentAll || this.#activity.isOver;
+  }
+
+  /** Nothing more is sent, although the activity is not over. */
+  endSending(): void {
+    this.#hasSentAll = true;
+    this.#endSending();
+  }
+
+  /** Waits for the end of the sending, and then for the messages in flight. */
   async end(): Promise<void> {
     const { counts, terms } = this.#activity;
-    const isDone = () => this.#session.isOver || (this.#activity.isOver && this.replies.waiting === 0);
+    const isDone = () => this.#session.isOver || (this.#isSilent && this.replies.waiting === 0);
     const settled = new Promise<void>((resolve) => {
       this.#settle = resolve;
     });
-    await Promise.race([this.#activity.sleepUntil(counts.endNs), settled]);
+    const hasSentAll = new Promise<void>((resolve) => {
+      this.#endSending = resolve;
+      if (this.#hasSentAll) resolve();
+    });
+    await Promise.race([this.#activity.sleepUntil(counts.endNs), settled, hasSentAll]);
     const patience = setInterval(() => {
-      const sinceNs = clockNs() - Math.max(this.#heardNs, counts.endNs);
+      const sinceNs = clockNs() - Math.max(this.#heardNs, this.#hasSentAll ? 0 : counts.endNs);
       if (isDone() || sinceNs > terms.barrier_timeout_ms * 1e6) this.#settle();
     }, 20);
     if (!isDone()) await settled;
@@ -162,14 +181,17 @@ class Dialogue {
 async function windowed(activity: Activity, session: Session, index: number): Promise<void> {
   const { counts, order } = activity;
   const next = activity.stream(index);
+  let left = activity.perConnection;
   const sendSome = (messages: number) => {
-    for (let sent = 0; sent < messages && !session.isOver; sent += 1) {
+    for (let sent = 0; sent < messages && left > 0 && !session.isOver; sent += 1) {
+      left -= 1;
       const { frame, payload } = next();
       const nowNs = clockNs();
       dialogue.replies.sent(payload, nowNs, nowNs);
       session.send(frame);
       counts.offer();
     }
+    if (left === 0) dialogue.endSending();
   };
   const dialogue = new Dialogue(activity, session, false, (freed) => {
     if (!activity.isOver) sendSome(freed);
@@ -197,8 +219,7 @@ async function pacedReplies(activity: Activity, session: Session, index: number)
 
 /** Pings, one after another. */
 async function pings(activity: Activity, session: Session): Promise<void> {
-  const most = activity.order.per_connection ?? Number.POSITIVE_INFINITY;
-  for (let round = 0; round < most && !activity.isOver; round += 1) {
+  for (let round = 0; round < activity.perConnection && !activity.isOver; round += 1) {
     if (!(await roundTrip(activity, session))) return;
   }
 }

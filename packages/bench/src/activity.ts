@@ -44,6 +44,11 @@ export class Activity {
     return clockNs() >= this.counts.endNs;
   }
 
+  /** Messages or pings of each connection, or as many as the time allows. */
+  get perConnection(): number {
+    return this.order.per_connection ?? Number.POSITIVE_INFINITY;
+  }
+
   /** Ends it early, as if its time were over. */
   stop(): void {
     this.counts.endNs = Math.min(this.counts.endNs, clockNs());

@@ -70,6 +70,10 @@ pub(crate) struct PlanFlags {
     /// fan-out also at 100/s from 1,000 subscribers on, from 10,000 on at 20/s]
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate_per_s: Option<f64>,
+    /// For throughput, size-matrix, format-comparison, sustained-throughput and echo: messages of each
+    /// connection, in place of --duration-s, for at most 10 minutes
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>, conflicts_with = "rate_per_s")]
+    pub(crate) messages: Option<u64>,
     /// With --rate-per-s: at random times, as independent users send, not evenly
     #[arg(long, requires = "rate_per_s")]
     pub(crate) poisson: bool,

@@ -250,6 +250,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
     }
     options.rounds = plan.rounds.unwrap_or(usual.rounds);
     options.cycles = plan.cycles;
+    options.messages = plan.messages;
     if plan.quick {
         options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
     }

@@ -39,6 +39,10 @@ pub fn run(
     if options.layer == Layer::Encryption && options.profile != Profile::V1 {
         return Err(RunError::NothingToEncryptWith);
     }
+    if options.messages.is_some() && (options.rate_per_s.is_some() || options.confidence.is_some())
+    {
+        return Err(RunError::TwoEnds);
+    }
     check_bounds(options)?;
     check_rate(options)?;
     check_expectations(options)?;

@@ -100,6 +100,8 @@ pub enum Activity {
     Blast {
         /// The frames.
         ring: Arc<FrameRing>,
+        /// Frames of each connection; `u64::MAX` to continue until the phase is stopped.
+        per_connection: u64,
     },
     /// Frames at given times, on one connection after the other.
     Paced {
@@ -117,6 +119,8 @@ pub enum Activity {
         ring: Arc<FrameRing>,
         /// Messages in flight on each connection.
         in_flight: u32,
+        /// Messages of each connection; `u64::MAX` to continue until the phase is stopped.
+        per_connection: u64,
     },
     /// Version 1: each connection but one subscribes to the topic of a fan-out; the remaining one
     /// will publish.
@@ -136,9 +140,20 @@ impl Activity {
             Self::Hold { .. } | Self::Pings { .. } | Self::Subscribe { .. } | Self::FanOut(_) => {
                 None
             }
-            Self::Blast { ring } | Self::Paced { ring, .. } | Self::Window { ring, .. } => {
+            Self::Blast { ring, .. } | Self::Paced { ring, .. } | Self::Window { ring, .. } => {
                 Some(ring)
             }
+        }
+    }
+
+    /// The largest number of frames that a connection sends.
+    #[must_use]
+    pub fn frames_max(&self) -> u64 {
+        match self {
+            Self::Blast { per_connection, .. } | Self::Window { per_connection, .. } => {
+                *per_connection
+            }
+            _ => u64::MAX,
         }
     }
 

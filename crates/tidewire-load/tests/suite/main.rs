@@ -17,6 +17,7 @@ mod schema;
 #[path = "../secure/mod.rs"]
 mod secure;
 
+mod by_count;
 mod censoring;
 mod ended;
 mod expected;

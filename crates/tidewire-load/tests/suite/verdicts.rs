@@ -378,22 +378,6 @@ fn the_connection_limit_is_found_and_its_cause_named() {
     );
 }
 
-#[test]
-fn connections_are_opened_again_as_often_as_asked() {
-    let server = Server::raw(Conduct::Sink);
-    let mut options = options(&server, TestKind::RapidReconnect, Profile::Raw);
-    options.tiers = vec![5];
-    options.cycles = Some(7);
-    let result = &report(&options).results[0];
-    assert_eq!(result.failed, Some(0), "{result:#?}");
-    let opened = "35 connections were opened and closed, 5 at a time.";
-    assert!(
-        result.notes.iter().any(|note| note == opened),
-        "{:?}",
-        result.notes
-    );
-}
-
 /// A silence is seen by one message of a closed loop, but by all that should have been sent
 /// meanwhile when the latency counts from the intended time.
 #[test]

@@ -65,32 +65,37 @@ async def blast(activity: Activity, session: Session, index: int) -> None:
     """Messages as fast as the server takes them, confirmed by pings between them."""
     counts, patience_s = activity.counts, activity.terms.barrier_timeout_s
     kind, following = activity.stream(index)
+    left = activity.per_connection
     counts.unconfirmed_bytes_max = 2 * BURST * activity.order["message"]["json_bytes"]
     before: asyncio.Task[bool] | None = None
 
-    async def settle(asked: asyncio.Task[bool]) -> bool:
+    async def settle(asked: asyncio.Task[bool], messages: int) -> bool:
         if not await asked:
             return False
-        counts.confirm(BURST, clock())
+        counts.confirm(messages, clock())
         return True
 
-    going = True
-    while going and clock() < counts.end:
-        going = await guarded(counts, burst_of(counts, session, kind, following))
+    going, messages = True, 0
+    while going and left > 0 and clock() < counts.end:
+        some = int(min(BURST, left))
+        going = await guarded(counts, burst_of(counts, session, kind, following, some))
         if not going:
             break
+        left -= some
         burst = asyncio.create_task(confirmed(activity, session, patience_s))
         if before is not None:
             # One burst is being confirmed while the next is being written.
-            going = await settle(before) and going
-        before = burst
+            going = await settle(before, messages) and going
+        before, messages = burst, some
     if before is not None:
-        await settle(before)
+        await settle(before, messages)
 
 
-async def burst_of(counts: Counts, session: Session, kind: str, following: Callable[[], Payload]) -> None:
+async def burst_of(
+    counts: Counts, session: Session, kind: str, following: Callable[[], Payload], messages: int
+) -> None:
     """Sends some messages."""
-    for _ in range(BURST):
+    for _ in range(messages):
         await session.send(kind, following())
         counts.offered += 1
 
@@ -130,8 +135,13 @@ async def window(activity: Activity, session: Session, index: int) -> None:
     counts = activity.counts
     kind, following = activity.stream(index)
     replies = Replies(counts, planned=False)
+    left = activity.per_connection
 
     async def say() -> None:
+        nonlocal left
+        if left <= 0:
+            return
+        left -= 1
         payload, now_ns = following(), time.monotonic_ns()
         replies.sent(payload, now_ns, now_ns)
         await session.send(kind, payload)
@@ -141,25 +151,31 @@ async def window(activity: Activity, session: Session, index: int) -> None:
         for _ in range(activity.order["in_flight"]):
             if not await guarded(counts, say()):
                 return
-        await answers(activity, session, replies, say)
+        await answers(activity, session, replies, say, lambda: left > 0)
     finally:
         replies.end()
 
 
 async def answers(
-    activity: Activity, session: Session, replies: Replies, say: Callable[[], Awaitable[None]]
+    activity: Activity,
+    session: Session,
+    replies: Replies,
+    say: Callable[[], Awaitable[None]],
+    has_more: Callable[[], bool] = lambda: True,
 ) -> None:
     """Receives answers, each of which releases the next message until the end, and then those in flight."""
     counts, patience_s = activity.counts, activity.terms.barrier_timeout_s
+    heard_at = clock()
     try:
-        while replies.waiting or clock() < counts.end:
+        while replies.waiting or (has_more() and clock() < counts.end):
             patience = min(max(0.0, counts.end - clock()) + patience_s, STOP_LOOK_S)
             try:
                 batch = await asyncio.wait_for(session.receive(), patience)
             except asyncio.TimeoutError:
-                if clock() >= counts.end + patience_s:
+                if clock() >= (counts.end if has_more() else heard_at) + patience_s:
                     return
                 continue
+            heard_at = clock()
             freed = heard(batch, counts, replies)
             if clock() < counts.end:
                 for _ in range(freed):
@@ -226,9 +242,9 @@ async def paced_replies(activity: Activity, session: Session, index: int) -> Non
 
 async def pings(activity: Activity, session: Session, index: int) -> None:
     """Pings, one after another."""
-    counts, left = activity.counts, activity.order.get("per_connection")
-    while clock() < counts.end and (left is None or left > 0):
-        left = None if left is None else left - 1
+    counts, left = activity.counts, activity.per_connection
+    while clock() < counts.end and left > 0:
+        left -= 1
         if not await round_trip(activity, session):
             return
 

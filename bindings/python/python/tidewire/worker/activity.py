@@ -44,6 +44,11 @@ class Activity:
         """Messages a second of all workers together, if they leave at given times."""
         return self.order.get("per_s")
 
+    @property
+    def per_connection(self) -> float:
+        """Messages or pings of each connection, or as many as the time allows."""
+        return self.order.get("per_connection") or float("inf")
+
     def stop(self) -> None:
         """Ends the activity early, as if its time were over."""
         self.counts.end = min(self.counts.end, clock())

@@ -413,12 +413,21 @@ impl Serving {
             orders::Activity::Pings { per_connection } => Activity::Pings {
                 per_connection: per_connection.unwrap_or(u64::MAX),
             },
-            orders::Activity::Blast { message } => Activity::Blast {
+            orders::Activity::Blast {
+                message,
+                per_connection,
+            } => Activity::Blast {
                 ring: self.ring(message, false)?,
+                per_connection: per_connection.unwrap_or(u64::MAX),
             },
-            orders::Activity::Window { message, in_flight } => Activity::Window {
+            orders::Activity::Window {
+                message,
+                in_flight,
+                per_connection,
+            } => Activity::Window {
                 ring: self.ring(message, true)?,
                 in_flight: *in_flight,
+                per_connection: per_connection.unwrap_or(u64::MAX),
             },
             orders::Activity::Paced {
                 message,

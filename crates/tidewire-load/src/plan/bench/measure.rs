@@ -315,6 +315,7 @@ impl<'a> Bench<'a> {
     ) -> impl Fn(Part<'_>) -> Activity + use<> {
         let rhythm = self.options.rhythm(self.options.rate_per_s);
         let in_flight = self.options.in_flight;
+        let per_connection = self.options.messages.unwrap_or(u64::MAX);
         let ring = Arc::clone(ring);
         move |part| {
             let ring = Arc::clone(&ring);
@@ -324,14 +325,24 @@ impl<'a> Bench<'a> {
                     pace: Share::of(pace.clone(), *per_s, part.members, part.index),
                     replies,
                 },
-                _ if replies => Activity::Window { ring, in_flight },
-                _ => Activity::Blast { ring },
+                _ if replies => Activity::Window {
+                    ring,
+                    in_flight,
+                    per_connection,
+                },
+                _ => Activity::Blast {
+                    ring,
+                    per_connection,
+                },
             }
         }
     }
 
-    /// When a sending test ends: after this time, or that of the options.
+    /// When a sending test ends: after this time, or that of the options. One that ends by its messages may last longer.
     pub(crate) fn sending_stop(&self, duration: Option<Duration>) -> StopRule {
+        if self.options.messages.is_some() {
+            return StopRule::Duration(LONGEST_BY_MESSAGES);
+        }
         let duration = duration.unwrap_or(self.options.duration);
         match self.options.confidence {
             None => StopRule::Duration(duration),
@@ -543,6 +554,9 @@ impl<'a> Bench<'a> {
 
 /// How long new connections are held before they are asked whether they live.
 const SETTLE: Duration = Duration::from_millis(250);
+
+/// The longest time of a test that ends by its messages.
+const LONGEST_BY_MESSAGES: Duration = Duration::from_secs(600);
 
 /// A rate that does not become steady is given up after this many times the usual duration.
 const CONFIDENCE_DURATIONS_MAX: u32 = 10;

@@ -42,6 +42,9 @@ pub struct BenchOptions {
     pub content: Option<Content>,
     /// How long one measurement sends. Default 5 s.
     pub duration: Duration,
+    /// Messages of each connection, in place of a duration, for the tests that send messages to the server as fast as it
+    /// accepts or answers them. Default none.
+    pub messages: Option<u64>,
     /// How long `sustained-throughput` sends. Default 10 s.
     pub sustained: Duration,
     /// Connections of `connect-latency`, one after the other. Default 200.
@@ -122,6 +125,7 @@ impl BenchOptions {
             fan_out_sizes: vec![95],
             content: None,
             duration: Duration::from_secs(5),
+            messages: None,
             sustained: Duration::from_secs(10),
             rounds: 200,
             cycles: None,
@@ -214,6 +218,11 @@ pub enum RunError {
         /// The names of the tests.
         tests: String,
     },
+    /// A number of messages beside what says how long they take.
+    #[error(
+        "a number of messages ends a test: remove the rate and the confidence, or give a duration"
+    )]
+    TwoEnds,
     /// An expectation of a figure that no test of the run has.
     #[error("`{expectation}`: no test of this run has this figure: {tests}")]
     NoSuchFigure {

@@ -142,6 +142,14 @@ fn send(
         let allowed_bytes = measured.ran.unconfirmed_bytes_max;
         pace.unconfirmed_bytes_max = Some(allowed_bytes.max(ring.frame_bytes()));
     }
+    let planned = options.messages.map(|each| each * measured.ran.members);
+    if let Some(planned) = planned.filter(|planned| measured.ran.offered < *planned) {
+        let offered = number::grouped(measured.ran.offered);
+        let planned = number::grouped(planned);
+        result.notes.push(format!(
+            "{offered} of {planned} messages were sent before the test ended."
+        ));
+    }
     bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);
     bench.expect(result, opened, Some(&measured.ran));

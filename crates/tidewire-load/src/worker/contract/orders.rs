@@ -152,6 +152,9 @@ pub enum Activity {
     Blast {
         /// The messages.
         message: Message,
+        /// Messages of each connection; without it, until the time is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        per_connection: Option<u64>,
     },
     /// Messages at given times, on one connection after the other.
     Paced {
@@ -170,6 +173,9 @@ pub enum Activity {
         message: Message,
         /// Messages in flight on each connection.
         in_flight: u32,
+        /// Messages of each connection; without it, until the time is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        per_connection: Option<u64>,
     },
     /// Each connection but the publisher subscribes to the topic of a fan-out.
     Subscribe {
@@ -294,6 +300,11 @@ impl Run {
     }
 }
 
+/// A number of each connection, unless it has no limit.
+fn limited(per_connection: u64) -> Option<u64> {
+    Some(per_connection).filter(|count| *count < u64::MAX)
+}
+
 impl Activity {
     fn of(order: &PhaseOrder) -> Self {
         match &order.activity {
@@ -301,10 +312,14 @@ impl Activity {
                 ping_every_ms: *ping_every_ms,
             },
             order::Activity::Pings { per_connection } => Self::Pings {
-                per_connection: Some(*per_connection).filter(|pings| *pings < u64::MAX),
+                per_connection: limited(*per_connection),
             },
-            order::Activity::Blast { ring } => Self::Blast {
+            order::Activity::Blast {
+                ring,
+                per_connection,
+            } => Self::Blast {
                 message: Message::of(ring),
+                per_connection: limited(*per_connection),
             },
             order::Activity::Paced {
                 ring,
@@ -316,9 +331,14 @@ impl Activity {
                 poisson: pace.is_poisson(),
                 replies: *replies,
             },
-            order::Activity::Window { ring, in_flight } => Self::Window {
+            order::Activity::Window {
+                ring,
+                in_flight,
+                per_connection,
+            } => Self::Window {
                 message: Message::of(ring),
                 in_flight: *in_flight,
+                per_connection: limited(*per_connection),
             },
             order::Activity::Subscribe { publisher } => Self::Subscribe {
                 publisher: *publisher,

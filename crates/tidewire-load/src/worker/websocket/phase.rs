@@ -157,6 +157,12 @@ impl PhaseRun {
         now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
     }
 
+    /// The number of frames that a connection may still send.
+    #[inline]
+    pub(super) fn frames_left(&self, sent: u64) -> u64 {
+        self.activity.frames_max().saturating_sub(sent)
+    }
+
     /// Whether every member has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.begun == self.members.len()
@@ -433,12 +439,18 @@ impl Core {
         }
     }
 
-    /// Allows `count` more frames to be written.
+    /// Allows `count` more frames to be written, or as many as are left of those of the connection.
     #[inline]
     pub(super) fn release(&mut self, connection: &mut Connection, intended_ns: u64, count: u32) {
         let Some(phase) = &self.phase else { return };
         let Some(ring) = phase.ring() else { return };
-        let frames = ring.frames_before(connection.out.goal) + u64::from(count);
+        let before = ring.frames_before(connection.out.goal);
+        let left = phase.frames_left(before - connection.progress.first_frame);
+        let count = left.min(u64::from(count)) as u32;
+        if count == 0 {
+            return;
+        }
+        let frames = before + u64::from(count);
         connection.out.goal = ring.start_of(frames);
         if phase.expects_replies {
             connection.progress.waiting += u64::from(count);
@@ -471,7 +483,13 @@ impl Core {
         let limit = ring.frames_in(allowed_bytes);
         let stride = allowance::stride_frames(limit, allowed_bytes);
         let written = ring.frames_before(connection.out.place);
-        let unconfirmed = written - connection.progress.first_frame - connection.progress.confirmed;
+        let sent = written - connection.progress.first_frame;
+        let left = phase.frames_left(sent);
+        if left == 0 {
+            return self.settle(io, connection);
+        }
+        let unconfirmed = sent - connection.progress.confirmed;
+        let stride = stride.min(left);
         if unconfirmed + stride > limit {
             if connection.progress.marks.is_empty() {
                 self.queue_mark(connection);
@@ -487,7 +505,7 @@ impl Core {
     }
 
     /// The connection sends nothing new in this phase.
-    fn settle(&mut self, io: &mut Io, connection: &mut Connection) {
+    pub(super) fn settle(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &self.phase else { return };
         connection.progress.task = Task::Settling;
         if let Some(ring) = phase.ring() {

@@ -219,7 +219,24 @@ impl Core {
         let refusals = u64::from(refusals).min(progress.waiting) as u32;
         phase.result.confirmed += u64::from(refusals);
         self.release_next(connection, now_ns, replies.saturating_add(refusals));
-        self.pump(io, connection);
+        match self.has_sent_all(connection) {
+            true => self.settle(io, connection),
+            false => self.pump(io, connection),
+        }
+    }
+
+    /// Whether a connection of a closed loop has sent all of its messages.
+    pub(super) fn has_sent_all(&self, connection: &Connection) -> bool {
+        let Some(phase) = &self.phase else {
+            return false;
+        };
+        let progress = &connection.progress;
+        phase.activity.frames_max() < u64::MAX
+            && progress.task == Task::Active
+            && phase.ring().is_some_and(|ring| {
+                let released = ring.frames_before(connection.out.goal) - progress.first_frame;
+                phase.frames_left(released) == 0
+            })
     }
 
     /// In a closed loop, releases one message for each answered one.
