@@ -157,6 +157,13 @@ impl Activity {
         }
     }
 
+    /// The number of frames that a connection may still send.
+    #[inline]
+    #[must_use]
+    pub fn frames_left(&self, sent: u64) -> u64 {
+        self.frames_max().saturating_sub(sent)
+    }
+
     /// Whether the activity sends messages that must be accounted for.
     #[must_use]
     pub fn sends(&self) -> bool {

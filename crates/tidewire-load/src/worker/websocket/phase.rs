@@ -157,12 +157,6 @@ impl PhaseRun {
         now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
     }
 
-    /// The number of frames that a connection may still send.
-    #[inline]
-    pub(super) fn frames_left(&self, sent: u64) -> u64 {
-        self.activity.frames_max().saturating_sub(sent)
-    }
-
     /// Whether every member has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.begun == self.members.len()
@@ -445,7 +439,9 @@ impl Core {
         let Some(phase) = &self.phase else { return };
         let Some(ring) = phase.ring() else { return };
         let before = ring.frames_before(connection.out.goal);
-        let left = phase.frames_left(before - connection.progress.first_frame);
+        let left = phase
+            .activity
+            .frames_left(before - connection.progress.first_frame);
         let count = left.min(u64::from(count)) as u32;
         if count == 0 {
             return;
@@ -484,7 +480,7 @@ impl Core {
         let stride = allowance::stride_frames(limit, allowed_bytes);
         let written = ring.frames_before(connection.out.place);
         let sent = written - connection.progress.first_frame;
-        let left = phase.frames_left(sent);
+        let left = phase.activity.frames_left(sent);
         if left == 0 {
             return self.settle(io, connection);
         }

@@ -235,7 +235,7 @@ impl Core {
             && progress.task == Task::Active
             && phase.ring().is_some_and(|ring| {
                 let released = ring.frames_before(connection.out.goal) - progress.first_frame;
-                phase.frames_left(released) == 0
+                phase.activity.frames_left(released) == 0
             })
     }
 
