@@ -271,10 +271,11 @@ impl Worker {
                 return;
             };
             phase.begun += 1;
-            match self.with(id) {
-                Some((session, core)) => core.begin_member(io, &mut session.connection),
+            if let Some((session, core)) = self.with(id) {
+                core.begin_member(io, &mut session.connection);
+            } else if let Some(phase) = &mut self.core.phase {
                 // It broke between the order and its turn.
-                None => self.core.drop_member(),
+                phase.remaining -= 1;
             }
         }
     }
@@ -439,10 +440,8 @@ impl Core {
         let Some(phase) = &self.phase else { return };
         let Some(ring) = phase.ring() else { return };
         let before = ring.frames_before(connection.out.goal);
-        let left = phase
-            .activity
-            .frames_left(before - connection.progress.first_frame);
-        let count = left.min(u64::from(count)) as u32;
+        let sent = before - connection.progress.first_frame;
+        let count = phase.activity.frames_left(sent).min(count.into()) as u32;
         if count == 0 {
             return;
         }
@@ -477,7 +476,6 @@ impl Core {
         }
         let allowed_bytes = connection.progress.allowance.bytes();
         let limit = ring.frames_in(allowed_bytes);
-        let stride = allowance::stride_frames(limit, allowed_bytes);
         let written = ring.frames_before(connection.out.place);
         let sent = written - connection.progress.first_frame;
         let left = phase.activity.frames_left(sent);
@@ -485,7 +483,7 @@ impl Core {
             return self.settle(io, connection);
         }
         let unconfirmed = sent - connection.progress.confirmed;
-        let stride = stride.min(left);
+        let stride = allowance::stride_frames(limit, allowed_bytes).min(left);
         if unconfirmed + stride > limit {
             if connection.progress.marks.is_empty() {
                 self.queue_mark(connection);
@@ -553,12 +551,6 @@ impl Core {
         phase.fold(connection, now_ns);
         connection.progress.task = Task::Idle;
         io.clear_timer(connection.id);
-    }
-
-    fn drop_member(&mut self) {
-        if let Some(phase) = &mut self.phase {
-            phase.remaining -= 1;
-        }
     }
 
     /// Reports the phase when its last connection has ended its part.
