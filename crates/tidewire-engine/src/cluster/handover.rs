@@ -17,20 +17,32 @@ use tidewire_redis::Handover;
 pub(super) struct Handovers {
     /// As they were when the slot did not move.
     before: Option<Masters>,
-    /// From where the slot came to the node that had it when the masters were asked last, as far as all moves were complete.
+    /// From where the slot came to the node that had it at the last look, as far as all moves were complete.
     last: Option<Handover>,
+    /// When the node that has the slot answered last.
+    seen: Option<Instant>,
+    /// It is another one than `before`.
+    is_elsewhere: bool,
+    /// Masters that do not answer are not asked again before.
+    pause_until: Option<Instant>,
 }
 
 /// The masters of a cluster at one moment.
 #[derive(Debug)]
 struct Masters {
     at: Instant,
-    /// The node that has the slot.
-    owner: String,
+    owner: Owner,
     /// All of them, by the ids of the nodes.
     processes: BTreeMap<String, Process>,
     /// The run ids of the processes that had all data of the slot, up to the one that has it.
     history: Vec<String>,
+}
+
+/// The node that has the slot. A slot that was elsewhere meanwhile has another configuration epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owner {
+    id: String,
+    configuration: u64,
 }
 
 /// Changes when the data may be other data.
@@ -43,9 +55,9 @@ struct Process {
 /// What the node that has the slot says of the cluster.
 #[derive(Debug, PartialEq, Eq)]
 struct Nodes {
-    owner: String,
-    /// By their ids.
-    masters: BTreeMap<String, Named>,
+    owner: Owner,
+    /// The others, by their ids.
+    others: BTreeMap<String, Named>,
     is_moving: bool,
 }
 
@@ -55,25 +67,54 @@ impl Handovers {
         self.last.as_ref()
     }
 
-    /// Notes the masters, or judges a move. Blocks for at most a few seconds.
-    ///
-    /// # Errors
-    /// A master does not answer, or the node at `place` does not have the slot: what was noted stays.
-    pub(super) fn look(&mut self, search: &Search, slot: u16, place: &Named) -> io::Result<()> {
+    /// Notes the masters, or judges a move. Blocks for at most a few seconds. If a master does not answer, or the node at `place`
+    /// does not have the slot, what was noted stays for a minute.
+    pub(super) fn look(&mut self, search: &Search, slot: u16, place: &Named) {
         let deadline = search.deadline();
-        let mut owner = search.connect(place, deadline)?;
-        let mut nodes = Nodes::ask(&mut owner, slot, &place.0)?;
         loop {
-            if self.before.as_ref().is_some_and(|it| it.are_good(&nodes)) {
+            let found = self.try_to_look(search, slot, place, deadline);
+            // A move is judged once, by the first server that uses the new master.
+            if found.is_ok() || !self.is_elsewhere || Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    fn try_to_look(
+        &mut self,
+        search: &Search,
+        slot: u16,
+        place: &Named,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        if self.seen.is_none_or(|seen| seen.elapsed() > FORGOTTEN) {
+            // A master may have come and gone meanwhile.
+            self.before = None;
+        }
+        let mut owner = search.connect(place, deadline)?;
+        let mut nodes = Nodes::ask(&mut owner, slot, place)?;
+        loop {
+            self.seen = Some(Instant::now());
+            if let Some(before) = self.before.as_ref().filter(|it| it.are_good(&nodes)) {
+                self.last = Some(before.handover());
                 return Ok(());
             }
-            let mut processes = BTreeMap::new();
-            for (id, place) in &nodes.masters {
-                let process = Process::ask(&mut search.connect(place, deadline)?)?;
-                processes.insert(id.clone(), process);
+            self.last = None;
+            self.before.take_if(|it| it.lack_one(&nodes));
+            let is_elsewhere = |before: &Masters| before.owner.id != nodes.owner.id;
+            self.is_elsewhere = self.before.as_ref().is_some_and(is_elsewhere);
+            let is_paused = self.pause_until.is_some_and(|until| Instant::now() < until);
+            if self.before.is_none() && (is_paused || nodes.is_moving) {
+                return Ok(());
             }
+            let asked = ask_masters(search, &mut owner, &nodes, slot, deadline);
+            if asked.is_err() {
+                self.pause_until = Some(Instant::now() + PAUSE);
+            }
+            let processes = asked?;
             // Nothing moved before the processes were asked, if it does not move after that.
-            let again = Nodes::ask(&mut owner, slot, &place.0)?;
+            let again = Nodes::ask(&mut owner, slot, place)?;
             if again == nodes {
                 self.note(nodes, processes);
                 return Ok(());
@@ -82,47 +123,107 @@ impl Handovers {
         }
     }
 
-    fn note(&mut self, nodes: Nodes, processes: BTreeMap<String, Process>) {
-        let Some(owner) = processes.get(&nodes.owner) else {
+    fn note(&mut self, nodes: Nodes, processes: Processes) {
+        let Processes {
+            each,
+            are_others_empty,
+        } = processes;
+        let Some(owner) = each.get(&nodes.owner.id) else {
             return;
         };
         let to = owner.run_id.clone();
         let mut history = match &self.before {
-            Some(before) if before.history.last() == Some(&to) || before.processes == processes => {
+            Some(before) if before.processes == each => before.history.clone(),
+            Some(before) if before.owner == nodes.owner && before.has(owner) => {
                 before.history.clone()
             }
             _ => Vec::new(),
         };
         history.retain(|run_id| *run_id != to);
         history.drain(..history.len().saturating_sub(HISTORY_MAX));
-        self.last = Some(Handover {
-            from: history.clone(),
-            to: to.clone(),
-        });
         history.push(to);
-        if !nodes.is_moving {
-            self.before = Some(Masters {
-                at: Instant::now(),
-                owner: nodes.owner,
-                processes,
-                history,
-            });
+        let masters = Masters {
+            at: Instant::now(),
+            owner: nodes.owner,
+            processes: each,
+            history,
+        };
+        self.last = Some(masters.handover());
+        self.is_elsewhere = false;
+        if nodes.is_moving {
+            return;
+        }
+        // A part of the slot from an earlier time would look as if it had moved.
+        self.before = are_others_empty.then_some(masters);
+        if !are_others_empty {
+            self.pause_until = Some(Instant::now() + PAUSE);
         }
     }
 }
 
 impl Masters {
-    /// Whether they need not be asked again: a master that has restarted since then would not be believed.
+    /// Whether they need not be asked again: that one has restarted since then only prevents a proof.
     fn are_good(&self, nodes: &Nodes) -> bool {
         self.owner == nodes.owner
-            && self.processes.keys().eq(nodes.masters.keys())
+            && self.processes.len() == nodes.others.len() + 1
+            && !self.lack_one(nodes)
             && self.at.elapsed() < RENEWAL
     }
+
+    /// Whether the cluster has a master that is not among them.
+    fn lack_one(&self, nodes: &Nodes) -> bool {
+        let mut ids = nodes.others.keys().chain([&nodes.owner.id]);
+        ids.any(|id| !self.processes.contains_key(id))
+    }
+
+    /// Whether the node that had the slot was this process.
+    fn has(&self, owner: &Process) -> bool {
+        self.processes.get(&self.owner.id) == Some(owner)
+    }
+
+    fn handover(&self) -> Handover {
+        let (to, from) = self.history.split_last().unzip();
+        Handover {
+            from: from.map(<[_]>::to_vec).unwrap_or_default(),
+            to: to.cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// The processes of all masters, and whether those without the slot have no key of it.
+struct Processes {
+    each: BTreeMap<String, Process>,
+    are_others_empty: bool,
+}
+
+fn ask_masters(
+    search: &Search,
+    owner: &mut Blocking,
+    nodes: &Nodes,
+    slot: u16,
+    deadline: Instant,
+) -> io::Result<Processes> {
+    let mut each = BTreeMap::from([(nodes.owner.id.clone(), Process::ask(owner)?)]);
+    let mut are_others_empty = true;
+    for (id, place) in &nodes.others {
+        let mut connection = search.connect(place, deadline)?;
+        each.insert(id.clone(), Process::ask(&mut connection)?);
+        let slot = slot.to_string();
+        let keys = ask(
+            &mut connection,
+            &[b"CLUSTER", b"COUNTKEYSINSLOT", slot.as_bytes()],
+        )?;
+        are_others_empty &= keys.number() == Some(0);
+    }
+    Ok(Processes {
+        each,
+        are_others_empty,
+    })
 }
 
 impl Process {
     fn ask(connection: &mut Blocking) -> io::Result<Self> {
-        let text = ask(connection, &[b"INFO", b"server", b"replication"])?;
+        let text = text_of(&ask(connection, &[b"INFO", b"server", b"replication"])?);
         let field = |name: &str| {
             let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
             let none = || io::Error::new(io::ErrorKind::NotFound, format!("it hides its {name}"));
@@ -136,75 +237,103 @@ impl Process {
 }
 
 impl Nodes {
-    fn ask(connection: &mut Blocking, slot: u16, host: &str) -> io::Result<Self> {
-        let text = ask(connection, &[b"CLUSTER", b"NODES"])?;
+    /// Asks the node at `place`.
+    fn ask(connection: &mut Blocking, slot: u16, place: &Named) -> io::Result<Self> {
+        let text = text_of(&ask(connection, &[b"CLUSTER", b"NODES"])?);
         let words = || format!("it does not have slot {slot}");
-        Self::read(&text, slot, host)
+        Self::read(&text, slot, place)
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, words()))
     }
 
-    /// Reads lines of `id host:port@bus,name flags master ping pong epoch link slots...`. A node that does not know its own
-    /// host stands at `host`. `None` if the slot is not at the node that was asked.
-    fn read(text: &str, slot: u16, host: &str) -> Option<Self> {
-        let mut nodes = Self {
-            owner: String::new(),
-            masters: BTreeMap::new(),
-            is_moving: false,
-        };
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [id, place, flags, _, _, _, _, _, slots @ ..] = &words[..] else {
-                continue;
-            };
-            let mut flags = flags.split(',');
-            let is_up = |flag: &str| !["fail", "handshake", "noaddr"].contains(&flag);
-            if !flags.clone().any(|flag| flag == "master") || !flags.clone().all(is_up) {
-                continue;
-            }
-            nodes
-                .masters
-                .insert((*id).to_owned(), place_of(place, host)?);
-            if flags.any(|flag| flag == "myself") && slots.iter().any(|range| has_slot(range, slot))
-            {
-                nodes.owner = (*id).to_owned();
-                // A slot that it gives away is `[1->-node]`, one that it gets `[1-<-node]`.
-                let mark = format!("[{slot}->-");
-                nodes.is_moving = slots.iter().any(|slots| slots.starts_with(&mark));
-            }
+    /// Reads lines of `id host:port@bus,name flags master ping pong epoch link slots...`. `None` if the slot is not at the node that
+    /// was asked.
+    fn read(text: &str, slot: u16, place: &Named) -> Option<Self> {
+        let lines = text.lines().filter_map(Line::read);
+        let lines: Vec<Line<'_>> = lines.filter(Line::is_master).collect();
+        let own = lines.iter().find(|line| line.has_flag("myself"))?;
+        if !own.slots.iter().any(|range| has_slot(range, slot)) {
+            return None;
         }
-        (!nodes.owner.is_empty()).then_some(nodes)
+        // Names are used where the cluster gives them to its clients.
+        let are_names = own.name.is_some_and(|name| name == place.0);
+        let others = lines.iter().filter(|line| line.id != own.id);
+        let others = others.map(|line| {
+            let host = line.name.filter(|_| are_names).unwrap_or(line.ip);
+            Some((line.id.to_owned(), (host.to_owned(), line.port)))
+        });
+        // A slot that it gives away is `[1->-node]`, one that it gets `[1-<-node]`.
+        let mark = format!("[{slot}->-");
+        Some(Self {
+            owner: Owner {
+                id: own.id.to_owned(),
+                configuration: own.configuration,
+            },
+            others: others.collect::<Option<_>>()?,
+            is_moving: own.slots.iter().any(|slots| slots.starts_with(&mark)),
+        })
     }
 }
 
-/// Reads `host:port@bus`, behind which other words may stand after commas, first a name of the host.
-fn place_of(text: &str, host: &str) -> Option<Named> {
-    let mut parts = text.split(',');
-    let (address, _bus) = parts.next()?.split_once('@')?;
-    let (ip, port) = address.rsplit_once(':')?;
-    let name = parts
-        .next()
-        .filter(|name| !name.is_empty() && !name.contains('='));
-    let host = name
-        .or_else(|| (!ip.is_empty()).then_some(ip))
-        .unwrap_or(host);
-    Some((host.to_owned(), port.parse().ok()?))
+/// A line of `CLUSTER NODES`.
+struct Line<'a> {
+    id: &'a str,
+    ip: &'a str,
+    port: u16,
+    name: Option<&'a str>,
+    flags: &'a str,
+    configuration: u64,
+    slots: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [id, place, flags, _, _, _, configuration, _, slots @ ..] = &words[..] else {
+            return None;
+        };
+        let mut parts = place.split(',');
+        let (address, _bus) = parts.next()?.split_once('@')?;
+        let (ip, port) = address.rsplit_once(':')?;
+        Some(Self {
+            id,
+            ip,
+            port: port.parse().ok()?,
+            name: parts
+                .next()
+                .filter(|name| !name.is_empty() && !name.contains('=')),
+            flags,
+            configuration: configuration.parse().ok()?,
+            slots: slots.to_vec(),
+        })
+    }
+
+    fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.split(',').any(|flag| flag == wanted)
+    }
+
+    /// Whether it is a master that has not failed.
+    fn is_master(&self) -> bool {
+        let is_away = ["fail", "handshake", "noaddr"].map(|flag| self.has_flag(flag));
+        self.has_flag("master") && !is_away.contains(&true)
+    }
 }
 
 /// Reads `first-last`, or one slot.
 fn has_slot(range: &str, slot: u16) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
-    let within = |first: u16, last: u16| (first..=last).contains(&slot);
-    first
-        .parse()
-        .is_ok_and(|first| last.parse().is_ok_and(|last| within(first, last)))
+    let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+    bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
 }
 
-fn ask(connection: &mut Blocking, words: &[&[u8]]) -> io::Result<String> {
+fn ask(connection: &mut Blocking, words: &[&[u8]]) -> io::Result<Reply> {
     let mut commands = Commands::default();
     commands.push(words);
-    let replies = connection.ask_all(commands)?;
-    let text = replies.first().and_then(Reply::text).unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).into_owned())
+    let mut replies = connection.ask_all(commands)?;
+    Ok(replies.pop().unwrap_or(Reply::Nothing))
+}
+
+fn text_of(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
 }
 
 /// How many processes are remembered.
@@ -213,6 +342,15 @@ const HISTORY_MAX: usize = 8;
 /// How long what was noted is good while the masters stay.
 const RENEWAL: Duration = Duration::from_secs(30);
 
+/// How long a look that failed changes nothing.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// The pause after masters have not answered.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// The pause before a move is judged again.
+const AGAIN: Duration = Duration::from_millis(50);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,35 +358,39 @@ mod tests {
     const NODES: &str = "\
 a 127.0.0.1:7001@17001,redis-1 myself,master - 0 0 1 connected 0-5460 9000 [5000->-b] [7000-<-c]
 b 127.0.0.1:7002@17002 master - 0 0 2 connected 5461-8999
-c ::1:7003@17003,,shard-id=9 master,fail? - 0 0 3 connected 9001-16383
+c ::1:7003@17003,three,shard-id=9 master,fail? - 0 0 3 connected 9001-16383
 d 127.0.0.1:7004@17004 slave a 0 0 1 connected
 e 127.0.0.1:7005@17005 master,fail - 0 0 5 disconnected
-f :7006@17006,shard-id=9 master - 0 0 6 connected
+f :0@0,,shard-id=9 master,noaddr - 0 0 6 disconnected
 ";
 
     #[test]
     fn masters_and_the_place_of_a_slot_are_read() {
-        let nodes = Nodes::read(NODES, 5_000, "asked").expect("its slot");
-        assert_eq!((nodes.owner.as_str(), nodes.is_moving), ("a", true));
-        let masters = nodes.masters.iter();
+        let asked = ("redis-1".to_owned(), 7001);
+        let nodes = Nodes::read(NODES, 5_000, &asked).expect("its slot");
+        let owner = Owner {
+            id: "a".to_owned(),
+            configuration: 1,
+        };
+        assert_eq!((&nodes.owner, nodes.is_moving), (&owner, true));
+        let masters = nodes.others.iter();
         let masters: Vec<_> = masters
             .map(|(id, (host, port))| format!("{id} {host} {port}"))
             .collect();
-        let expected = [
-            "a redis-1 7001",
-            "b 127.0.0.1 7002",
-            "c ::1 7003",
-            "f asked 7006",
-        ];
-        assert_eq!(masters, expected);
-        for (slot, has_it) in [
+        // Names are used if the cluster gave one to its client.
+        assert_eq!(masters, ["b 127.0.0.1 7002", "c three 7003"]);
+        let by_address = Nodes::read(NODES, 5_000, &("127.0.0.1".to_owned(), 7001));
+        let by_address = by_address.expect("its slot").others;
+        assert_eq!(by_address.get("c"), Some(&("::1".to_owned(), 7003)));
+        let slots = [
             (0, true),
             (5_460, true),
             (9_000, true),
             (5_461, false),
             (7_000, false),
-        ] {
-            let nodes = Nodes::read(NODES, slot, "asked");
+        ];
+        for (slot, has_it) in slots {
+            let nodes = Nodes::read(NODES, slot, &asked);
             assert_eq!(
                 nodes.is_some_and(|nodes| !nodes.is_moving),
                 has_it,

@@ -245,8 +245,7 @@ impl Finder {
         };
         let master = search.master(self.last.as_ref())?;
         if let Wanted::Slot(slot) = search.wanted {
-            // Without an answer a move is not proved to be complete.
-            let _ = self.handovers.look(search, slot, &master);
+            self.handovers.look(search, slot, &master);
         }
         let before = self.last.replace(master.clone());
         if before.is_some_and(|before| before != master) {

@@ -8,10 +8,15 @@ use common::cluster::{is_connected, is_whole};
 use common::topics::subscribe;
 use common::{connect_v1, start, wait_until};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tidewire_engine::Server;
 use tidewire_engine::apps::Sink;
+use tidewire_redis::connection::PubSub;
+use tidewire_redis::resp::command;
+use tidewire_redis::script::Script;
 use tidewire_testkit::redis::RedisServer;
 
 /// Two nodes of a Redis Cluster. The second has the slot with all keys.
@@ -93,6 +98,9 @@ impl Nodes {
         }
     }
 }
+
+/// The servers look this often where the slot is, and a little more.
+const LOOK: Duration = Duration::from_millis(2_100);
 
 /// The slot of `{0}`.
 const SLOT: u16 = 13_907;
@@ -194,6 +202,8 @@ fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
         let publishers =
             publishers.map(|(server, first)| scope.spawn(move || publish_all(server, first)));
         for to in [0, 1, 0] {
+            // What each server has seen before the move says whether it was complete.
+            std::thread::sleep(LOOK);
             nodes.move_slot(to);
             let port = nodes.ports[to];
             wait_until("the servers are there", || {
@@ -206,6 +216,7 @@ fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
         taken.concat()
     });
     taken.sort_unstable();
+    assert!(taken.len() > 100, "{}", taken.len());
     // Publications whose answer says that nobody knows are between them.
     for (offset, number) in &taken {
         loop {
@@ -352,4 +363,88 @@ fn a_replica_takes_the_place_of_a_dead_node_of_a_cluster() {
     wait_until("a publication is taken", || {
         publish(&mut publisher, 2)["offset"].is_u64()
     });
+}
+
+/// A key that is gone at the old master would be back with the slot.
+#[test]
+fn a_new_master_that_had_keys_of_the_slot_before_begins_other_epochs() {
+    let mut nodes = Nodes::start();
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[1]);
+    let first = start(config(&url), Sink);
+    wait_until("a broker", || is_connected(&first));
+    let before = publish(&mut connect_v1(&first), 1);
+    nodes.move_slot(0);
+    tell(nodes.ports[0], "SAVE");
+    nodes.move_slot(1);
+    nodes.servers[0].kill();
+    nodes.servers[0].run();
+    wait_until("the cluster serves", || is_serving(nodes.ports[0]));
+    drop(first);
+    let server = start(config(&url), Sink);
+    wait_until("a broker", || is_connected(&server));
+    std::thread::sleep(LOOK);
+    nodes.move_slot(0);
+    let mut publisher = connect_v1(&server);
+    let mut after = Value::Null;
+    wait_until("a publication is taken", || {
+        after = publish(&mut publisher, 2);
+        after["offset"].is_u64()
+    });
+    assert_ne!(after["epoch"], before["epoch"]);
+}
+
+/// Work that was moved before the publication that belongs to it would be missing, and nobody would know.
+#[test]
+fn nothing_is_taken_while_a_part_of_its_keys_is_elsewhere() {
+    let nodes = Nodes::start();
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[1]);
+    let server = start(config(&url), Sink);
+    wait_until("a broker", || is_connected(&server));
+    let (mut worker, mut publisher) = (connect_v1(&server), connect_v1(&server));
+    let payload = json!({
+        "action": "subscribe", "topics": ["h.a"], "queue_group": "workers", "acknowledge": true, "window": 100,
+    });
+    let joined = worker.ask(&json!({"t": "subscription_update", "p": payload}));
+    assert_eq!(joined["p"]["success_topics"], json!(["h.a"]), "{joined}");
+    assert_eq!(publish(&mut publisher, 1)["offset"], 1);
+    assert_eq!(worker.next_json()["p"]["n"], 1);
+    nodes.begin_move(0);
+    nodes.move_keys(0, |key| key.contains(":q:"));
+    let refused = publish(&mut publisher, 2);
+    assert_eq!(refused["offset"], Value::Null, "{refused}");
+    nodes.move_keys(0, |_| true);
+    nodes.end_move(0);
+    wait_until("a publication is taken", || {
+        publish(&mut publisher, 3)["offset"] == 2
+    });
+    assert_eq!(worker.next_json()["p"]["n"], 3);
+}
+
+#[test]
+fn no_script_begins_what_it_may_not_end_while_the_slot_moves() {
+    let nodes = Nodes::start();
+    let key = "tw:{0}:f";
+    tell(nodes.ports[1], &format!("SET {key} here"));
+    nodes.begin_move(0);
+    let sources = Script::ALL.map(|script| script.source(PubSub::Sharded));
+    // The others declare all of their keys, so that Redis refuses them as a whole.
+    let is_open = |source: &&str| source.contains("NUMPAT");
+    let sources: Vec<_> = sources.into_iter().filter(is_open).collect();
+    assert!(sources.len() >= 10);
+    for source in sources {
+        let mut question = Vec::new();
+        command(
+            &mut question,
+            &[b"EVAL", source.as_bytes(), b"1", key.as_bytes()],
+        );
+        let mut socket = TcpStream::connect(("127.0.0.1", nodes.ports[1])).expect("a node");
+        socket.write_all(&question).expect("a question");
+        let mut answer = [0; 512];
+        let read = socket.read(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(
+            answer.starts_with("-TRYAGAIN the slot moves"),
+            "{source}: {answer}"
+        );
+    }
 }

@@ -247,9 +247,11 @@ impl World {
 
     /// Another process replaces this one with all its data, which one in `many` nodes knows.
     fn move_data(&mut self, many: u64) {
-        self.givers.push(self.redis.run_id());
+        let mut givers = std::mem::take(&mut self.givers);
+        givers.push(self.redis.run_id());
         let data = self.redis.snapshot();
         self.restart(Some(data));
+        self.givers = givers;
         let to = self.redis.run_id();
         for node in &mut self.nodes {
             let handover = self.random.one_in(many).then(|| Handover {
@@ -261,6 +263,7 @@ impl World {
     }
 
     fn restart(&mut self, data: Option<Snapshot>) {
+        self.givers.clear();
         if self.faults == Faults::Losses {
             self.log.lineage_ends();
             // With replicas or without `appendfsync always` nobody may trust the data.
