@@ -133,7 +133,8 @@ impl Handovers {
         };
         let to = owner.run_id.clone();
         let mut history = match &self.before {
-            Some(before) if before.processes == each => before.history.clone(),
+            // Keys that the old master still has were not moved.
+            Some(before) if before.processes == each && are_others_empty => before.history.clone(),
             Some(before) if before.owner == nodes.owner && before.has(owner) => {
                 before.history.clone()
             }
@@ -190,9 +191,10 @@ impl Masters {
     }
 }
 
-/// The processes of all masters, and whether those without the slot have no key of it.
+/// The processes of all masters, by the ids of the nodes.
 struct Processes {
     each: BTreeMap<String, Process>,
+    /// Those without the slot have no key of it.
     are_others_empty: bool,
 }
 
