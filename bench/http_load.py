@@ -113,10 +113,12 @@ def pipelining(page, tools, rounds, seconds):
 
 
 def shared_cores(page, tools, rounds, seconds):
-    """As on one machine without any pinning: the less a tool needs, the more is left for the server."""
+    """As on one machine without any pinning: what a tool needs is not left for the server."""
     with tempfile.TemporaryDirectory() as folder, nginx(folder, workers=2) as server:
         runs = in_turns(tools, Load(server.url, seconds, threads=2), server, rounds)
-    said = "Two workers of nginx and two threads of the tool share two cores; the server is busy in percent of one core."
+    said = (
+        "Two workers of nginx and two threads of the tool share two cores; the server is busy in percent of one core."
+    )
     compare(page, "Keep-alive, 100 connections, two shared cores, nginx", runs, [said])
 
 
