@@ -111,40 +111,59 @@ def limit(settings: Settings) -> list[Table]:
     return lab.tables(report["results"])
 
 
+def fan_out_of(servers: int, settings: Settings, *flags: Any) -> list[Table]:
+    """A fan-out over servers that share a port, with Redis between them."""
+    port = scale_out.free_port()
+    with contextlib.ExitStack() as stack:
+        broker, process = scale_out.redis()
+        stack.enter_context(process)
+        for _ in range(servers):
+            stack.enter_context(shared_server(port, f"redis://127.0.0.1:{broker}"))
+        wait_for_all(port, servers)
+        report = lab.run(
+            *(f"ws://127.0.0.1:{port}/ws", "--profile", "v1", "--jwt-secret", SECRET, "--test", "fan-out"),
+            *("--duration-s", settings.seconds(), "--repeats", REPEATS, *flags),
+        )
+    return lab.tables(report["results"])
+
+
+def fan_out_by_servers(settings: Settings) -> list[Table]:
+    """The same subscribers at one, two and three servers."""
+    tables: dict[str, Table] = {}
+    for servers in (1, 2, 3):
+        for one in fan_out_of(servers, settings, "--connections", 1_000, "--rate-per-s", 100):
+            columns = [Column("servers", "Servers", "count"), *one.columns]
+            about = (
+                "100 publications a second by one client, to 1,000 subscribers whom the system spreads over the servers. Redis "
+                "passes each publication to every server once. The servers share two cores with Redis and the generator."
+            )
+            table = tables.setdefault(one.id, Table(f"{one.id}-servers", "One, two and three servers", about, columns))
+            table.rows |= {f"{servers}/{key}": {"servers": figure(servers), **cells} for key, cells in one.rows.items()}
+    return [*tables.values()]
+
+
 def fan_out_over_redis(settings: Settings) -> list[Table]:
-    """More subscribers than one process may have: several servers on one port, with Redis between them."""
+    """More subscribers than one process may have."""
     tables = []
     for tier in settings.large():
-        port = scale_out.free_port()
-        with contextlib.ExitStack() as stack:
-            broker, process = scale_out.redis()
-            stack.enter_context(process)
-            for _ in range(PROCESSES):
-                stack.enter_context(shared_server(port, f"redis://127.0.0.1:{broker}"))
-            wait_for_all(port)
-            report = lab.run(
-                *(f"ws://127.0.0.1:{port}/ws", "--profile", "v1", "--jwt-secret", SECRET, "--test", "fan-out"),
-                *("--connections", tier, "--duration-s", settings.seconds(), "--repeats", REPEATS),
-                *("--processes", PROCESSES),
-            )
-        tables += lab.tables(report["results"])
+        tables += fan_out_of(PROCESSES, settings, "--connections", tier, "--processes", PROCESSES)
     for table in tables:
         table.id, table.title = "fan-out-redis", "fan-out over Redis"
         table.about = f"{PROCESSES} servers share one port, and Redis passes each publication on to all of them."
     return tables
 
 
-def wait_for_all(port: int) -> None:
+def wait_for_all(port: int, servers: int) -> None:
     """Until each server listens: the system spreads connections over those that do."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         listening = subprocess.run(
             ["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True
         ).stdout
-        if len(listening.splitlines()) >= PROCESSES:
+        if len(listening.splitlines()) >= servers:
             return
         time.sleep(0.05)
-    raise RuntimeError(f"not all of {PROCESSES} servers listen on port {port}")
+    raise RuntimeError(f"not all of {servers} servers listen on port {port}")
 
 
 def shared_server(port: int, broker: str) -> scale_out.Process:
@@ -321,7 +340,11 @@ def all_parts() -> dict[str, Part]:
         "tuning": Part("Settings of the system", {"settings": lambda settings: tuning.tables(settings.quick)}),
         "scale-out": Part(
             "Several servers and several Redis",
-            {"publications": script("scale_out.py"), "partitions": script("partitions.py")},
+            {
+                "publications": script("scale_out.py"),
+                "servers": fan_out_by_servers,
+                "partitions": script("partitions.py"),
+            },
             ("publications",),
         ),
     }
