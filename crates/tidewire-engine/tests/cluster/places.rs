@@ -88,7 +88,7 @@ impl Drop for Sentinel {
 pub(crate) fn ask(port: u16, command: &str) -> Option<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
     socket.write_all(format!("{command}\r\n").as_bytes()).ok()?;
-    let mut bytes = [0; 8192];
+    let mut bytes = vec![0; 65_536];
     let read = socket.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..read]).into_owned())
 }
