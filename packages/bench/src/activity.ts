@@ -44,7 +44,7 @@ export class Activity {
     return clockNs() >= this.counts.endNs;
   }
 
-  /** Messages or pings of each connection, or as many as the time allows. */
+  /** The number of messages or pings of each connection; infinity without a limit. */
   get perConnection(): number {
     return this.order.per_connection ?? Number.POSITIVE_INFINITY;
   }

@@ -12,18 +12,18 @@ use std::io;
 use std::time::{Duration, Instant};
 use tidewire_redis::Handover;
 
-/// What is known of the masters of a cluster.
+/// The record of a cluster's masters, and of the way of one slot between them.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
     /// As they were when the slot did not move.
     before: Option<Masters>,
-    /// From where the slot came to the node that had it at the last look, as far as all moves were complete.
+    /// The way of the slot to its present node, as far as each move is proved to be complete.
     last: Option<Handover>,
-    /// When the node that has the slot answered last.
+    /// The time of the last answer of the node that has the slot.
     seen: Option<Instant>,
-    /// It is another one than `before`.
+    /// The slot is at another node than in `before`.
     is_elsewhere: bool,
-    /// Masters that do not answer are not asked again before.
+    /// The end of the pause after masters did not answer.
     pause_until: Option<Instant>,
 }
 
@@ -45,14 +45,14 @@ struct Owner {
     configuration: u64,
 }
 
-/// Changes when the data may be other data.
+/// The identity of a master's data: if both ids are the same as before, so is the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Process {
     run_id: String,
     replication_id: String,
 }
 
-/// What the node that has the slot says of the cluster.
+/// The cluster as described by the node that has the slot.
 #[derive(Debug, PartialEq, Eq)]
 struct Nodes {
     owner: Owner,
@@ -62,7 +62,7 @@ struct Nodes {
 }
 
 impl Handovers {
-    /// From where the slot came to its node, as far as all moves were complete.
+    /// The way of the slot to its present node, as far as each move is proved to be complete.
     pub(super) fn last(&self) -> Option<&Handover> {
         self.last.as_ref()
     }
@@ -73,7 +73,7 @@ impl Handovers {
         let deadline = search.deadline();
         loop {
             let found = self.try_to_look(search, slot, place, deadline);
-            // A move is judged once, by the first server that uses the new master.
+            // A move is judged only once, so a failed look is repeated.
             if found.is_ok() || !self.is_elsewhere || Instant::now() >= deadline {
                 return;
             }
@@ -154,7 +154,7 @@ impl Handovers {
         if nodes.is_moving {
             return;
         }
-        // A part of the slot from an earlier time would look as if it had moved.
+        // Old keys of the slot at another master would later look like keys that moved there.
         self.before = are_others_empty.then_some(masters);
         if !are_others_empty {
             self.pause_until = Some(Instant::now() + PAUSE);
@@ -163,7 +163,7 @@ impl Handovers {
 }
 
 impl Masters {
-    /// Whether they need not be asked again: that one has restarted since then only prevents a proof.
+    /// Whether the record is still good. If a master has restarted since then, the record proves nothing, but does no harm.
     fn are_good(&self, nodes: &Nodes) -> bool {
         self.owner == nodes.owner
             && self.processes.len() == nodes.others.len() + 1
@@ -171,13 +171,13 @@ impl Masters {
             && self.at.elapsed() < RENEWAL
     }
 
-    /// Whether the cluster has a master that is not among them.
+    /// Whether the cluster has a master that is not in the record.
     fn lack_one(&self, nodes: &Nodes) -> bool {
         let mut ids = nodes.others.keys().chain([&nodes.owner.id]);
         ids.any(|id| !self.processes.contains_key(id))
     }
 
-    /// Whether the node that had the slot was this process.
+    /// Whether the node with the slot was this process.
     fn has(&self, owner: &Process) -> bool {
         self.processes.get(&self.owner.id) == Some(owner)
     }
@@ -194,7 +194,7 @@ impl Masters {
 /// The processes of all masters, by the ids of the nodes.
 struct Processes {
     each: BTreeMap<String, Process>,
-    /// Those without the slot have no key of it.
+    /// Whether all masters but the one with the slot have no key of it.
     are_others_empty: bool,
 }
 
@@ -313,7 +313,7 @@ impl<'a> Line<'a> {
         self.flags.split(',').any(|flag| flag == wanted)
     }
 
-    /// Whether it is a master that has not failed.
+    /// Whether the node is a master that works.
     fn is_master(&self) -> bool {
         let is_away = ["fail", "handshake", "noaddr"].map(|flag| self.has_flag(flag));
         self.has_flag("master") && !is_away.contains(&true)

@@ -4,16 +4,15 @@ use super::places::{ask, config, free_port, publish};
 use super::unreadable::recover;
 use crate::common;
 
-use common::cluster::{is_connected, is_whole};
+use common::cluster::start_connected;
 use common::topics::subscribe;
-use common::{connect_v1, start, wait_until};
+use common::{Client, connect_v1, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tidewire_engine::Server;
-use tidewire_engine::apps::Sink;
 use tidewire_redis::connection::PubSub;
 use tidewire_redis::resp::command;
 use tidewire_redis::script::Script;
@@ -119,6 +118,21 @@ fn is_serving(port: u16) -> bool {
     ask(port, "CLUSTER INFO").is_some_and(|text| text.contains("cluster_state:ok"))
 }
 
+/// Whether a server is connected to this node.
+fn has_link(port: u16) -> bool {
+    ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"))
+}
+
+/// Publishes again until the cluster accepts it; the answer's payload.
+fn publish_until_taken(client: &mut Client, number: u64) -> Value {
+    let mut answer = Value::Null;
+    wait_until("a publication is taken", || {
+        answer = publish(client, number);
+        answer["offset"].is_u64()
+    });
+    answer
+}
+
 fn tell(port: u16, command: &str) {
     assert_eq!(ask(port, command).as_deref(), Some("+OK\r\n"), "{command}");
 }
@@ -132,10 +146,7 @@ fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
         "redis+cluster://127.0.0.1:{dead},127.0.0.1:{}",
         nodes.ports[0]
     );
-    let servers = [(); 2].map(|()| start(config(&url), Sink));
-    for server in &servers {
-        wait_until("a broker", || is_connected(server));
-    }
+    let servers = [(); 2].map(|()| start_connected(config(&url)));
     let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
     subscribe(&mut subscriber, json!(["h.a"]));
     assert_eq!(publish(&mut publisher, 1)["offset"], 1);
@@ -143,30 +154,20 @@ fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
     let before = publish(&mut publisher, 2);
     assert_eq!(subscriber.next_json()["p"]["n"], 2);
     nodes.move_slot(0);
-    let mut after = Value::Null;
-    wait_until("a publication is taken", || {
-        after = publish(&mut publisher, 3);
-        after["offset"].is_u64()
-    });
+    let after = publish_until_taken(&mut publisher, 3);
     // All has moved, so that the topic is the same: no gap, and no other epoch.
     assert_eq!(subscriber.next_json()["p"]["n"], 3);
     assert_eq!(
         (&after["epoch"], &after["offset"]),
         (&before["epoch"], &json!(3))
     );
-    let has_link =
-        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
     wait_until("all have left the old node", || !has_link(nodes.ports[1]));
     assert!(has_link(nodes.ports[0]));
     // A server that knew nothing of the first move comes back with the history, and the slot moves back.
-    let late = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&late));
+    let late = start_connected(config(&url));
     nodes.move_slot(1);
     let mut publisher = connect_v1(&late);
-    wait_until("a publication is taken", || {
-        after = publish(&mut publisher, 4);
-        after["offset"].is_u64()
-    });
+    let after = publish_until_taken(&mut publisher, 4);
     assert_eq!(subscriber.next_json()["p"]["n"], 4);
     assert_eq!(after["epoch"], before["epoch"]);
     let recovered = recover(&late, (&before["epoch"], 0));
@@ -177,10 +178,7 @@ fn a_cluster_names_the_node_that_has_the_slot_also_after_it_moved() {
 fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
     let nodes = Nodes::start();
     let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
-    let servers = [(); 2].map(|()| start(config(&url), Sink));
-    for server in &servers {
-        wait_until("a broker", || is_connected(server));
-    }
+    let servers = [(); 2].map(|()| start_connected(config(&url)));
     let mut subscriber = connect_v1(&servers[0]);
     subscribe(&mut subscriber, json!(["h.a"]));
     let (is_over, begun) = (AtomicBool::new(false), Instant::now());
@@ -202,13 +200,13 @@ fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
         let publishers =
             publishers.map(|(server, first)| scope.spawn(move || publish_all(server, first)));
         for to in [0, 1, 0] {
-            // What each server has seen before the move says whether it was complete.
+            // Each server needs a look before the move to judge it.
             std::thread::sleep(LOOK);
             nodes.move_slot(to);
             let port = nodes.ports[to];
             wait_until("the servers are there", || {
                 let clients = ask(port, "CLIENT LIST").unwrap_or_default();
-                // Of the only partition, or of the first of several.
+                // The connections of the only partition, or of the first of several.
                 let names = ["-cmd ", "-cmd-0 "].map(|name| clients.matches(name).count());
                 names.iter().sum::<usize>() == 2
             });
@@ -219,7 +217,7 @@ fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
     });
     taken.sort_unstable();
     assert!(taken.len() > 100, "{}", taken.len());
-    // Publications whose answer says that nobody knows are between them.
+    // Publications with an unknown outcome may stand between them.
     for (offset, number) in &taken {
         loop {
             let message = subscriber.next_json();
@@ -238,15 +236,10 @@ fn a_slot_that_moves_under_load_loses_nothing_and_keeps_the_order() {
 fn a_new_master_that_restarts_while_a_slot_moves_begins_other_epochs() {
     let mut nodes = Nodes::start();
     let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[1]);
-    let server = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&server));
+    let server = start_connected(config(&url));
     let mut publisher = connect_v1(&server);
     let mut publish = |number| {
-        let mut answer = Value::Null;
-        wait_until("a publication is taken", || {
-            answer = publish(&mut publisher, number);
-            answer["offset"].is_u64()
-        });
+        let answer = publish_until_taken(&mut publisher, number);
         (answer["epoch"].clone(), answer["offset"].clone())
     };
     let (epoch, _) = publish(1);
@@ -256,7 +249,7 @@ fn a_new_master_that_restarts_while_a_slot_moves_begins_other_epochs() {
     tell(nodes.ports[0], "SAVE");
     nodes.move_slot(1);
     assert_eq!(publish(3), (epoch.clone(), json!(3)));
-    // It restarts with that copy when it has some of the keys again; those that come later say that all is well.
+    // It restarts with that copy in the middle of the next move. The keys that arrive later look valid.
     nodes.begin_move(0);
     nodes.move_keys(0, |key| key.contains("h.a"));
     nodes.servers[0].kill();
@@ -276,13 +269,8 @@ fn a_cluster_has_partitions_at_all_its_nodes() {
     let servers = [(); 2].map(|()| {
         let mut config = config(&url);
         config.broker.as_mut().expect("a broker").partitions = 4;
-        start(config, Sink)
+        start_connected(config)
     });
-    for server in &servers {
-        wait_until("all partitions", || is_whole(server));
-    }
-    let has_link =
-        |port| ask(port, "CLIENT LIST").is_some_and(|text| text.contains("name=tidewire"));
     assert!(nodes.ports.into_iter().all(has_link));
     let (mut subscriber, mut publisher) = (connect_v1(&servers[0]), connect_v1(&servers[1]));
     subscribe(&mut subscriber, json!(["h.*"]));
@@ -311,10 +299,7 @@ fn a_cluster_has_partitions_at_all_its_nodes() {
 fn a_cluster_sends_publications_to_its_other_nodes_only_for_patterns() {
     let nodes = Nodes::start();
     let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[0]);
-    let servers = [(); 2].map(|()| start(config(&url), Sink));
-    for server in &servers {
-        wait_until("a broker", || is_connected(server));
-    }
+    let servers = [(); 2].map(|()| start_connected(config(&url)));
     let clients = [(); 3].map(|()| connect_v1(&servers[0]));
     let [mut by_name, mut by_pattern, mut by_both] = clients;
     let mut publisher = connect_v1(&servers[1]);
@@ -355,25 +340,21 @@ fn a_replica_takes_the_place_of_a_dead_node_of_a_cluster() {
         "redis+cluster://127.0.0.1:{},127.0.0.1:{port}",
         nodes.ports[0]
     );
-    let server = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&server));
+    let server = start_connected(config(&url));
     let mut publisher = connect_v1(&server);
     assert_eq!(publish(&mut publisher, 1)["offset"], 1);
     nodes.servers[1].kill();
     // Two masters are too few to elect one by themselves.
     tell(port, "CLUSTER FAILOVER TAKEOVER");
-    wait_until("a publication is taken", || {
-        publish(&mut publisher, 2)["offset"].is_u64()
-    });
+    publish_until_taken(&mut publisher, 2);
 }
 
-/// A key that is gone at the old master would be back with the slot.
+/// A key that the old master has deleted since then would come back with the slot.
 #[test]
 fn a_new_master_that_had_keys_of_the_slot_before_begins_other_epochs() {
     let mut nodes = Nodes::start();
     let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[1]);
-    let first = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&first));
+    let first = start_connected(config(&url));
     let before = publish(&mut connect_v1(&first), 1);
     nodes.move_slot(0);
     tell(nodes.ports[0], "SAVE");
@@ -382,26 +363,19 @@ fn a_new_master_that_had_keys_of_the_slot_before_begins_other_epochs() {
     nodes.servers[0].run();
     wait_until("the cluster serves", || is_serving(nodes.ports[0]));
     drop(first);
-    let server = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&server));
+    let server = start_connected(config(&url));
     std::thread::sleep(LOOK);
     nodes.move_slot(0);
-    let mut publisher = connect_v1(&server);
-    let mut after = Value::Null;
-    wait_until("a publication is taken", || {
-        after = publish(&mut publisher, 2);
-        after["offset"].is_u64()
-    });
+    let after = publish_until_taken(&mut connect_v1(&server), 2);
     assert_ne!(after["epoch"], before["epoch"]);
 }
 
-/// Work that was moved before the publication that belongs to it would be missing, and nobody would know.
+/// If the work has moved and the topic has not, a publication would be accepted without its work.
 #[test]
 fn nothing_is_taken_while_a_part_of_its_keys_is_elsewhere() {
     let nodes = Nodes::start();
     let url = format!("redis+cluster://127.0.0.1:{}", nodes.ports[1]);
-    let server = start(config(&url), Sink);
-    wait_until("a broker", || is_connected(&server));
+    let server = start_connected(config(&url));
     let (mut worker, mut publisher) = (connect_v1(&server), connect_v1(&server));
     let payload = json!({
         "action": "subscribe", "topics": ["h.a"], "queue_group": "workers", "acknowledge": true, "window": 100,
@@ -416,9 +390,7 @@ fn nothing_is_taken_while_a_part_of_its_keys_is_elsewhere() {
     assert_eq!(refused["offset"], Value::Null, "{refused}");
     nodes.move_keys(0, |_| true);
     nodes.end_move(0);
-    wait_until("a publication is taken", || {
-        publish(&mut publisher, 3)["offset"] == 2
-    });
+    assert_eq!(publish_until_taken(&mut publisher, 3)["offset"], 2);
     assert_eq!(worker.next_json()["p"]["n"], 3);
 }
 

@@ -158,6 +158,13 @@ fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
         let bounds = format!("from {least} to {most} messages per second");
         return out("a rate", rate.to_string(), bounds);
     }
+    if options.messages == Some(0) {
+        return out(
+            "a number of messages",
+            "0".to_owned(),
+            "at least 1".to_owned(),
+        );
+    }
     for (name, time) in [
         ("a duration", options.duration),
         ("a sustained duration", options.sustained),

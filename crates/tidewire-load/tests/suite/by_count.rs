@@ -44,6 +44,10 @@ fn a_test_ends_when_each_connection_has_sent_its_messages() {
         let messages = result.messages.unwrap();
         let counts = (messages.offered, messages.confirmed, messages.lost);
         assert_eq!(counts, (5_005, 5_005, 0), "{result:#?}");
+        options.messages = Some(0);
+        let refused = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err();
+        assert!(refused.to_string().contains("at least 1"), "{refused}");
+        options.messages = Some(1_001);
         options.rate_per_s = Some(100.0);
         let refused = run(&options, &mut (), &AtomicBool::new(false))
             .unwrap_err()

@@ -147,7 +147,7 @@ pub(super) struct Fencing {
     pub(super) known_epoch: u32,
     /// How many connections for commands there have been.
     pub(super) generation: u64,
-    /// What the owner knows of the last move of the data.
+    /// The way of the data to the present process, if the owner of the link knows it.
     pub(super) handover: Option<Handover>,
 }
 

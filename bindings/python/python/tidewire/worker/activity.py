@@ -46,8 +46,9 @@ class Activity:
 
     @property
     def per_connection(self) -> float:
-        """Messages or pings of each connection, or as many as the time allows."""
-        return self.order.get("per_connection") or float("inf")
+        """The number of messages or pings of each connection; infinity without a limit."""
+        given: int | None = self.order.get("per_connection")
+        return float("inf") if given is None else given
 
     def stop(self) -> None:
         """Ends the activity early, as if its time were over."""

@@ -42,7 +42,7 @@ pub struct BenchOptions {
     pub content: Option<Content>,
     /// How long one measurement sends. Default 5 s.
     pub duration: Duration,
-    /// Messages of each connection, in place of a duration, for the tests that send messages to the server as fast as it
+    /// Messages of each connection, at least 1, in place of a duration, for the tests that send messages as fast as the server
     /// accepts or answers them. Default none.
     pub messages: Option<u64>,
     /// How long `sustained-throughput` sends. Default 10 s.
@@ -218,7 +218,7 @@ pub enum RunError {
         /// The names of the tests.
         tests: String,
     },
-    /// A number of messages beside what says how long they take.
+    /// A number of messages together with a rate or a confidence, which end a test as well.
     #[error(
         "a number of messages ends a test: remove the rate and the confidence, or give a duration"
     )]

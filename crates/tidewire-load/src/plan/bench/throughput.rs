@@ -111,7 +111,11 @@ fn announce(bench: &mut Bench<'_>, sending: &Sending<'_>, connections: usize, pa
         number::connections(connections as u64),
         (sending.detail)(payload)
     );
-    let duration = sending.duration.unwrap_or(bench.options.duration);
+    // How long a number of messages takes is not known.
+    let duration = match bench.options.messages {
+        Some(_) => Duration::ZERO,
+        None => sending.duration.unwrap_or(bench.options.duration),
+    };
     bench.started(sending.name, &detail, duration);
 }
 
@@ -142,7 +146,8 @@ fn send(
         let allowed_bytes = measured.ran.unconfirmed_bytes_max;
         pace.unconfirmed_bytes_max = Some(allowed_bytes.max(ring.frame_bytes()));
     }
-    let planned = options.messages.map(|each| each * measured.ran.members);
+    let all = |each: u64| each.saturating_mul(measured.ran.members);
+    let planned = options.messages.map(all);
     if let Some(planned) = planned.filter(|planned| measured.ran.offered < *planned) {
         let offered = number::grouped(measured.ran.offered);
         let planned = number::grouped(planned);

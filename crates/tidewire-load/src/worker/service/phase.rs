@@ -184,7 +184,7 @@ impl Core {
                     self.tally.leave_unsent(intended_ns, stopped_ns, count);
                 }
                 unsent += due;
-                // What was due before its last response arrived had to wait for that.
+                // What was due before the last response arrived was waiting for that response.
                 let waited_until_ns = match is_open && self.has_room(user) {
                     true => user.free_ns.min(stopped_ns),
                     false => stopped_ns,
