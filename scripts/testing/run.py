@@ -30,6 +30,8 @@ class Run:
         self.working: dict[Suite, tuple[subprocess.Popen[bytes], float]] = {}
         self.passed: set[str] = set()
         self.failed: list[str] = []
+        # Why the first try of a suite failed that runs once more.
+        self.first_reasons: dict[str, list[str]] = {}
         self.began = time.monotonic()
         self.start_s: dict[str, float] = {}
         self.seconds: dict[str, float] = {}
@@ -78,7 +80,9 @@ class Run:
     def has_room(self, suite: Suite) -> bool:
         """True if this suite may start now: nice ones one at a time, the others up to the number of jobs, or alone."""
         alike = [other for other in self.working if other.is_nice == suite.is_nice]
-        if suite.is_alone or any(other.is_alone for other in alike):
+        if suite.name in self.first_reasons:
+            return not self.working
+        if suite.is_alone or any(other.is_alone or other.name in self.first_reasons for other in alike):
             return not alike
         return len(alike) < (1 if suite.is_nice else self.jobs)
 
@@ -140,8 +144,11 @@ class Run:
         sys.stdout.flush()
         if has_passed:
             self.passed.add(suite.name)
-        else:
+        elif is_late or suite.tries == 1 or suite.name in self.first_reasons:
             self.failed.append(suite.name)
+        else:
+            self.first_reasons[suite.name] = self.reasons(suite)
+            self.waiting.append(suite)
 
     def skip(self, tests: str, program: str) -> None:
         missing = (self.missing | self.carried)[program]
@@ -166,13 +173,14 @@ class Run:
             cpu = self.cpu_seconds[name]
             start = self.start_s[name]
             print(f"  {start:5.0f} s {seconds:5.0f} s {cpu:5.0f} s  {word}  {name}{f': {counts}' if counts else ''}")
-            for line in counts.flakes if counts else []:
+            for line in self.flakes(suite):
                 print(f"    FLAKY {line}")
         for line in self.skips:
             print(f"  {line}")
         for name in self.failed:
             print(f"  FAILED {name}")
-            for line in self.reasons(name):
+            suite = next((suite for suite in self.suites if suite.name == name), None)
+            for line in self.reasons(suite) if suite else []:
                 print(f"    {line}")
         print(f"suites: {len(self.passed)} passed, {len(self.failed)} failed, {len(self.skips)} skipped")
         refused = [line for line in self.skips if line not in self.excused]
@@ -180,11 +188,17 @@ class Run:
             print("With CI=true a skip is a failure, unless the machine cannot do it.")
         return 1 if self.failed or (refused and self.is_ci) else 0
 
-    def reasons(self, name: str) -> list[str]:
-        """Why a suite failed: its failed tests, or the end of its output; nothing if it did not run."""
-        suite = next((suite for suite in self.suites if suite.name == name), None)
-        if suite is None:
-            return []
+    def flakes(self, suite: Suite) -> list[str]:
+        """What of a suite passed in its second try alone, and why it failed in the first one."""
+        counts = results.read(suite.junit)
+        lines = counts.flakes if counts else []
+        # Those of a runner whose JUnit file does not say it.
+        said = suite.log.read_text(errors="replace").splitlines()
+        lines += [line.removeprefix("FLAKY ") for line in said if line.startswith("FLAKY ")]
+        return lines + (self.first_reasons.get(suite.name, []) if suite.name in self.passed else [])
+
+    def reasons(self, suite: Suite) -> list[str]:
+        """Why a suite failed: its failed tests, or the end of its output."""
         counts = results.read(suite.junit)
         lines = counts.failures if counts else []
         return lines[:REASONS] or suite.log.read_text(errors="replace").splitlines()[-REASONS:]

@@ -69,6 +69,9 @@ class Suite:
     is_nice: bool = False
     # Runs while nothing else does but a nice one, and before all that follow it in the table.
     is_alone: bool = False
+    # A suite that fails runs once more, when no other does. Not if its runner does that with each test, or if nothing in it can
+    # depend on how busy the machine is.
+    tries: int = 2
     limit_s: int = 1800
     groups: tuple[str, ...] = field(default=("test",))
 
@@ -98,7 +101,7 @@ SUITES = [
     # What the others need. Packages are fetched while the compiler works.
     # The program with the feature is built first: the one without takes its place.
     Suite("traces", "cargo test --workspace --features tidewire-cli/otlp --test traces", after=(), needs=("cc", "git")),
-    Suite("build", "cargo build --workspace --all-targets", after=("traces",), needs=("cc",), groups=BOTH),
+    Suite("build", "cargo build --workspace --all-targets", after=("traces",), needs=("cc",), tries=1, groups=BOTH),
     Suite("npm packages", "packages/run build", after=(), needs=("npm",), groups=BOTH),
     Suite("Python packages", "bindings/python/run tools", after=(), groups=BOTH),
     Suite(
@@ -110,10 +113,11 @@ SUITES = [
         "native modules",
         f"{NATIVE} bindings/python/run build && {NATIVE} bindings/node/run build",
         after=("build", "Python packages"),
+        tries=1,
         groups=BOTH,
     ),
     Suite("http tools", "npm ci --silent --no-audit --no-fund --prefix bench/peers/http", after=(), needs=("npm",)),
-    Suite("runner of the suites", "cd scripts && python3 -m unittest testing.test_run", after=()),
+    Suite("runner of the suites", "cd scripts && python3 -m unittest testing.test_run", after=(), tries=1),
     Suite(
         "reports",
         "cd bench && python3 -m unittest reports.test_reports && PYTHONPATH=. python3 -m reports --check",
@@ -127,6 +131,7 @@ SUITES = [
         f"{NEXTEST_RUN} --profile figures -E '({FIGURES}){{without}}'",
         after=("list of the tests",),
         is_alone=True,
+        tries=1,
         parts=tuple(
             Part(name, f"a load of {name} over HTTP/2", " - test(/nginx_and_nghttpd/)") for name in ("nginx", "nghttpd")
         ),
@@ -137,12 +142,14 @@ SUITES = [
         f" {' '.join(PYTHON_FIGURES)}",
         after=("native modules",),
         is_alone=True,
+        tries=1,
     ),
     # The longest first.
     Suite(
         "rust",
         f"{NEXTEST_RUN} --test-threads {THREADS} -E 'all() - ({FIGURES}){{without}}'",
         after=("list of the tests", "http tools"),
+        tries=1,
         parts=(
             Part(
                 "redis-server",
@@ -162,8 +169,10 @@ SUITES = [
     ),
     Suite(
         "packages",
-        f"{PROGRAM} packages/run test --reporter=default --reporter=junit --outputFile.junit={junit('packages')}",
+        f"{PROGRAM} packages/run test --reporter=default --reporter=./scripts/testing/flaky.js --reporter=junit"
+        f" --outputFile.junit={junit('packages')}",
         after=("npm packages", "native modules"),
+        tries=1,
         parts=(
             Part("chromium", "tests in a browser"),
             Part("redis-server", "the dashboard of several servers"),
@@ -173,6 +182,7 @@ SUITES = [
         "python",
         f"bindings/python/run test -n {THREADS} --durations=10 --junitxml={junit('python')} {IGNORED} {{without}}",
         after=("native modules",),
+        tries=1,
         parts=(Part("redis-server", "tests of brokers over Redis", "--ignore=tests/test_broker.py"),),
     ),
     Suite(
@@ -221,6 +231,7 @@ SUITES = [
         " && cargo fmt --all --check --manifest-path fuzz/Cargo.toml"
         f" && {BUILT}/xtask tidy && scripts/check-features && {BUILT}/xtask wasm{CLIPPY}",
         is_nice=True,
+        tries=1,
         groups=("check",),
     ),
     # It compiles some crates with other features than the build: without Clippy, which has looked at them.
@@ -231,16 +242,31 @@ SUITES = [
         is_nice=True,
         groups=("check",),
     ),
-    Suite("types of python", "bindings/python/run check", after=("native modules",), is_nice=True, groups=("check",)),
+    Suite(
+        "types of python",
+        "bindings/python/run check",
+        after=("native modules",),
+        is_nice=True,
+        tries=1,
+        groups=("check",),
+    ),
     Suite(
         "lints of node",
         "bindings/node/run check",
         after=("npm packages", "native modules"),
         is_nice=True,
+        tries=1,
         groups=("check",),
     ),
-    Suite("lints of packages", "packages/run check", after=("npm packages",), is_nice=True, groups=("check",)),
-    Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, groups=("check",)),
+    Suite(
+        "lints of packages",
+        "packages/run check",
+        after=("npm packages",),
+        is_nice=True,
+        tries=1,
+        groups=("check",),
+    ),
+    Suite("pages", "scripts/docs/run pages", after=(), is_nice=True, tries=1, groups=("check",)),
     # What CI runs besides.
     Suite("node 22", "bindings/node/run versions 22", after=("native modules", "npm packages"), groups=CI),
     Suite(

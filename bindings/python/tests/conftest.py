@@ -27,6 +27,16 @@ def pytest_runtest_makereport() -> Iterator[None]:
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each test that failed and then passed."""
+    failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
+    for report in terminalreporter.stats.get("rerun", []):
+        if report.nodeid not in failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message.splitlines()[0] if crash else report.longreprtext[:200]
+            terminalreporter.write_line(f"FLAKY {report.nodeid}: {reason}")
+
+
 @pytest.fixture
 def secret() -> str:
     return secrets.token_hex(32)
