@@ -1,5 +1,6 @@
 // The types of the package; index.d.mts has the same for `import`.
 
+import type { IncomingMessage } from "node:http";
 import * as jwt from "./jwt.js";
 import type { EngineOptions, TopicRule } from "./server-options.js";
 import type { Position } from "./utilities.js";
@@ -293,6 +294,36 @@ export interface Address {
 
 type Handler = (message: Message) => unknown;
 
+/** What `authorize` decides of a client that it lets in. */
+export interface Admission {
+  /** Who it is: `connection.user`. */
+  user?: string | null;
+  /** The topics that it may have; without them those of the server's options. */
+  access?: AccessRules;
+  /** Topics that it is subscribed to from the start, at most 1000. */
+  subscriptions?: string[];
+  /** When the connection ends: a `Date`, or seconds since 1970. */
+  expiresAt?: Date | number;
+  /** The application's own: `connection.attachment`. */
+  attachment?: unknown;
+}
+
+export interface AttachOptions {
+  /**
+   * Decides who may connect, by the request: its headers, cookies, query and address. `true` lets the token decide; `false` or
+   * nothing refuses the client, with HTTP 403; so does a `CallError`, with its words. Another error is logged, and the client is
+   * told to come back, with 503.
+   */
+  authorize?(request: IncomingMessage): Admission | boolean | null | undefined | "" | 0 | Promise<Admission | boolean | null | undefined | "" | 0>;
+  /** Middleware in the form of Express that prepares the request for `authorize`, such as that of sessions. */
+  use?: ((request: never, response: never, next: (error?: unknown) => void) => unknown)[];
+  /** How long `authorize` and the middleware may take. Default 10000 ms. */
+  authorizeTimeoutMs?: number;
+}
+
+/** A server of `node:http` or `node:https`, such as what `app.listen()` of Express returns. */
+type HttpServer = Pick<import("node:http").Server, "address" | "listenerCount" | "off" | "on">;
+
 /** `server.promises`: the calls of the same names, which hold up the event loop neither for a broker nor for the engine. */
 export interface ServerPromises {
   /** Rejects with a `BusyError` if there is no room. Await one before the next if they must be in order. */
@@ -323,6 +354,11 @@ export class Server implements AsyncIterable<Message> {
   constructor(options?: ServerOptions);
   /** The names of all options. */
   static optionNames(): string[];
+  /**
+   * Serves the WebSockets of an HTTP server, at its port. Without `host`, `port` and `listen` the server then has no port of its
+   * own. Call it before `start()`.
+   */
+  attach(httpServer: HttpServer, options?: AttachOptions): this;
   /** Starts to listen, and to call the handlers. */
   start(): Promise<this>;
   /** Ends every connection at once, also during a drain, and waits for the handlers, at most for `stopTimeoutMs`. */

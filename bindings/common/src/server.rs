@@ -1,5 +1,6 @@
 //! A server of the engine, as the packages own it.
 
+pub mod adopting;
 mod lifecycle;
 mod options;
 pub mod publishing;

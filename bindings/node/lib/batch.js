@@ -75,8 +75,11 @@ class Batch {
       const place = numbers[row + 1];
       if (kind === CONNECT) {
         const described = JSON.parse(this._text(numbers[row + 2], numbers[row + 3]));
-        const { core, outbox } = this.#server;
-        known[place] = new Connection(core, outbox, place, numbers[row + 5], described);
+        const { core, outbox, attachments } = this.#server;
+        const connection = new Connection(core, outbox, place, numbers[row + 5], described);
+        const [, , , , adoption] = described;
+        if (adoption !== null) connection.attachment = attachments.take(adoption);
+        known[place] = connection;
       }
       connections[index] = known[place];
       if (kind === DISCONNECT) known[place] = undefined;

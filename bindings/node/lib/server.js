@@ -4,11 +4,12 @@
 
 const { performance } = require("node:perf_hooks");
 const { callable, closing, flag, text, whole } = require("./arguments.js");
+const { Attachments } = require("./attachments.js");
 const { Batch } = require("./batch.js");
 const calls = require("./calls.js");
 const { bytesOf, Connection } = require("./connection.js");
 const { Dispatcher } = require("./dispatcher.js");
-const { TidewireError, WrongTypeError } = require("./errors.js");
+const { StoppedError, TidewireError, WrongTypeError } = require("./errors.js");
 const { Handlers } = require("./handlers.js");
 const { encode } = require("./json.js");
 const { Log } = require("./log.js");
@@ -18,6 +19,7 @@ const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
 const { Promises, untilFree } = require("./promises.js");
+const { Signals } = require("./signals.js");
 const { deferred, pause, turn, within } = require("./waiting.js");
 
 const MEMORY_MIN = 64 * 1024;
@@ -33,9 +35,8 @@ const SETTLE_MS = 5;
 
 const FINISHED = Symbol("finished");
 
-const SIGNALS = ["SIGINT", "SIGTERM"];
-/** The exit code of a program that a second signal has ended, as that of `tidewire serve`. */
-const INTERRUPTED = 130;
+/** The options of the address. */
+const ADDRESS = ["host", "port", "listen"];
 
 const RUN = new Set(["drainTimeoutMs"]);
 const WHEN_FREE = new Set(["waitMs"]);
@@ -67,6 +68,9 @@ class Server {
   #isPumpDue = false;
   #yieldAt = 0;
   #promises;
+  #attachments;
+  /** Whether it was given an address to listen at. */
+  #hasAddress;
   /** Whether calls may wait for a broker, and nobody has been warned yet. */
   #mayBlock;
 
@@ -83,7 +87,15 @@ class Server {
     this.#outbox.onRoom = () => this.#wake();
     this.#promises = new Promises(this.#core, this.#outbox);
     this.#mayBlock = (options.broker ?? undefined) !== undefined;
-    this.#context = { core: this.#core, outbox: this.#outbox, connectionsByPlace: [], messageTypes: [] };
+    this.#attachments = new Attachments(this.#core, this.#log);
+    this.#hasAddress = ADDRESS.some((name) => (options[name] ?? undefined) !== undefined);
+    this.#context = {
+      core: this.#core,
+      outbox: this.#outbox,
+      attachments: this.#attachments,
+      connectionsByPlace: [],
+      messageTypes: [],
+    };
   }
 
   /** The names of all options. */
@@ -93,11 +105,22 @@ class Server {
 
   // The life of a server.
 
+  /**
+   * Serves the WebSockets of an HTTP server, at its port. Without `host`, `port` and `listen` the server then has no port of its
+   * own. Call it before `start()`.
+   */
+  attach(httpServer, options) {
+    if (this.state === "stopped") throw new StoppedError("the server has stopped");
+    this.#attachments.add(httpServer, options);
+    return this;
+  }
+
   /** Starts to listen, and to call the handlers. */
   async start() {
     this.#engineLog.listen();
+    const listens = this.#hasAddress || this.#attachments.isEmpty;
     try {
-      calls.run(() => this.#core.start(() => this.#wake()));
+      calls.run(() => this.#core.start(listens, () => this.#wake()));
     } catch (error) {
       this.#engineLog.leave();
       throw error;
@@ -137,26 +160,12 @@ class Server {
     const { drainTimeoutMs = 5_000 } = named("run", options, RUN);
     whole("drainTimeoutMs", drainTimeoutMs, 0);
     if (this.state === "new") await this.start();
-    const told = deferred();
-    let signals = 0;
-    const onSignal = () => {
-      signals += 1;
-      told.resolve();
-      if (signals === 1) return;
-      process.exitCode = INTERRUPTED;
-      this.#core.endDrain();
-      // One more ends the process, whatever handlers still do.
-      ignore();
-    };
-    const ignore = () => {
-      for (const signal of SIGNALS) process.off(signal, onSignal);
-    };
-    for (const signal of SIGNALS) process.on(signal, onSignal);
+    const signals = new Signals(() => this.#core.endDrain());
     try {
-      await Promise.race([told.promise, this.#finished.promise]);
+      await Promise.race([signals.told, this.#finished.promise]);
       await this.drain(drainTimeoutMs);
     } finally {
-      ignore();
+      signals.ignore();
     }
   }
 
@@ -170,6 +179,7 @@ class Server {
   async #endNow(action) {
     this.#outbox.flush();
     const left = await action();
+    this.#attachments.clear();
     // The engine's threads may have called before they ended, or not.
     this.#wake();
     if (!this.#isManual) {
@@ -227,14 +237,12 @@ class Server {
 
   /** Where it listens. */
   get address() {
-    const [host, port] = calls.run(() => this.#core.addresses());
-    return { host, port };
+    return calls.run(() => this.#core.address);
   }
 
   /** Where the operations listener answers, or `undefined`. */
   get opsAddress() {
-    const [, , host, port] = calls.run(() => this.#core.addresses());
-    return host === null || host === undefined ? undefined : { host, port };
+    return calls.run(() => this.#core.opsAddress) ?? undefined;
   }
 
   /** Where clients of this machine connect. */
@@ -578,7 +586,8 @@ class Server {
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
     if (this.state !== "running") return `<Server ${this.state}>`;
-    return `<Server ${this.url} connections=${this.connections}>`;
+    const where = this.#hasAddress || this.#attachments.isEmpty ? this.url : "attached";
+    return `<Server ${where} connections=${this.connections}>`;
   }
 }
 

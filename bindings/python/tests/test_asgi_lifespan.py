@@ -131,22 +131,3 @@ def test_an_application_whose_port_is_taken_does_not_start(app, tmp_path) -> Non
         (tmp_path / "taken.py").write_text(source)
         with pytest.raises(AssertionError, match=str(port)):
             Application("uvicorn", "taken:app", tmp_path, tmp_path / "log")
-
-
-def test_a_server_with_tls_is_not_relayed_to(caplog) -> None:
-    class WithTls:
-        url = "wss://127.0.0.1:1/ws"
-
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "websocket.connect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    endpoint = tidewire.asgi.WebSocketEndpoint(WithTls())  # type: ignore[arg-type]
-    scope = {"type": "websocket", "headers": [], "extensions": {"websocket.http.response": {}}}
-    asyncio.run(endpoint(scope, receive, send))
-    assert sent[0]["status"] == 503
-    assert "without TLS" in caplog.text

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 import tidewire
@@ -23,9 +24,17 @@ Serve = Callable[..., tidewire.Server]
 
 
 class Elsewhere(NamedTuple):
-    """Where the relay finds the engine."""
+    """An engine at another place, which the relay takes for its own."""
 
     url: str
+
+    def _adopt_relayed(self, request: bytes, *_: object) -> int:
+        where = urlsplit(self.url)
+        assert where.hostname
+        assert where.port
+        engine = socket.create_connection((where.hostname, where.port))
+        engine.sendall(request)
+        return engine.detach()
 
 
 @pytest.fixture

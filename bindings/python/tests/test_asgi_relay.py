@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import socket
 from typing import Any
 
 import pytest
@@ -160,6 +161,17 @@ def test_frames_are_masked_each_with_another_mask() -> None:
     assert len(unmasked(opened().close(1000, "ü" * 100))[1]) <= 125
 
 
+def connected_to(host: str, port: int) -> Any:
+    """What hands a request over to an engine at this address."""
+
+    async def connect(_scope: Any, request: bytes) -> socket.socket:
+        engine = socket.create_connection((host, port))
+        engine.sendall(request)
+        return engine
+
+    return connect
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
@@ -187,7 +199,8 @@ def test_a_server_that_cannot_pass_on_a_status_closes_with_the_code_that_it_mean
             scope,
             receive,
             send,
-            url=f"ws://{host}:{port}/ws",
+            path="/ws",
+            connect=connected_to(host, port),
             buffer_bytes_max=1000,
             message_bytes_max=1000,
             opening_timeout_s=30,
@@ -241,7 +254,8 @@ def test_what_a_client_does_not_take_stays_in_the_engine() -> None:
             {"type": "websocket", "headers": [], "query_string": b""},
             receive,
             send,
-            url=f"ws://{host}:{port}/ws",
+            path="/ws",
+            connect=connected_to(host, port),
             buffer_bytes_max=64 * 1024,
             message_bytes_max=1_000_000,
             opening_timeout_s=30,

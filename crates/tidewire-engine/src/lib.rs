@@ -76,6 +76,7 @@ pub use limits::rate;
 pub use log::{
     HeldLog, LOG_BYTES_MAX, LOG_LINES_MAX, LogLines, LogQueue, dropped_log_lines, dropped_words,
 };
+pub use model::adoption::AdoptionTicket;
 pub use model::calls::{Call, CallFailure, NewCall};
 pub use model::content::Content;
 pub use model::queries::{
@@ -92,6 +93,7 @@ pub use model::{
 pub use server::{ListeningSockets, ReloadError, Reloader, Server, StartError};
 pub use session::application::Application;
 pub use session::context::Context;
+pub use state::adoption::{Adoption, ConnectDecision, InvalidDecision};
 pub use state::calls::Responder;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;

@@ -1,5 +1,6 @@
 //! The engine's vocabulary: connections, messages, positions and the health of shards.
 
+use self::adoption::AdoptionTicket;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{check_payload, epoch_text, parse_epoch};
 use tidewire_wire::session::GapRange;
 
+pub(crate) mod adoption;
 pub(crate) mod callback;
 pub(crate) mod calls;
 pub(crate) mod content;
@@ -39,6 +41,8 @@ pub struct Peer {
     /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client
     /// that it forwards; then the port is 0 if the proxy does not report it.
     pub address: Option<std::net::SocketAddr>,
+    /// The ticket of a connection that the application has [handed over](crate::Adoption::ticket).
+    pub adoption: Option<AdoptionTicket>,
 }
 
 /// The result of a reload of the configuration.

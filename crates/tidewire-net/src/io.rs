@@ -1,8 +1,10 @@
 //! I/O: the operations of a handler on the connections of its shard.
 
+mod adopting;
 mod securing;
 mod writing;
 
+pub use adopting::ADOPTED_BYTES_MAX;
 pub use writing::{OUTBOX_SHARE_BYTES, When};
 
 use crate::closed::Closed;
@@ -360,16 +362,7 @@ impl Io {
             ServerName<'static>,
         ) -> io::Result<Stream>,
     ) -> io::Result<ConnectionId> {
-        if self.stopping {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                "the shard is stopping",
-            ));
-        }
-        #[cfg(feature = "simulation")]
-        if self.is_simulated {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        self.check_running()?;
         let socket = match &connect.address {
             Address::Tcp(address) => tcp_socket(*address, connect.source, connect.usage)?,
             Address::Unix(path) => unix_socket(path)?,
@@ -380,6 +373,21 @@ impl Io {
             Some((config, name)) => under_tls(tcp, config, name)?,
         };
         self.add(stream, Phase::Connecting)
+    }
+
+    /// No connection begins while the shard is stopping, or simulated.
+    fn check_running(&self) -> io::Result<()> {
+        if self.stopping {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the shard is stopping",
+            ));
+        }
+        #[cfg(feature = "simulation")]
+        if self.is_simulated {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn add(&mut self, stream: Stream, phase: Phase) -> io::Result<ConnectionId> {

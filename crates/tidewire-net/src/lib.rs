@@ -38,8 +38,8 @@ pub use handler::Handler;
 pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{
-    Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, Usage, When,
-    steady_unix_ms,
+    ADOPTED_BYTES_MAX, Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES,
+    Usage, When, steady_unix_ms,
 };
 pub use listener::{bind, bind_shared, deal};
 pub use mailbox::{Mailbox, MailboxError, Waker};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidewire_engine::queue::{Receiver, queue};
-use tidewire_engine::{Handle, Server};
+use tidewire_engine::{Handle, ListeningSockets, Server};
 
 /// A server of the engine that is started once. It stops when it is dropped.
 pub struct ServerLifecycle {
@@ -45,12 +45,16 @@ impl ServerLifecycle {
         &self.options
     }
 
-    /// Starts to listen. `wake` is called on a thread of the engine, once after each [`Receiver::arm`], when there is
+    /// Starts to listen, or without `listens` only takes the connections that are handed over. `wake` is called on a thread of the engine, once after each [`Receiver::arm`], when there is
     /// something to receive.
     ///
     /// # Errors
     /// The address cannot be listened on (the server can be started later), or the server was started before.
-    pub fn start(&self, wake: impl Fn() + Send + Sync + 'static) -> Result<Receiver, Failure> {
+    pub fn start(
+        &self,
+        listens: bool,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Receiver, Failure> {
         if self.is_starting.swap(true, Ordering::AcqRel) {
             let message = "a server can be started once: make a new one";
             return Err(Failure::stopped(message));
@@ -62,7 +66,11 @@ impl ServerLifecycle {
         };
         receiver.on_batch(wake);
         let config = self.options.config.clone();
-        let started = Server::start(config, |_shard| sender.application());
+        let sockets = ListeningSockets {
+            adopts_only: !listens,
+            ..ListeningSockets::default()
+        };
+        let started = Server::start_on(sockets, config, |_shard| sender.application());
         let server = started.inspect_err(|_| self.is_starting.store(false, Ordering::Release))?;
         let running = Running {
             handle: server.handle(),
@@ -133,9 +141,19 @@ impl ServerLifecycle {
     /// The address of the server.
     ///
     /// # Errors
-    /// The server was not started.
+    /// The server was not started, or does not listen.
     pub fn address(&self) -> Result<SocketAddr, Failure> {
-        Ok(self.running()?.address)
+        let address = self.running()?.address;
+        if address.port() == 0 {
+            let message = "this server has no port of its own: its clients come through the HTTP server that it is attached to";
+            return Err(Failure::new(
+                "TidewireError",
+                "NO_PORT",
+                Fault::Caller,
+                message,
+            ));
+        }
+        Ok(address)
     }
 
     /// The address of the operations listener, if there is one.
@@ -149,9 +167,9 @@ impl ServerLifecycle {
     /// The URL for clients of this machine.
     ///
     /// # Errors
-    /// The server was not started.
+    /// The server was not started, or does not listen.
     pub fn url(&self) -> Result<String, Failure> {
-        let address = self.running()?.address;
+        let address = self.address()?;
         // A server that listens on every address is reached on this machine's own.
         let host = match address.ip() {
             ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
@@ -230,7 +248,7 @@ mod tests {
         let server = server(0);
         assert_eq!(server.state(), "new");
         assert_eq!(server.url().expect_err("not started").code, "STOPPED");
-        let _receiver = server.start(|| {}).expect("it starts");
+        let _receiver = server.start(true, || {}).expect("it starts");
         assert_eq!(server.state(), "running");
         let port = server.address().expect("an address").port();
         assert_eq!(
@@ -238,7 +256,7 @@ mod tests {
             format!("ws://127.0.0.1:{port}/ws")
         );
         assert_eq!(
-            server.start(|| {}).expect_err("started before").code,
+            server.start(true, || {}).expect_err("started before").code,
             "STOPPED"
         );
         server.stop();
@@ -266,7 +284,7 @@ mod tests {
         let server = server(0);
         // A server that was not started is not concerned.
         server.end_drain();
-        let _receiver = server.start(|| {}).expect("it starts");
+        let _receiver = server.start(true, || {}).expect("it starts");
         let address = server.address().expect("an address");
         let clients: Vec<TcpStream> = (0..8).map(|_| silent_client(address)).collect();
         let left = std::thread::scope(|scope| {
@@ -290,14 +308,14 @@ mod tests {
     #[test]
     fn a_server_whose_port_is_in_use_starts_later() {
         let first = server(0);
-        let _receiver = first.start(|| {}).expect("it starts");
+        let _receiver = first.start(true, || {}).expect("it starts");
         let second = server(first.address().expect("an address").port());
         assert_eq!(
-            second.start(|| {}).expect_err("in use").class,
+            second.start(true, || {}).expect_err("in use").class,
             "AddressError"
         );
         assert_eq!(second.state(), "new");
         first.stop();
-        let _receiver = second.start(|| {}).expect("the port is free");
+        let _receiver = second.start(true, || {}).expect("the port is free");
     }
 }

@@ -23,7 +23,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidewire_engine::queue::{Batch, Event, Finished, Receiver};
-use tidewire_engine::{Call, CloseReason, Encoding, Message, Peer, Responder, SyncRequest};
+use tidewire_engine::{
+    AdoptionTicket, Call, CloseReason, Encoding, Message, Peer, Responder, SyncRequest,
+};
 use tidewire_wire::envelope::{message_content, message_type};
 use tidewire_wire::format::Format;
 
@@ -174,6 +176,7 @@ impl Inbox {
             peer.user,
             peer.address.map(|address| address.ip().to_string()),
             peer.address.map(|address| address.port()),
+            peer.adoption.as_ref().map(AdoptionTicket::number),
         ]);
         let [start, end] = self.rows.text(described.to_string().as_bytes());
         self.rows

@@ -1,5 +1,6 @@
 //! The server: `Server` of `lib/server.js` is a class on top of [`NativeServer`].
 //!
+//! - `adopting`: connections of HTTP servers of Node
 //! - `inbox`: received events, as rows of numbers and bytes in a buffer of JavaScript
 //! - `inquiries`: what the application asks of the running server
 //! - `later`: what a broker answers later, as promises
@@ -7,6 +8,7 @@
 //! - `publishing`: what JavaScript sends at once
 //! - `tables`: connections and requests under small numbers
 
+mod adopting;
 mod inbox;
 mod inquiries;
 mod later;
@@ -22,9 +24,11 @@ use napi::bindgen_prelude::{AsyncTask, BufferSlice, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidewire_bindings::server::ServerLifecycle;
+use tidewire_bindings::server::adopting::EndedAdoptions;
 use tidewire_engine::{ConnectionKey, Handle};
 
 /// Calls the function of JavaScript that receives. It does not keep the process alive.
@@ -38,6 +42,7 @@ pub struct NativeServer {
     inbox: RefCell<Option<Inbox>>,
     /// Why a record of the outbox was refused.
     refusal: Cell<Option<Failure>>,
+    ended_adoptions: EndedAdoptions,
 }
 
 #[napi]
@@ -50,6 +55,7 @@ impl NativeServer {
             core: Arc::new(ServerLifecycle::new(options)),
             inbox: RefCell::new(None),
             refusal: Cell::new(None),
+            ended_adoptions: EndedAdoptions::default(),
         })
     }
 
@@ -59,15 +65,15 @@ impl NativeServer {
         options::names()
     }
 
-    /// Starts to listen. `wake` is called once after each `receive` that gave nothing, when there is something.
+    /// Starts to listen, or without `listens` only takes what is handed over. `wake` is called once after each `receive` that gave nothing, when there is something.
     #[napi]
-    pub fn start(&self, wake: Function<'_, (), ()>) -> napi::Result<()> {
+    pub fn start(&self, listens: bool, wake: Function<'_, (), ()>) -> napi::Result<()> {
         let waker: Waker = wake
             .build_threadsafe_function()
             .weak::<true>()
             .callee_handled::<false>()
             .build()?;
-        let receiver = self.core.start(move || {
+        let receiver = self.core.start(listens, move || {
             // An environment that is about to end receives nothing more.
             waker.call((), ThreadsafeFunctionCallMode::NonBlocking);
         });
@@ -135,15 +141,17 @@ impl NativeServer {
         self.core.state()
     }
 
-    /// `host`, `port`, and those of the operations listener if there is one.
-    #[napi]
-    pub fn addresses(&self) -> napi::Result<(String, u16, Option<String>, Option<u16>)> {
-        let address = self.core.address().map_err(Failure::from)?;
-        let ops = self.core.ops_address().map_err(Failure::from)?;
-        let host = address.ip().to_string();
-        let ops_host = ops.map(|ops| ops.ip().to_string());
-        let ops_port = ops.map(|ops| ops.port());
-        Ok((host, address.port(), ops_host, ops_port))
+    /// Where it listens.
+    #[napi(getter)]
+    pub fn address(&self) -> napi::Result<NativeAddress> {
+        Ok(self.core.address().map_err(Failure::from)?.into())
+    }
+
+    /// Where the operations listener answers, if there is one.
+    #[napi(getter)]
+    pub fn ops_address(&self) -> napi::Result<Option<NativeAddress>> {
+        let address = self.core.ops_address().map_err(Failure::from)?;
+        Ok(address.map(NativeAddress::from))
     }
 
     /// Address for clients.
@@ -162,6 +170,22 @@ impl NativeServer {
     fn connection(&self, place: u32, generation: u32) -> Option<ConnectionKey> {
         let inbox = self.inbox.borrow();
         inbox.as_ref()?.connections.key(place, generation)
+    }
+}
+
+/// An address of a listener.
+#[napi(object)]
+pub struct NativeAddress {
+    pub host: String,
+    pub port: u16,
+}
+
+impl From<SocketAddr> for NativeAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
     }
 }
 

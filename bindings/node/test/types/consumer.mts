@@ -1,5 +1,6 @@
 // A program of a user, which the compiler checks against the types of the package.
 
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import tidewire, {
   BusyError,
   CallError,
@@ -34,6 +35,13 @@ const server = new Server(options);
 server.on("chat", (message: Message) =>
   message.connection.send({ text: message.text }, { type: "chat", priority: 8 }),
 );
+const session = (_request: IncomingMessage, _response: ServerResponse, next: () => void) => next();
+server.attach(createServer(), {
+  use: [session],
+  authorize: async ({ headers }) => headers.cookie !== undefined && { user: "ann", expiresAt: new Date() },
+});
+// @ts-expect-error A user is a text.
+server.attach(createServer(), { authorize: () => ({ user: 5 }) });
 const placed: number | undefined = (await server.promises.publish("a.b", 1, { key: "k" })).offset;
 const free: boolean = await server.whenFree(() => server.promises.forgetHistory("a.b"));
 console.log(placed, free);

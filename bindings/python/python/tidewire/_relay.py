@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from ._native import Relay, RelayClosed, RelayOpened, RelayRefused
+from .errors import BusyError, StoppedError
 
 logger = logging.getLogger("tidewire")
+
+Connect = Callable[[MutableMapping[str, Any], bytes], Awaitable[socket.socket]]
+"""Hands a request over to the engine: the end of the connection on which it answers."""
 
 Event = str | bytes | RelayOpened | RelayRefused | RelayClosed
 
@@ -28,7 +32,8 @@ class RelayConnection:
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
         *,
-        url: str | None,
+        path: str,
+        connect: Connect,
         buffer_bytes_max: int,
         message_bytes_max: int,
         opening_timeout_s: float,
@@ -36,7 +41,8 @@ class RelayConnection:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._url = urlsplit(url or "")
+        self._path = path
+        self._connect = connect
         self._buffer_bytes_max = buffer_bytes_max
         self._message_bytes_max = message_bytes_max
         self._opening_timeout_s = opening_timeout_s
@@ -48,7 +54,7 @@ class RelayConnection:
             return
         relay = Relay(
             _host(self._scope),
-            _target(self._scope, self._url.path),
+            _target(self._scope, self._path),
             _headers(self._scope),
             list(self._scope.get("subprotocols") or ()),
             self._message_bytes_max,
@@ -56,18 +62,16 @@ class RelayConnection:
         if not relay.request:
             await self._refuse(400, "the request has a header that cannot be passed on")
             return
-        if self._url.scheme != "ws":
-            if self._url.scheme:
-                logger.error("WebSocketEndpoint needs a server without TLS; the ASGI server ends TLS")
+        try:
+            engine = await self._connect(self._scope, relay.request)
+        except (StoppedError, BusyError):
             await self._refuse(503, "the server does not run", retry_after=1)
             return
         try:
-            reader, writer = await asyncio.open_connection(
-                self._url.hostname, self._url.port, limit=self._buffer_bytes_max
-            )
-        except OSError:
-            await self._refuse(503, "the server does not run", retry_after=1)
-            return
+            reader, writer = await asyncio.open_connection(sock=engine, limit=self._buffer_bytes_max)
+        except BaseException:
+            engine.close()
+            raise
         try:
             await self._talk(relay, reader, writer)
         finally:
@@ -76,7 +80,6 @@ class RelayConnection:
 
     async def _talk(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=self._buffer_bytes_max)
-        writer.write(relay.request)
         try:
             events = await asyncio.wait_for(self._open(relay, reader), self._opening_timeout_s)
         except asyncio.TimeoutError:

@@ -4,24 +4,28 @@ There are two ways, which can be had together:
 
 - `lifespan` starts the engine beside the application, on a port of its own. Clients connect to that port: this
   is the fast way, because no message passes through the ASGI server.
-- `WebSocketEndpoint` serves the same clients on the application's own port. Each connection is relayed to the
-  engine over loopback, which costs two more passes over every message, and the ASGI server's own work. Take it
-  where only one port can be reached.
+- `WebSocketEndpoint` serves the same clients on the application's own port, and knows them by the application's
+  sessions if it is to. Each connection is relayed to the engine, which costs two more passes over every message,
+  and the ASGI server's own work. Take it where only one port can be reached, or where sessions decide.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from . import _workers
+from ._admission import UNDECIDED, Admission, Authorize, decide
 from ._completion import names
 from ._relay import RelayConnection
-from .errors import StoppedError
+from .errors import InvalidArgumentError, StoppedError
 
 try:
     from starlette.requests import HTTPConnection
@@ -31,7 +35,7 @@ except ImportError:  # Only `get_server` needs it.
 if TYPE_CHECKING:
     from ._server import Server
 
-__all__ = ["STATE_NAME", "WebSocketEndpoint", "get_server", "lifespan"]
+__all__ = ["STATE_NAME", "Admission", "WebSocketEndpoint", "get_server", "lifespan"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -110,17 +114,19 @@ def get_server(connection: HTTPConnection) -> Server:
 class WebSocketEndpoint:
     """An ASGI application that serves a server's clients on the ASGI server's own port.
 
-    It is slower than the engine's port, because each message passes through the ASGI server and over
-    loopback. The handlers, tokens, limits and answers are the same: the engine sees the headers, cookies,
-    query and subprotocols of the original request. What it cannot see is the address of the peer, which is
-    127.0.0.1 for it.
+    It is slower than the engine's port, because each message passes through the ASGI server. The handlers,
+    tokens, limits and answers are the same: the engine sees the headers, cookies, query, subprotocols and address
+    of the original request.
 
     The server has to run when the first client comes: use `lifespan`, or this object as the application
     itself, which then starts and stops the server.
 
     Args:
-        server: The server. It should listen on 127.0.0.1, port 0, unless clients also connect to it directly,
-            and without TLS, which is the ASGI server's business here.
+        server: The server. It should listen on 127.0.0.1, port 0, unless clients also connect to it directly.
+        authorize: Decides who may connect, in place of the token: a function or an `async def` that is called with
+            the ASGI scope. It returns an `Admission`; or `True`, and the token decides; or `False` or `None`, and
+            the client gets 403. A `CallError` does that in its own words. With another exception, or without an
+            answer in `opening_timeout_ms`, the client gets 503, and comes back.
         path: The path at which the server takes connections. Default: the one in `server.url`.
         buffer_bytes_max: How much may wait in each direction for a connection that does not keep up, besides
             one message; past it the other side is not read.
@@ -135,12 +141,14 @@ class WebSocketEndpoint:
         self,
         server: Server,
         *,
+        authorize: Authorize | None = None,
         path: str | None = None,
         buffer_bytes_max: int = 64 * 1024,
         message_bytes_max: int = 64 * 1024 * 1024,
         opening_timeout_ms: int = 10_000,
     ) -> None:
         self._server = server
+        self._authorize = authorize
         self._path = path
         self._buffer_bytes_max = buffer_bytes_max
         self._message_bytes_max = message_bytes_max
@@ -157,7 +165,8 @@ class WebSocketEndpoint:
                 scope,
                 receive,
                 send,
-                url=self._url(),
+                path=self._path_of_engine(),
+                connect=self._connect,
                 buffer_bytes_max=self._buffer_bytes_max,
                 message_bytes_max=self._message_bytes_max,
                 opening_timeout_s=self._opening_timeout_s,
@@ -173,16 +182,32 @@ class WebSocketEndpoint:
             await send({"type": "http.response.start", "status": 426, "headers": headers})
             await send({"type": "http.response.body", "body": b"a WebSocket is served here\n"})
 
-    def _url(self) -> str | None:
-        """The address of the engine; `None` while it does not run."""
+    def _path_of_engine(self) -> str:
+        if self._path is not None:
+            return self._path
         try:
-            url = self._server.url
+            return urlsplit(self._server.url).path
         except StoppedError:
-            return None
-        if self._path is None:
-            return url
-        scheme, _, rest = url.partition("://")
-        return f"{scheme}://{rest.partition('/')[0]}{self._path}"
+            return "/"
+
+    async def _connect(self, scope: Scope, request: bytes) -> socket.socket:
+        """Hands a request over to the engine.
+
+        Raises:
+            StoppedError: The server does not run.
+            BusyError: It has not caught up.
+        """
+        decision, attachment = None, None
+        if self._authorize is not None:
+            decision, attachment = await decide(self._authorize, scope, self._opening_timeout_s)
+        host, _ = scope.get("server") or (None, None)
+        known = _client(scope), is_loopback(host)
+        try:
+            descriptor = self._server._adopt_relayed(request, *known, decision, attachment)
+        except InvalidArgumentError:
+            logger.exception("a client cannot connect")
+            descriptor = self._server._adopt_relayed(request, *known, UNDECIDED, None)
+        return socket.socket(fileno=descriptor)
 
     async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -215,6 +240,20 @@ async def _running(server: Server, serve: bool, drain_timeout_ms: int) -> AsyncI
             await asyncio.to_thread(server.stop)
         if handlers is not None:
             await handlers
+
+
+def _client(scope: Scope) -> tuple[str, int] | None:
+    """The address of the client. granian writes the port as a text."""
+    host, port = scope.get("client") or (None, None)
+    return None if host is None else (host, int(port or 0))
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether an address is one that only this machine reaches."""
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 async def _serve(server: Server) -> None:

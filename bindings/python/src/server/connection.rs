@@ -55,6 +55,12 @@ impl Connection {
         Some((address.ip().to_string(), address.port()))
     }
 
+    /// What the `authorize` of a `WebSocketEndpoint` has attached to it; else nothing.
+    #[getter]
+    fn attachment(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.core.adoptions.attached(py, &self.peer)
+    }
+
     /// Sends a message. If the connection is gone, it goes nowhere, without an error.
     #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, wait_ms=1000)")]
     fn send(

@@ -1,6 +1,7 @@
 //! A server of the engine, and what Python receives of it.
 
 use super::ServerResult;
+use super::adopting::Adoptions;
 use super::batch::{Segment, Stored};
 use crate::errors::{argument, stopped};
 use serde_json::{Map, Value};
@@ -20,6 +21,7 @@ pub(crate) struct Core {
     process: u32,
     pub(super) server: ServerLifecycle,
     receiving: OnceLock<Receiving>,
+    pub(super) adoptions: Adoptions,
 }
 
 /// There once the server was started.
@@ -48,6 +50,7 @@ impl Core {
             process: std::process::id(),
             server: ServerLifecycle::new(options),
             receiving: OnceLock::new(),
+            adoptions: Adoptions::default(),
         }
     }
 
@@ -60,7 +63,7 @@ impl Core {
         }
         let (wake_reader, wake_writer) =
             wake_pair().map_err(|error| stopped(format!("no descriptor: {error}")))?;
-        let receiver = self.server.start(move || {
+        let receiver = self.server.start(true, move || {
             // A full pipe is readable already.
             let _ = (&wake_writer).write(&[1]);
         })?;

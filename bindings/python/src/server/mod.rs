@@ -1,5 +1,6 @@
 //! The server: `tidewire.Server` is a Python class on top of [`ServerCore`].
 
+mod adopting;
 mod batch;
 mod connection;
 mod core;
@@ -26,7 +27,7 @@ use std::time::Instant;
 use tidewire_bindings::server::ServerOptions;
 use tidewire_engine::settings::nearest;
 
-/// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
+/// A server: its life and its messages. The other methods are in `publishing`, `inquiries` and `adopting`.
 #[pyclass(subclass, frozen, weakref, module = "tidewire._native")]
 pub(crate) struct ServerCore(ArcSwap<Core>);
 

@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// What is wrong with an answer, without saying whose it is.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Invalid(words) => words.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the backend has certainly not seen the event.
     pub(crate) fn is_unsent(&self) -> bool {
         matches!(

@@ -12,6 +12,7 @@ mod wait;
 use crate::counters::Snapshot;
 use crate::model::{ConnectionKey, Outgoing, SendError};
 use crate::shard::mailbox::Mail;
+use crate::state::adoption::Adoption;
 use crate::state::shared::Shared;
 use crate::topics::broker::Sending;
 use crate::topics::outlet::{Origin, Target};
@@ -83,6 +84,19 @@ impl Handle {
             return self.close_with(connection, code, reason);
         }
         self.post(connection.shard(), Mail::Close(connection.id, code, reason))
+    }
+
+    /// Takes over a connection that the application has accepted itself. Its opening handshake is answered later.
+    ///
+    /// # Errors
+    /// [`SendError`]; the connection is closed.
+    pub fn adopt(&self, adoption: Adoption) -> Result<(), SendError> {
+        if self.shared.is_stopped() {
+            return Err(SendError::Stopped);
+        }
+        let turn = self.shared.adoptions.fetch_add(1, Ordering::Relaxed);
+        let shard = turn % self.mailboxes.len();
+        self.post(shard as u32, Mail::Adopt(Box::new(adoption)))
     }
 
     /// Sessions now.

@@ -34,7 +34,7 @@ use crate::topics::name::InvalidTopic;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -160,11 +160,16 @@ impl Server {
         let random = |_| StdRng::from_os_rng();
         let (mut shards, handle) = assemble(config, application, random, broker)?;
         let sockets = given.opened(&handle.shared.setup.get().config)?;
-        let address = sockets.clients[0].local_addr()?;
-        let hands = deal(&sockets.clients, shards.len())?;
-        for (shard, hand) in shards.iter_mut().zip(hands) {
-            for listener in hand {
-                shard.listen(listener, tls.clone())?;
+        let address = match sockets.clients.first() {
+            Some(socket) => socket.local_addr()?,
+            None => NOWHERE,
+        };
+        if !sockets.clients.is_empty() {
+            let hands = deal(&sockets.clients, shards.len())?;
+            for (shard, hand) in shards.iter_mut().zip(hands) {
+                for listener in hand {
+                    shard.listen(listener, tls.clone())?;
+                }
             }
         }
         let backend = backend_link(&handle)?;
@@ -248,7 +253,7 @@ impl Server {
         Ok(())
     }
 
-    /// The address for clients, with the port in use.
+    /// The address for clients, with the port in use; port 0 if it [listens nowhere](ListeningSockets::adopts_only).
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -550,6 +555,9 @@ fn check(config: &Config) -> Result<(), StartError> {
 const KEYS_WAIT: Duration = Duration::from_secs(2);
 
 const KEYS_POLL: Duration = Duration::from_millis(5);
+
+/// The address of a server that listens nowhere.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// How often a drain looks whether all have gone.
 const DRAIN_POLL: Duration = Duration::from_millis(10);

@@ -17,12 +17,14 @@ pub struct ListeningSockets {
     pub clients: Vec<TcpListener>,
     /// For the operations listener. None: the server opens one at [`Config::ops_listen`], if that is set.
     pub operations: Option<TcpListener>,
+    /// The server opens none for clients: all of them are [handed over](Handle::adopt).
+    pub adopts_only: bool,
 }
 
 impl ListeningSockets {
     /// These, and those that are missing.
     pub(super) fn opened(mut self, config: &Config) -> Result<Self, StartError> {
-        if self.clients.is_empty() {
+        if self.clients.is_empty() && !self.adopts_only {
             let bind = if config.reuse_port { bind_shared } else { bind };
             let address = config.listen;
             self.clients = bind(address, config.shards, BACKLOG)

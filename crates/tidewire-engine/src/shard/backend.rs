@@ -6,6 +6,7 @@ use crate::backend::events::{Body, ConnectAnswer};
 use crate::config::backend::{BackendAway, BackendEvent};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
+use crate::state::adoption::ConnectDecision;
 use crate::state::backend::{BackendAnswer, Question};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::Request;
@@ -92,6 +93,19 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
+    /// The effect of what the application has decided itself.
+    pub(crate) fn by_application(ConnectDecision(answer): ConnectDecision) -> Self {
+        let Some(answer) = answer else {
+            return Self::Away("the application cannot decide now who may connect");
+        };
+        match &answer.refused {
+            Some(refused) => {
+                Self::Refuse(refused.reason_or("the application refuses the connection"))
+            }
+            None => Self::Admit(answer),
+        }
+    }
+
     pub(crate) fn of(answer: BackendAnswer, away: BackendAway) -> Self {
         match answer {
             BackendAnswer::Connect(Ok(answer)) => match &answer.refused {

@@ -35,11 +35,15 @@ impl TrustedProxies {
 impl<A: Application> EngineShard<A> {
     /// Begins the opening handshake of a connection that was just accepted.
     pub(crate) fn start_opening(&mut self, io: &mut Io, id: ConnectionId) {
+        let connection = self.connection(id);
+        let address = connection.and_then(|connection| connection.state.peer_address(io));
+        let address = address.map(|address| address.ip());
         let proxies = &self.core.setup.config.proxies;
-        let address = io.peer_address(id).map(|address| address.ip());
         let source = address.map_or(Source::Unknown, |address| proxies.source(address));
         if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
-            connection.state.awaits_proxy_header = matches!(source, Source::Proxy(_));
+            let is_adopted = connection.state.adopted().is_some();
+            connection.state.awaits_proxy_header =
+                matches!(source, Source::Proxy(_)) && !is_adopted;
         }
         self.start_pending(io, id, source);
     }
@@ -84,7 +88,7 @@ impl<A: Application> EngineShard<A> {
             return Some(0);
         };
         if let Some(address) = source {
-            state.forwarded = Some(Box::new(address));
+            state.set_forwarded(address);
             let source = self.core.setup.config.proxies.source(address.ip());
             self.start_pending(io, id, source);
         }
@@ -134,7 +138,7 @@ impl<A: Application> EngineShard<A> {
         let is_trusted = |address| proxies.is_trusted(address);
         let client = proxies.header.client(lines.into_iter(), peer, is_trusted);
         if client != peer {
-            connection.state.forwarded = Some(Box::new(client));
+            connection.state.set_forwarded(client);
         }
     }
 }

@@ -12,8 +12,9 @@ use crate::session::application::Application;
 use crate::session::reply::write_message;
 use crate::shard::backend::Admission;
 use crate::shard::{EngineShard, micros_of};
+use crate::state::adoption::ConnectDecision;
 use crate::state::backend::BackendAnswer;
-use crate::state::connection::Connection;
+use crate::state::connection::{Connection, ConnectionState};
 use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
 use crate::topics::access::{Access, AccessRules, InvalidRules};
@@ -57,6 +58,10 @@ struct Newcomer {
     address: Option<SocketAddr>,
     /// Whether a trusted proxy forwards the connection.
     is_forwarded: bool,
+    /// Whether it came to a server that listens on this machine alone.
+    is_local: bool,
+    /// What the application has decided about it, if it has.
+    decision: Option<ConnectDecision>,
     unix_ms: u64,
 }
 
@@ -71,6 +76,25 @@ struct Guest {
     access_is_set: bool,
     /// The topics that the backend subscribes it to.
     subscriptions: Vec<String>,
+}
+
+impl Newcomer {
+    /// The client of a connection, with the decision that the application has handed over.
+    fn of(state: &mut ConnectionState, io: &Io, listens_locally: bool) -> Self {
+        let address = state.peer_address(io);
+        let by_proxy = state.forwarded.as_ref().map(|client| client.by_proxy);
+        let adopted = state.adopted();
+        Self {
+            address,
+            is_forwarded: by_proxy.unwrap_or(false),
+            is_local: adopted
+                .as_ref()
+                .map_or(listens_locally, |adopted| adopted.is_local),
+            decision: adopted.and_then(|adopted| adopted.decision.take()),
+            key: state.key,
+            unix_ms: io.now().unix_ms,
+        }
+    }
 }
 
 impl Decision {
@@ -102,25 +126,21 @@ impl<A: Application> EngineShard<A> {
             }
         };
         self.read_forwarded(io, id, &request);
+        let listens_locally = self.core.setup.config.listen.ip().is_loopback();
         let Some(connection) = self.connection(id) else {
             return data.len();
-        };
-        let newcomer = Newcomer {
-            key: connection.state.key,
-            address: connection.state.peer_address(io),
-            is_forwarded: connection.state.forwarded.is_some(),
-            unix_ms: io.now().unix_ms,
         };
         if connection.state.awaits_backend() {
             return 0;
         }
+        let newcomer = Newcomer::of(&mut connection.state, io, listens_locally);
         self.trace_handshake(io, id, &request);
         let Some(connection) = self.connection(id) else {
             return data.len();
         };
         let question = connection.state.question.take();
         let answer = question.and_then(|question| question.answer);
-        match self.core.decide(&request, &newcomer, answer) {
+        match self.core.decide(&request, newcomer, answer) {
             Decision::Ask { user } => {
                 self.ask_connect(io, id, &request, user.as_deref());
                 0
@@ -216,6 +236,7 @@ impl<A: Application> EngineShard<A> {
             connection: state.key,
             user,
             address: state.peer_address(io),
+            adoption: state.adopted().and_then(|adopted| adopted.ticket.take()),
         };
         self.with_inbound(io, id, |inbound| {
             inbound.announce_when_encrypted(peer);
@@ -280,26 +301,29 @@ impl Core {
         }
     }
 
-    /// The result for a request; `answer` is the backend's, once it was asked.
+    /// The result for a request; `answer` is the backend's, once it was asked. Where the application has decided, neither the
+    /// token nor the backend counts.
     fn decide(
         &self,
         request: &Request<'_>,
-        newcomer: &Newcomer,
+        mut newcomer: Newcomer,
         answer: Option<BackendAnswer>,
     ) -> Decision {
         let config = &self.setup.config;
-        if let Some(rejection) = self.rejection(request, newcomer) {
+        if let Some(rejection) = self.rejection(request, &newcomer) {
             return rejection;
         }
+        let decision = newcomer.decision.take();
         let mut failure = None;
         let mut user = None;
         let mut expires_at_s = None;
         let mut rules = None;
-        if let (Some(verifier), Some(auth)) = (&self.setup.verifier, &config.auth) {
+        if let (Some(verifier), Some(auth), None) = (&self.setup.verifier, &config.auth, &decision)
+        {
             if verifier.is_waiting() {
                 return self.full("the server has no keys to check tokens with yet");
             }
-            match self.verified(verifier, find_token(request, auth), newcomer) {
+            match self.verified(verifier, find_token(request, auth), &newcomer) {
                 Ok((claims, own)) => {
                     rules = own;
                     user = Some(claims.subject);
@@ -309,22 +333,25 @@ impl Core {
                 Err(error) => return Decision::reject(401, &error),
             }
         }
-        let mut admitted = ConnectAnswer::default();
         let backend = self.shared.backend.as_ref();
         let backend = backend.filter(|backend| backend.has(BackendEvent::Connect));
-        if let (Some(backend), None) = (backend, &failure) {
-            let Some(answer) = answer else {
-                return Decision::Ask { user };
-            };
-            match Admission::of(answer, backend.config.away) {
-                Admission::Admit(answer) => admitted = *answer,
-                Admission::Refuse(reason) if config.auth_failure_after_upgrade => {
-                    failure = Some(reason);
-                }
-                Admission::Refuse(reason) => return Decision::reject(403, &reason),
-                Admission::Away(reason) => return self.full(reason),
+        let admission = match (decision, backend, &failure) {
+            (Some(decision), ..) => Admission::by_application(decision),
+            (None, Some(backend), None) => match answer {
+                Some(answer) => Admission::of(answer, backend.config.away),
+                None => return Decision::Ask { user },
+            },
+            _ => Admission::Admit(Box::default()),
+        };
+        let admitted = match admission {
+            Admission::Admit(answer) => *answer,
+            Admission::Refuse(reason) if config.auth_failure_after_upgrade => {
+                failure = Some(reason);
+                ConnectAnswer::default()
             }
-        }
+            Admission::Refuse(reason) => return Decision::reject(403, &reason),
+            Admission::Away(reason) => return self.full(reason),
+        };
         if failure.is_none() && !self.take_place() {
             self.counters.connections_rejected_full.add(1);
             return self.full("the server has no room for another connection");
@@ -349,7 +376,10 @@ impl Core {
         if let Some(reason) = self.turns_away() {
             return Some(self.full(reason));
         }
-        let is_guarded = !newcomer.is_forwarded && is_local_page(config, request);
+        let is_guarded = newcomer.is_local
+            && !newcomer.is_forwarded
+            && newcomer.decision.is_none()
+            && is_open_to_page(config, request);
         let caller = HostCaller {
             connection: Some(newcomer.key),
             address: newcomer.address,
@@ -517,9 +547,8 @@ fn shown(name: &str) -> &str {
     }
 }
 
-/// Whether a page calls a server that is most likely meant for this machine alone, and is not
-/// expected to.
-fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
+/// Whether a page calls a server that admits everybody, and is not expected to.
+fn is_open_to_page(config: &Config, request: &Request<'_>) -> bool {
     let is_expected = |origin: &str| match &config.origins {
         OriginPolicy::Any => true,
         OriginPolicy::SameHost => false,
@@ -528,9 +557,7 @@ fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
             origins.any(|allowed| allowed.eq_ignore_ascii_case(origin))
         }
     };
-    config.listen.ip().is_loopback()
-        && config.auth.is_none()
-        && request.origin().is_some_and(|origin| !is_expected(origin))
+    config.auth.is_none() && request.origin().is_some_and(|origin| !is_expected(origin))
 }
 
 fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::model::Outgoing;
 use crate::shard::view::Question;
+use crate::state::adoption::Adoption;
 use crate::state::calls::PostedCall;
 use crate::topics::access::AccessRules;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub(crate) enum Mail {
     Change(SessionChange),
     Question(Question),
     Call(ConnectionId, Box<PostedCall>),
+    Adopt(Box<Adoption>),
     /// Another process accepts from now on.
     StopListening,
 }

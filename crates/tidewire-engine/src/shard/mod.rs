@@ -1,5 +1,6 @@
 //! One shard of the server: the connections of one event loop.
 
+mod adopting;
 mod backend;
 mod calls;
 mod changes;
@@ -35,6 +36,7 @@ use crate::session::inbound::{Inbound, Tally};
 use crate::shard::changes::Changes;
 use crate::shard::mailbox::Mail;
 use crate::shard::view::View;
+use crate::state::adoption::Forwarded;
 use crate::state::connection::{Connection, ConnectionState, Pauses, Phase};
 use crate::state::core::Core;
 use crate::state::jobs::{JobProgress, Jobs};
@@ -191,6 +193,59 @@ impl<A: Application> EngineShard<A> {
         consumed
     }
 
+    /// Begins the opening handshake of a connection.
+    fn begin(&mut self, io: &mut Io, id: ConnectionId, forwarded: Option<Box<Forwarded>>) {
+        if id.index() > MEMBER_INDEX_MAX {
+            return io.abort(id);
+        }
+        self.core.refresh();
+        self.core.make_way(id);
+        let limits = &self.core.setup.config.limits;
+        let now = wire_now(io);
+        let state = ConnectionState {
+            key: ConnectionKey::new(self.core.shared.hub.server, self.core.index, id),
+            control: None,
+            close_code: None,
+            session: ServerSession::new(Format::Json, false, now),
+            bucket: TokenBucket::new(&self.core.setup.rate_limit, now.monotonic_ms),
+            pauses: Pauses::default(),
+            refusals: None,
+            owner: OwnerId::SERVER,
+            jobs: Jobs::default(),
+            user: None,
+            expiry: None,
+            forwarded,
+            awaits_proxy_header: false,
+            accepted_us: micros_of(io),
+            access: Access::bind(&self.core.setup.access, None),
+            access_is_set: false,
+            is_told_away: false,
+            topics: None,
+            calls: None,
+            operations: None,
+            question: None,
+            trace: None,
+            producer: self.core.shared.producers.new_session(),
+            error_budget: None,
+            layers: None,
+            unannounced: None,
+            close: None,
+            ended: None,
+            unfinished: None,
+        };
+        let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
+        io.set_timer(
+            id,
+            now.monotonic_ms.saturating_add(limits.handshake_timeout_ms),
+        );
+        if self.connections.len() <= id.index() {
+            self.connections.resize_with(id.index() + 1, || None);
+        }
+        self.connections[id.index()] = Some(Connection { reader, state });
+        self.core.counters.connections_accepted.add(1);
+        self.start_opening(io, id);
+    }
+
     /// Reads the received bytes, before or after the session has opened.
     #[inline(always)]
     fn handle_bytes(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
@@ -297,55 +352,7 @@ impl<A: Application> Handler for EngineShard<A> {
     type Mail = Mail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
-        if id.index() > MEMBER_INDEX_MAX {
-            return io.abort(id);
-        }
-        self.core.refresh();
-        self.core.make_way(id);
-        let limits = &self.core.setup.config.limits;
-        let now = wire_now(io);
-        let state = ConnectionState {
-            key: ConnectionKey::new(self.core.shared.hub.server, self.core.index, id),
-            control: None,
-            close_code: None,
-            session: ServerSession::new(Format::Json, false, now),
-            bucket: TokenBucket::new(&self.core.setup.rate_limit, now.monotonic_ms),
-            pauses: Pauses::default(),
-            refusals: None,
-            owner: OwnerId::SERVER,
-            jobs: Jobs::default(),
-            user: None,
-            expiry: None,
-            forwarded: None,
-            awaits_proxy_header: false,
-            accepted_us: micros_of(io),
-            access: Access::bind(&self.core.setup.access, None),
-            access_is_set: false,
-            is_told_away: false,
-            topics: None,
-            calls: None,
-            operations: None,
-            question: None,
-            trace: None,
-            producer: self.core.shared.producers.new_session(),
-            error_budget: None,
-            layers: None,
-            unannounced: None,
-            close: None,
-            ended: None,
-            unfinished: None,
-        };
-        let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
-        io.set_timer(
-            id,
-            now.monotonic_ms.saturating_add(limits.handshake_timeout_ms),
-        );
-        if self.connections.len() <= id.index() {
-            self.connections.resize_with(id.index() + 1, || None);
-        }
-        self.connections[id.index()] = Some(Connection { reader, state });
-        self.core.counters.connections_accepted.add(1);
-        self.start_opening(io, id);
+        self.begin(io, id, None);
     }
 
     #[inline]
@@ -448,6 +455,7 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
         self.core.refresh();
         match mail {
+            Mail::Adopt(adoption) => self.adopt(io, *adoption),
             Mail::Send(id, outgoing) => {
                 self.with_session(io, id, |session| session.send(outgoing.payload()));
             }

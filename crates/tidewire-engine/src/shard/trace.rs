@@ -21,6 +21,7 @@ impl<A: Application> EngineShard<A> {
         }
         let parent = request.header("traceparent").and_then(TraceContext::parse);
         state.trace = self.core.start_trace(parent);
+        let client = state.forwarded_address();
         let trace = state.trace.as_deref_mut();
         let Some(span) = trace.and_then(|trace| trace.handshake.as_deref_mut()) else {
             return;
@@ -37,7 +38,7 @@ impl<A: Application> EngineShard<A> {
             span.set("network.peer.address", address.ip().to_string().as_str());
             span.set("network.peer.port", u64::from(address.port()));
         }
-        if let Some(address) = state.forwarded.as_deref() {
+        if let Some(address) = client {
             span.set("client.address", address.ip().to_string().as_str());
         }
         span.set("tidewire.connection", state.key.to_string().as_str());

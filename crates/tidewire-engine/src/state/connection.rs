@@ -5,6 +5,7 @@ use crate::limits::owner::OwnerId;
 use crate::limits::rate::TokenBucket;
 use crate::limits::unfinished::Charge;
 use crate::model::{CloseReason, ConnectionKey, Peer};
+use crate::state::adoption::{Adopted, Forwarded};
 use crate::state::backend::{BackendAnswer, Question};
 use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
@@ -52,8 +53,8 @@ pub(crate) struct ConnectionState {
     pub(crate) user: Option<Arc<str>>,
     /// When it ends with its token, if it does.
     pub(crate) expiry: Option<Box<Expiry>>,
-    /// The client that a trusted proxy forwards, if there is one.
-    pub(crate) forwarded: Option<Box<SocketAddr>>,
+    /// What whoever hands the connection on says of the client, if somebody does.
+    pub(crate) forwarded: Option<Box<Forwarded>>,
     /// Its source is a trusted proxy, whose header may precede all other data.
     pub(crate) awaits_proxy_header: bool,
     /// When it was accepted, in microseconds of the shard's time, modulo 2^32: some 71 minutes.
@@ -251,17 +252,30 @@ impl ConnectionState {
     /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP
     /// connection. `None` if it is gone already.
     pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
-        match self.forwarded.as_deref() {
-            Some(address) => Some(*address),
-            None => io.peer_address(self.key.id),
-        }
+        self.forwarded_address()
+            .or_else(|| io.peer_address(self.key.id))
+    }
+
+    /// The address of the client, if that is not the other end of the TCP connection.
+    pub(crate) fn forwarded_address(&self) -> Option<SocketAddr> {
+        self.forwarded.as_ref()?.address
+    }
+
+    /// Notes for whom a trusted proxy has opened the connection.
+    pub(crate) fn set_forwarded(&mut self, client: SocketAddr) {
+        let forwarded = self.forwarded.get_or_insert_default();
+        forwarded.address = Some(client);
+        forwarded.by_proxy = true;
+    }
+
+    /// The part of the application that has handed the connection over, if it has.
+    pub(crate) fn adopted(&mut self) -> Option<&mut Adopted> {
+        self.forwarded.as_mut()?.adopted.as_mut()
     }
 
     /// The same of a connection that ends, if the operating system still knows it.
     pub(crate) fn last_address(&self, io: &Io) -> Option<SocketAddr> {
-        match self.forwarded.as_deref() {
-            Some(address) => Some(*address),
-            None => io.last_peer_address(self.key.id),
-        }
+        self.forwarded_address()
+            .or_else(|| io.last_peer_address(self.key.id))
     }
 }

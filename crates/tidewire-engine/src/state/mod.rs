@@ -1,5 +1,6 @@
 //! State of a server, its shards and its connections. Behaviour of connections is in `session`.
 
+pub(crate) mod adoption;
 pub(crate) mod backend;
 pub(crate) mod busiest;
 pub(crate) mod calls;

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) unfinished: Unfinished,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
+    /// Connections that the application has handed over, which go to the shards in turn.
+    pub(crate) adoptions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
     /// What presence data makes the server send, of each owner.
     pub(crate) presence_budgets: OwnerBudgets,
@@ -162,6 +164,7 @@ impl Shared {
                 config.shards,
             ),
             sessions: AtomicUsize::new(0),
+            adoptions: AtomicUsize::new(0),
             counters,
             presence_budgets: OwnerBudgets::default(),
             producers: SharedProducers::new(&config.producers),

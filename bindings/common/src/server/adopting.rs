@@ -1,0 +1,123 @@
+//! Connections that an HTTP server of the language has accepted, and hands over to the engine.
+
+use crate::failure::Failure;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use tidewire_engine::{Adoption, AdoptionTicket, ConnectDecision, Handle};
+
+/// What the HTTP server knows of a client.
+pub struct Newcomer {
+    /// The request, and what has come after it.
+    pub received: Vec<u8>,
+    /// Its address, where the socket does not tell it.
+    pub address: Option<SocketAddr>,
+    /// The HTTP server listens on this machine alone.
+    pub is_local: bool,
+    /// What the application has decided, in JSON; null if it could not decide. None: the token decides.
+    pub decision: Option<String>,
+    /// The number of the hand-over.
+    pub number: u64,
+}
+
+/// The hand-overs that have ended: what the language keeps for them can be dropped.
+#[derive(Clone, Default)]
+pub struct EndedAdoptions(Arc<Mutex<Vec<u64>>>);
+
+impl EndedAdoptions {
+    /// Their numbers since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn ticket(&self, number: u64) -> AdoptionTicket {
+        let ended = Arc::clone(&self.0);
+        AdoptionTicket::new(number, move |number| {
+            ended
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(number);
+        })
+    }
+}
+
+/// Hands a connection over.
+///
+/// # Errors
+/// The decision cannot be used, the server has not caught up, or it has stopped. The stream is closed.
+pub fn adopt(
+    handle: &Handle,
+    stream: TcpStream,
+    newcomer: Newcomer,
+    ended: &EndedAdoptions,
+) -> Result<(), Failure> {
+    let read = newcomer.decision.as_deref().map(|json| match json {
+        "null" => Ok(ConnectDecision::unavailable()),
+        json => ConnectDecision::from_json(json.as_bytes()),
+    });
+    let decision = read.transpose().map_err(|error| {
+        Failure::argument(format!("the answer of authorize cannot be used: {error}"))
+    })?;
+    handle.adopt(Adoption {
+        stream,
+        received: newcomer.received,
+        address: newcomer.address,
+        is_local: newcomer.is_local,
+        decision,
+        ticket: Some(ended.ticket(newcomer.number)),
+    })?;
+    Ok(())
+}
+
+/// A second descriptor of a connected socket of this process: whoever has the first one closes it.
+///
+/// # Errors
+/// There is no such descriptor, or no room for another one.
+#[cfg(unix)]
+pub fn copy_of(descriptor: i32) -> io::Result<TcpStream> {
+    use filedescriptor::FileDescriptor;
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+    struct Descriptor(RawFd);
+    impl AsRawFd for Descriptor {
+        fn as_raw_fd(&self) -> RawFd {
+            self.0
+        }
+    }
+    let copy = FileDescriptor::dup(&Descriptor(descriptor)).map_err(io::Error::other)?;
+    let file = copy.as_file().map_err(io::Error::other)?;
+    Ok(TcpStream::from(OwnedFd::from(file)))
+}
+
+/// Two connected sockets: one for the engine, and the descriptor of the other, which the caller owns.
+///
+/// # Errors
+/// The process has no free descriptor.
+#[cfg(unix)]
+pub fn pair() -> io::Result<(TcpStream, i32)> {
+    use std::os::fd::{IntoRawFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    let (engine, other) = UnixStream::pair()?;
+    other.set_nonblocking(true)?;
+    Ok((TcpStream::from(OwnedFd::from(engine)), other.into_raw_fd()))
+}
+
+/// The same where sockets have no descriptors.
+///
+/// # Errors
+/// Always.
+#[cfg(not(unix))]
+pub fn copy_of(_descriptor: i32) -> io::Result<TcpStream> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The same where there are no pairs of sockets.
+///
+/// # Errors
+/// Always.
+#[cfg(not(unix))]
+pub fn pair() -> io::Result<(TcpStream, i32)> {
+    Err(io::ErrorKind::Unsupported.into())
+}

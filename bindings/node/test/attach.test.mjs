@@ -1,0 +1,343 @@
+// WebSockets at the port of an HTTP server of Node: its own pages, other listeners, sessions, TLS.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import http from "node:http";
+import https from "node:https";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import express from "express";
+import session from "express-session";
+import fastify from "fastify";
+import { createServer as createVite } from "vite";
+import WebSocket, { WebSocketServer } from "ws";
+import { CallError, jwt, Server } from "../index.mjs";
+import { Client, eventually, soon } from "./support.mjs";
+
+const SECRET = "0123456789abcdef0123456789abcdef";
+
+/** A listening HTTP server, ended with the test; its port. */
+async function listening(test, httpServer) {
+  httpServer.listen(0, "127.0.0.1");
+  await once(httpServer, "listening");
+  test.after(() => httpServer.close());
+  return httpServer.address().port;
+}
+
+/** A running server that is attached to an HTTP server; the port of that. */
+async function attached(
+  test,
+  rules,
+  options = {},
+  httpServer = http.createServer((_, answer) => answer.end("a page")),
+) {
+  const server = new Server({ noAuth: true, topicsOpen: true, shards: 2, ...options });
+  server.attach(httpServer, rules);
+  await server.start();
+  test.after(() => server.stop());
+  return { server, httpServer, port: await listening(test, httpServer) };
+}
+
+/** The status and the body of what a client is refused with. */
+async function refusal(url, options) {
+  const socket = new WebSocket(url, options);
+  socket.on("error", () => {});
+  const [, answer] = await soon(once(socket, "unexpected-response"));
+  let body = "";
+  for await (const piece of answer) body += piece;
+  return { status: answer.statusCode, body, retryAfter: answer.headers["retry-after"] };
+}
+
+test("a server serves the WebSockets of an HTTP server, which keeps its pages", async (test) => {
+  const { server, port } = await attached(test);
+  server.on("whoami", ({ connection }) => connection.send(connection.address, { type: "you" }));
+  const client = await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  client.say("whoami");
+  const { p } = await client.until("you");
+  assert.deepEqual(p, { host: "127.0.0.1", port: client.socket._socket.localPort });
+  await client.subscribe("news");
+  server.publish("news", { n: 1 }, { type: "item" });
+  assert.deepEqual((await client.until("item")).p, { n: 1 });
+  assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "a page");
+  // It has no port of its own.
+  assert.throws(() => server.url, { code: "NO_PORT" });
+  assert.match(String(server.statistics().connections_open ?? server.connections), /1/);
+  await server.drain(1_000);
+  assert.equal((await client.closed).code, 4300);
+  assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "a page");
+});
+
+test("with an address it also has a port of its own", async (test) => {
+  const { server, port } = await attached(test, undefined, { port: 0 });
+  const first = await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  const second = await Client.connect(test, server.url);
+  for (const client of [first, second]) await client.subscribe("news");
+  server.publish("news", {}, { type: "item" });
+  for (const client of [first, second]) await client.until("item");
+});
+
+test("another listener of the HTTP server has its own paths", async (test) => {
+  const { httpServer, port } = await attached(test);
+  assert.deepEqual((await refusal(`ws://127.0.0.1:${port}/other`)).status, 404);
+  const other = new WebSocketServer({ noServer: true });
+  httpServer.on("upgrade", (request, socket, head) => {
+    if (request.url !== "/other") return;
+    other.handleUpgrade(request, socket, head, (websocket) => websocket.send("from the other"));
+  });
+  const client = await Client.connect(test, `ws://127.0.0.1:${port}/other`);
+  assert.equal(await client.next(), "from the other");
+  const ours = await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  await ours.until("server_ready");
+});
+
+test("authorize decides who a client is, what it may do, and for how long", async (test) => {
+  const expiresAt = new Date(Date.now() + 3_600_000);
+  const rules = {
+    authorize: async (request) => ({
+      user: new URL(request.url, "http://a").searchParams.get("name"),
+      access: { subscribe: { allow: ["team.>"] } },
+      subscriptions: ["team.red"],
+      expiresAt,
+      attachment: { cookie: request.headers.cookie },
+    }),
+  };
+  const { server, port } = await attached(test, rules, { topicsOpen: false });
+  let connected;
+  server.on("connect", ({ connection }) => {
+    connected = [connection.user, connection.attachment];
+  });
+  const headers = { cookie: "a=1" };
+  const client = await Client.connect(test, `ws://127.0.0.1:${port}/ws?name=ann`, { headers });
+  await client.until("subscription_update");
+  server.publish("team.red", { n: 1 }, { type: "item" });
+  await client.until("item");
+  assert.deepEqual(connected, ["ann", { cookie: "a=1" }]);
+  const { failed_topics } = await client.subscribe("secret");
+  assert.deepEqual(failed_topics, ["secret"]);
+});
+
+test("a client is refused as authorize says", async (test) => {
+  const logged = [];
+  const log = (_level, line, error) => logged.push(`${line}: ${error}`);
+  let answer;
+  const rules = { authorize: () => answer(), authorizeTimeoutMs: 200 };
+  const { port } = await attached(test, rules, { log, logLevel: "error" });
+  const url = `ws://127.0.0.1:${port}/ws`;
+  for (const nothing of [false, undefined, null]) {
+    answer = () => nothing;
+    const { status, body } = await refusal(url);
+    assert.equal(status, 403);
+    assert.match(body, /the application refuses the connection/);
+  }
+  answer = () => {
+    throw new CallError("members only", { code: "MEMBERS" });
+  };
+  assert.match((await refusal(url)).body, /members only/);
+  assert.deepEqual(logged, []);
+  const failures = [
+    [() => Promise.reject(new Error("no database")), /no database/],
+    [() => new Promise(() => {}), /authorize has not answered in 200 ms/],
+    [() => ({ user: 5 }), /user is a string, not 5/],
+    [() => ({ name: "ann" }), /the answer of authorize has no option name/],
+    [() => ({ user: "" }), /the answer of authorize cannot be used: the user is empty/],
+    [() => ({ subscriptions: ["a b\n"] }), /the answer of authorize cannot be used: subscriptions/],
+    [() => ({ expiresAt: new Date(Number.NaN) }), /expiresAt/],
+  ];
+  for (const [fails, words] of failures) {
+    answer = fails;
+    const { status, retryAfter } = await refusal(url);
+    assert.equal(status, 503);
+    assert.ok(Number(retryAfter) > 0);
+    assert.match(logged.splice(0).join("\n"), words);
+  }
+  answer = () => ({ user: "ann" });
+  await Client.connect(test, url);
+});
+
+test("where authorize returns true, and without it, the token decides", async (test) => {
+  for (const rules of [{ authorize: () => true }, undefined]) {
+    const { server, port } = await attached(test, rules, { noAuth: undefined, jwtSecret: SECRET });
+    const url = `ws://127.0.0.1:${port}/ws`;
+    assert.equal((await refusal(url)).status, 401);
+    const token = jwt.encode({ sub: "ann", exp: Date.now() / 1000 + 60 }, SECRET);
+    const headers = { authorization: `Bearer ${token}` };
+    await Client.connect(test, url, { headers });
+    assert.equal(server.listConnections({ user: "ann" }).length, 1);
+  }
+});
+
+test("a login of Express with its session is enough", async (test) => {
+  const app = express();
+  const middleware = session({ secret: "a secret", resave: false, saveUninitialized: false });
+  app.use(middleware);
+  app.post("/login", (request, answer) => {
+    request.session.user = "ann";
+    answer.end("welcome");
+  });
+  const authorize = ({ session }) => session.user && { user: session.user, attachment: session.id };
+  const { server, port } = await attached(test, { use: [middleware], authorize }, {}, http.createServer(app));
+  server.on("connect", ({ connection }) => connection.send([connection.user, typeof connection.attachment]));
+  const url = `127.0.0.1:${port}`;
+  assert.equal((await refusal(`ws://${url}/ws`)).status, 403);
+  const login = await fetch(`http://${url}/login`, { method: "POST" });
+  const [cookie] = login.headers.getSetCookie()[0].split(";");
+  const client = await Client.connect(test, `ws://${url}/ws`, { headers: { cookie } });
+  assert.deepEqual((await client.until("message")).p, ["ann", "string"]);
+});
+
+test("a middleware that answers the request refuses the client, and one that fails sends it away", async (test) => {
+  const answers = (_, response) => {
+    response.statusCode = 418;
+    response.end("no");
+  };
+  const authorize = () => true;
+  const first = await attached(test, { use: [answers], authorize });
+  const { status, body } = await refusal(`ws://127.0.0.1:${first.port}/ws`);
+  assert.equal(status, 403);
+  assert.match(body, /status 418/);
+  const fails = (_request, _response, next) => next(new Error("broken"));
+  const second = await attached(test, { use: [fails], authorize }, { log: () => {} });
+  assert.equal((await refusal(`ws://127.0.0.1:${second.port}/ws`)).status, 503);
+});
+
+test("Fastify's server and Vite's can be attached to", async (test) => {
+  const app = fastify();
+  app.get("/", async () => "fast");
+  await app.ready();
+  const { port } = await attached(test, undefined, {}, app.server);
+  const client = await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  await client.until("server_ready");
+  assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "fast");
+
+  const folder = mkdtempSync(join(tmpdir(), "tidewire-vite-"));
+  test.after(() => rmSync(folder, { recursive: true }));
+  const vite = await createVite({ root: folder, logLevel: "silent", server: { port: 0, host: "127.0.0.1" } });
+  test.after(() => vite.close());
+  const server = new Server({ noAuth: true, shards: 1 });
+  server.attach(vite.httpServer);
+  await server.start();
+  test.after(() => server.stop());
+  await vite.listen();
+  const at = `127.0.0.1:${vite.httpServer.address().port}`;
+  const ours = await Client.connect(test, `ws://${at}/ws`);
+  await ours.until("server_ready");
+  // The WebSocket by which Vite reloads pages.
+  const own = new WebSocket(`ws://${at}/?token=${vite.config.webSocketToken}`, "vite-hmr");
+  test.after(() => own.terminate());
+  const [message] = await soon(once(own, "message"));
+  assert.deepEqual(JSON.parse(message), { type: "connected" });
+});
+
+test("under TLS everything is relayed, both ways, without loss", async (test) => {
+  const fixture = (name) =>
+    readFileSync(new URL(`../../../packages/client/test/node/fixtures/${name}`, import.meta.url));
+  const cert = fixture("localhost.pem");
+  const httpServer = https.createServer({ key: fixture("localhost.key.pem"), cert });
+  const options = { messageBytesMax: 8 * 1024 * 1024, protocol: "raw", idleTimeoutMs: 1_000 };
+  const authorize = () => ({ user: "ann" });
+  const { server, port } = await attached(test, { authorize }, options, httpServer);
+  let address;
+  server.on("*", (message) => {
+    address = message.connection.address;
+    message.connection.sendRaw(message);
+  });
+  const client = await Client.connect(test, `wss://localhost:${port}/ws`, { ca: cert });
+  const large = "x".repeat(7 * 1024 * 1024);
+  for (let count = 0; count < 4; count++) client.send(large);
+  for (let count = 0; count < 4; count++) assert.equal((await client.next()).length, large.length);
+  assert.deepEqual(address, { host: "127.0.0.1", port: client.socket._socket.localPort });
+  client.socket.close(4001);
+  assert.equal((await client.closed).code, 4001);
+  await eventually(() => server.connections === 0);
+  const other = await Client.connect(test, `wss://localhost:${port}/ws`, { ca: cert });
+  server.disconnectUser("ann", 4002, "over");
+  assert.deepEqual(await other.closed, { code: 4002, reason: "over" });
+  // One that vanishes, and one that the server ends.
+  const lost = await Client.connect(test, `wss://localhost:${port}/ws`, { ca: cert });
+  lost.socket.terminate();
+  await eventually(() => server.connections === 0);
+});
+
+test("what a client sends early is not lost", async (test) => {
+  const { server, port } = await attached(
+    test,
+    { authorize: async () => ({ user: "ann" }) },
+    { protocol: "raw" },
+  );
+  const heard = [];
+  server.on("*", (message) => heard.push(message.text));
+  const head =
+    `GET /ws HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+  // Masked with zeros: a text of two bytes.
+  const frame = (letters) => Buffer.from([0x81, 0x82, 0, 0, 0, 0, ...Buffer.from(letters)]);
+  const socket = net.connect(port, "127.0.0.1");
+  test.after(() => socket.destroy());
+  socket.write(Buffer.concat([Buffer.from(head), frame("ab"), frame("cd").subarray(0, 3)]));
+  socket.write(Buffer.concat([frame("cd").subarray(3), frame("ef")]));
+  await eventually(() => heard.length === 3);
+  assert.deepEqual(heard, ["ab", "cd", "ef"]);
+});
+
+test("refused and ended connections leave nothing behind", async (test) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc");
+  const kept = [];
+  const authorize = () => {
+    const attachment = {};
+    kept.push(new WeakRef(attachment));
+    return { user: "ann", attachment };
+  };
+  const { server, port } = await attached(test, { authorize }, { log: () => {} });
+  const url = `ws://127.0.0.1:${port}/ws`;
+  const descriptors = () => readdirSync("/dev/fd").length;
+  const before = descriptors();
+  for (let count = 0; count < 20; count++) {
+    // The engine refuses it, though authorize lets it in.
+    assert.equal((await refusal(url, { origin: "https://evil.example" })).status, 403);
+    const client = await Client.connect(test, url);
+    client.socket.close();
+    await client.closed;
+  }
+  await eventually(() => server.connections === 0 && descriptors() <= before + 2);
+  const isForgotten = () => {
+    collect();
+    return kept.slice(0, 30).every((attachment) => attachment.deref() === undefined);
+  };
+  await eventually(isForgotten);
+});
+
+test("what is no HTTP server is refused, and so is the same one twice", async () => {
+  const server = new Server({ noAuth: true });
+  for (const wrong of [undefined, {}, express(), 80]) {
+    assert.throws(() => server.attach(wrong), {
+      name: "WrongTypeError",
+      message: /attach takes an HTTP server/,
+    });
+  }
+  const httpServer = http.createServer();
+  server.attach(httpServer);
+  assert.throws(() => server.attach(httpServer), { message: /attached already/ });
+  const other = http.createServer();
+  assert.throws(() => server.attach(other, { authorise: () => true }), { message: /did you mean authorize/ });
+  assert.throws(() => server.attach(other, { use: [() => {}] }), { message: /authorize, which is missing/ });
+  await server.stop();
+});
+
+test("before the start and after the stop clients are told to come back", async (test) => {
+  const httpServer = http.createServer();
+  const server = new Server({ noAuth: true });
+  server.attach(httpServer);
+  const port = await listening(test, httpServer);
+  const { status, retryAfter } = await refusal(`ws://127.0.0.1:${port}/ws`);
+  assert.deepEqual([status, retryAfter], [503, "1"]);
+  await server.start();
+  await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  await server.stop();
+  assert.equal(httpServer.listenerCount("upgrade"), 0);
+});

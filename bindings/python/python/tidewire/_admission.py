@@ -1,0 +1,84 @@
+"""Who may connect, as the application decides it by the request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from datetime import datetime
+from inspect import isawaitable
+from typing import Any, TypedDict
+
+from ._native import nearest_name
+from .errors import CallError, InvalidArgumentError, WrongTypeError
+
+logger = logging.getLogger("tidewire")
+
+
+class Admission(TypedDict, total=False):
+    """What `authorize` returns of a client that it lets in. Each key may be left out."""
+
+    user: str | None
+    """Who it is: `connection.user`."""
+    access: Mapping[str, Any]
+    """The topics that it may have, in the form of the access claim; without it those of the server's options."""
+    subscriptions: list[str]
+    """Topics that it is subscribed to from the start, at most 1000."""
+    expires_at: float | datetime
+    """When the connection ends: an aware `datetime`, or seconds since 1970."""
+    attachment: Any
+    """The application's own: `connection.attachment`."""
+
+
+Answer = Admission | bool | None
+Authorize = Callable[[MutableMapping[str, Any]], Answer | Awaitable[Answer]]
+
+UNDECIDED = "null"
+"""In JSON: the application could not decide."""
+
+
+async def decide(
+    authorize: Authorize, scope: MutableMapping[str, Any], timeout_s: float
+) -> tuple[str | None, Any]:
+    """The decision of `authorize` in JSON, `None` if the token decides, and what is attached to the connection."""
+    try:
+        answer = authorize(scope)
+        if isawaitable(answer):
+            answer = await asyncio.wait_for(answer, timeout_s)
+        return _written(answer)
+    except CallError as error:
+        return json.dumps({"refused": {"code": error.code, "reason": str(error)}}), None
+    except asyncio.TimeoutError:
+        logger.error("a client cannot connect: authorize has not answered in %s s", timeout_s)
+    except Exception:
+        logger.exception("a client cannot connect: authorize has failed")
+    return UNDECIDED, None
+
+
+def _written(answer: Any) -> tuple[str | None, Any]:
+    if answer is True:
+        return None, None
+    if answer is None or answer is False:
+        return json.dumps({"refused": {}}), None
+    if not isinstance(answer, Mapping):
+        raise WrongTypeError(f"authorize returns a dict, True, False or None, not {answer!r}")
+    decision = dict(answer)
+    attachment = decision.pop("attachment", None)
+    for key in decision:
+        if key not in KEYS:
+            found = nearest_name(str(key), KEYS)
+            hint = f"did you mean {found}?" if found else f"there are {', '.join(KEYS)}"
+            raise InvalidArgumentError(f"the answer of authorize has the unknown key {key!r}: {hint}")
+    expires_at = decision.get("expires_at")
+    if isinstance(expires_at, datetime):
+        if expires_at.tzinfo is None:
+            raise InvalidArgumentError("expires_at needs a time zone, such as datetime.now(timezone.utc) has")
+        expires_at = expires_at.timestamp()
+    if isinstance(expires_at, float):
+        expires_at = int(expires_at)
+    decision["expires_at"] = expires_at
+    return json.dumps({key: value for key, value in decision.items() if value is not None}), attachment
+
+
+KEYS = ("user", "access", "subscriptions", "expires_at", "attachment")
