@@ -64,10 +64,15 @@ impl Core {
     /// does not end with it.
     pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
         let config = &self.setup.config;
-        let backend = config.backend.as_ref();
-        // Without tokens the backend decides when a session ends.
-        let by_backend = backend.map(|_| AuthConfig::new(KeyMaterial::Hs256(Vec::new())));
-        let auth = config.auth.as_ref().or(by_backend.as_ref())?;
+        // Without tokens the backend or the application decides when a session ends.
+        let without_tokens;
+        let auth = match &config.auth {
+            Some(auth) => auth,
+            None => {
+                without_tokens = AuthConfig::new(KeyMaterial::Hs256(Vec::new()));
+                &without_tokens
+            }
+        };
         auth.ends_sessions
             .then(|| Box::new(Expiry::new(auth, expires_at_s, now)))
     }

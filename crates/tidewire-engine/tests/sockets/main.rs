@@ -4,6 +4,7 @@
 mod common;
 
 mod acknowledged;
+mod adopting;
 mod api;
 mod api_mistakes;
 mod back_pressure;

@@ -1,0 +1,282 @@
+"""Who may connect to the endpoint of an application, as the application decides it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire
+import tidewire.asgi
+import tidewire.testing
+from asgi_support import SERVERS, Application
+from async_client import AsyncClient
+from conftest import until
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from starlette.websockets import WebSocketDisconnect
+
+ROOT = Path(__file__).parents[3]
+CASES = json.loads((ROOT / "protocol/vectors/admissions.json").read_text())["cases"]
+
+Authorize = Callable[[Any], Any]
+
+
+@pytest.fixture
+def serving(request: Any) -> Iterator[Callable[..., tuple[tidewire.Server, TestClient]]]:
+    """Starts an application whose endpoint asks this function."""
+    clients = []
+
+    def start(authorize: Authorize, **options: Any) -> tuple[tidewire.Server, TestClient]:
+        timeout_ms = options.pop("opening_timeout_ms", 10_000)
+        if "jwt_secret" not in options:
+            options["no_auth"] = True
+        server = tidewire.Server(port=0, shards=1, **options)
+        endpoint = tidewire.asgi.WebSocketEndpoint(server, authorize=authorize, opening_timeout_ms=timeout_ms)
+        routes = [WebSocketRoute("/ws", endpoint)]
+        client = TestClient(Starlette(routes=routes, lifespan=tidewire.asgi.lifespan(server)))
+        client.__enter__()
+        clients.append(client)
+        return server, client
+
+    yield start
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+def heard(socket: Any, kind: str) -> Any:
+    while True:
+        message = socket.receive_json()
+        if message["t"] == kind:
+            return message["p"]
+
+
+def subscribed(socket: Any, topic: str) -> bool:
+    socket.send_json({"t": "subscription_update", "p": {"action": "subscribe", "topics": [topic]}})
+    return topic in heard(socket, "subscription_update")["success_topics"]
+
+
+def refused(client: TestClient) -> Any:
+    with pytest.raises(WebSocketDenialResponse) as denied, client.websocket_connect("/ws"):
+        raise AssertionError
+    return denied.value
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_what_authorize_returns_decides(serving: Any, caplog: Any, case: dict[str, Any]) -> None:
+    _, client = serving(lambda scope: case["answer"])
+    if case["status"] != 101:
+        response = refused(client)
+        assert response.status_code == case["status"]
+        assert case.get("words", "") in response.text
+        errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(errors) == (1 if case["status"] == 503 else 0)
+        return
+    with client.websocket_connect("/ws") as socket:
+        assert heard(socket, "server_ready")["details"].get("user_id") == case["user"]
+        for topic in case.get("subscribed", []):
+            assert heard(socket, "subscription_update")["success_topics"] == [topic]
+        assert all(subscribed(socket, topic) for topic in case.get("allowed", []))
+        assert not any(subscribed(socket, topic) for topic in case.get("forbidden", []))
+        if "closed" in case:
+            with pytest.raises(WebSocketDisconnect) as closed:
+                heard(socket, "nothing of this kind")
+            assert closed.value.code == case["closed"]
+
+
+async def fails(scope: Any) -> Any:
+    raise RuntimeError("no database")
+
+
+async def hangs(scope: Any) -> Any:
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("authorize", "words"),
+    [
+        (fails, "no database"),
+        (hangs, "has not answered in 0.2 s"),
+        (lambda scope: {"user": "ann", "expires_at": datetime(2100, 1, 1)}, "needs a time zone"),
+        (lambda scope: {"usr": "ann"}, "did you mean user"),
+    ],
+)
+def test_a_client_comes_back_when_authorize_has_failed(
+    serving: Any, caplog: Any, authorize: Authorize, words: str
+) -> None:
+    _, client = serving(authorize, opening_timeout_ms=200)
+    response = refused(client)
+    assert response.status_code == 503
+    assert int(response.headers["retry-after"]) > 0
+    assert words in caplog.text
+
+
+def test_a_call_error_refuses_in_its_words(serving: Any, caplog: Any) -> None:
+    async def authorize(scope: Any) -> Any:
+        raise tidewire.CallError("members only", code="MEMBERS")
+
+    _, client = serving(authorize)
+    response = refused(client)
+    assert (response.status_code, response.text.strip()) == (403, "members only")
+    assert "authorize" not in caplog.text
+
+
+def test_true_lets_the_token_decide(serving: Any, secret: str) -> None:
+    server, client = serving(lambda scope: True, jwt_secret=secret)
+    assert refused(client).status_code == 401
+    headers = {"Authorization": f"Bearer {tidewire.testing.token(server, 'ann')}"}
+    with client.websocket_connect("/ws", headers=headers) as socket:
+        assert heard(socket, "server_ready")["details"]["user_id"] == "ann"
+
+
+def test_what_is_attached_is_there_as_long_as_the_connection(serving: Any) -> None:
+    class Session:
+        pass
+
+    kept: list[weakref.ref[Session]] = []
+
+    def authorize(scope: Any) -> tidewire.asgi.Admission:
+        session = Session()
+        kept.append(weakref.ref(session))
+        later = datetime.now(timezone.utc) + timedelta(hours=1)
+        return {"user": "ann", "expires_at": later, "attachment": session}
+
+    server, client = serving(authorize)
+    seen: list[Any] = []
+
+    @server.request("whose")
+    def whose(message: tidewire.Message) -> str:
+        seen.append(weakref.ref(message.connection.attachment))
+        return type(message.connection.attachment).__name__
+
+    for _ in range(3):
+        with client.websocket_connect("/ws") as socket:
+            socket.send_json({"t": "call_request", "cid": "1", "p": {"type": "whose", "payload": None}})
+            assert heard(socket, "call_response")["payload"] == "Session"
+    until(lambda: server.connections == 0)
+
+    def is_dropped_with_the_next() -> bool:
+        with client.websocket_connect("/ws"):
+            gc.collect()
+        return [ref() for ref in kept[:3]] == [None] * 3
+
+    until(is_dropped_with_the_next)
+    assert [ref() for ref in seen] == [None] * 3
+
+
+def test_a_session_of_starlette_is_enough() -> None:
+    server = tidewire.Server(port=0, no_auth=True, shards=1)
+    endpoint = tidewire.asgi.WebSocketEndpoint(
+        server, authorize=lambda scope: {"user": scope["session"]["user"]} if scope["session"] else None
+    )
+
+    async def login(request: Request) -> PlainTextResponse:
+        request.session["user"] = "ann"
+        return PlainTextResponse("welcome")
+
+    app = Starlette(
+        lifespan=tidewire.asgi.lifespan(server),
+        routes=[Route("/login", login, methods=["POST"]), WebSocketRoute("/ws", endpoint)],
+        middleware=[Middleware(SessionMiddleware, secret_key="a secret")],
+    )
+    with TestClient(app) as client:
+        assert refused(client).status_code == 403
+        client.post("/login")
+        with client.websocket_connect("/ws") as socket:
+            assert heard(socket, "server_ready")["details"]["user_id"] == "ann"
+
+
+ADDRESSES = """
+import tidewire
+import tidewire.asgi
+
+server = tidewire.Server(port=0, no_auth=True)
+app = tidewire.asgi.WebSocketEndpoint(server)
+
+@server.request("address")
+def address(message):
+    return message.connection.address
+"""
+
+
+@pytest.mark.parametrize("kind", sorted(SERVERS))
+def test_the_engine_knows_the_address_of_the_client(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "addresses.py").write_text(ADDRESSES)
+    application = Application(kind, "addresses:app", tmp_path, tmp_path / "log")
+
+    async def main() -> None:
+        async with AsyncClient(application.url()) as client:
+            host, port = client.socket.local_address[:2]
+            assert await client.request("address") == {"payload": [host, port]}
+
+    try:
+        asyncio.run(main())
+    finally:
+        application.end()
+
+
+DJANGO = """
+import tidewire
+import tidewire.asgi
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="a secret", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"],
+    SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware"],
+)
+
+from django.core.asgi import get_asgi_application
+from django.contrib.sessions.backends.signed_cookies import SessionStore
+from django.http import HttpResponse, parse_cookie
+from django.urls import path
+
+def login(request):
+    request.session["user"] = "ann"
+    return HttpResponse("welcome")
+
+urlpatterns = [path("login", login)]
+
+async def authorize(scope):
+    lines = [value for name, value in scope["headers"] if name == b"cookie"]
+    cookies = parse_cookie(b"; ".join(lines).decode("latin-1"))
+    session = SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
+    user = await session.aget("user")
+    return {"user": user} if user else None
+
+server = tidewire.Server(port=0, no_auth=True)
+endpoint = tidewire.asgi.WebSocketEndpoint(server, authorize=authorize)
+site = get_asgi_application()
+
+async def app(scope, receive, send):
+    await (site if scope["type"] == "http" else endpoint)(scope, receive, send)
+"""
+
+
+@pytest.mark.parametrize("kind", sorted(SERVERS))
+def test_a_session_of_django_is_enough(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "site_of_django.py").write_text(DJANGO)
+    application = Application(kind, "site_of_django:app", tmp_path, tmp_path / "log")
+
+    async def main() -> None:
+        answer = application.http.get("/login")
+        cookies = "; ".join(f"{name}={value}" for name, value in answer.cookies.items())
+        async with AsyncClient(application.url(), additional_headers={"Cookie": cookies}) as client:
+            assert client.ready["p"]["details"]["user_id"] == "ann"
+
+    try:
+        asyncio.run(main())
+    finally:
+        application.end()
