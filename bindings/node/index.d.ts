@@ -293,6 +293,20 @@ export interface Address {
 }
 
 type Handler = (message: Message) => unknown;
+type CheckedHandler<Payload> = (message: Message, payload: Payload) => unknown;
+
+/** A schema of Zod, Valibot, ArkType or another library of Standard Schema (https://standardschema.dev). */
+export interface Schema<Payload> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => unknown;
+    readonly types?: { readonly input: unknown; readonly output: Payload } | undefined;
+  };
+}
+
+/** The payload of a topic by the map `Topics`; `unknown` for a topic that it does not have. */
+export type PayloadOf<Topics, Name extends string> = Name extends keyof Topics ? Topics[Name] : unknown;
 
 /** What `authorize` decides of a client that it lets in. */
 export interface Admission {
@@ -325,9 +339,13 @@ export interface AttachOptions {
 type HttpServer = Pick<import("node:http").Server, "address" | "listenerCount" | "off" | "on">;
 
 /** `server.promises`: the calls of the same names, which hold up the event loop neither for a broker nor for the engine. */
-export interface ServerPromises {
+export interface ServerPromises<Topics extends object = object> {
   /** Rejects with a `BusyError` if there is no room. Await one before the next if they must be in order. */
-  publish(topic: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  publish<Name extends string>(
+    topic: Name,
+    payload: PayloadOf<Topics, Name>,
+    options?: PublishOptions,
+  ): Promise<Published>;
   publishMany(
     topic: string,
     payloads: Iterable<unknown>,
@@ -349,8 +367,11 @@ export interface ServerPromises {
   presence(topic: string, query?: { limit?: number }): Promise<TopicPresence>;
 }
 
-/** A WebSocket server. It runs on threads of its own; what clients do is received in batches. */
-export class Server implements AsyncIterable<Message> {
+/**
+ * A WebSocket server. It runs on threads of its own; what clients do is received in batches. `Topics` maps topics to the types of
+ * their payloads, as for `connect<Topics>()` of the client.
+ */
+export class Server<Topics extends object = object> implements AsyncIterable<Message> {
   constructor(options?: ServerOptions);
   /** The names of all options. */
   static optionNames(): string[];
@@ -387,8 +408,13 @@ export class Server implements AsyncIterable<Message> {
    * types. Later messages of a connection wait for the promise that its handler returns.
    */
   on(type: string, handler: Handler): this;
+  /** The same for payloads of a shape: others are refused with `INVALID_PAYLOAD`, in words that name the fault. */
+  on<Payload>(type: string, schema: Schema<Payload>, handler: CheckedHandler<Payload>): this;
   /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
   handle(type: string, handler: Handler): this;
+  handle<Payload>(type: string, schema: Schema<Payload>, handler: CheckedHandler<Payload>): this;
+  /** Puts a function around every handler of messages and requests; the first one is the outermost. `next` calls the handler. */
+  use(middleware: (message: Message, next: () => unknown) => unknown): this;
   /** The events, in batches, until the server has stopped and everything was received. */
   batches(): AsyncIterableIterator<Batch>;
   [Symbol.asyncIterator](): AsyncIterator<Message>;
@@ -396,9 +422,13 @@ export class Server implements AsyncIterable<Message> {
    * The calls that may wait for the broker of a cluster, as promises: the event loop runs meanwhile. On a server with a
    * broker `publish`, `history`, `forgetHistory`, `presence` and the calls for all connections of a user hold it up.
    */
-  get promises(): ServerPromises;
+  get promises(): ServerPromises<Topics>;
   /** Publishes to a topic: every subscriber gets it. Throws a `BusyError` if there is no room. */
-  publish(topic: string, payload: unknown, options?: PublishOptions): Published;
+  publish<Name extends string>(
+    topic: Name,
+    payload: PayloadOf<Topics, Name>,
+    options?: PublishOptions,
+  ): Published;
   /** Publishes several payloads to one topic, in their order; how many were new. */
   publishMany(
     topic: string,

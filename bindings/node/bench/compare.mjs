@@ -2,23 +2,16 @@
 // and the load generator on core 1; the servers take turns, and the medians of the rounds are shown, with the medians of the
 // ratios to `ws` and uWebSockets.js in the same round. TIDEWIRE_PROGRAM is the program `tidewire`.
 
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import os from "node:os";
-import { createInterface } from "node:readline";
-import { setTimeout as pause } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { measure, message } from "./measure.mjs";
 import { chooseNode, median } from "./node.mjs";
 
 const rounds = Number(process.argv[2] ?? 3);
 const seconds = Number(process.argv[3] ?? 2);
-const program =
-  process.env.TIDEWIRE_PROGRAM ?? fileURLToPath(new URL("../../../target/release/tidewire", import.meta.url));
 
 const { command, hasUws, note } = chooseNode();
 const PEERS = ["batches", "handlers", ...(hasUws ? ["uws"] : []), "ws", "socket.io"];
 const REFERENCES = ["ws", ...(hasUws ? ["uws"] : [])];
-const WARM_UP_MS = 700;
 
 /** What is wanted: the server, the task, the reference, and the least ratio of the rates. */
 const WANTED = [
@@ -29,11 +22,6 @@ const WANTED = [
   ["batches", "echo-1", "uws", 0.95],
   ["handlers", "echo-64", "ws", 4],
 ];
-
-const FIELDS = { id: 123456, symbol: "ACME", price: 101.25, side: "buy" };
-const NOTE_BYTES = 175 - JSON.stringify({ ...FIELDS, note: "" }).length;
-/** A message of 175 bytes. */
-const message = JSON.stringify({ ...FIELDS, note: "x".repeat(NOTE_BYTES) });
 
 /** Messages without answers, as fast as the server reads them; of 175 bytes, too. */
 const flood = (port) => [
@@ -68,35 +56,6 @@ const TASKS = {
 /** A flood is not of its protocol. */
 const isLeftOut = (peer, task) => peer === "socket.io" && TASKS[task] === flood;
 
-/** Messages a second, and the microseconds of processor time for each. */
-async function measure(peer, task) {
-  const file = fileURLToPath(new URL("server.mjs", import.meta.url));
-  const server = spawn("taskset", ["-c", "0", ...command, file, peer, task]);
-  const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
-  server.stderr.pipe(process.stderr);
-  const port = (await lines.next()).value;
-  const look = async () => {
-    server.stdin.write("\n");
-    return JSON.parse((await lines.next()).value);
-  };
-  const words = [...TASKS[task](port, peer), "--threads", "1"].map(String);
-  const load = spawn("taskset", ["-c", "1", program, ...words], { stdio: "ignore" });
-  try {
-    await pause(WARM_UP_MS);
-    const before = await look();
-    await pause(seconds * 1000);
-    const after = await look();
-    const count = after.received - before.received;
-    const cpuUs = after.cpuUs - before.cpuUs;
-    const ms = after.ms - before.ms;
-    return { perS: (count / ms) * 1000, cpuUs: cpuUs / count, busy: cpuUs / ms / 1000 };
-  } finally {
-    load.kill("SIGKILL");
-    server.kill("SIGKILL");
-    await Promise.all([once(load, "exit"), once(server, "exit")]);
-  }
-}
-
 const only = process.argv[4]?.split(",") ?? Object.keys(TASKS);
 if (note !== undefined) console.log(`${note}\n`);
 console.log(
@@ -114,7 +73,8 @@ for (const task of only) {
   const peers = PEERS.filter((peer) => !isLeftOut(peer, task));
   found[task] = Object.fromEntries(peers.map((peer) => [peer, []]));
   for (let round = 0; round < rounds; round++) {
-    for (const peer of peers) found[task][peer].push(await measure(peer, task));
+    for (const peer of peers)
+      found[task][peer].push(await measure(command, peer, task, TASKS[task], seconds));
   }
   for (const peer of peers) {
     const figure = (name) => median(found[task][peer].map((one) => one[name]));

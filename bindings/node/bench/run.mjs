@@ -10,6 +10,7 @@ const SECTIONS = {
   messages: ["compare.mjs", "3", "1.5"],
   publishing: ["publish.mjs", "3", "2"],
   http: ["http.mjs", "3", "4"],
+  attach: ["attach.mjs", "3", "2"],
   cycles: ["--expose-gc", "cycles.mjs"],
 };
 const NOT_BY_DEFAULT = ["cycles"];

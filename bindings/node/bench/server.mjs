@@ -1,8 +1,9 @@
 // One server of the comparison: `node server.mjs PEER TASK`. It prints its port, and for each line that it reads the
 // messages that JavaScript has received, the processor time it has used in microseconds, and its resident memory.
 
-import { readSync } from "node:fs";
+import { readFileSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 
 const [peer, task] = process.argv.slice(2);
 let received = 0;
@@ -32,6 +33,49 @@ function tellIfAsked() {
   } catch (error) {
     if (error.code !== "EAGAIN") throw error;
   }
+}
+
+/** A certificate of this machine, or its key. */
+const file = (name) =>
+  fileURLToPath(new URL(`../../../packages/client/test/node/fixtures/${name}`, import.meta.url));
+
+async function httpsServer() {
+  const { createServer } = await import("node:https");
+  return createServer({
+    cert: readFileSync(file("localhost.pem")),
+    key: readFileSync(file("localhost.key.pem")),
+  });
+}
+
+async function listening(server) {
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return server.address().port;
+}
+
+/** Our server with a handler that sends back; with an HTTP server at the port of that. */
+async function echoing(options, web) {
+  const { Server } = await import("../index.mjs");
+  const server = new Server({ noAuth: true, protocol: "raw", shards: 1, rateLimitCapacity: 0, ...options });
+  server.on("*", (message) => {
+    received += 1;
+    message.connection.sendRaw(message);
+  });
+  if (web !== undefined) server.attach(web);
+  await server.start();
+  return web === undefined ? server.address.port : await listening(web);
+}
+
+async function servedByWs(web) {
+  const { WebSocketServer } = await import("ws");
+  new WebSocketServer({ server: web }).on("connection", (socket) => {
+    socket.on("message", (message, isBinary) => {
+      received += 1;
+      bytes += message.length;
+      if (isJson) bytes += fields(JSON.parse(message.toString()));
+      if (isEcho) socket.send(message, { binary: isBinary });
+    });
+  });
+  return await listening(web);
 }
 
 /** The work of each server for a message: takes its length, and its value or a copy back. */
@@ -68,6 +112,20 @@ const peers = {
     return server.address.port;
   },
 
+  own: () => echoing({ port: 0 }),
+
+  async attached() {
+    const { createServer } = await import("node:http");
+    return await echoing({}, createServer());
+  },
+
+  "own-tls": () =>
+    echoing({ port: 0, tlsCertificate: file("localhost.pem"), tlsKey: file("localhost.key.pem") }),
+
+  async "attached-tls"() {
+    return await echoing({}, await httpsServer());
+  },
+
   async uws() {
     const { default: uws } = await import("@btc-vision/uwebsockets.js");
     return await new Promise((resolve) => {
@@ -88,18 +146,12 @@ const peers = {
   },
 
   async ws() {
-    const { WebSocketServer } = await import("ws");
-    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-    server.on("connection", (socket) => {
-      socket.on("message", (message, isBinary) => {
-        received += 1;
-        bytes += message.length;
-        if (isJson) bytes += fields(JSON.parse(message.toString()));
-        if (isEcho) socket.send(message, { binary: isBinary });
-      });
-    });
-    await new Promise((resolve) => server.once("listening", resolve));
-    return server.address().port;
+    const { createServer } = await import("node:http");
+    return await servedByWs(createServer());
+  },
+
+  async "ws-tls"() {
+    return await servedByWs(await httpsServer());
   },
 
   // It parses the JSON of every message, and its echo is one of its own messages.

@@ -26,10 +26,23 @@ class Handler {
   #logCount = 0;
   #unlogged = 0;
 
-  constructor(type, call, replies) {
-    this.call = call;
+  #run;
+
+  constructor(type, run, replies) {
+    this.#run = run;
+    this.call = run;
     this.replies = replies;
-    this.name = `${call.name || "handler"} of ${shown(type)}`;
+    this.name = `${run.name || "handler"} of ${shown(type)}`;
+  }
+
+  /** Puts middleware around it, the first outermost. */
+  surround(middleware) {
+    const run = this.#run;
+    const from = (index, message) => {
+      if (index === middleware.length) return run(message);
+      return middleware[index](message, () => from(index + 1, message));
+    };
+    this.call = (message) => from(0, message);
   }
 
   /** Logs an error with its stack; past N in a second only their number. */
@@ -67,6 +80,7 @@ class Handlers {
   #typesNamed = new Set();
   #rest;
   #restOfRequests;
+  #middleware = [];
 
   handled = 0;
   errors = 0;
@@ -79,13 +93,21 @@ class Handlers {
     this.#log = log;
   }
 
+  /** Puts a function around the handlers of messages and requests, those to come, too. */
+  surround(middleware) {
+    this.#middleware.push(callable("the middleware", middleware));
+    for (const handler of this.#routed()) handler.surround(this.#middleware);
+  }
+
   /** Registers the handler of a type, an event, or the rest. */
   add(type, call, replies) {
     if (typeof type !== "string" || type === "") {
       throw new WrongTypeError(`the type of messages is a string, not ${shown(type)}`);
     }
     callable("the handler", call);
+    const isEvent = !replies && EVENTS.includes(type);
     const handler = new Handler(type, call, replies);
+    if (!isEvent && this.#middleware.length > 0) handler.surround(this.#middleware);
     if (type === REST) {
       const taken = replies ? this.#restOfRequests : this.#rest;
       if (taken) throw new InvalidArgumentError(`"*" has a handler already: ${taken.name}`);
@@ -93,7 +115,7 @@ class Handlers {
       else this.#rest = handler;
       return;
     }
-    const table = replies ? this.#requests : EVENTS.includes(type) ? this.#events : this.#messages;
+    const table = replies ? this.#requests : isEvent ? this.#events : this.#messages;
     if (table.has(type))
       throw new InvalidArgumentError(`${shown(type)} has a handler already: ${table.get(type).name}`);
     table.set(type, handler);
@@ -114,8 +136,13 @@ class Handlers {
   }
 
   all() {
+    return [...this.#routed(), ...this.#events.values()];
+  }
+
+  /** The handlers of messages and requests. */
+  #routed() {
     const rest = [this.#rest, this.#restOfRequests].filter((handler) => handler !== undefined);
-    return [...this.#messages.values(), ...this.#requests.values(), ...this.#events.values(), ...rest];
+    return [...this.#messages.values(), ...this.#requests.values(), ...rest];
   }
 
   /** The handler of a message, or `undefined`. */

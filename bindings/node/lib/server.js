@@ -13,20 +13,17 @@ const { StoppedError, TidewireError, WrongTypeError } = require("./errors.js");
 const { Handlers } = require("./handlers.js");
 const { encode } = require("./json.js");
 const { Log } = require("./log.js");
+const { Memory } = require("./memory.js");
 const { isMessage } = require("./message-mark.js");
 const { named } = require("./names.js");
 const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
 const { Promises, untilFree } = require("./promises.js");
+const { checked } = require("./schemas.js");
 const { Signals } = require("./signals.js");
 const { deferred, pause, turn, within } = require("./waiting.js");
 
-const MEMORY_MIN = 64 * 1024;
-/** Larger pieces come from the system and go back to it each time, which costs more than what they save. */
-const MEMORY_MAX = 256 * 1024;
-/** Memory that was filled in a shorter time is followed by twice as much. */
-const MEMORY_BUSY_MS = 250;
 /** After so long the rest of the program has a turn. */
 const SLICE_MS = 2;
 const TIMER_MAX_MS = 2_147_483_647;
@@ -51,8 +48,7 @@ class Server {
   #dispatcher;
   #outbox;
   #context;
-  #memory;
-  #filledAt = 0;
+  #memory = new Memory();
   #keepAlive;
   #isReferenced = true;
   #started = deferred();
@@ -254,20 +250,28 @@ class Server {
 
   /**
    * Registers the handler of a type of messages; or of `connect`, `disconnect` or `snapshotRequest`; or of `*`, all other
-   * types. What it returns does not matter; if it is a promise, later messages of the connection wait for it.
+   * types. What it returns does not matter; if it is a promise, later messages of the connection wait for it. With a schema
+   * between both, the handler gets the checked payload as its second argument.
    */
-  on(type, handler) {
-    return this.#add(type, handler, false);
+  on(type, ...schemaAndHandler) {
+    return this.#add(type, schemaAndHandler, false);
   }
 
   /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
-  handle(type, handler) {
-    return this.#add(type, handler, true);
+  handle(type, ...schemaAndHandler) {
+    return this.#add(type, schemaAndHandler, true);
   }
 
-  #add(type, handler, replies) {
+  /** Puts a function around every handler of messages and requests: `(message, next) => …`, the first outermost. */
+  use(middleware) {
+    this.#handlers.surround(middleware);
+    return this;
+  }
+
+  #add(type, given, replies) {
     if (this.#isManual) throw new TidewireError(BOTH, { code: "RECEIVING" });
-    this.#handlers.add(type, handler, replies);
+    const handler = callable("the handler", given.at(-1));
+    this.#handlers.add(type, given.length > 1 ? checked(given[0], handler) : handler, replies);
     if (this.state === "running") this.#route();
     return this;
   }
@@ -390,8 +394,7 @@ class Server {
   /** The next batch; `undefined` if there is none now. */
   #receive() {
     for (;;) {
-      this.#memory ??= this.#newMemory(MEMORY_MIN);
-      const memory = this.#memory;
+      const memory = this.#memory.current;
       const { buffer, at } = memory;
       const end = calls.run(() => this.#core.receive(buffer, at));
       if (end > 0) {
@@ -403,24 +406,14 @@ class Server {
         this.#finish();
         return FINISHED;
       }
-      this.#memory = this.#newMemory(-end);
+      this.#memory.renew(-end);
     }
-  }
-
-  /** Memory for the batches to come. That of those before is kept as long as a message of it is. */
-  #newMemory(bytesMin) {
-    const now = performance.now();
-    const last = this.#memory?.buffer.length ?? 0;
-    const wanted = now - this.#filledAt < MEMORY_BUSY_MS ? 2 * last : MEMORY_MIN;
-    this.#filledAt = now;
-    const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, Math.min(wanted, MEMORY_MAX), MEMORY_MIN));
-    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0, isShared: false };
   }
 
   #finish() {
     this.#isFinished = true;
     this.#engineLog.leave();
-    this.#memory = undefined;
+    this.#memory.clear();
     clearInterval(this.#keepAlive);
     this.#finished.resolve();
   }

@@ -20,6 +20,7 @@ import tidewire, {
 } from "tidewire";
 import { TokenVerifier } from "tidewire/jwt";
 import { loadTest, startServer } from "tidewire/loadtest";
+import { z } from "zod";
 
 const options: ServerOptions = {
   port: 0,
@@ -42,6 +43,21 @@ server.attach(createServer(), {
 });
 // @ts-expect-error A user is a text.
 server.attach(createServer(), { authorize: () => ({ user: 5 }) });
+const Said = z.object({ text: z.string(), at: z.coerce.date() });
+server.on("say", Said, (message, payload) =>
+  message.connection.send({ text: payload.text, at: payload.at.getTime() }),
+);
+server.handle("sum", z.array(z.number()), (_message, numbers) =>
+  numbers.reduce((sum, number) => sum + number, 0),
+);
+// @ts-expect-error The schema says that it is a string.
+server.on("shout", Said, (_message, payload) => payload.text.toFixed());
+server.use(async (message, next) => (message.user === undefined ? undefined : next()));
+const typed = new Server<{ prices: { cents: number } }>({ port: 0, noAuth: true });
+typed.publish("prices", { cents: 350 });
+typed.publish("others", "anything");
+// @ts-expect-error A price has cents.
+typed.publish("prices", { euros: 3.5 });
 const placed: number | undefined = (await server.promises.publish("a.b", 1, { key: "k" })).offset;
 const free: boolean = await server.whenFree(() => server.promises.forgetHistory("a.b"));
 console.log(placed, free);

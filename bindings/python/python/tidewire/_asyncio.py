@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._dispatch import Dispatcher
-from ._handlers import Function, Handlers, HandlerStatistics
+from ._handlers import Handlers, HandlerStatistics, Middleware
+from ._schemas import checked
 from ._server_answers import until_free
 from ._server_async import AsyncCalls
 from ._server_waker import ServerWaker
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidewire")
 
-F = TypeVar("F", bound=Function)
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
 R = TypeVar("R")
 
 
@@ -37,13 +39,17 @@ class AsyncServer(AsyncCalls):
     _left_made: deque[Message] | None = None
     _dispatcher: Dispatcher | None = None
 
-    def on(self, name: str) -> Callable[[F], F]:
+    def on(self, name: str, *, schema: Any = None) -> Callable[[F], F]:
         """Registers a handler, an `async def` or `def` function of the message.
 
         Args:
             name: A type of messages; or `connect`, `disconnect` or `snapshot_request` for what happens to a
                 connection; or `*` for messages of all other types. Messages whose type is one of these names
                 come to `*`.
+            schema: The shape of the payload: a model of pydantic, a type that pydantic knows, or a function that
+                returns the value or raises `ValueError`. The handler then gets the checked value as its second
+                argument. The client of another payload gets the error `INVALID_PAYLOAD`, with words that name the
+                fault.
 
         What it returns does not matter. If it raises, the traceback is logged and the client is told
         `HANDLER_ERROR`. To refuse a message in words of your own, raise `CallError(words, code=...)`.
@@ -57,14 +63,14 @@ class AsyncServer(AsyncCalls):
             InvalidArgumentError: The name has a handler already.
             WrongTypeError: It is no function of one argument.
         """
-        return self._registrar(name, replies=False)
+        return self._registrar(name, schema, replies=False)
 
-    def request(self, name: str) -> Callable[[F], F]:
+    def request(self, name: str, *, schema: Any = None) -> Callable[[F], F]:
         """Registers the handler of a type of requests; with `*`, of all other types.
 
         What it returns is the reply.
         It may also answer by `message.reply()` or `message.fail()`, before it returns: the first answer
-        counts. To answer with an error, raise `CallError(words, code=...)`.
+        counts. To answer with an error, raise `CallError(words, code=...)`. A `schema` is that of `on`.
 
         Example:
             @server.request("sum")
@@ -75,15 +81,35 @@ class AsyncServer(AsyncCalls):
             InvalidArgumentError: The name has a handler already.
             WrongTypeError: It is no function of one argument.
         """
-        return self._registrar(name, replies=True)
+        return self._registrar(name, schema, replies=True)
 
-    def _registrar(self, name: str, *, replies: bool) -> Callable[[F], F]:
+    def use(self, middleware: M) -> M:
+        """Puts an `async def` around every handler of messages and requests; the first one is the outermost.
+
+        It gets the message, and a function without arguments that calls what is inside, and whose result it awaits.
+        What it returns is the result of the handler. To refuse a message, raise `CallError`.
+
+        Example:
+            @server.use
+            async def logged(message, call_next):
+                result = await call_next()
+                print(message.type, "is done")
+                return result
+
+        Raises:
+            WrongTypeError: It is no `async def` of two arguments.
+        """
+        self._handlers.surround(middleware)
+        return middleware
+
+    def _registrar(self, name: str, schema: Any, *, replies: bool) -> Callable[[F], F]:
         if not isinstance(name, str):
             decorator = "request" if replies else "on"
             raise WrongTypeError(f'the type of messages is missing: write @server.{decorator}("type")')
 
         def register(function: F) -> F:
-            self._handlers.add(name, function, replies=replies)
+            handler = function if schema is None else checked(schema, function)
+            self._handlers.add(name, handler, replies=replies)
             return function
 
         return register

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._native import Message
 
 Function = Callable[["Message"], Any]
+Middleware = Callable[["Message", Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 EVENTS = ("connect", "disconnect", "snapshot_request")
 """Names that stand for what happens to a connection instead of a type of messages."""
@@ -61,9 +62,10 @@ class HandlerStatistics:
 class Handler:
     """A function and what is known of it."""
 
-    __slots__ = ("_log_count", "_log_until", "_unlogged", "function", "name", "replies")
+    __slots__ = ("_log_count", "_log_until", "_run", "_unlogged", "function", "name", "replies")
 
     def __init__(self, function: Function, replies: bool) -> None:
+        self._run = function
         self.function = function
         self.replies = replies
         module = getattr(function, "__module__", None)
@@ -71,6 +73,17 @@ class Handler:
         self._log_until = 0.0
         self._log_count = 0
         self._unlogged = 0
+
+    def surround(self, middleware: list[Middleware]) -> None:
+        """Puts middleware around it, the first outermost."""
+
+        async def inner(message: Message, index: int) -> Any:
+            if index < len(middleware):
+                return await middleware[index](message, lambda: inner(message, index + 1))
+            result = self._run(message)
+            return await result if inspect.isawaitable(result) else result
+
+        self.function = lambda message: inner(message, 0)
 
     def log(self, message: Message, error: BaseException) -> None:
         """Logs an error with its traceback; past so many in a second only their number."""
@@ -109,11 +122,29 @@ class Handlers:
         self.interrupted = 0
         self.blocked = 0
         self._types_named: set[str] = set()
+        self._middleware: list[Middleware] = []
+
+    def surround(self, middleware: Middleware) -> None:
+        """Puts a function around the handlers of messages and requests, those to come, too."""
+        if not inspect.iscoroutinefunction(middleware):
+            raise WrongTypeError(
+                f"middleware is an async def of the message and call_next, not {middleware!r}"
+            )
+        try:
+            inspect.signature(middleware).bind(None, None)
+        except TypeError:
+            words = "middleware takes two arguments, the message and call_next"
+            raise WrongTypeError(f"{words}: {middleware!r}") from None
+        self._middleware.append(middleware)
+        for handler in self._routed():
+            handler.surround(self._middleware)
 
     def add(self, name: str, function: Function, *, replies: bool) -> None:
         """Registers the handler of a type, an event, or the rest."""
         _check(function)
         handler = Handler(function, replies)
+        if self._middleware and (replies or name not in EVENTS):
+            handler.surround(self._middleware)
         if name == REST:
             self._add_rest(handler)
             return
@@ -134,8 +165,12 @@ class Handlers:
 
     def all(self) -> list[Handler]:
         """Every handler."""
+        return [*self._routed(), *self.events.values()]
+
+    def _routed(self) -> list[Handler]:
+        """The handlers of messages and requests."""
         rest = [handler for handler in (self.rest, self.rest_of_requests) if handler is not None]
-        return [*self.messages.values(), *self.requests.values(), *self.events.values(), *rest]
+        return [*self.messages.values(), *self.requests.values(), *rest]
 
     def find(self, message: Message) -> Handler | None:
         """The handler of a message."""

@@ -222,6 +222,16 @@ impl Server {
         let config = &setup.config;
         let scheme = if config.tls.is_some() { "wss" } else { "ws" };
         let path = config.paths.first().map_or("/", String::as_str);
+        if self.address == NOWHERE {
+            tracing::info!(
+                version = env!("CARGO_PKG_VERSION"),
+                shards = config.shards,
+                tokens = config.auth.is_some(),
+                operations = self.ops_address().map(tracing::field::display),
+                "serving connections that are handed over",
+            );
+            return;
+        }
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             shards = config.shards,
