@@ -20,7 +20,7 @@ class Memory {
     return this.#current;
   }
 
-  /** The next batch needs so many bytes, which the memory at hand has not. */
+  /** Replaces the memory at hand, which is too small for the next batch. */
   renew(bytesMin) {
     this.#current = this.#fresh(bytesMin);
   }

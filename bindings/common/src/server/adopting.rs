@@ -10,11 +10,11 @@ use tidewire_engine::{Adoption, AdoptionTicket, ConnectDecision, Handle};
 pub struct Newcomer {
     /// The request, and what has come after it.
     pub received: Vec<u8>,
-    /// Its address, where the socket does not tell it.
+    /// Its address, if the socket does not have it.
     pub address: Option<SocketAddr>,
     /// The HTTP server listens on this machine alone.
     pub is_local: bool,
-    /// What the application has decided, in JSON; null if it could not decide. None: the token decides.
+    /// The application's decision, in JSON; null if there was none in time. None: the token decides.
     pub decision: Option<String>,
     /// The number of the hand-over.
     pub number: u64,

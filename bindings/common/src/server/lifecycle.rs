@@ -45,7 +45,7 @@ impl ServerLifecycle {
         &self.options
     }
 
-    /// Starts to listen, or without `listens` only takes the connections that are handed over. `wake` is called on a thread of the engine, once after each [`Receiver::arm`], when there is
+    /// Starts to listen, or without `listens` only accepts the connections that are handed over. `wake` is called on a thread of the engine, once after each [`Receiver::arm`], when there is
     /// something to receive.
     ///
     /// # Errors

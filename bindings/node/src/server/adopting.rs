@@ -10,19 +10,19 @@ use tidewire_bindings::server::adopting::{self, Newcomer};
 /// A client of an HTTP server, as `lib/attachments.js` describes it.
 #[napi(object)]
 pub struct NativeNewcomer {
-    /// The request, and what has come after it.
+    /// The request, and the bytes behind it.
     pub received: Buffer,
     pub host: Option<String>,
     pub port: Option<u16>,
     pub is_local: bool,
-    /// In JSON; null if the application could not decide.
+    /// In JSON; null if there is no decision in time.
     pub decision: Option<String>,
     pub number: u32,
 }
 
 #[napi]
 impl NativeServer {
-    /// Takes a TCP connection over by its descriptor; the caller then closes its own one.
+    /// Adopts a TCP connection by its descriptor, of which the engine makes a copy.
     #[napi]
     pub fn adopt(&self, descriptor: i32, newcomer: NativeNewcomer) -> napi::Result<()> {
         let handle = self.handle()?;
@@ -41,7 +41,7 @@ impl NativeServer {
         Ok(other)
     }
 
-    /// The numbers of connections that were handed over and of which nothing more will come.
+    /// The numbers of the adopted connections that have ended since the last call.
     #[napi]
     pub fn ended_adoptions(&self) -> Vec<u32> {
         let ended = self.ended_adoptions.take().into_iter();

@@ -65,7 +65,8 @@ impl NativeServer {
         options::names()
     }
 
-    /// Starts to listen, or without `listens` only takes what is handed over. `wake` is called once after each `receive` that gave nothing, when there is something.
+    /// Starts to listen, or without `listens` only to adopt connections. `wake` is called once after each `receive` without a
+    /// batch, when there is one.
     #[napi]
     pub fn start(&self, listens: bool, wake: Function<'_, (), ()>) -> napi::Result<()> {
         let waker: Waker = wake

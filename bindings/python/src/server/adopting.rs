@@ -1,15 +1,13 @@
 //! Connections that an ASGI server has accepted, and what the application has attached to them.
 
-use super::ServerCore;
-use crate::arguments::{Bytes, Flag, Str};
 use crate::errors::{Failure, stopped};
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tidewire_bindings::server::adopting::{self, EndedAdoptions, Newcomer};
-use tidewire_engine::Peer;
+use tidewire_engine::{Handle, Peer};
 
 /// The connections that were handed over to a server.
 #[derive(Default)]
@@ -45,35 +43,28 @@ impl Adoptions {
     }
 }
 
-#[pymethods]
-impl ServerCore {
-    /// Makes a connection whose other end the caller relays to a client: the descriptor of that end. `decision` is JSON; null if the
-    /// application could not decide, and `None` if the token decides.
-    #[pyo3(name = "_adopt_relayed", signature = (request, address, is_local, decision, attachment))]
-    fn adopt_relayed(
-        &self,
-        request: Bytes,
-        address: Option<(Str, u16)>,
-        is_local: Flag,
-        decision: Option<Str>,
-        attachment: Option<Py<PyAny>>,
-    ) -> PyResult<i32> {
-        let core = self.core();
-        let handle = core.handle()?;
-        let address = address.and_then(|(host, port)| {
-            let host = host.parse::<IpAddr>().ok()?;
-            Some(SocketAddr::new(host, port))
-        });
+impl Adoptions {
+    /// Makes a connection whose other end the caller relays to a client: the descriptor of that end.
+    pub(super) fn relay(&self, handle: &Handle, client: Client) -> Result<i32, Failure> {
         let (stream, other) = adopting::pair().map_err(|error| stopped(error.to_string()))?;
         let newcomer = Newcomer {
-            received: request.to_vec(),
-            address,
-            is_local: is_local.0,
-            decision: decision.map(|decision| decision.to_string()),
-            number: core.adoptions.begin(attachment),
+            received: client.request,
+            address: client.address,
+            is_local: client.is_local,
+            decision: client.decision,
+            number: self.begin(client.attachment),
         };
-        let adopted = adopting::adopt(handle, stream, newcomer, &core.adoptions.ended);
-        adopted.map_err(Failure::from)?;
+        adopting::adopt(handle, stream, newcomer, &self.ended)?;
         Ok(other)
     }
+}
+
+/// A client of the ASGI server.
+pub(super) struct Client {
+    pub(super) request: Vec<u8>,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) is_local: bool,
+    /// In JSON; null if the application could not decide. None: the token decides.
+    pub(super) decision: Option<String>,
+    pub(super) attachment: Option<Py<PyAny>>,
 }

@@ -34,14 +34,14 @@ use crate::topics::name::InvalidTopic;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidewire_net::tls::CertificateSlot;
-use tidewire_net::{Handler, Shard, ShardConfig, deal, io_words, tls};
+use tidewire_net::{Handler, Shard, ShardConfig, io_words, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 
@@ -160,18 +160,7 @@ impl Server {
         let random = |_| StdRng::from_os_rng();
         let (mut shards, handle) = assemble(config, application, random, broker)?;
         let sockets = given.opened(&handle.shared.setup.get().config)?;
-        let address = match sockets.clients.first() {
-            Some(socket) => socket.local_addr()?,
-            None => NOWHERE,
-        };
-        if !sockets.clients.is_empty() {
-            let hands = deal(&sockets.clients, shards.len())?;
-            for (shard, hand) in shards.iter_mut().zip(hands) {
-                for listener in hand {
-                    shard.listen(listener, tls.clone())?;
-                }
-            }
-        }
+        let address = sockets.listen(&mut shards, tls.as_ref())?;
         let backend = backend_link(&handle)?;
         let keys = keys_link(&handle)?;
         let ops = start_ops(&handle, sockets.operations.as_ref())?;
@@ -222,7 +211,7 @@ impl Server {
         let config = &setup.config;
         let scheme = if config.tls.is_some() { "wss" } else { "ws" };
         let path = config.paths.first().map_or("/", String::as_str);
-        if self.address == NOWHERE {
+        if self.address.port() == 0 {
             tracing::info!(
                 version = env!("CARGO_PKG_VERSION"),
                 shards = config.shards,
@@ -565,9 +554,6 @@ fn check(config: &Config) -> Result<(), StartError> {
 const KEYS_WAIT: Duration = Duration::from_secs(2);
 
 const KEYS_POLL: Duration = Duration::from_millis(5);
-
-/// The address of a server that listens nowhere.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// How often a drain looks whether all have gone.
 const DRAIN_POLL: Duration = Duration::from_millis(10);

@@ -6,9 +6,11 @@ use crate::config::Config;
 use crate::handle::Handle;
 use crate::ops::OPS_BACKLOG;
 use crate::shard::mailbox::Mail;
-use std::net::TcpListener;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tidewire_net::{bind, bind_shared};
+use tidewire_net::{Handler, Shard, bind, bind_shared, deal, tls};
 
 /// Sockets at which a server listens. An empty value stands for those that it opens itself.
 #[derive(Debug, Default)]
@@ -37,7 +39,28 @@ impl ListeningSockets {
         }
         Ok(self)
     }
+
+    /// Hands those for clients to the shards; their address.
+    pub(super) fn listen<H: Handler>(
+        &self,
+        shards: &mut [Shard<H>],
+        tls: Option<&Arc<tls::ServerConfig>>,
+    ) -> io::Result<SocketAddr> {
+        let Some(first) = self.clients.first() else {
+            return Ok(NOWHERE);
+        };
+        let hands = deal(&self.clients, shards.len())?;
+        for (shard, hand) in shards.iter_mut().zip(hands) {
+            for listener in hand {
+                shard.listen(listener, tls.cloned())?;
+            }
+        }
+        first.local_addr()
+    }
 }
+
+/// The address of a server that listens nowhere.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Server {
     /// The sockets at which this server listens, for another process that is to listen at them, too.
