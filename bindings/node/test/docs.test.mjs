@@ -10,7 +10,10 @@ const folder = new URL("../.snippets/", import.meta.url);
 // The build of the clients, which some examples connect with. Without it they are skipped.
 const hasClient = fs.existsSync(new URL("../../../packages/client/dist/esm/index.js", import.meta.url));
 
-for (const page of ["../README.md", "../../../docs/node.md", "../../../docs/for-node.md"]) {
+for (const page of [
+  "../README.md",
+  ...["node", "for-node", "coming-from-socket-io"].map((name) => `../../../docs/${name}.md`),
+]) {
   const text = fs.readFileSync(new URL(page, import.meta.url), "utf8");
   const examples = [...text.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code);
   assert.ok(examples.length > 0);
