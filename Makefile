@@ -76,9 +76,10 @@ valkey-test: ## The tests of the broker against the Valkey of the Python package
 	TIDEWIRE_REDIS_SERVER=$$(find $(CURDIR)/target/valkey -name valkey-server) cargo test --package tidewire-redis --package tidewire-engine \
 	  --test real --test model --test cluster -- --skip tls_
 
-long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the search for worst messages, every fault of a load at every time, the Autobahn suite, large servers of other protocols; takes hours
+long-test: ## What commits run with few seeds and rounds, with many: simulations, kills, faults, the search for worst messages, every fault of a load at every time, the Autobahn suite, large servers of other protocols, Nuxt and SvelteKit; takes hours
 	$(MAKE) simulation kill-test fault-check conformance
 	conformance/foreign/run
+	packages/run rendering
 	TIDEWIRE_SEEDS=20 cargo test --release --package tidewire-engine --test worst_search
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-load --lib -- baseline virtual_service
 	TIDEWIRE_SEEDS=40 cargo test --release --package tidewire-testkit --lib search

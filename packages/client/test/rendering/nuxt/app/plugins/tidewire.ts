@@ -1,0 +1,5 @@
+import { createTidewire } from "@tidewire/vue";
+
+export default defineNuxtPlugin(({ vueApp }) => {
+  vueApp.use(createTidewire({ url: useRuntimeConfig().public.url }));
+});
