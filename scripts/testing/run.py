@@ -80,9 +80,9 @@ class Run:
     def has_room(self, suite: Suite) -> bool:
         """True if this suite may start now: nice ones one at a time, the others up to the number of jobs, or alone."""
         alike = [other for other in self.working if other.is_nice == suite.is_nice]
-        if suite.name in self.first_reasons:
+        if suite.name in self.first_reasons or any(other.name in self.first_reasons for other in self.working):
             return not self.working
-        if suite.is_alone or any(other.is_alone or other.name in self.first_reasons for other in alike):
+        if suite.is_alone or any(other.is_alone for other in alike):
             return not alike
         return len(alike) < (1 if suite.is_nice else self.jobs)
 
@@ -160,8 +160,9 @@ class Run:
         print(line, flush=True)
 
     def excuse(self, *lines: str) -> None:
-        self.skips += lines
-        self.excused += lines
+        new = [line for line in lines if line not in self.skips]
+        self.skips += new
+        self.excused += new
 
     def conclude(self) -> int:
         """Prints the summary; the exit code of the run."""

@@ -3,35 +3,42 @@
 // HTTP servers of Node whose WebSockets a server takes over: their sockets go to the engine, those under TLS are relayed to it.
 
 const { Buffer } = require("node:buffer");
-const { ServerResponse } = require("node:http");
+const { once } = require("node:events");
+const { STATUS_CODES } = require("node:http");
 const { Socket } = require("node:net");
-const { callable, shown, text, whole } = require("./arguments.js");
+const { decide, rulesOf } = require("./admission.js");
+const { shown } = require("./arguments.js");
 const calls = require("./calls.js");
-const { CallError, InvalidArgumentError, WrongTypeError } = require("./errors.js");
-const { encode } = require("./json.js");
-const { named } = require("./names.js");
+const { BusyError, InvalidArgumentError, StoppedError, WrongTypeError } = require("./errors.js");
+const { Relays } = require("./relays.js");
 
-const OPTIONS = new Set(["authorize", "use", "authorizeTimeoutMs"]);
-const ANSWER = new Set(["user", "access", "subscriptions", "expiresAt", "attachment"]);
-
-/** In JSON: the application could not decide. */
-const UNDECIDED = "null";
 const NUMBER_MAX = 0xffff_ffff;
 /** Connections whose `authorize` may run at once; the next one is told to come back later. */
 const UNDECIDED_MAX = 1024;
-/** How long a client under TLS has to read the rest, once the engine has ended its connection. */
-const REST_MS = 5_000;
+/** More bytes than the engine takes with a request are relayed. */
+const HANDED_OVER_MAX = 32 * 1024;
+/** How long other listeners have to take a WebSocket that is not for us. */
+const UNCLAIMED_MS = 5_000;
+/** How long a client that was refused has to read it. */
+const REST_MS = 2_000;
+/** Lines a second about what cannot be handed over. */
+const LINES_MAX = 10;
+
+/** What is attached to each HTTP server: the paths and the listener of each server. */
+const ATTACHED = new WeakMap();
 
 /** The HTTP servers of a server. */
 class Attachments {
   #core;
   #log;
-  /** Each HTTP server and its listener. */
-  #listeners = new Map();
+  #relays = new Relays();
+  /** Each HTTP server and what is attached to it. */
+  #entries = new Map();
   /** What `authorize` has attached to connections that the engine has not announced yet. */
   #attached = new Map();
   #number = 0;
   #undecided = 0;
+  #lines = { since: 0, count: 0 };
 
   constructor(core, log) {
     this.#core = core;
@@ -39,7 +46,7 @@ class Attachments {
   }
 
   get isEmpty() {
-    return this.#listeners.size === 0;
+    return this.#entries.size === 0;
   }
 
   add(httpServer, options) {
@@ -48,21 +55,29 @@ class Attachments {
         `attach takes an HTTP server, such as what http.createServer(app) or app.listen() returns, not ${shown(httpServer)}`,
       );
     }
-    if (this.#listeners.has(httpServer)) {
+    if (this.#entries.has(httpServer)) {
       throw new InvalidArgumentError("this HTTP server is attached already");
     }
     const rules = rulesOf(options);
-    const listener = (request, socket, head) => {
-      this.#upgrade(httpServer, rules, { request, socket, head });
+    const { paths } = this.#core;
+    const entry = {
+      takes: (path) => paths.length === 0 || paths.includes(path),
+      listener: (request, socket, head) => this.#upgrade(httpServer, entry, rules, { request, socket, head }),
     };
-    this.#listeners.set(httpServer, listener);
-    httpServer.on("upgrade", listener);
+    this.#entries.set(httpServer, entry);
+    if (!ATTACHED.has(httpServer)) ATTACHED.set(httpServer, new Set());
+    ATTACHED.get(httpServer).add(entry);
+    httpServer.on("upgrade", entry.listener);
   }
 
-  /** Leaves the HTTP servers. */
+  /** Leaves the HTTP servers, once the engine has stopped. */
   clear() {
-    for (const [httpServer, listener] of this.#listeners) httpServer.off("upgrade", listener);
-    this.#listeners.clear();
+    for (const [httpServer, entry] of this.#entries) {
+      httpServer.off("upgrade", entry.listener);
+      ATTACHED.get(httpServer).delete(entry);
+    }
+    this.#entries.clear();
+    this.#relays.end();
   }
 
   /** What was attached to a connection that the engine announces. */
@@ -72,53 +87,35 @@ class Attachments {
     return attached;
   }
 
-  async #upgrade(httpServer, rules, upgrade) {
+  async #upgrade(httpServer, entry, rules, upgrade) {
     const { request, socket } = upgrade;
-    const { paths } = this.#core;
-    const isOurs = paths.length === 0 || paths.includes(request.url.split("?", 1)[0]);
-    // Another listener may serve another path; without one, the engine says that there is nothing.
-    if (!isOurs && httpServer.listenerCount("upgrade") > 1) return;
+    if (!isFor(httpServer, entry, request, socket)) return;
     // A client that leaves meanwhile.
-    const ignore = () => {};
-    socket.on("error", ignore);
-    const { decision, attachment } = await this.#decide(rules, request);
-    if (socket.destroyed) return;
-    const { address } = httpServer.address() ?? {};
-    const isLocal = typeof address === "string" && /^(::ffff:)?127\.|^::1$/.test(address);
+    socket.on("error", () => {});
     try {
+      await written(socket);
+      const { decision, attachment } = await this.#decide(rules, request, socket);
+      if (socket.destroyed) return;
+      const { address } = httpServer.address() ?? {};
+      const isLocal = typeof address === "string" && /^(::ffff:)?127\.|^::1$/.test(address);
       this.#handOver(upgrade, isLocal, decision, attachment);
     } catch (error) {
-      if (error instanceof InvalidArgumentError) {
-        this.#log("error", "a client cannot connect", error);
-      }
-      refuse(socket);
+      // A server that has not started, has stopped or has not caught up is no fault.
+      if (!(error instanceof BusyError || error instanceof StoppedError)) this.#complain(error);
+      refuse(socket, 503, "Retry-After: 1\r\n");
     }
   }
 
   /** What `authorize` decides, in JSON, and what it attaches to the connection. */
-  async #decide({ authorize, use, timeoutMs }, request) {
-    if (authorize === undefined) return {};
-    if (this.#undecided >= UNDECIDED_MAX) return { decision: UNDECIDED };
+  async #decide(rules, request, socket) {
+    if (rules.authorize === undefined) return {};
+    if (this.#undecided >= UNDECIDED_MAX) throw new BusyError("too many clients wait for authorize");
     this.#undecided += 1;
-    let timer;
-    const late = new Promise((_, reject) => {
-      const words = `authorize has not answered in ${timeoutMs} ms`;
-      timer = setTimeout(() => reject(new Error(words)), timeoutMs);
-    });
-    const decide = async () => {
-      for (const middleware of use) await pass(middleware, request);
-      return decisionOf(await authorize(request));
-    };
+    // Who has gone away takes no place.
+    const gone = new Promise((resolve) => socket.once("close", () => resolve({})));
     try {
-      return await Promise.race([decide(), late]);
-    } catch (error) {
-      if (error instanceof CallError) {
-        return { decision: encode({ refused: { code: error.code, reason: error.message } }) };
-      }
-      this.#log("error", "a client cannot connect: authorize has failed", error);
-      return { decision: UNDECIDED };
+      return await Promise.race([decide(rules, request, this.#log), gone]);
     } finally {
-      clearTimeout(timer);
       this.#undecided -= 1;
     }
   }
@@ -127,8 +124,9 @@ class Attachments {
     for (const number of this.#core.endedAdoptions()) this.#attached.delete(number);
     this.#number = (this.#number % NUMBER_MAX) + 1;
     const number = this.#number;
+    const early = Buffer.concat([head, ...unread(socket)]);
     const newcomer = {
-      received: Buffer.concat([headOf(request), head, ...unread(socket)]),
+      received: headOf(request),
       host: socket.remoteAddress,
       port: socket.remotePort,
       isLocal,
@@ -137,70 +135,64 @@ class Attachments {
     };
     if (attachment !== undefined) this.#attached.set(number, attachment);
     try {
-      const descriptor = socket.encrypted || !(socket instanceof Socket) ? undefined : socket._handle?.fd;
-      if (descriptor >= 0) {
+      const isPlain = socket instanceof Socket && !socket.encrypted;
+      const descriptor = isPlain ? socket._handle?.fd : undefined;
+      if (descriptor >= 0 && newcomer.received.length + early.length <= HANDED_OVER_MAX) {
+        newcomer.received = Buffer.concat([newcomer.received, early]);
         calls.run(() => this.#core.adopt(descriptor, newcomer));
         // The engine has a descriptor of its own.
         socket.destroy();
       } else {
-        relay(
-          socket,
-          calls.run(() => this.#core.adoptRelayed(newcomer)),
-        );
+        const other = calls.run(() => this.#core.adoptRelayed(newcomer));
+        this.#relays.add(socket, other, early, this.#core.idleTimeoutMs);
       }
     } catch (error) {
       this.#attached.delete(number);
       throw error;
     }
   }
+
+  #complain(error) {
+    const now = Date.now();
+    if (now - this.#lines.since > 1_000) this.#lines = { since: now, count: 0 };
+    this.#lines.count += 1;
+    if (this.#lines.count <= LINES_MAX) this.#log("error", "a client cannot connect", error);
+  }
 }
 
-function rulesOf(options) {
-  const { authorize, use = [], authorizeTimeoutMs = 10_000 } = named("attach", options, OPTIONS);
-  if (authorize !== undefined) callable("authorize", authorize);
-  if (!Array.isArray(use)) throw new WrongTypeError(`use is an array of middleware, not ${shown(use)}`);
-  for (const middleware of use) callable("each of use", middleware);
-  if (use.length > 0 && authorize === undefined) {
-    throw new InvalidArgumentError("use prepares the request for authorize, which is missing");
-  }
-  return { authorize, use, timeoutMs: whole("authorizeTimeoutMs", authorizeTimeoutMs, 1) };
+/** Whether a request is for this server. One that is for nobody gets 404. */
+function isFor(httpServer, entry, request, socket) {
+  const path = pathOf(request.url);
+  if (entry.takes(path)) return true;
+  const entries = [...ATTACHED.get(httpServer)];
+  // One of ours has to answer.
+  if (entries[0] !== entry || entries.some(({ takes }) => takes(path))) return false;
+  const ours = new Set(entries.map(({ listener }) => listener));
+  if (httpServer.listeners("upgrade").every((listener) => ours.has(listener))) return true;
+  const late = () => {
+    if (!socket.destroyed && socket.bytesWritten === 0) refuse(socket, 404);
+  };
+  const timer = setTimeout(late, UNCLAIMED_MS);
+  timer.unref();
+  socket.once("close", () => clearTimeout(timer));
+  return false;
 }
 
-/** Has a middleware look at a request. One that answers the request refuses the client. */
-function pass(middleware, request) {
-  const response = new ServerResponse(request);
-  return new Promise((resolve, reject) => {
-    response.end = () => {
-      reject(
-        new CallError(`the request was answered with status ${response.statusCode}`, { code: "REFUSED" }),
-      );
-      return response;
-    };
-    const next = (error) => (error === undefined || error === null ? resolve() : reject(error));
-    Promise.resolve(middleware(request, response, next)).catch(reject);
-  });
+/** The path of a request, whose target may be a whole URL. */
+function pathOf(target) {
+  if (target.startsWith("/")) return target.split("?", 1)[0];
+  try {
+    return new URL(target).pathname;
+  } catch {
+    return target;
+  }
 }
 
-/** The decision that `authorize` has returned. */
-function decisionOf(answer) {
-  if (answer === true) return {};
-  if (answer === undefined || answer === null || answer === false) {
-    return { decision: encode({ refused: {} }) };
-  }
-  const { user, access, subscriptions, expiresAt, attachment } = named(
-    "the answer of authorize",
-    answer,
-    ANSWER,
-  );
-  const decision = {};
-  if (user !== undefined && user !== null) decision.user = text("user", user);
-  if (access !== undefined) decision.access = access;
-  if (subscriptions !== undefined) decision.subscriptions = subscriptions;
-  if (expiresAt !== undefined) {
-    const seconds = expiresAt instanceof Date ? Math.floor(expiresAt.getTime() / 1000) : expiresAt;
-    decision.expires_at = whole("expiresAt", seconds, 0, Number.MAX_SAFE_INTEGER);
-  }
-  return { decision: encode(decision), attachment };
+/** Waits until the answers to earlier requests of this connection are written. */
+async function written(socket) {
+  const earlier = socket._httpMessage;
+  if (earlier && !earlier.writableFinished) await once(earlier, "close");
+  if (socket.writableLength > 0) await new Promise((resolve) => socket.write("", resolve));
 }
 
 /** The head of a request, as it came. */
@@ -219,24 +211,11 @@ function unread(socket) {
   return pieces;
 }
 
-/** Passes everything on between a client and the engine, whose end has this descriptor. */
-function relay(client, descriptor) {
-  const engine = new Socket({ fd: descriptor, readable: true, writable: true });
-  client.setNoDelay(true);
-  client.setTimeout(0);
-  // Each end comes as `close`, too.
-  engine.on("error", () => {});
-  client.pipe(engine);
-  engine.pipe(client);
-  client.on("close", () => engine.destroy());
-  engine.on("close", () => setTimeout(() => client.destroy(), REST_MS).unref());
-}
-
-/** Tells a client that nobody serves it now. */
-function refuse(socket) {
-  socket.end(
-    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-  );
+/** Answers with a status, and ends the connection. */
+function refuse(socket, status, lines = "") {
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}Connection: close\r\nContent-Length: 0\r\n\r\n`;
+  socket.end(head);
+  setTimeout(() => socket.destroy(), REST_MS).unref();
 }
 
 module.exports = { Attachments };

@@ -19,15 +19,17 @@ function checkOf(schema) {
   }
   return (payload) => {
     const result = standard.validate(payload);
-    return result instanceof Promise ? result.then(accepted) : accepted(result);
+    return isPromise(result) ? result.then(accepted) : accepted(result);
   };
 }
+
+const isPromise = (value) => typeof value?.then === "function";
 
 /** The checked value, or the refusal that names what is wrong. */
 function accepted({ issues, value }) {
   if (issues === undefined) return value;
   const words = issues.slice(0, FAULTS_MAX).map(({ path = [], message }) => {
-    const place = path.map((part) => (typeof part === "object" ? part.key : part)).join(".");
+    const place = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
     return place === "" ? message : `${place}: ${message}`;
   });
   const more = issues.length - words.length;
@@ -40,9 +42,7 @@ function checked(schema, handler) {
   const check = checkOf(schema);
   const call = (message) => {
     const value = check(message.payload);
-    return value instanceof Promise
-      ? value.then((ready) => handler(message, ready))
-      : handler(message, value);
+    return isPromise(value) ? value.then((ready) => handler(message, ready)) : handler(message, value);
   };
   Object.defineProperty(call, "name", { value: handler.name });
   return call;

@@ -106,7 +106,7 @@ class Server {
    * own. Call it before `start()`.
    */
   attach(httpServer, options) {
-    if (this.state === "stopped") throw new StoppedError("the server has stopped");
+    if (this.state !== "new") throw new StoppedError("attach() comes before start()");
     this.#attachments.add(httpServer, options);
     return this;
   }

@@ -8,6 +8,7 @@ import https from "node:https";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Duplex } from "node:stream";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -41,6 +42,24 @@ async function attached(
   await server.start();
   test.after(() => server.stop());
   return { server, httpServer, port: await listening(test, httpServer) };
+}
+
+/** A certificate of this machine, or its key. */
+const fixture = (name) =>
+  readFileSync(new URL(`../../../packages/client/test/node/fixtures/${name}`, import.meta.url));
+
+/** Two streams, each of which reads what is written to the other. */
+function duplexPair() {
+  const ends = [0, 1].map((place) => {
+    return new Duplex({
+      read() {},
+      write(piece, _, done) {
+        ends[1 - place].push(piece);
+        done();
+      },
+    });
+  });
+  return ends;
 }
 
 /** The status and the body of what a client is refused with. */
@@ -172,8 +191,10 @@ test("a client is refused as authorize says", async (test) => {
   const rules = { authorize: () => answer(), authorizeTimeoutMs: 200 };
   const { port } = await attached(test, rules, { log, logLevel: "error" });
   const url = `ws://127.0.0.1:${port}/ws`;
-  answer = () => undefined;
-  assert.equal((await refusal(url)).status, 403);
+  for (const nothing of [undefined, "", 0]) {
+    answer = () => nothing;
+    assert.equal((await refusal(url)).status, 403);
+  }
   answer = () => {
     throw new CallError("members only", { code: "MEMBERS" });
   };
@@ -274,8 +295,6 @@ test("Fastify's server and Vite's can be attached to", async (test) => {
 });
 
 test("under TLS everything is relayed, both ways, without loss", async (test) => {
-  const fixture = (name) =>
-    readFileSync(new URL(`../../../packages/client/test/node/fixtures/${name}`, import.meta.url));
   const cert = fixture("localhost.pem");
   const httpServer = https.createServer({ key: fixture("localhost.key.pem"), cert });
   const options = { messageBytesMax: 8 * 1024 * 1024, protocol: "raw", idleTimeoutMs: 1_000 };
@@ -352,6 +371,133 @@ test("refused and ended connections leave nothing behind", async (test) => {
   await eventually(isForgotten);
 });
 
+test("two servers at one HTTP server have paths of their own, and what nobody takes is answered", async (test) => {
+  const httpServer = http.createServer();
+  const servers = ["/chat", "/admin"].map((path) =>
+    new Server({ noAuth: true, path, shards: 1 }).attach(httpServer),
+  );
+  await Promise.all(servers.map((server) => server.start()));
+  test.after(() => Promise.all(servers.map((server) => server.stop())));
+  const port = await listening(test, httpServer);
+  await Client.connect(test, `ws://127.0.0.1:${port}/chat`);
+  await Client.connect(test, `ws://127.0.0.1:${port}/admin?x=1`);
+  assert.deepEqual(
+    servers.map((server) => server.connections),
+    [1, 1],
+  );
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/other`)).status, 404);
+  // Also if another listener is there, which does not take it.
+  httpServer.on("upgrade", () => {});
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/other`)).status, 404);
+});
+
+test("whatever authorize throws refuses one client, and no more", async (test) => {
+  const logged = [];
+  let error;
+  const authorize = () => {
+    throw error;
+  };
+  const { port } = await attached(test, { authorize }, { log: (...line) => logged.push(line) });
+  for (const code of [5, 5n, Symbol("a"), undefined, "x".repeat(500)]) {
+    error = new CallError("no", { code });
+    error.code = code;
+    assert.equal((await refusal(`ws://127.0.0.1:${port}/ws`)).status, 403);
+  }
+  error = new CallError("no");
+  error.message = 5n;
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/ws`)).status, 403);
+  assert.deepEqual(logged, []);
+});
+
+test("an HTTP server that does not say where it listens ends nothing", async (test) => {
+  const { httpServer, port } = await attached(test, undefined, { log: () => {} });
+  const { address } = httpServer;
+  httpServer.address = () => {
+    throw new Error("no");
+  };
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/ws`)).status, 503);
+  httpServer.address = () => null;
+  await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+  httpServer.address = address;
+});
+
+test("an answer that is still being written is not cut off", async (test) => {
+  const page = "p".repeat(20 * 1024 * 1024);
+  const { port } = await attached(
+    test,
+    undefined,
+    {},
+    http.createServer((_, answer) => answer.end(page)),
+  );
+  const socket = net.connect(port, "127.0.0.1");
+  test.after(() => socket.destroy());
+  const upgrade =
+    `GET /ws HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+  socket.write(`GET /big HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n${upgrade}`);
+  let heard = "";
+  socket.setEncoding("latin1").on("data", (piece) => {
+    heard += piece;
+  });
+  await eventually(() => heard.includes("101 Switching Protocols"));
+  const body = heard.slice(heard.indexOf("\r\n\r\n") + 4);
+  assert.equal(body.indexOf("HTTP/1.1 101"), page.length);
+});
+
+test("many early bytes, and sockets that are none of TCP, are relayed", async (test) => {
+  const { server, httpServer, port } = await attached(test, undefined, { protocol: "raw" });
+  let bytes = 0;
+  server.on("*", (message) => {
+    bytes += message.length;
+  });
+  const head =
+    `GET /ws HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+  const frame = Buffer.alloc(8 + 50_000);
+  frame.set([0x82, 0xfe, 50_000 >> 8, 50_000 & 0xff]);
+  const socket = net.connect(port, "127.0.0.1");
+  test.after(() => socket.destroy());
+  socket.write(Buffer.concat([Buffer.from(head), frame]));
+  await eventually(() => bytes === 50_000);
+  // As those of other libraries, whose connections are no sockets.
+  const [ours, theirs] = duplexPair();
+  httpServer.emit("connection", ours);
+  theirs.write(Buffer.concat([Buffer.from(head), frame]));
+  await eventually(() => bytes === 100_000);
+  assert.equal(server.connections, 2);
+  theirs.destroy();
+  ours.destroy();
+  await eventually(() => server.connections === 1);
+});
+
+test("under TLS a client that reads nothing is ended, as at the own port", async (test) => {
+  const cert = fixture("localhost.pem");
+  const httpServer = https.createServer({ key: fixture("localhost.key.pem"), cert });
+  const options = { protocol: "raw", idleTimeoutMs: 500, pingIntervalMs: 100 };
+  const { server, port } = await attached(test, undefined, options, httpServer);
+  let sockets = 0;
+  httpServer.on("secureConnection", (socket) => {
+    sockets += 1;
+    socket.on("close", () => {
+      sockets -= 1;
+    });
+  });
+  server.on("flood", ({ connection }) => connection.sendRaw("x"));
+  server.on("*", ({ connection }) => {
+    // More than the sockets hold, and less than the engine does.
+    for (let count = 0; count < 14; count++) connection.sendRaw("x".repeat(1024 * 1024));
+  });
+  for (const isStopped of [false, true]) {
+    const client = await Client.connect(test, `wss://localhost:${port}/ws`, { ca: cert });
+    client.socket.pause();
+    client.send("flood");
+    await eventually(() => server.connections === 1);
+    if (isStopped) await server.stop();
+    else await eventually(() => server.connections === 0);
+    await eventually(() => sockets === 0);
+  }
+});
+
 test("what is no HTTP server is refused, and so is the same one twice", async () => {
   const server = new Server({ noAuth: true });
   for (const wrong of [undefined, {}, express(), 80]) {
@@ -377,6 +523,7 @@ test("before the start and after the stop clients are told to come back", async 
   const { status, retryAfter } = await refusal(`ws://127.0.0.1:${port}/ws`);
   assert.deepEqual([status, retryAfter], [503, "1"]);
   await server.start();
+  assert.throws(() => server.attach(http.createServer()), { code: "STOPPED", message: /before start/ });
   await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
   await server.stop();
   assert.equal(httpServer.listenerCount("upgrade"), 0);

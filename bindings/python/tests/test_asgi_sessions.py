@@ -100,6 +100,10 @@ async def fails(scope: Any) -> Any:
     raise RuntimeError("no database")
 
 
+async def is_late_itself(scope: Any) -> Any:
+    raise TimeoutError("the database was too slow")
+
+
 async def hangs(scope: Any) -> Any:
     await asyncio.sleep(60)
 
@@ -108,6 +112,7 @@ async def hangs(scope: Any) -> Any:
     ("authorize", "words"),
     [
         (fails, "no database"),
+        (is_late_itself, "the database was too slow"),
         (hangs, "has not answered in 0.2 s"),
         (lambda scope: {"user": "ann", "expires_at": datetime(2100, 1, 1)}, "needs a time zone"),
         (lambda scope: {"usr": "ann"}, "did you mean user"),
@@ -174,6 +179,31 @@ def test_what_is_attached_is_there_as_long_as_the_connection(serving: Any) -> No
 
     until(is_dropped_with_the_next)
     assert [ref() for ref in seen] == [None] * 3
+
+
+def test_what_was_attached_to_a_refused_client_is_dropped(serving: Any, caplog: Any) -> None:
+    class Session:
+        pass
+
+    kept: list[weakref.ref[Session]] = []
+    answers: Iterator[Any] = iter(["", "ann", "ann"])
+
+    def authorize(scope: Any) -> tidewire.asgi.Admission:
+        session = Session()
+        kept.append(weakref.ref(session))
+        return {"user": next(answers, "ann"), "attachment": session}
+
+    # The traceback of a line would keep it.
+    caplog.set_level(logging.CRITICAL, logger="tidewire")
+    _, client = serving(authorize)
+    assert refused(client).status_code == 503
+
+    def is_dropped() -> bool:
+        with client.websocket_connect("/ws"):
+            gc.collect()
+        return kept[0]() is None
+
+    until(is_dropped)
 
 
 def test_a_session_of_starlette_is_enough() -> None:

@@ -23,9 +23,14 @@ class Point(TypedDict):
     y: int
 
 
+class OddError(ValueError):
+    def errors(self) -> str:
+        return "not those of pydantic"
+
+
 def even(payload: Any) -> int:
     if not isinstance(payload, int) or payload % 2:
-        raise ValueError("an even number is needed")
+        raise OddError("an even number is needed")
     return payload
 
 
@@ -133,6 +138,12 @@ def test_what_is_no_schema_and_no_middleware_is_refused(serve) -> None:
         server.on("a", schema=Order)(lambda message: None)
     with pytest.raises(tidewire.WrongTypeError, match="pydantic knows no schema for 5"):
         server.on("a", schema=5)(lambda message, payload: None)
+
+    async def later(payload: Any) -> Any:
+        return payload
+
+    with pytest.raises(tidewire.WrongTypeError, match="a schema returns the value at once"):
+        server.on("a", schema=later)(lambda message, payload: None)
     with pytest.raises(tidewire.WrongTypeError, match="async def"):
         server.use(lambda message, call_next: None)
 

@@ -1,6 +1,8 @@
 //! Connections that an HTTP server of the language has accepted, and hands over to the engine.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
+use std::fmt::Display;
+#[cfg(not(unix))]
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +54,8 @@ pub fn adopt(
     newcomer: Newcomer,
     ended: &EndedAdoptions,
 ) -> Result<(), Failure> {
+    // Whatever becomes of it, its ticket ends.
+    let ticket = ended.ticket(newcomer.number);
     let read = newcomer.decision.as_deref().map(|json| match json {
         "null" => Ok(ConnectDecision::unavailable()),
         json => ConnectDecision::from_json(json.as_bytes()),
@@ -65,7 +69,7 @@ pub fn adopt(
         address: newcomer.address,
         is_local: newcomer.is_local,
         decision,
-        ticket: Some(ended.ticket(newcomer.number)),
+        ticket: Some(ticket),
     })?;
     Ok(())
 }
@@ -75,7 +79,7 @@ pub fn adopt(
 /// # Errors
 /// There is no such descriptor, or no room for another one.
 #[cfg(unix)]
-pub fn copy_of(descriptor: i32) -> io::Result<TcpStream> {
+pub fn copy_of(descriptor: i32) -> Result<TcpStream, Failure> {
     use filedescriptor::FileDescriptor;
     use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -85,8 +89,8 @@ pub fn copy_of(descriptor: i32) -> io::Result<TcpStream> {
             self.0
         }
     }
-    let copy = FileDescriptor::dup(&Descriptor(descriptor)).map_err(io::Error::other)?;
-    let file = copy.as_file().map_err(io::Error::other)?;
+    let copy = FileDescriptor::dup(&Descriptor(descriptor)).map_err(system)?;
+    let file = copy.as_file().map_err(system)?;
     Ok(TcpStream::from(OwnedFd::from(file)))
 }
 
@@ -95,12 +99,12 @@ pub fn copy_of(descriptor: i32) -> io::Result<TcpStream> {
 /// # Errors
 /// The process has no free descriptor.
 #[cfg(unix)]
-pub fn pair() -> io::Result<(TcpStream, i32)> {
+pub fn pair() -> Result<(TcpStream, i32), Failure> {
     use std::os::fd::{IntoRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
 
-    let (engine, other) = UnixStream::pair()?;
-    other.set_nonblocking(true)?;
+    let (engine, other) = UnixStream::pair().map_err(system)?;
+    other.set_nonblocking(true).map_err(system)?;
     Ok((TcpStream::from(OwnedFd::from(engine)), other.into_raw_fd()))
 }
 
@@ -109,8 +113,8 @@ pub fn pair() -> io::Result<(TcpStream, i32)> {
 /// # Errors
 /// Always.
 #[cfg(not(unix))]
-pub fn copy_of(_descriptor: i32) -> io::Result<TcpStream> {
-    Err(io::ErrorKind::Unsupported.into())
+pub fn copy_of(_descriptor: i32) -> Result<TcpStream, Failure> {
+    Err(system(io::Error::from(io::ErrorKind::Unsupported)))
 }
 
 /// The same where there are no pairs of sockets.
@@ -118,6 +122,12 @@ pub fn copy_of(_descriptor: i32) -> io::Result<TcpStream> {
 /// # Errors
 /// Always.
 #[cfg(not(unix))]
-pub fn pair() -> io::Result<(TcpStream, i32)> {
-    Err(io::ErrorKind::Unsupported.into())
+pub fn pair() -> Result<(TcpStream, i32), Failure> {
+    Err(system(io::Error::from(io::ErrorKind::Unsupported)))
+}
+
+/// The system has no descriptor left, or no sockets of this kind.
+fn system(error: impl Display) -> Failure {
+    let words = format!("the system cannot hand a connection over: {error}");
+    Failure::new("TidewireError", "SYSTEM", Fault::Nobody, words)
 }

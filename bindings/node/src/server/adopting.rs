@@ -1,7 +1,7 @@
 //! Connections that an HTTP server of Node has accepted.
 
 use super::NativeServer;
-use crate::errors::{Failure, stopped};
+use crate::errors::Failure;
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +26,7 @@ impl NativeServer {
     #[napi]
     pub fn adopt(&self, descriptor: i32, newcomer: NativeNewcomer) -> napi::Result<()> {
         let handle = self.handle()?;
-        let stream = adopting::copy_of(descriptor).map_err(|error| stopped(error.to_string()))?;
+        let stream = adopting::copy_of(descriptor).map_err(Failure::from)?;
         let adopted = adopting::adopt(handle, stream, newcomer.into(), &self.ended_adoptions);
         Ok(adopted.map_err(Failure::from)?)
     }
@@ -35,7 +35,7 @@ impl NativeServer {
     #[napi]
     pub fn adopt_relayed(&self, newcomer: NativeNewcomer) -> napi::Result<i32> {
         let handle = self.handle()?;
-        let (stream, other) = adopting::pair().map_err(|error| stopped(error.to_string()))?;
+        let (stream, other) = adopting::pair().map_err(Failure::from)?;
         let adopted = adopting::adopt(handle, stream, newcomer.into(), &self.ended_adoptions);
         adopted.map_err(Failure::from)?;
         Ok(other)
@@ -46,6 +46,12 @@ impl NativeServer {
     pub fn ended_adoptions(&self) -> Vec<u32> {
         let ended = self.ended_adoptions.take().into_iter();
         ended.map(|number| number as u32).collect()
+    }
+
+    /// After how long a silent client is gone.
+    #[napi(getter)]
+    pub fn idle_timeout_ms(&self) -> f64 {
+        self.core.options().config.limits.idle_timeout_ms as f64
     }
 
     /// The paths at which WebSockets are served.

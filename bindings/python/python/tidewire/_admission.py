@@ -45,12 +45,20 @@ async def decide(
     try:
         answer = authorize(scope)
         if isawaitable(answer):
-            answer = await asyncio.wait_for(answer, timeout_s)
+            # A timeout of the application's own is an error like any other.
+            asking = asyncio.ensure_future(answer)
+            try:
+                await asyncio.wait({asking}, timeout=timeout_s)
+            finally:
+                is_late = not asking.done()
+                asking.cancel()
+            if is_late:
+                logger.error("a client cannot connect: authorize has not answered in %s s", timeout_s)
+                return UNDECIDED, None
+            answer = asking.result()
         return _written(answer)
     except CallError as error:
-        return json.dumps({"refused": {"code": error.code, "reason": str(error)}}), None
-    except asyncio.TimeoutError:
-        logger.error("a client cannot connect: authorize has not answered in %s s", timeout_s)
+        return json.dumps({"refused": {"code": str(error.code), "reason": str(error)}}), None
     except Exception:
         logger.exception("a client cannot connect: authorize has failed")
     return UNDECIDED, None

@@ -42,6 +42,8 @@ def _check_of(schema: Any) -> Callable[[Any], Any]:
     if hasattr(schema, "model_validate"):
         return schema.model_validate  # type: ignore[no-any-return]
     if inspect.isroutine(schema):
+        if inspect.iscoroutinefunction(schema):
+            raise WrongTypeError(f"a schema returns the value at once: {schema!r} is an async def")
         return schema
     try:
         from pydantic import TypeAdapter
@@ -70,14 +72,15 @@ def _accepted(check: Callable[[Any], Any], payload: Any) -> Any:
 
 
 def _words(error: ValueError) -> str:
-    list_faults = getattr(error, "errors", None)
-    if not callable(list_faults):
+    try:
+        faults = [(fault["loc"], fault["msg"]) for fault in error.errors()]  # type: ignore[attr-defined]
+    except Exception:
+        # It is not of pydantic.
         return str(error)
-    faults = list_faults()
     words = []
-    for fault in faults[:FAULTS_MAX]:
-        place = ".".join(str(part) for part in fault["loc"])
-        words.append(f"{place}: {fault['msg']}" if place else fault["msg"])
+    for where, what in faults[:FAULTS_MAX]:
+        place = ".".join(str(part) for part in where)
+        words.append(f"{place}: {what}" if place else what)
     if len(faults) > FAULTS_MAX:
         words.append(f"{len(faults) - FAULTS_MAX} more")
     return "; ".join(words)

@@ -131,7 +131,7 @@ class WebSocketEndpoint:
         buffer_bytes_max: How much may wait in each direction for a connection that does not keep up, besides
             one message; past it the other side is not read.
         message_bytes_max: The largest message that the server may send to a client, in bytes.
-        opening_timeout_ms: How long the engine may take to let a connection in.
+        opening_timeout_ms: How long `authorize`, and then the engine, may take to let a connection in.
 
     Example:
         app.router.routes.append(WebSocketRoute("/ws", tidewire.asgi.WebSocketEndpoint(server)))

@@ -1,6 +1,6 @@
 //! Connections that an ASGI server has accepted, and what the application has attached to them.
 
-use crate::errors::{Failure, stopped};
+use crate::errors::Failure;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ impl Adoptions {
 impl Adoptions {
     /// Makes a connection whose other end the caller relays to a client: the descriptor of that end.
     pub(super) fn relay(&self, handle: &Handle, client: Client) -> Result<i32, Failure> {
-        let (stream, other) = adopting::pair().map_err(|error| stopped(error.to_string()))?;
+        let (stream, other) = adopting::pair()?;
         let newcomer = Newcomer {
             received: client.request,
             address: client.address,

@@ -30,6 +30,7 @@ pub(crate) enum LineKind {
     GroupFull,
     GroupAbandoned,
     UnfinishedMessage,
+    NotAdopted,
 }
 
 /// The limits of a server.
@@ -204,7 +205,7 @@ impl Window {
 }
 
 /// The kinds in the order of [`LineKind`], with the level of their lines and the words for their summaries.
-const KINDS: [(LineKind, Level, &str); 16] = [
+const KINDS: [(LineKind, Level, &str); 17] = [
     (
         LineKind::TokenRefused,
         Level::INFO,
@@ -276,6 +277,11 @@ const KINDS: [(LineKind, Level, &str); 16] = [
         LineKind::UnfinishedMessage,
         Level::INFO,
         "a connection ends because too many unfinished messages wait for their rest",
+    ),
+    (
+        LineKind::NotAdopted,
+        Level::WARN,
+        "a connection could not be handed over",
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! Connections that the application hands over.
 
+use crate::limits::lines::LineKind;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::adoption::{Adopted, Adoption, Forwarded};
@@ -21,8 +22,11 @@ impl<A: Application> EngineShard<A> {
             Ok(id) => self.begin(io, id, Some(Box::new(forwarded))),
             Err(error) => {
                 self.core.counters.handshakes_failed.add(1);
-                let error = io_words(&error);
-                tracing::warn!(error, "a connection could not be handed over");
+                let lines = &self.core.shared.lines;
+                if lines.permit(LineKind::NotAdopted, adoption.address, io.now().unix_ms) {
+                    let error = io_words(&error);
+                    tracing::warn!(error, "a connection could not be handed over");
+                }
             }
         }
     }
