@@ -54,9 +54,15 @@ run_files! {
     topics: "topics" => dialogues;
 }
 
-/// Files that `crypto/vectors` runs, which needs the feature `crypto`, that of the engine, which has a clock, and those
-/// of `tidewire-http`.
-const ELSEWHERE: [&str; 4] = ["encryption", "http-responses", "liveness", "signatures"];
+/// Files that `crypto/vectors` runs, which needs the feature `crypto`, those of the engine, which has a clock and decides who may
+/// connect, and those of `tidewire-http`.
+const ELSEWHERE: [&str; 5] = [
+    "admissions",
+    "encryption",
+    "http-responses",
+    "liveness",
+    "signatures",
+];
 
 #[test]
 fn every_file_is_run() {
