@@ -89,9 +89,9 @@ class Attachments {
 
   async #upgrade(httpServer, entry, rules, upgrade) {
     const { request, socket } = upgrade;
-    if (!isFor(httpServer, entry, request, socket)) return;
-    // A client that leaves meanwhile.
+    // A client that leaves meanwhile: Node listens no more.
     socket.on("error", () => {});
+    if (!isFor(httpServer, entry, request, socket)) return;
     try {
       await written(socket);
       const { decision, attachment } = await this.#decide(rules, request, socket);
@@ -169,8 +169,9 @@ function isFor(httpServer, entry, request, socket) {
   if (entries[0] !== entry || entries.some(({ takes }) => takes(path))) return false;
   const ours = new Set(entries.map(({ listener }) => listener));
   if (httpServer.listeners("upgrade").every((listener) => ours.has(listener))) return true;
+  const before = socket.bytesWritten;
   const late = () => {
-    if (!socket.destroyed && socket.bytesWritten === 0) refuse(socket, 404);
+    if (!socket.destroyed && socket.bytesWritten === before) refuse(socket, 404);
   };
   const timer = setTimeout(late, UNCLAIMED_MS);
   timer.unref();

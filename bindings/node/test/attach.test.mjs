@@ -389,6 +389,19 @@ test("two servers at one HTTP server have paths of their own, and what nobody ta
   // Also if another listener is there, which does not take it.
   httpServer.on("upgrade", () => {});
   assert.equal((await refusal(`ws://127.0.0.1:${port}/other`)).status, 404);
+  // A client that breaks off meanwhile ends nothing.
+  const { port: local } = await new Promise((resolve) => {
+    const socket = net.connect(port, "127.0.0.1", () => {
+      const head = "Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+      socket.write(`GET /other HTTP/1.1\r\n${head}`, () => {
+        setTimeout(() => socket.resetAndDestroy(), 50);
+        resolve(socket.address());
+      });
+    });
+    socket.on("error", () => {});
+  });
+  assert.ok(local > 0);
+  await Client.connect(test, `ws://127.0.0.1:${port}/chat`);
 });
 
 test("whatever authorize throws refuses one client, and no more", async (test) => {
