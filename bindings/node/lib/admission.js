@@ -7,11 +7,10 @@ const { callable, shown, text, whole } = require("./arguments.js");
 const { CallError, InvalidArgumentError, WrongTypeError } = require("./errors.js");
 const { encode } = require("./json.js");
 const { named } = require("./names.js");
+const { TIMER_MAX_MS } = require("./waiting.js");
 
 const OPTIONS = new Set(["authorize", "use", "authorizeTimeoutMs"]);
 const ANSWER = new Set(["user", "access", "subscriptions", "expiresAt", "attachment"]);
-/** The longest time of a timer of Node. */
-const TIMER_MAX_MS = 2_147_483_647;
 
 /** In JSON: the application could not decide. */
 const UNDECIDED = "null";
@@ -31,7 +30,7 @@ function rulesOf(options) {
 }
 
 /** What `authorize` decides, in JSON (nothing if the token decides), and what it attaches to the connection. */
-async function decide({ authorize, use, timeoutMs }, request, log) {
+async function decide({ authorize, use, timeoutMs }, request, complain) {
   let timer;
   const late = new Promise((_, reject) => {
     const words = `authorize has not answered in ${timeoutMs} ms`;
@@ -45,7 +44,7 @@ async function decide({ authorize, use, timeoutMs }, request, log) {
     return await Promise.race([ask(), late]);
   } catch (error) {
     if (error instanceof CallError) return { decision: refusalOf(error) };
-    log("error", "a client cannot connect: authorize has failed", error);
+    complain(error);
     return { decision: UNDECIDED };
   } finally {
     clearTimeout(timer);

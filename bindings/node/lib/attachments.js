@@ -10,19 +10,15 @@ const { decide, rulesOf } = require("./admission.js");
 const { shown } = require("./arguments.js");
 const calls = require("./calls.js");
 const { BusyError, InvalidArgumentError, StoppedError, WrongTypeError } = require("./errors.js");
-const { Relays } = require("./relays.js");
+const { LineLimit } = require("./line-limit.js");
+const native = require("./native.js");
+const { endSoon, Relays } = require("./relays.js");
 
 const NUMBER_MAX = 0xffff_ffff;
 /** Connections whose `authorize` may run at once; the next one is told to come back later. */
 const UNDECIDED_MAX = 1024;
-/** More bytes than the engine takes with a request are relayed. */
-const HANDED_OVER_MAX = 32 * 1024;
 /** How long other listeners have to take a WebSocket that is not for us. */
 const UNCLAIMED_MS = 5_000;
-/** How long a client that was refused has to read it. */
-const REST_MS = 2_000;
-/** Lines a second about what cannot be handed over. */
-const LINES_MAX = 10;
 
 /** What is attached to each HTTP server: the paths and the listener of each server. */
 const ATTACHED = new WeakMap();
@@ -38,11 +34,14 @@ class Attachments {
   #attached = new Map();
   #number = 0;
   #undecided = 0;
-  #lines = { since: 0, count: 0 };
+  /** Reports an error that keeps a client away. */
+  #complain;
+  #lines = new LineLimit((count) => `${count} more clients cannot connect`);
 
   constructor(core, log) {
     this.#core = core;
     this.#log = log;
+    this.#complain = (error) => this.#lines.line(log, "a client cannot connect", error);
   }
 
   get isEmpty() {
@@ -78,6 +77,7 @@ class Attachments {
     }
     this.#entries.clear();
     this.#relays.end();
+    this.#lines.conclude(this.#log);
   }
 
   /** What was attached to a connection that the engine announces. */
@@ -96,9 +96,10 @@ class Attachments {
       await written(socket);
       const { decision, attachment } = await this.#decide(rules, request, socket);
       if (socket.destroyed) return;
-      const { address } = httpServer.address() ?? {};
-      const isLocal = typeof address === "string" && /^(::ffff:)?127\.|^::1$/.test(address);
-      this.#handOver(upgrade, isLocal, decision, attachment);
+      // That of a Unix socket is a path.
+      const { address: listensAt } = httpServer.address() ?? {};
+      const { remoteAddress: host, remotePort: port } = socket;
+      this.#handOver(upgrade, { host, port, listensAt, decision }, attachment);
     } catch (error) {
       // A server that has not started, has stopped or has not caught up is no fault.
       if (!(error instanceof BusyError || error instanceof StoppedError)) this.#complain(error);
@@ -114,49 +115,33 @@ class Attachments {
     // Who has gone away takes no place.
     const gone = new Promise((resolve) => socket.once("close", () => resolve({})));
     try {
-      return await Promise.race([decide(rules, request, this.#log), gone]);
+      return await Promise.race([decide(rules, request, this.#complain), gone]);
     } finally {
       this.#undecided -= 1;
     }
   }
 
-  #handOver({ request, socket, head }, isLocal, decision, attachment) {
+  #handOver({ request, socket, head }, newcomer, attachment) {
     for (const number of this.#core.endedAdoptions()) this.#attached.delete(number);
     this.#number = (this.#number % NUMBER_MAX) + 1;
     const number = this.#number;
-    const early = Buffer.concat([head, ...unread(socket)]);
-    const newcomer = {
-      received: headOf(request),
-      host: socket.remoteAddress,
-      port: socket.remotePort,
-      isLocal,
-      decision,
-      number,
-    };
+    const received = Buffer.concat([headOf(request), head, ...unread(socket)]);
     if (attachment !== undefined) this.#attached.set(number, attachment);
     try {
       const isPlain = socket instanceof Socket && !socket.encrypted;
       const descriptor = isPlain ? socket._handle?.fd : undefined;
-      if (descriptor >= 0 && newcomer.received.length + early.length <= HANDED_OVER_MAX) {
-        newcomer.received = Buffer.concat([newcomer.received, early]);
-        calls.run(() => this.#core.adopt(descriptor, newcomer));
+      if (descriptor >= 0 && received.length <= native.NativeServer.adoptedBytesMax()) {
+        calls.run(() => this.#core.adopt(descriptor, received, newcomer, number));
         // The engine has a descriptor of its own.
         socket.destroy();
       } else {
-        const other = calls.run(() => this.#core.adoptRelayed(newcomer));
-        this.#relays.add(socket, other, early, this.#core.idleTimeoutMs);
+        const other = calls.run(() => this.#core.adoptRelayed(newcomer, number));
+        this.#relays.add(socket, other, received, this.#core.idleTimeoutMs);
       }
     } catch (error) {
       this.#attached.delete(number);
       throw error;
     }
-  }
-
-  #complain(error) {
-    const now = Date.now();
-    if (now - this.#lines.since > 1_000) this.#lines = { since: now, count: 0 };
-    this.#lines.count += 1;
-    if (this.#lines.count <= LINES_MAX) this.#log("error", "a client cannot connect", error);
   }
 }
 
@@ -216,7 +201,7 @@ function unread(socket) {
 function refuse(socket, status, lines = "") {
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}Connection: close\r\nContent-Length: 0\r\n\r\n`;
   socket.end(head);
-  setTimeout(() => socket.destroy(), REST_MS).unref();
+  endSoon(socket);
 }
 
 module.exports = { Attachments };

@@ -6,6 +6,7 @@ const { randomUUID } = require("node:crypto");
 const { callable, shown } = require("./arguments.js");
 const { CallError, InvalidArgumentError, TidewireError, WrongTypeError } = require("./errors.js");
 const { NO_HANDLER, REQUEST } = require("./batch.js");
+const { LineLimit } = require("./line-limit.js");
 
 /** Names that stand for what happens to a connection instead of a type of messages. */
 const EVENTS = ["connect", "disconnect", "snapshotRequest"];
@@ -15,17 +16,13 @@ const REST = "*";
 
 const HANDLER_ERROR = "HANDLER_ERROR";
 
-const LOGGED_PER_SECOND_MAX = 10;
 const TYPES_NAMED_MAX = 100;
 const TYPE_CHARACTERS_MAX = 100;
 const CODE_BYTES_MAX = 128;
 
 /** A function and what is known of it. */
 class Handler {
-  #logUntil = 0;
-  #logCount = 0;
-  #unlogged = 0;
-
+  #lines = new LineLimit((count) => `${this.name} failed for ${count} more messages`);
   #run;
 
   constructor(type, run, replies) {
@@ -45,27 +42,14 @@ class Handler {
     this.call = (message) => from(0, message);
   }
 
-  /** Logs an error with its stack; past N in a second only their number. */
+  /** Logs an error with its stack; past the limit of a second only their number. */
   log(log, message, error) {
-    const now = Date.now();
-    if (now >= this.#logUntil) {
-      this.logUnlogged(log);
-      this.#logUntil = now + 1000;
-      this.#logCount = 0;
-    }
-    if (this.#logCount >= LOGGED_PER_SECOND_MAX) {
-      this.#unlogged += 1;
-      return;
-    }
-    this.#logCount += 1;
-    log("error", `${this.name} failed, for connection ${message.connection?.id}`, error);
+    this.#lines.line(log, `${this.name} failed, for connection ${message.connection?.id}`, error);
   }
 
   /** Logs the number of errors that were not logged one by one. */
   logUnlogged(log) {
-    if (this.#unlogged === 0) return;
-    log("error", `${this.name} failed for ${this.#unlogged} more messages`);
-    this.#unlogged = 0;
+    this.#lines.conclude(log);
   }
 }
 

@@ -4,17 +4,17 @@
 
 const { Socket } = require("node:net");
 
-/** How long a client has to read the rest, once the engine has ended its connection. */
+/** The time for a client to read the rest, once its connection was ended. */
 const REST_MS = 2_000;
 
 class Relays {
   #relays = new Set();
 
   /**
-   * Passes on between a client and the end of the engine with this descriptor; `early` has been read from the client. A client that
-   * reads nothing for `stalledMs` is gone.
+   * Passes on between a client and the end of the engine with this descriptor; `received` has been read from the client. A client that
+   * reads nothing for `stalledMs` is disconnected.
    */
-  add(client, descriptor, early, stalledMs) {
+  add(client, descriptor, received, stalledMs) {
     const engine = new Socket({ fd: descriptor, readable: true, writable: true });
     const relay = { client, engine };
     this.#relays.add(relay);
@@ -27,7 +27,7 @@ class Relays {
       engine.destroy();
     });
     engine.on("close", () => endSoon(client));
-    if (early.length > 0) engine.write(early);
+    engine.write(received);
     client.pipe(engine);
     engine.pipe(client);
     // While the client reads nothing, the end of the engine is not seen.
@@ -40,6 +40,7 @@ class Relays {
   }
 }
 
+/** Disconnects a client whose connection was ended, whether it has read that or not. */
 function endSoon(client) {
   setTimeout(() => client.destroy(), REST_MS).unref();
 }
@@ -60,4 +61,4 @@ function watch(client, engine, stalledMs) {
   client.on("close", () => clearTimeout(timer));
 }
 
-module.exports = { Relays };
+module.exports = { endSoon, Relays };

@@ -22,11 +22,10 @@ const { Outbox } = require("./outbox.js");
 const { Promises, untilFree } = require("./promises.js");
 const { checked } = require("./schemas.js");
 const { Signals } = require("./signals.js");
-const { deferred, pause, turn, within } = require("./waiting.js");
+const { deferred, pause, TIMER_MAX_MS, turn, within } = require("./waiting.js");
 
 /** After so long the rest of the program has a turn. */
 const SLICE_MS = 2;
-const TIMER_MAX_MS = 2_147_483_647;
 /** How long one look for what is left to receive takes at a stop. */
 const SETTLE_MS = 5;
 
@@ -111,12 +110,16 @@ class Server {
     return this;
   }
 
+  /** Whether it has a port of its own. */
+  get #listens() {
+    return this.#hasAddress || this.#attachments.isEmpty;
+  }
+
   /** Starts to listen, and to call the handlers. */
   async start() {
     this.#engineLog.listen();
-    const listens = this.#hasAddress || this.#attachments.isEmpty;
     try {
-      calls.run(() => this.#core.start(listens, () => this.#wake()));
+      calls.run(() => this.#core.start(this.#listens, () => this.#wake()));
     } catch (error) {
       this.#engineLog.leave();
       throw error;
@@ -579,7 +582,7 @@ class Server {
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
     if (this.state !== "running") return `<Server ${this.state}>`;
-    const where = this.#hasAddress || this.#attachments.isEmpty ? this.url : "attached";
+    const where = this.#listens ? this.url : "attached";
     return `<Server ${where} connections=${this.connections}>`;
   }
 }

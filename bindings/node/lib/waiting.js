@@ -2,6 +2,9 @@
 
 // Promises of what happens later.
 
+/** The longest time of a timer of Node. */
+const TIMER_MAX_MS = 2_147_483_647;
+
 function deferred() {
   let resolve;
   const promise = new Promise((settle) => {
@@ -23,4 +26,4 @@ async function within(promise, ms) {
   clearTimeout(timer);
 }
 
-module.exports = { deferred, pause, turn, within };
+module.exports = { deferred, pause, TIMER_MAX_MS, turn, within };

@@ -156,12 +156,11 @@ test("what authorize returns decides", async (test) => {
   const logged = [];
   let answer;
   const rules = { authorize: async () => answer };
-  const { server, port } = await attached(test, rules, {
-    topicsOpen: false,
-    log: (...line) => logged.push(line),
-  });
-  const url = `ws://127.0.0.1:${port}/ws`;
+  const options = { topicsOpen: false, log: (...line) => logged.push(line) };
   for (const { name, status, ...rest } of admissions()) {
+    // A server of its own: each logs a few lines a second.
+    const { server, port } = await attached(test, rules, options);
+    const url = `ws://127.0.0.1:${port}/ws`;
     answer = rest.answer;
     if (status !== 101) {
       const refused = await refusal(url);
@@ -422,6 +421,19 @@ test("whatever authorize throws refuses one client, and no more", async (test) =
   assert.deepEqual(logged, []);
 });
 
+test("of many failures of authorize the first are logged one by one, and then their number", async (test) => {
+  const logged = [];
+  const authorize = () => {
+    throw new Error("no database");
+  };
+  const { server, port } = await attached(test, { authorize }, { log: (_level, line) => logged.push(line) });
+  const all = Array.from({ length: 30 }, () => refusal(`ws://127.0.0.1:${port}/ws`));
+  for (const { status } of await Promise.all(all)) assert.equal(status, 503);
+  await server.stop();
+  assert.ok(logged.length < 30, `${logged.length} lines`);
+  assert.match(logged.at(-1), /^\d+ more clients cannot connect$/);
+});
+
 test("an HTTP server that does not say where it listens ends nothing", async (test) => {
   const { httpServer, port } = await attached(test, undefined, { log: () => {} });
   const { address } = httpServer;
@@ -458,7 +470,8 @@ test("an answer that is still being written is not cut off", async (test) => {
 });
 
 test("many early bytes, and sockets that are none of TCP, are relayed", async (test) => {
-  const { server, httpServer, port } = await attached(test, undefined, { protocol: "raw" });
+  const web = http.createServer({ maxHeaderSize: 100_000 });
+  const { server, httpServer, port } = await attached(test, undefined, { protocol: "raw" }, web);
   let bytes = 0;
   server.on("*", (message) => {
     bytes += message.length;
@@ -472,6 +485,10 @@ test("many early bytes, and sockets that are none of TCP, are relayed", async (t
   test.after(() => socket.destroy());
   socket.write(Buffer.concat([Buffer.from(head), frame]));
   await eventually(() => bytes === 50_000);
+  // A head that is longer than the engine accepts is refused by it.
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/ws?${"x".repeat(40_000)}`)).status, 414);
+  const headers = { "x-long": "x".repeat(40_000) };
+  assert.equal((await refusal(`ws://127.0.0.1:${port}/ws`, { headers })).status, 431);
   // As those of other libraries, whose connections are no sockets.
   const [ours, theirs] = duplexPair();
   httpServer.emit("connection", ours);

@@ -162,12 +162,10 @@ def test_frames_are_masked_each_with_another_mask() -> None:
 
 
 def connected_to(host: str, port: int) -> Any:
-    """What hands a request over to an engine at this address."""
+    """A function that connects to an engine at this address."""
 
-    async def connect(_scope: Any, request: bytes) -> socket.socket:
-        engine = socket.create_connection((host, port))
-        engine.sendall(request)
-        return engine
+    async def connect(_scope: Any) -> socket.socket:
+        return socket.create_connection((host, port))
 
     return connect
 

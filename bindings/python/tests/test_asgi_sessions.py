@@ -27,6 +27,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
+from tidewire._line_limit import LINES_PER_SECOND_MAX
 
 ROOT = Path(__file__).parents[3]
 CASES = json.loads((ROOT / "protocol/vectors/admissions.json").read_text())["cases"]
@@ -126,6 +127,26 @@ def test_a_client_comes_back_when_authorize_has_failed(
     assert response.status_code == 503
     assert int(response.headers["retry-after"]) > 0
     assert words in caplog.text
+
+
+def test_of_many_failures_the_first_are_logged_one_by_one(serving: Any, caplog: Any) -> None:
+    _, client = serving(fails)
+    for _ in range(15):
+        assert refused(client).status_code == 503
+    assert "no database" in caplog.text
+    assert caplog.text.count("Traceback") <= 2 * LINES_PER_SECOND_MAX
+    until(lambda: refused(client) and "more clients cannot connect" in caplog.text)
+
+
+def test_a_long_head_is_refused_by_the_engine(serving: Any) -> None:
+    _, client = serving(lambda scope: True)
+    headers = {"X-Long": "x" * 60_000}
+    with (
+        pytest.raises(WebSocketDenialResponse) as denied,
+        client.websocket_connect("/ws", headers=headers),
+    ):
+        raise AssertionError
+    assert denied.value.status_code == 431
 
 
 def test_a_call_error_refuses_in_its_words(serving: Any, caplog: Any) -> None:

@@ -4,22 +4,21 @@ use crate::failure::{Failure, Fault};
 use std::fmt::Display;
 #[cfg(not(unix))]
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_engine::{Adoption, AdoptionTicket, ConnectDecision, Handle};
 
-/// What the HTTP server knows of a client.
+/// A client of the HTTP server.
+#[derive(Default)]
 pub struct Newcomer {
-    /// The request, and what has come after it.
-    pub received: Vec<u8>,
-    /// Its address, if the socket does not have it.
-    pub address: Option<SocketAddr>,
-    /// The HTTP server listens on this machine alone.
-    pub is_local: bool,
+    /// The address of the client. None: the socket has it.
+    pub host: Option<String>,
+    /// Its port.
+    pub port: Option<u16>,
+    /// The address at which the HTTP server listens.
+    pub listens_at: Option<String>,
     /// The application's decision, in JSON; null if there was none in time. None: the token decides.
     pub decision: Option<String>,
-    /// The number of the hand-over.
-    pub number: u64,
 }
 
 /// The hand-overs that have ended: what the language keeps for them can be dropped.
@@ -44,18 +43,20 @@ impl EndedAdoptions {
     }
 }
 
-/// Hands a connection over.
+/// Hands a connection over, with the bytes that were read from it. `number` is that of the hand-over, which `ended` repeats at its end.
 ///
 /// # Errors
 /// The decision cannot be used, the server has not caught up, or it has stopped. The stream is closed.
 pub fn adopt(
     handle: &Handle,
     stream: TcpStream,
+    received: Vec<u8>,
     newcomer: Newcomer,
+    number: u64,
     ended: &EndedAdoptions,
 ) -> Result<(), Failure> {
     // Whatever becomes of it, its ticket ends.
-    let ticket = ended.ticket(newcomer.number);
+    let ticket = ended.ticket(number);
     let read = newcomer.decision.as_deref().map(|json| match json {
         "null" => Ok(ConnectDecision::unavailable()),
         json => ConnectDecision::from_json(json.as_bytes()),
@@ -63,15 +64,38 @@ pub fn adopt(
     let decision = read.transpose().map_err(|error| {
         Failure::argument(format!("the answer of authorize cannot be used: {error}"))
     })?;
+    let port = newcomer.port.unwrap_or(0);
+    let listens_at = address_of(newcomer.listens_at.as_deref());
     handle.adopt(Adoption {
         stream,
-        received: newcomer.received,
-        address: newcomer.address,
-        is_local: newcomer.is_local,
+        received,
+        address: address_of(newcomer.host.as_deref()).map(|host| SocketAddr::new(host, port)),
+        is_local: listens_at.is_some_and(|address| address.to_canonical().is_loopback()),
         decision,
         ticket: Some(ticket),
     })?;
     Ok(())
+}
+
+/// Makes a connection to the engine whose other end the caller relays to a client: the descriptor of that end. The caller writes the
+/// request.
+///
+/// # Errors
+/// Those of [`adopt`], and that the process has no free descriptor.
+pub fn adopt_relayed(
+    handle: &Handle,
+    newcomer: Newcomer,
+    number: u64,
+    ended: &EndedAdoptions,
+) -> Result<i32, Failure> {
+    let (stream, other) = pair()?;
+    adopt(handle, stream, Vec::new(), newcomer, number, ended)?;
+    Ok(other.into_raw())
+}
+
+/// An address, if the text is one and not the path of a socket or a name.
+fn address_of(text: Option<&str>) -> Option<IpAddr> {
+    text?.parse().ok()
 }
 
 /// A second descriptor of a connected socket of this process: whoever has the first one closes it.
@@ -94,18 +118,35 @@ pub fn copy_of(descriptor: i32) -> Result<TcpStream, Failure> {
     Ok(TcpStream::from(OwnedFd::from(file)))
 }
 
-/// Two connected sockets: one for the engine, and the descriptor of the other, which the caller owns.
-///
-/// # Errors
-/// The process has no free descriptor.
+/// Two connected sockets: one for the engine, and one for the caller.
 #[cfg(unix)]
-pub fn pair() -> Result<(TcpStream, i32), Failure> {
-    use std::os::fd::{IntoRawFd, OwnedFd};
-    use std::os::unix::net::UnixStream;
+fn pair() -> Result<(TcpStream, Other), Failure> {
+    use std::os::fd::OwnedFd;
 
-    let (engine, other) = UnixStream::pair().map_err(system)?;
+    let (engine, other) = std::os::unix::net::UnixStream::pair().map_err(system)?;
     other.set_nonblocking(true).map_err(system)?;
-    Ok((TcpStream::from(OwnedFd::from(engine)), other.into_raw_fd()))
+    Ok((TcpStream::from(OwnedFd::from(engine)), Other(other)))
+}
+
+/// The caller's end of a pair. It is closed if the engine does not accept the connection.
+#[cfg(unix)]
+struct Other(std::os::unix::net::UnixStream);
+
+#[cfg(unix)]
+impl Other {
+    fn into_raw(self) -> i32 {
+        std::os::fd::IntoRawFd::into_raw_fd(self.0)
+    }
+}
+
+#[cfg(not(unix))]
+enum Other {}
+
+#[cfg(not(unix))]
+impl Other {
+    fn into_raw(self) -> i32 {
+        match self {}
+    }
 }
 
 /// The same where sockets have no descriptors.
@@ -117,12 +158,8 @@ pub fn copy_of(_descriptor: i32) -> Result<TcpStream, Failure> {
     Err(system(io::Error::from(io::ErrorKind::Unsupported)))
 }
 
-/// The same where there are no pairs of sockets.
-///
-/// # Errors
-/// Always.
 #[cfg(not(unix))]
-pub fn pair() -> Result<(TcpStream, i32), Failure> {
+fn pair() -> Result<(TcpStream, Other), Failure> {
     Err(system(io::Error::from(io::ErrorKind::Unsupported)))
 }
 

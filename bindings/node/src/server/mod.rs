@@ -142,13 +142,13 @@ impl NativeServer {
         self.core.state()
     }
 
-    /// Where it listens.
+    /// The address of its listener.
     #[napi(getter)]
     pub fn address(&self) -> napi::Result<NativeAddress> {
         Ok(self.core.address().map_err(Failure::from)?.into())
     }
 
-    /// Where the operations listener answers, if there is one.
+    /// The address of the operations listener, if there is one.
     #[napi(getter)]
     pub fn ops_address(&self) -> napi::Result<Option<NativeAddress>> {
         let address = self.core.ops_address().map_err(Failure::from)?;

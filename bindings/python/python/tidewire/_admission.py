@@ -10,7 +10,9 @@ from datetime import datetime
 from inspect import isawaitable
 from typing import Any, TypedDict
 
+from ._line_limit import LineLimit
 from ._native import nearest_name
+from ._refusals import log_error
 from .errors import CallError, InvalidArgumentError, WrongTypeError
 
 logger = logging.getLogger("tidewire")
@@ -38,8 +40,22 @@ UNDECIDED = "null"
 """In JSON: the application could not decide."""
 
 
+class Complaints:
+    """Lines of the log about clients that cannot connect, though it is not their fault."""
+
+    def __init__(self) -> None:
+        self._lines = LineLimit()
+
+    def add(self, error: BaseException) -> None:
+        """Logs an error with its traceback; past the limit of a second only their number."""
+        if self._lines.renews() and (left_out := self._lines.take_left_out()):
+            logger.error("%d more clients cannot connect", left_out)
+        if self._lines.permits():
+            log_error("a client cannot connect", error=error)
+
+
 async def decide(
-    authorize: Authorize, scope: MutableMapping[str, Any], timeout_s: float
+    authorize: Authorize, scope: MutableMapping[str, Any], timeout_s: float, complaints: Complaints
 ) -> tuple[str | None, Any]:
     """The decision of `authorize` in JSON, `None` if the token decides, and what is attached to the connection."""
     try:
@@ -53,14 +69,13 @@ async def decide(
                 is_late = not asking.done()
                 asking.cancel()
             if is_late:
-                logger.error("a client cannot connect: authorize has not answered in %s s", timeout_s)
-                return UNDECIDED, None
+                raise InvalidArgumentError(f"authorize has not answered in {timeout_s} s")
             answer = asking.result()
         return _written(answer)
     except CallError as error:
         return json.dumps({"refused": {"code": str(error.code), "reason": str(error)}}), None
-    except Exception:
-        logger.exception("a client cannot connect: authorize has failed")
+    except Exception as error:
+        complaints.add(error)
     return UNDECIDED, None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ._line_limit import LineLimit
 from ._refusals import HANDLER_ERROR, is_interrupt, log_error, refusal_of
 from .errors import InvalidArgumentError, TidewireError, WrongTypeError
 
@@ -62,7 +63,7 @@ class HandlerStatistics:
 class Handler:
     """A function and what is known of it."""
 
-    __slots__ = ("_log_count", "_log_until", "_run", "_unlogged", "function", "name", "replies")
+    __slots__ = ("_lines", "_run", "function", "name", "replies")
 
     def __init__(self, function: Function, replies: bool) -> None:
         self._run = function
@@ -70,9 +71,7 @@ class Handler:
         self.replies = replies
         module = getattr(function, "__module__", None)
         self.name = f"{module}.{getattr(function, '__qualname__', repr(function))}"
-        self._log_until = 0.0
-        self._log_count = 0
-        self._unlogged = 0
+        self._lines = LineLimit()
 
     def surround(self, middleware: list[Middleware]) -> None:
         """Puts middleware around it, the first outermost."""
@@ -86,23 +85,16 @@ class Handler:
         self.function = lambda message: inner(message, 0)
 
     def log(self, message: Message, error: BaseException) -> None:
-        """Logs an error with its traceback; past so many in a second only their number."""
-        now = time.monotonic()
-        if now >= self._log_until:
+        """Logs an error with its traceback; past the limit of a second only their number."""
+        if self._lines.renews():
             self.log_unlogged()
-            self._log_until = now + 1
-            self._log_count = 0
-        if self._log_count >= LOGGED_PER_SECOND_MAX:
-            self._unlogged += 1
-            return
-        self._log_count += 1
-        log_error("handler %s failed with %r", self.name, message, error=error)
+        if self._lines.permits():
+            log_error("handler %s failed with %r", self.name, message, error=error)
 
     def log_unlogged(self) -> None:
         """Logs the number of errors that were not logged one by one."""
-        if self._unlogged:
-            logger.error("handler %s failed with %d more messages", self.name, self._unlogged)
-            self._unlogged = 0
+        if left_out := self._lines.take_left_out():
+            logger.error("handler %s failed with %d more messages", self.name, left_out)
 
 
 class Handlers:
@@ -291,6 +283,5 @@ def _check(function: object) -> None:
         ) from None
 
 
-LOGGED_PER_SECOND_MAX = 10
 TYPES_NAMED_MAX = 100
 TYPE_CHARACTERS_MAX = 100

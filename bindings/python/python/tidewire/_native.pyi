@@ -129,9 +129,8 @@ class ServerCore:
     def _renew(self) -> None: ...
     def _adopt_relayed(
         self,
-        request: bytes,
         address: tuple[str, int] | None,
-        is_local: bool,
+        listens_at: str | None,
         decision: str | None,
         attachment: Any,
     ) -> int: ...

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from ._native import Relay, RelayClosed, RelayOpened, RelayRefused
-from .errors import BusyError, StoppedError
+from .errors import StoppedError, TidewireError
 
 logger = logging.getLogger("tidewire")
 
-Connect = Callable[[MutableMapping[str, Any], bytes], Awaitable[socket.socket]]
-"""Hands a request over to the engine: the end of the connection on which it answers."""
+Connect = Callable[[MutableMapping[str, Any]], Awaitable[socket.socket]]
+"""Makes a connection to the engine for a scope."""
 
 Event = str | bytes | RelayOpened | RelayRefused | RelayClosed
 
@@ -63,9 +63,13 @@ class RelayConnection:
             await self._refuse(400, "the request has a header that cannot be passed on")
             return
         try:
-            engine = await self._connect(self._scope, relay.request)
-        except (StoppedError, BusyError):
-            await self._refuse(503, "the server does not run", retry_after=1)
+            engine = await self._connect(self._scope)
+        except TidewireError as error:
+            is_stopped = isinstance(error, StoppedError)
+            words = (
+                "the server does not run" if is_stopped else "the server cannot accept this connection now"
+            )
+            await self._refuse(503, words, retry_after=1)
             return
         try:
             reader, writer = await asyncio.open_connection(sock=engine, limit=self._buffer_bytes_max)
@@ -80,6 +84,7 @@ class RelayConnection:
 
     async def _talk(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=self._buffer_bytes_max)
+        writer.write(relay.request)
         try:
             events = await asyncio.wait_for(self._open(relay, reader), self._opening_timeout_s)
         except asyncio.TimeoutError:

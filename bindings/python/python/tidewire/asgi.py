@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -22,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from . import _workers
-from ._admission import UNDECIDED, Admission, Authorize, decide
+from ._admission import Admission, Authorize, Complaints, decide
 from ._completion import names
 from ._relay import RelayConnection
-from .errors import InvalidArgumentError, StoppedError
+from .errors import BusyError, StoppedError, TidewireError
 
 try:
     from starlette.requests import HTTPConnection
@@ -149,6 +148,7 @@ class WebSocketEndpoint:
     ) -> None:
         self._server = server
         self._authorize = authorize
+        self._complaints = Complaints()
         self._path = path
         self._buffer_bytes_max = buffer_bytes_max
         self._message_bytes_max = message_bytes_max
@@ -190,23 +190,25 @@ class WebSocketEndpoint:
         except StoppedError:
             return "/"
 
-    async def _connect(self, scope: Scope, request: bytes) -> socket.socket:
-        """Hands a request over to the engine.
+    async def _connect(self, scope: Scope) -> socket.socket:
+        """Makes a connection to the engine, for the request of this scope.
 
         Raises:
-            StoppedError: The server does not run.
-            BusyError: It has not caught up.
+            TidewireError: There is none now.
         """
         decision, attachment = None, None
         if self._authorize is not None:
-            decision, attachment = await decide(self._authorize, scope, self._opening_timeout_s)
-        host, _ = scope.get("server") or (None, None)
-        known = _client(scope), is_loopback(host)
+            decision, attachment = await decide(
+                self._authorize, scope, self._opening_timeout_s, self._complaints
+            )
+        listens_at, _ = scope.get("server") or (None, None)
         try:
-            descriptor = self._server._adopt_relayed(request, *known, decision, attachment)
-        except InvalidArgumentError:
-            logger.exception("a client cannot connect")
-            descriptor = self._server._adopt_relayed(request, *known, UNDECIDED, None)
+            descriptor = self._server._adopt_relayed(_client(scope), listens_at, decision, attachment)
+        except (StoppedError, BusyError):
+            raise
+        except TidewireError as error:
+            self._complaints.add(error)
+            raise
         return socket.socket(fileno=descriptor)
 
     async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
@@ -246,14 +248,6 @@ def _client(scope: Scope) -> tuple[str, int] | None:
     """The address of the client. granian writes the port as a text."""
     host, port = scope.get("client") or (None, None)
     return None if host is None else (host, int(port or 0))
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether an address is one that only this machine reaches."""
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 async def _serve(server: Server) -> None:

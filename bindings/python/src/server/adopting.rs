@@ -3,7 +3,6 @@
 use crate::errors::Failure;
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tidewire_bindings::server::adopting::{self, EndedAdoptions, Newcomer};
@@ -18,7 +17,7 @@ pub(super) struct Adoptions {
 }
 
 impl Adoptions {
-    /// What was attached to a connection.
+    /// The object that was attached to a connection.
     pub(super) fn attached(&self, py: Python<'_>, peer: &Peer) -> Option<Py<PyAny>> {
         let number = peer.adoption.as_ref()?.number();
         let attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,26 +44,14 @@ impl Adoptions {
 
 impl Adoptions {
     /// Makes a connection whose other end the caller relays to a client: the descriptor of that end.
-    pub(super) fn relay(&self, handle: &Handle, client: Client) -> Result<i32, Failure> {
-        let (stream, other) = adopting::pair()?;
-        let newcomer = Newcomer {
-            received: client.request,
-            address: client.address,
-            is_local: client.is_local,
-            decision: client.decision,
-            number: self.begin(client.attachment),
-        };
-        adopting::adopt(handle, stream, newcomer, &self.ended)?;
+    pub(super) fn relay(
+        &self,
+        handle: &Handle,
+        newcomer: Newcomer,
+        attachment: Option<Py<PyAny>>,
+    ) -> Result<i32, Failure> {
+        let number = self.begin(attachment);
+        let other = adopting::adopt_relayed(handle, newcomer, number, &self.ended)?;
         Ok(other)
     }
-}
-
-/// A client of the ASGI server.
-pub(super) struct Client {
-    pub(super) request: Vec<u8>,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) is_local: bool,
-    /// In JSON; null if the application could not decide. None: the token decides.
-    pub(super) decision: Option<String>,
-    pub(super) attachment: Option<Py<PyAny>>,
 }

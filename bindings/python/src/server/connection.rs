@@ -55,7 +55,7 @@ impl Connection {
         Some((address.ip().to_string(), address.port()))
     }
 
-    /// What the `authorize` of a `WebSocketEndpoint` has attached to it; else nothing.
+    /// The `attachment` that the `authorize` of a `WebSocketEndpoint` has returned, or `None`.
     #[getter]
     fn attachment(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.core.adoptions.attached(py, &self.peer)

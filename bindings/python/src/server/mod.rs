@@ -14,19 +14,18 @@ pub(crate) use connection::Connection;
 pub(crate) use message::Message;
 pub(crate) use waiting::{PendingPublish, Published};
 
-use crate::arguments::{Bytes, Flag, Names, Str, Whole};
+use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
 use crate::signal::SIGNALS_CHECKED;
-use adopting::Client;
 use arc_swap::ArcSwap;
 use core::{Core, read_options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 use tidewire_bindings::server::ServerOptions;
+use tidewire_bindings::server::adopting::Newcomer;
 use tidewire_engine::settings::nearest;
 
 /// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
@@ -96,30 +95,26 @@ impl ServerCore {
         self.core().server.set_admitting(admitting.0);
     }
 
-    /// Makes a connection whose other end the caller relays to a client: the descriptor of that end. `decision` is JSON; null if the
-    /// application could not decide, and `None` if the token decides.
-    #[pyo3(name = "_adopt_relayed", signature = (request, address, is_local, decision, attachment))]
+    /// Makes a connection whose other end the caller relays to a client: the descriptor of that end. The caller writes the request.
+    /// `decision` is JSON; null if there is none in time, and `None` if the token decides.
+    #[pyo3(name = "_adopt_relayed", signature = (address, listens_at, decision, attachment))]
     fn adopt_relayed(
         &self,
-        request: Bytes,
         address: Option<(Str, u16)>,
-        is_local: Flag,
+        listens_at: Option<Str>,
         decision: Option<Str>,
         attachment: Option<Py<PyAny>>,
     ) -> PyResult<i32> {
         let core = self.core();
-        let address = address.and_then(|(host, port)| {
-            let host = host.parse::<IpAddr>().ok()?;
-            Some(SocketAddr::new(host, port))
-        });
-        let client = Client {
-            request: request.to_vec(),
-            address,
-            is_local: is_local.0,
-            decision: decision.map(|decision| decision.to_string()),
-            attachment,
+        let text = |text: Str| text.to_string();
+        let (host, port) = address.unzip();
+        let newcomer = Newcomer {
+            host: host.map(text),
+            port,
+            listens_at: listens_at.map(text),
+            decision: decision.map(text),
         };
-        Ok(core.adoptions.relay(core.handle()?, client)?)
+        Ok(core.adoptions.relay(core.handle()?, newcomer, attachment)?)
     }
 
     /// Forgets the server without a word, in a process that was forked from its own.

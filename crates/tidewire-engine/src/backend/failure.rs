@@ -51,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// What is wrong with an answer, without saying whose it is.
+    /// The fault of an answer, without the words about the backend.
     pub(crate) fn detail(&self) -> String {
         match self {
             Self::Invalid(words) => words.clone(),

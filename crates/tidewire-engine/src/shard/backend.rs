@@ -93,27 +93,27 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
-    /// The effect of what the application has decided itself.
+    /// The effect of a decision of the application.
     pub(crate) fn by_application(ConnectDecision(answer): ConnectDecision) -> Self {
-        let Some(answer) = answer else {
-            return Self::Away("the application cannot decide now who may connect");
-        };
+        match answer {
+            Some(answer) => Self::answered(answer, "the application refuses the connection"),
+            None => Self::Away("the application cannot decide now who may connect"),
+        }
+    }
+
+    /// The effect of an answer; `words` refuse where it has none of its own.
+    fn answered(answer: Box<ConnectAnswer>, words: &str) -> Self {
         match &answer.refused {
-            Some(refused) => {
-                Self::Refuse(refused.reason_or("the application refuses the connection"))
-            }
+            Some(refused) => Self::Refuse(refused.reason_or(words)),
             None => Self::Admit(answer),
         }
     }
 
     pub(crate) fn of(answer: BackendAnswer, away: BackendAway) -> Self {
         match answer {
-            BackendAnswer::Connect(Ok(answer)) => match &answer.refused {
-                Some(refused) => {
-                    Self::Refuse(refused.reason_or("the backend refuses the connection"))
-                }
-                None => Self::Admit(answer),
-            },
+            BackendAnswer::Connect(Ok(answer)) => {
+                Self::answered(answer, "the backend refuses the connection")
+            }
             BackendAnswer::Connect(Err(_)) if away == BackendAway::Allow => {
                 Self::Admit(Box::default())
             }

@@ -58,9 +58,9 @@ struct Newcomer {
     address: Option<SocketAddr>,
     /// Whether a trusted proxy forwards the connection.
     is_forwarded: bool,
-    /// Whether it came to a server that listens on this machine alone.
+    /// The server that accepted it listens on a loopback address.
     is_local: bool,
-    /// What the application has decided about it, if it has.
+    /// The decision of the application, if there is one.
     decision: Option<ConnectDecision>,
     unix_ms: u64,
 }
@@ -547,7 +547,7 @@ fn shown(name: &str) -> &str {
     }
 }
 
-/// Whether a page calls a server that admits everybody, and is not expected to.
+/// True if a server without authentication is called by a page that its options do not list.
 fn is_open_to_page(config: &Config, request: &Request<'_>) -> bool {
     let is_expected = |origin: &str| match &config.origins {
         OriginPolicy::Any => true,

@@ -10,20 +10,20 @@ use std::net::{SocketAddr, TcpStream};
 pub struct Adoption {
     /// The TCP connection; or the end of a pair of Unix sockets, whose other end the application relays to the client.
     pub stream: TcpStream,
-    /// The request, and the bytes that have come after it. At most [`ADOPTED_BYTES_MAX`](tidewire_net::ADOPTED_BYTES_MAX) bytes, 32 KiB.
+    /// The request, and the bytes that have come after it. At most [`ADOPTED_BYTES_MAX`](crate::ADOPTED_BYTES_MAX) bytes, 32 KiB.
     pub received: Vec<u8>,
-    /// The client's address, where the stream does not tell it.
+    /// The client's address. None: the stream has it.
     pub address: Option<SocketAddr>,
     /// The HTTP server listens on this machine alone. Pages of other hosts are then refused as on
     /// [a loopback address](crate::Config::listen).
     pub is_local: bool,
     /// The application's decision about the client. None: its token decides, or the backend.
     pub decision: Option<ConnectDecision>,
-    /// By which the application finds the connection again: [`Peer::adoption`](crate::Peer::adoption).
+    /// The application finds the connection again by it: [`Peer::adoption`](crate::Peer::adoption).
     pub ticket: Option<AdoptionTicket>,
 }
 
-/// What an application decides about a client that wants to connect.
+/// The decision of an application about a client that wants to connect.
 #[derive(Debug)]
 pub struct ConnectDecision(pub(crate) Option<Box<ConnectAnswer>>);
 
@@ -45,14 +45,14 @@ impl ConnectDecision {
         }
     }
 
-    /// The application could not decide: the client is told to come back later.
+    /// No decision in time: the client receives HTTP 503 with `Retry-After`.
     #[must_use]
     pub fn unavailable() -> Self {
         Self(None)
     }
 }
 
-/// What is known of a client whose connection a proxy forwards, or the application has handed over.
+/// A client whose connection a proxy forwards, or the application has handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Forwarded {
     /// Its address, if that is not the one of the TCP connection.

@@ -53,7 +53,7 @@ pub(crate) struct ConnectionState {
     pub(crate) user: Option<Arc<str>>,
     /// When it ends with its token, if it does.
     pub(crate) expiry: Option<Box<Expiry>>,
-    /// What whoever hands the connection on says of the client, if somebody does.
+    /// The client, if a proxy or the application has handed the connection over.
     pub(crate) forwarded: Option<Box<Forwarded>>,
     /// Its source is a trusted proxy, whose header may precede all other data.
     pub(crate) awaits_proxy_header: bool,
@@ -268,7 +268,7 @@ impl ConnectionState {
         forwarded.by_proxy = true;
     }
 
-    /// The part of the application that has handed the connection over, if it has.
+    /// The hand-over by the application, if there was one.
     pub(crate) fn adopted(&mut self) -> Option<&mut Adopted> {
         self.forwarded.as_mut()?.adopted.as_mut()
     }
