@@ -66,8 +66,22 @@ export interface LoadSettings {
    * server may allow fewer. Default: 1.
    */
   streams?: number | null;
-  /** Threads of the generator. Default: half of the cores. */
+  /**
+   * Threads of the generator; a worker that is a process has threads of its own. Default: half
+   * of the cores.
+   */
   threads?: number | null;
+  /**
+   * A shell command that starts a worker, on this or another machine, such as 'ssh load-1
+   * tidewire worker'; the users are divided among all workers. Default: threads of this
+   * process.
+   */
+  workers?: string | string[] | null;
+  /**
+   * End the load, with a partial report, when a worker has ended; otherwise the others go on.
+   * Default: false.
+   */
+  stopWithWorker?: boolean | null;
   /** The seed of random choices; the same seed gives the same choices. Default: 1. */
   seed?: number | null;
   /** The method. Default: GET, or POST with a body. */

@@ -1,4 +1,4 @@
-//! `tidewire worker`: carries out the orders of a bench on this or another machine, or checks another worker.
+//! `tidewire worker`: carries out the orders of a bench or a load on this or another machine, or checks another worker.
 
 use crate::bench::{EmbeddedServer, FREE_PORT};
 use crate::failure::Failure;
@@ -8,6 +8,7 @@ use clap::Args;
 use std::sync::Arc;
 use tidewire_load::fleet::check::check;
 use tidewire_load::fleet::serve::serve;
+use tidewire_load::options::terms::planned;
 
 /// The options of `worker`.
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ pub(crate) fn run(flags: &WorkerFlags) -> Result<u8, Failure> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.unwrap_or((cores / 2).max(1));
-    serve(threads).map(|()| 0).map_err(Failure::run)
+    serve(threads, planned).map(|()| 0).map_err(Failure::run)
 }
 
 fn check_worker(command: &str) -> Result<u8, Failure> {

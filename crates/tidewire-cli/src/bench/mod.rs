@@ -5,7 +5,7 @@ mod credential;
 mod flags;
 mod server;
 mod tiers;
-mod workers;
+pub(crate) mod workers;
 
 pub(crate) use child::{EmbeddedServer, FREE_PORT};
 pub(crate) use flags::BenchFlags;

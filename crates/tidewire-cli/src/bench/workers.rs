@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use clap::{Args, ValueEnum};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Who opens the connections.
 #[derive(Debug, Args)]
@@ -140,18 +140,7 @@ impl WorkerFlags {
     ) -> Result<Vec<String>, Failure> {
         let mut commands = self.worker.clone();
         if let Some(path) = &self.workers {
-            let text = fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("--workers {}: {error}", path.display()))
-            })?;
-            let lines = text.lines().map(str::trim);
-            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-            commands.extend(lines.map(str::to_owned));
-            if commands.is_empty() {
-                let path = path.display();
-                return Err(Failure::usage(format!(
-                    "--workers {path}: it names no worker"
-                )));
-            }
+            commands.extend(commands_of_file(path)?);
         }
         if !commands.is_empty() {
             return Ok(commands);
@@ -165,8 +154,30 @@ impl WorkerFlags {
     }
 }
 
+/// The commands in a file, one in each line.
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub(crate) fn commands_of_file(path: &Path) -> Result<Vec<String>, Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("--workers {shown}: {error}")))?;
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let commands: Vec<String> = lines.map(str::to_owned).collect();
+    match commands.is_empty() {
+        true => Err(Failure::usage(format!(
+            "--workers {shown}: it names no worker"
+        ))),
+        false => Ok(commands),
+    }
+}
+
 /// The command that starts this program as a worker.
-fn own_worker(threads: Option<usize>) -> Result<String, Failure> {
+///
+/// # Errors
+/// The path of this program is not known.
+pub(crate) fn own_worker(threads: Option<usize>) -> Result<String, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program: {error}")))?;
     let program = program.display().to_string().replace('\'', r"'\''");

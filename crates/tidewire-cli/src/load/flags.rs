@@ -2,7 +2,10 @@
 
 use super::foreign::Tool;
 use crate::baseline::BaselineFlags;
+use crate::bench::workers::{commands_of_file, own_worker};
+use crate::failure::Failure;
 use crate::files::FileFlags;
+use crate::numbers;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
@@ -18,7 +21,55 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     pub(crate) options: OptionFlags,
     #[command(flatten)]
+    pub(crate) workers: LoadWorkerFlags,
+    #[command(flatten)]
     pub(crate) output: LoadOutputFlags,
+}
+
+/// Further ways to name the workers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Plan")]
+pub(crate) struct LoadWorkerFlags {
+    /// Processes of this program among which the users are divided [default: threads of one process]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>, conflicts_with_all = ["workers", "worker_file"])]
+    pub(crate) processes: Option<usize>,
+    /// A file with the command of a worker in each line; empty lines and those that begin with # are left out
+    #[arg(id = "worker_file", long = "workers", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl LoadFlags {
+    /// The options by their names, with the workers of all flags.
+    ///
+    /// # Errors
+    /// The file of workers is wrong, or there are none although they are to stop the load.
+    pub(crate) fn values(&self) -> Result<Map<String, Value>, Failure> {
+        let mut values = self.options.0.clone();
+        let mut commands = Vec::new();
+        if let Some(path) = &self.workers.file {
+            commands = commands_of_file(path)?;
+        }
+        if let Some(count) = self.workers.processes {
+            let threads = values.remove("threads").and_then(|count| count.as_u64());
+            let threads = threads.and_then(|count| usize::try_from(count).ok());
+            commands = vec![own_worker(threads)?; count];
+        }
+        if !commands.is_empty() {
+            let named = values
+                .entry("workers")
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(named) = named {
+                named.extend(commands.into_iter().map(Value::from));
+            }
+        }
+        let has_workers = values.contains_key("workers");
+        if has_workers && (self.output.lines_of.is_some() || self.output.index_text.is_some()) {
+            return Err(Failure::usage(
+                "--as and workers exclude each other: write the flags of `tidewire load`",
+            ));
+        }
+        Ok(values)
+    }
 }
 
 /// The options that were given, each under its name.
@@ -67,13 +118,15 @@ fn flag(spec: &'static OptionSpec) -> Option<Arg> {
         let mut options = OPTIONS.iter();
         options.any(|other| other.name == *name && other.flag.is_some())
     };
+    // Other flags name workers, too; the options as a whole are checked later.
+    let needs = spec.needs.iter().filter(|need| **need != "workers");
     let title = GROUPS.iter().find(|group| group.0 == spec.group);
     let arg = Arg::new(spec.name)
         .long(spec.flag?)
         .short(spec.short)
         .help(help(spec))
         .help_heading(title.map(|group| group.1))
-        .requires_all(spec.needs)
+        .requires_all(needs)
         .conflicts_with_all(spec.excludes.iter().filter(|name| has_flag(name)));
     let kind = spec.kind;
     if let Kind::Boolean(_) = kind {

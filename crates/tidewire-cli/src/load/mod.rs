@@ -54,7 +54,7 @@ fn failure(error: LoadError) -> Failure {
 }
 
 fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
-    let values = flags.options.0.clone();
+    let values = flags.values()?;
     let mut options = LoadOptions::from_values(&flags.url, values).map_err(Failure::usage)?;
     options.command = Some(crate::command_line::shown());
     // Other tools keep no cookies.

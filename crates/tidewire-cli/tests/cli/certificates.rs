@@ -52,7 +52,7 @@ fn a_certificate_that_signs_itself_is_accepted_as_the_one_that_is_named() {
     assert!(matches!(said.code, 0 | 3 | 4), "{said:?}");
 }
 
-fn make_certificate(folder: &Path, name: &str) {
+pub(crate) fn make_certificate(folder: &Path, name: &str) {
     let made = Command::new("openssl")
         .args([
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",

@@ -1,11 +1,13 @@
 //! The times of connections, from their start until they were ready, and of each part of it.
 
+use serde::{Deserialize, Serialize};
+
 use super::recorder::Recorder;
 use crate::report::{Latency, LatencyOrigin};
 use crate::verdict::expectation::{ConnectPart, Distribution};
 
 /// The times of the connections of one worker, merged into those of all.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConnectTimes {
     /// From the start of a connection to its readiness.
     pub ready: Recorder,

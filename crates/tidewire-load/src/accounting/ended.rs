@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+use super::counts::error_name;
 use crate::report::model::EndedConnections;
 
 /// One way in which a connection ended.
@@ -18,8 +21,31 @@ pub struct Ended {
 }
 
 /// Numbers of ended connections by the way in which they ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<EndedConnections>", into = "Vec<EndedConnections>")]
 pub struct EndedCounts(BTreeMap<Ended, u64>);
+
+impl From<Vec<EndedConnections>> for EndedCounts {
+    fn from(all: Vec<EndedConnections>) -> Self {
+        let mut counts = Self::default();
+        for one in all {
+            let ended = Ended {
+                how: error_name(&one.how),
+                code: one.code,
+                reason: one.reason.unwrap_or_default(),
+                was_ready: one.was_ready,
+            };
+            counts.add_many(ended, one.count);
+        }
+        counts
+    }
+}
+
+impl From<EndedCounts> for Vec<EndedConnections> {
+    fn from(counts: EndedCounts) -> Self {
+        counts.report()
+    }
+}
 
 impl EndedCounts {
     /// Counts one. The server chooses codes and reasons, so their number is limited: a new end beyond
@@ -60,7 +86,8 @@ impl EndedCounts {
         all
     }
 
-    fn add_many(&mut self, mut ended: Ended, count: u64) {
+    /// Counts several that ended in the same way.
+    pub fn add_many(&mut self, mut ended: Ended, count: u64) {
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&ended) {
             ended.reason.clear();
             if self.0.len() >= 2 * KINDS_MAX && !self.0.contains_key(&ended) {

@@ -40,6 +40,11 @@ impl GeneratorCores {
         Self { allowed, count }
     }
 
+    /// Those of this process, or this number of cores of other machines.
+    pub(crate) fn of(elsewhere: Option<f64>) -> Self {
+        elsewhere.map_or_else(Self::find, Self::elsewhere)
+    }
+
     /// Cores of other machines.
     pub(crate) fn elsewhere(count: f64) -> Self {
         Self {

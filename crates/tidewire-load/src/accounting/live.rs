@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::tally::Tally;
 use super::windows::EndedWindow;
 use crate::report::model::{Requests, Traffic};
@@ -69,7 +71,7 @@ pub struct ProcessesLive {
 pub(crate) struct ServiceCell(Mutex<ServiceLive>);
 
 /// The figures of a service load at one moment of a phase.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ServiceLive {
     /// Since the phase began.
     pub elapsed: Duration,
@@ -88,11 +90,16 @@ pub struct ServiceLive {
     /// Messages from the server that answer nothing.
     pub unsolicited: u64,
     /// Complete responses by status.
+    #[serde(deserialize_with = "super::counts::by_status")]
     pub statuses: BTreeMap<u16, u64>,
     /// Errors, by name.
+    #[serde(deserialize_with = "super::counts::by_name")]
     pub errors: BTreeMap<&'static str, u64>,
     /// The window that ended last.
     pub window: Option<EndedWindow>,
+    /// The workers that are processes of their own.
+    #[serde(skip)]
+    pub processes: ProcessesLive,
 }
 
 /// The users of one worker at one moment.
@@ -122,11 +129,18 @@ impl ServiceCell {
             statuses: tally.statuses.iter().collect(),
             errors: tally.errors.clone(),
             window: tally.last_whole(elapsed),
+            processes: ProcessesLive::default(),
         };
+        self.set(live);
+    }
+
+    /// Replaces the figures by those that a worker in another process has published.
+    pub(crate) fn set(&self, live: ServiceLive) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = live;
     }
 
-    fn get(&self) -> ServiceLive {
+    /// The figures of this moment.
+    pub(crate) fn get(&self) -> ServiceLive {
         let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         live.clone()
     }

@@ -1,6 +1,7 @@
 //! Accounting: what both sides have sent, received and used.
 
 pub mod connects;
+pub(crate) mod counts;
 pub mod ended;
 pub mod failure;
 pub mod fan_out;

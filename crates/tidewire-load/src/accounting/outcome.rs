@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::accounting::failure::Failures;
 use crate::accounting::fan_out::FanOutCounts;
 use crate::accounting::recorder::Recorder;
@@ -261,7 +263,8 @@ impl Ran {
 }
 
 /// The processor time of the workers' threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Used", into = "Used")]
 pub struct CpuTime {
     /// Processor time of all of them.
     pub total: Duration,
@@ -273,6 +276,40 @@ pub struct CpuTime {
     /// Time in which a thread was ready to run and had no core, of the thread that waited longest;
     /// `None` if the system does not provide it.
     pub waited: Option<Duration>,
+}
+
+/// The same in the form that travels.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Used {
+    total_ns: u64,
+    busiest_ns: u64,
+    spun_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ns: Option<u64>,
+}
+
+impl From<CpuTime> for Used {
+    fn from(cpu: CpuTime) -> Self {
+        let ns = |time: Duration| time.as_nanos() as u64;
+        Self {
+            total_ns: ns(cpu.total),
+            busiest_ns: ns(cpu.busiest),
+            spun_ns: ns(cpu.spun),
+            waited_ns: cpu.waited.map(ns),
+        }
+    }
+}
+
+impl From<Used> for CpuTime {
+    fn from(used: Used) -> Self {
+        Self {
+            total: Duration::from_nanos(used.total_ns),
+            busiest: Duration::from_nanos(used.busiest_ns),
+            spun: Duration::from_nanos(used.spun_ns),
+            waited: used.waited_ns.map(Duration::from_nanos),
+        }
+    }
 }
 
 impl CpuTime {

@@ -1,15 +1,33 @@
 //! Recorder of latencies: a histogram per worker, merged at the end.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::report::model::{Latency, LatencyOrigin};
 
 /// Records latencies with three significant digits, up to [`LATENCY_NS_MAX`].
 ///
 /// About 220 KiB each, and recording never allocates. Longer latencies are recorded as the maximum.
-#[derive(Debug, Clone)]
+/// In another process's words it is its [`Recorder::buckets`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Buckets", into = "Buckets")]
 pub struct Recorder {
     histogram: Histogram<u64>,
+}
+
+/// A value in nanoseconds and how often it was recorded, for each bucket that has any.
+type Buckets = Vec<(u64, u64)>;
+
+impl From<Buckets> for Recorder {
+    fn from(buckets: Buckets) -> Self {
+        Self::of_buckets(&buckets)
+    }
+}
+
+impl From<Recorder> for Buckets {
+    fn from(recorder: Recorder) -> Self {
+        recorder.buckets()
+    }
 }
 
 impl Recorder {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::connects::ConnectTimes;
 use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
@@ -26,7 +28,7 @@ pub struct Exchange {
 }
 
 /// The counts of one phase of a service load.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tally {
     /// The start of the phase, in nanoseconds since the run's epoch.
     pub start_ns: u64,
@@ -35,6 +37,7 @@ pub struct Tally {
     /// Complete responses by status, where there is one.
     pub statuses: StatusCounts,
     /// Failed requests and connections by the name of the error.
+    #[serde(deserialize_with = "super::counts::by_name")]
     pub errors: BTreeMap<&'static str, u64>,
     /// Bytes in both directions.
     pub traffic: Traffic,
@@ -104,7 +107,7 @@ pub struct Tally {
 }
 
 /// One request of a scenario.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StepTally {
     /// Its outcomes.
     pub requests: Requests,
@@ -138,8 +141,27 @@ impl StepTally {
 }
 
 /// Responses by status, in a table for the three digits that a status has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct StatusCounts(Box<[u64; 1000]>);
+
+impl From<Vec<(u16, u64)>> for StatusCounts {
+    fn from(counts: Vec<(u16, u64)>) -> Self {
+        let mut all = Self::default();
+        for (status, count) in counts {
+            if let Some(known) = all.0.get_mut(usize::from(status)) {
+                *known = count;
+            }
+        }
+        all
+    }
+}
+
+impl From<StatusCounts> for Vec<(u16, u64)> {
+    fn from(counts: StatusCounts) -> Self {
+        counts.iter().collect()
+    }
+}
 
 impl Default for StatusCounts {
     fn default() -> Self {
@@ -488,6 +510,40 @@ mod tests {
         assert_eq!(ms(&tally.service), 2.0);
         assert_eq!(ms(&tally.first_byte), 1.0);
         assert!(tally.steps.is_empty());
+    }
+
+    /// As those of a worker in another process: nothing is averaged or rounded on the way.
+    #[test]
+    fn the_tally_of_another_process_is_merged_as_one_of_this_process() {
+        let mut here = [Tally::new(0, 2), Tally::new(0, 2)];
+        for number in 0..1_000_u64 {
+            let tally = &mut here[usize::from(number % 3 == 0)];
+            let (step, at_ns) = (
+                u32::from(number % 2 == 0),
+                2_000_000 + number * number * 7_919,
+            );
+            match number % 10 {
+                0 => tally.fail(&exchange(step), "unexpected-status", 503, at_ns),
+                1 => tally.leave_unsent(1_000_000, at_ns, 2),
+                _ => tally.succeed(&exchange(step), 200, number, at_ns),
+            }
+            tally.connect.ready.record_ns(number);
+        }
+        let travelled = here.clone().map(|tally| {
+            let line = serde_json::to_string(&tally).unwrap();
+            serde_json::from_str::<Tally>(&line).unwrap()
+        });
+        let merged = |[first, second]: [Tally; 2]| {
+            let mut all = first;
+            all.merge(&second);
+            all
+        };
+        let (here, travelled) = (merged(here), merged(travelled));
+        let counts = |tally: &Tally| serde_json::to_string(tally).unwrap();
+        assert!(counts(&travelled) == counts(&here));
+        let all = here.all_latencies();
+        assert_eq!(travelled.all_latencies().buckets(), all.buckets());
+        assert!(all.count() > 900);
     }
 
     #[test]

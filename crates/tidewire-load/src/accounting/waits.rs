@@ -1,10 +1,12 @@
 //! Waits of the generator for its cores, and the bound that they set on the error of a percentile.
 
+use serde::{Deserialize, Serialize};
+
 use super::recorder::Recorder;
 use crate::report::model::ErrorBounds;
 
 /// The time that a worker's thread spent ready to run and without a core, in each short piece of a phase.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Waits {
     /// Microseconds of each piece, without the pieces that had no wait.
     pieces_us: Vec<u32>,

@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::report::buckets::{self, BUCKETS};
 use crate::report::{LatencyOverTime, LatencyWindow, Spread, Windows};
 
 /// Counts and latencies of one window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Requests or messages that succeeded.
     pub succeeded: u64,
@@ -107,7 +109,7 @@ impl Window {
 }
 
 /// A window that has ended, and its position in the run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedWindow {
     /// The number of windows of this length that had ended before it.
     pub index: usize,
@@ -145,7 +147,8 @@ impl EndedWindow {
 /// The windows of one worker, or of all after [`WindowSeries::merge`].
 ///
 /// Recording costs an addition to a table of 4 KiB while the time stays within the current window.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Settled", into = "Settled")]
 pub struct WindowSeries {
     window_ns: u64,
     /// From the start, without those after the last event.
@@ -157,6 +160,38 @@ pub struct WindowSeries {
     /// The used entries of `dense` lie between these.
     dense_from: usize,
     dense_to: usize,
+}
+
+/// A series in the form that travels.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Settled {
+    window_ns: u64,
+    windows: Vec<Window>,
+}
+
+impl From<WindowSeries> for Settled {
+    fn from(mut series: WindowSeries) -> Self {
+        series.settle();
+        Self {
+            window_ns: series.window_ns,
+            windows: series.windows,
+        }
+    }
+}
+
+impl From<Settled> for WindowSeries {
+    fn from(settled: Settled) -> Self {
+        let mut windows = settled.windows;
+        windows.truncate(WINDOWS_MAX);
+        windows.resize_with(windows.len().max(1), Window::default);
+        let mut series = Self {
+            window_ns: settled.window_ns.max(SECOND_NS),
+            windows,
+            ..Self::new()
+        };
+        series.enter(series.windows.len() - 1);
+        series
+    }
 }
 
 impl WindowSeries {

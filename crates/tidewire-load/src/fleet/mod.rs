@@ -5,6 +5,7 @@ mod crew;
 mod error;
 mod lost;
 pub mod preflight;
+mod process;
 mod pulse;
 mod relay;
 mod remote;
@@ -14,7 +15,6 @@ pub mod service;
 pub mod stop;
 mod unconfirmed;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,6 @@ use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{CpuTime, Opened, Ran};
 use crate::accounting::resources;
 use crate::worker::contract::orders::{Begin, Order};
-use crate::worker::contract::words::Hello;
 use crate::worker::order::{
     Activity, Again, Command, ConnectOrder, Numbers, PhaseOrder, Setup, WorkerReport,
 };
@@ -38,8 +37,10 @@ pub use crew::Wish;
 use crew::{Crew, Endings, Reported};
 pub use error::FleetError;
 use lost::{behind, capital, lost_share};
+pub use process::Process;
+use process::{BenchHand, BenchListener, suits};
 use pulse::Pulse;
-use relay::{Line, Relay};
+use relay::Relay;
 use remote::{Ears, Remote};
 use samples::{Samples, TICK};
 use stop::StopRule;
@@ -62,19 +63,6 @@ pub struct Fleet {
     pulse: Pulse,
     /// The run was interrupted: the remaining work is done at once.
     is_interrupted: bool,
-}
-
-/// A worker that is a process of its own.
-#[derive(Debug)]
-pub struct Process {
-    /// Its name in reports.
-    pub name: String,
-    /// Its introduction, as received.
-    pub hello: Hello,
-    /// Whether it runs on this machine.
-    pub is_here: bool,
-    clock: Arc<remote::Clock>,
-    lines: Sender<Line>,
 }
 
 /// A worker's position among the others.
@@ -128,23 +116,24 @@ impl Fleet {
             let cell = Arc::new(LiveCell::default());
             let ears = Ears {
                 index,
-                reports: sender.clone(),
-                cell: Arc::clone(&cell),
                 relay: Arc::clone(&fleet.relay),
                 epoch: fleet.setup.epoch,
+                listener: Box::new(BenchListener {
+                    index,
+                    reports: sender.clone(),
+                    cell: Arc::clone(&cell),
+                }),
             };
-            let remote = Remote::start(command, Arc::clone(&fleet.setup), ears)?;
+            let begin = Begin::of(&fleet.setup, 0);
+            let remote = Remote::start(command, ears, &|hello| suits(hello, &begin))?;
             cell.rss_bytes
                 .store(remote.hello.rss_bytes, Ordering::Relaxed);
             fleet.relay.add(remote.lines());
-            fleet.processes.push(Process {
-                name: remote.name.clone(),
-                is_here: here.as_ref() == Some(&remote.hello.host),
-                hello: remote.hello.clone(),
-                clock: remote.clock(),
-                lines: remote.lines(),
+            fleet.processes.push(Process::of(&remote, here.as_deref()));
+            fleet.workers.add(BenchHand {
+                remote,
+                setup: Arc::clone(&fleet.setup),
             });
-            fleet.workers.add(remote);
             fleet.cells.push(cell);
         }
         fleet.tell_terms();
@@ -155,10 +144,7 @@ impl Fleet {
     fn tell_terms(&self) {
         for process in &self.processes {
             let begin = Begin::of(&self.setup, process.clock.zero_ns());
-            // The writer ends with the worker, whose end is reported.
-            let _ = process
-                .lines
-                .send(Line::Order(Box::new(Order::Begin(Box::new(begin)))));
+            process.tell(Order::Begin(Box::new(begin)));
         }
     }
 
@@ -229,22 +215,13 @@ impl Fleet {
     /// The processor time so far of the workers that are processes of this machine.
     #[must_use]
     pub fn cpu_here(&self) -> Duration {
-        let here = self.processes.iter().zip(&self.cells);
-        let here = here.filter(|(process, _)| process.is_here);
-        here.map(|(_, cell)| Duration::from_nanos(cell.cpu_ns.load(Ordering::Relaxed)))
-            .sum()
+        process::cpu_here(&self.processes, &self.cells)
     }
 
     /// The cores of the machines of the workers; `None` if all of them are on this one.
     #[must_use]
     pub fn cores_elsewhere(&self) -> Option<f64> {
-        let hosts: BTreeMap<&str, f64> = self
-            .processes
-            .iter()
-            .map(|process| (process.hello.host.as_str(), process.hello.cores))
-            .collect();
-        let is_elsewhere = self.processes.iter().any(|process| !process.is_here);
-        is_elsewhere.then(|| hosts.values().sum())
+        process::cores_elsewhere(&self.processes)
     }
 
     /// The figures of this moment.
@@ -479,8 +456,7 @@ impl Fleet {
 
     /// How exact a latency from one worker to another can be.
     fn clocks_in_words(&self) -> String {
-        let errors = self.processes.iter().map(|process| process.clock.error());
-        let error_us = errors.max().unwrap_or_default().as_micros();
+        let error_us = process::clock_error(&self.processes).as_micros();
         format!(
             "Each worker's clock is known to within {error_us} us, and a delivery latency to within {} us.",
             2 * error_us

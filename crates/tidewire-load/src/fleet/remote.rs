@@ -17,19 +17,15 @@ use tidewire_net::Waker;
 use super::crew::Hand;
 use super::error::FleetError;
 use super::relay::{Line, Relay};
-use crate::accounting::live::LiveCell;
 use crate::worker::contract::CONTRACT;
-use crate::worker::contract::figures::LiveFigures;
-use crate::worker::contract::orders::{Begin, Order};
+use crate::worker::contract::orders::Order;
 use crate::worker::contract::words::{Hello, Word};
-use crate::worker::order::{Command, Setup, WorkerReport};
 
 /// The way to a worker's process.
 #[derive(Debug)]
 pub(super) struct Remote {
     pub(super) name: String,
     pub(super) hello: Hello,
-    setup: Arc<Setup>,
     lines: Sender<Line>,
     clock: Arc<Clock>,
     child: Arc<Mutex<Child>>,
@@ -58,19 +54,31 @@ impl Clock {
 /// Where a worker's words go.
 pub(super) struct Ears {
     pub(super) index: usize,
-    pub(super) reports: Sender<(usize, WorkerReport)>,
-    pub(super) cell: Arc<LiveCell>,
     pub(super) relay: Arc<Relay>,
     /// The zero of the run.
     pub(super) epoch: Instant,
+    pub(super) listener: Box<dyn Listener>,
+}
+
+/// What hears the words of a worker that belong to its work.
+pub(super) trait Listener: Send {
+    /// Acts on a word; `Err` with the reason if it is not one of this work.
+    fn hear(&mut self, word: Word) -> Result<(), String>;
+
+    /// The worker has ended, for this reason.
+    fn end(&mut self, name: String, reason: String);
 }
 
 impl Remote {
-    /// Starts a worker and sends it the terms.
+    /// Starts a worker, whose introduction `suits` judges.
     ///
     /// # Errors
-    /// [`FleetError::Worker`]: it does not start, speaks another contract or cannot keep the terms.
-    pub(super) fn start(command: &str, setup: Arc<Setup>, ears: Ears) -> Result<Self, FleetError> {
+    /// [`FleetError::Worker`]: it does not start, speaks another contract or does not suit.
+    pub(super) fn start(
+        command: &str,
+        ears: Ears,
+        suits: &dyn Fn(&Hello) -> Result<(), String>,
+    ) -> Result<Self, FleetError> {
         let index = ears.index;
         let failed = |name: &str, reason: String, is_mute| FleetError::Worker {
             name: name.to_owned(),
@@ -113,7 +121,6 @@ impl Remote {
         let mut remote = Self {
             name,
             hello: Hello::default(),
-            setup,
             lines,
             clock: Arc::default(),
             child: Arc::new(Mutex::new(child)),
@@ -125,7 +132,7 @@ impl Remote {
             last_words,
         };
         let mut clocks = Clocks::new(ears.epoch, Arc::clone(&remote.clock), remote.lines.clone());
-        match remote.introduce(&words, &mut clocks) {
+        match remote.introduce(&words, &mut clocks, suits) {
             Ok(()) => {}
             Err(reason) => {
                 let is_mute = reason.is_none();
@@ -134,7 +141,7 @@ impl Remote {
             }
         }
         let name = remote.name.clone();
-        let manager = std::thread::spawn(move || manage(&words, &ears, clocks, ending, name));
+        let manager = std::thread::spawn(move || manage(&words, ears, clocks, ending, name));
         remote.threads.push(manager);
         Ok(remote)
     }
@@ -144,6 +151,7 @@ impl Remote {
         &mut self,
         words: &Receiver<Word>,
         clocks: &mut Clocks,
+        suits: &dyn Fn(&Hello) -> Result<(), String>,
     ) -> Result<(), Option<String>> {
         let silent = || {
             let seconds = HELLO_TIMEOUT.as_secs();
@@ -160,7 +168,9 @@ impl Remote {
             Err(RecvTimeoutError::Timeout) => return Err(silent()),
             Err(RecvTimeoutError::Disconnected) => return Err(None),
         };
-        check(&hello, &Begin::of(&self.setup, 0)).map_err(Some)?;
+        check_version(&hello)
+            .and_then(|()| suits(&hello))
+            .map_err(Some)?;
         let host = match hello.host.as_str() {
             "" => String::new(),
             host => format!(" on {host}"),
@@ -196,16 +206,17 @@ impl Remote {
         self.lines.clone()
     }
 
-    fn tell(&self, order: Order) {
+    /// Writes it an order.
+    pub(super) fn tell(&self, order: Order) {
         // The writer ends with the worker, whose end is reported.
         let _ = self.lines.send(Line::Order(Box::new(order)));
     }
 }
 
-impl Hand<Command> for Remote {
-    fn send(&self, command: Command) -> Result<(), FleetError> {
-        let is_last = matches!(command, Command::Quit);
-        self.tell(Order::of(command, &self.setup));
+impl Hand<Order> for Remote {
+    fn send(&self, order: Order) -> Result<(), FleetError> {
+        let is_last = matches!(order, Order::Quit);
+        self.tell(order);
         if is_last {
             let _ = self.lines.send(Line::End);
         }
@@ -280,36 +291,14 @@ pub(super) fn kill(child: &mut Child) {
     }
 }
 
-/// Checks that a worker can keep the terms of a run.
-fn check(hello: &Hello, begin: &Begin) -> Result<(), String> {
-    if hello.contract != CONTRACT {
-        return Err(format!(
-            "it speaks version {} of the worker contract, and this program version {CONTRACT}: use the same \
-             version of Tidewire on both sides",
-            hello.contract
-        ));
+fn check_version(hello: &Hello) -> Result<(), String> {
+    match hello.contract {
+        CONTRACT => Ok(()),
+        other => Err(format!(
+            "it speaks version {other} of the worker contract, and this program version {CONTRACT}: use the same \
+             version of Tidewire on both sides"
+        )),
     }
-    let lacks = |what: &str, given: &str, known: &[String]| {
-        let known = known.join(", ");
-        format!(
-            "a {} client has no {what} `{given}`, only: {known}",
-            hello.language
-        )
-    };
-    if !hello.profiles.contains(&begin.profile) {
-        return Err(lacks("profile", &begin.profile, &hello.profiles));
-    }
-    if !hello.layers.contains(&begin.layer) {
-        return Err(lacks("layer", &begin.layer, &hello.layers));
-    }
-    let is_any = begin.authorities_pem.is_none() && begin.url.starts_with("wss:");
-    if is_any && !hello.accepts_any_certificate {
-        let language = &hello.language;
-        return Err(format!(
-            "a {language} client does not accept any certificate: name the authorities instead"
-        ));
-    }
-    Ok(())
 }
 
 fn read(stdout: impl Read, said: &Sender<Word>) {
@@ -411,7 +400,7 @@ impl Ending {
 /// Acts on the words of a worker until its end.
 fn manage(
     words: &Receiver<Word>,
-    ears: &Ears,
+    mut ears: Ears,
     mut clocks: Clocks,
     mut ending: Ending,
     name: String,
@@ -421,7 +410,7 @@ fn manage(
         match words.recv_timeout(CLOCK_EVERY / 4) {
             Ok(word) => {
                 heard = Instant::now();
-                if let Some(reason) = hear(word, ears, &mut clocks) {
+                if let Some(reason) = hear(word, &mut ears, &mut clocks) {
                     break reason;
                 }
             }
@@ -438,59 +427,20 @@ fn manage(
     };
     kill(&mut lock(&ending.child));
     ears.relay.leave(ears.index);
-    let report = WorkerReport::Ended { name, reason };
-    // A fleet that has ended waits for no report.
-    let _ = ears.reports.send((ears.index, report));
+    ears.listener.end(name, reason);
 }
 
 /// Acts on one word; returns the reason of a failure.
-fn hear(word: Word, ears: &Ears, clocks: &mut Clocks) -> Option<String> {
-    let report = match word {
+fn hear(word: Word, ears: &mut Ears, clocks: &mut Clocks) -> Option<String> {
+    match word {
         Word::Hello(_) => return Some("it introduced itself twice".to_owned()),
-        Word::Clock { id, clock_ns } => {
-            clocks.hear(id, clock_ns);
-            return None;
-        }
-        Word::Live(live) => {
-            publish(&ears.cell, &live);
-            return None;
-        }
-        Word::Progress { received } => {
-            ears.relay.progress(ears.index, received);
-            return None;
-        }
-        Word::Published { publications } => {
-            ears.relay.published(ears.index, publications);
-            return None;
-        }
+        Word::Clock { id, clock_ns } => clocks.hear(id, clock_ns),
+        Word::Progress { received } => ears.relay.progress(ears.index, received),
+        Word::Published { publications } => ears.relay.published(ears.index, publications),
         Word::Failed { reason } => return Some(reason),
-        Word::Opened(opened) => {
-            publish(&ears.cell, &opened.live);
-            WorkerReport::Opened(Box::new((*opened).into()))
-        }
-        Word::Ran(ran) => {
-            publish(&ears.cell, &ran.live);
-            WorkerReport::Ran(Box::new((*ran).into()))
-        }
-        Word::Closed => {
-            ears.cell.connected.store(0, Ordering::Relaxed);
-            WorkerReport::Closed
-        }
-    };
-    let _ = ears.reports.send((ears.index, report));
+        other => return ears.listener.hear(other).err(),
+    }
     None
-}
-
-fn publish(cell: &LiveCell, live: &LiveFigures) {
-    let set = |figure: &AtomicU64, value: u64| figure.store(value, Ordering::Relaxed);
-    set(&cell.connected, live.connected);
-    set(&cell.failed, live.failed);
-    set(&cell.offered, live.offered);
-    set(&cell.confirmed, live.confirmed);
-    set(&cell.latency_p99_ns, live.latency_p99_ns);
-    set(&cell.stopped_ns, live.stopped_ns);
-    set(&cell.cpu_ns, live.cpu_ns);
-    set(&cell.rss_bytes, live.rss_bytes);
 }
 
 /// The comparison of the clocks by round trips.

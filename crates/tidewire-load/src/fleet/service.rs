@@ -1,6 +1,9 @@
 //! The fleet of a service load: workers that are connected, driven through phases and observed.
 
+mod processes;
+
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -10,7 +13,7 @@ use tidewire_net::ShardConfig;
 use super::crew::{Crew, Endings, Reported, Wish};
 use super::pulse::Pulse;
 use super::{FleetError, preflight};
-use crate::accounting::live::{self, ServiceCell, ServiceLive};
+use crate::accounting::live::{self, ProcessesLive, ServiceCell, ServiceLive};
 use crate::accounting::tally::Tally;
 use crate::worker::http::{Http, Http2};
 use crate::worker::messages::Messages;
@@ -21,15 +24,37 @@ use crate::worker::service::order::{
     Budget, DialogueKind, ServiceCommand, ServicePhase, ServiceReport, ServiceSetup, Tempo,
 };
 use crate::worker::service::{Dialogue, ServiceWorker};
+pub(crate) use processes::Processes;
+pub use processes::Workers;
 
-/// Threads with event loops and the users on them.
+/// Workers and the users on them.
 #[derive(Debug)]
 pub struct ServiceFleet {
     setup: Arc<ServiceSetup>,
-    workers: Crew<ServiceCommand>,
+    workers: Crews,
     outcomes: Receiver<(usize, ServiceReport)>,
     cells: Vec<Arc<ServiceCell>>,
     pulse: Pulse,
+}
+
+/// Who the workers are.
+#[derive(Debug)]
+enum Crews {
+    /// Threads of this process, with these numbers among those of all workers.
+    Threads(Crew<ServiceCommand>, Range<usize>),
+    /// Processes that speak the worker contract.
+    Processes(Processes),
+}
+
+/// The users of this fleet among those of other fleets of the same load.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The time at which all begin, in nanoseconds since the epoch.
+    pub(super) begin_ns: u64,
+    /// The users of each fleet.
+    pub(super) members: Vec<u64>,
+    /// The index of this one.
+    pub(super) index: usize,
 }
 
 /// The parameters of a phase.
@@ -48,36 +73,46 @@ pub struct PhasePlan {
 }
 
 impl ServiceFleet {
-    /// Starts the workers, without connections.
+    /// Starts the workers, without connections: threads of this process.
     ///
     /// # Errors
     /// [`FleetError::Start`].
     pub fn start(setup: ServiceSetup) -> Result<Self, FleetError> {
-        let setup = Arc::new(setup);
+        let threads = 0..setup.workers.max(1);
+        Self::start_threads(setup, threads)
+    }
+
+    /// Starts only the threads with these numbers; `setup.workers` is the number of all.
+    pub(super) fn start_threads(
+        setup: ServiceSetup,
+        threads: Range<usize>,
+    ) -> Result<Self, FleetError> {
         let (sender, outcomes) = channel();
+        let setup = Arc::new(setup);
+        let crew = Crew::new(Endings {
+            stop: || ServiceCommand::Stop,
+            abandon: || ServiceCommand::Abandon,
+            quit: || ServiceCommand::Quit,
+        });
         let mut fleet = Self {
-            setup,
-            workers: Crew::new(Endings {
-                stop: || ServiceCommand::Stop,
-                abandon: || ServiceCommand::Abandon,
-                quit: || ServiceCommand::Quit,
-            }),
+            setup: Arc::clone(&setup),
+            workers: Crews::Threads(crew, threads.clone()),
             outcomes,
             cells: Vec::new(),
             pulse: Pulse::start(),
         };
-        preflight::make_room_for(fleet.setup.connections_max());
-        let setup = Arc::clone(&fleet.setup);
-        for index in 0..setup.workers.max(1) {
+        let targets = setup.targets.len() as u64;
+        preflight::make_room_for(setup.members(threads.clone()) * targets);
+        for number in threads {
             let started = match &setup.own().dialogue {
                 _ if setup.targets.len() > 1 => {
-                    fleet.start_worker(index, Mixed::new(&setup), &sender)
+                    fleet.start_worker(number, Mixed::new(&setup), &sender)
                 }
-                DialogueKind::Http => fleet.start_worker(index, Http::default(), &sender),
-                DialogueKind::Http2 => fleet.start_worker(index, Http2::new(&setup), &sender),
+                DialogueKind::Http => fleet.start_worker(number, Http::default(), &sender),
+                DialogueKind::Http2 => fleet.start_worker(number, Http2::new(&setup), &sender),
                 DialogueKind::Messages(messages) => {
                     let dialogue = Messages::new(Arc::clone(messages));
-                    fleet.start_worker(index, dialogue, &sender)
+                    fleet.start_worker(number, dialogue, &sender)
                 }
             };
             started.map_err(FleetError::Start)?;
@@ -85,16 +120,37 @@ impl ServiceFleet {
         Ok(fleet)
     }
 
+    /// Starts a process with each command of `workers`, without connections.
+    ///
+    /// # Errors
+    /// [`FleetError::Worker`].
+    pub fn start_processes(mut setup: ServiceSetup, workers: &Workers) -> Result<Self, FleetError> {
+        let (sender, outcomes) = channel();
+        let cells: Vec<Arc<ServiceCell>> =
+            workers.commands.iter().map(|_| Arc::default()).collect();
+        let processes = Processes::start(&mut setup, workers, &cells, &sender)?;
+        Ok(Self {
+            setup: Arc::new(setup),
+            workers: Crews::Processes(processes),
+            outcomes,
+            cells,
+            pulse: Pulse::start(),
+        })
+    }
+
     fn start_worker<D: Dialogue>(
         &mut self,
-        index: usize,
+        number: usize,
         dialogue: D,
         sender: &Sender<(usize, ServiceReport)>,
     ) -> io::Result<()> {
+        let Crews::Threads(crew, threads) = &mut self.workers else {
+            return Ok(());
+        };
         let cell = Arc::new(ServiceCell::default());
         let worker = ServiceWorker::new(
             Arc::clone(&self.setup),
-            index,
+            (number, number - threads.start),
             dialogue,
             sender.clone(),
             Arc::clone(&cell),
@@ -105,8 +161,7 @@ impl ServiceFleet {
             outbox_bytes_max: OUTBOX_BYTES_MAX,
             ..ShardConfig::default()
         };
-        self.workers
-            .start(&config, worker, sender.clone(), ServiceReport::Died)?;
+        crew.start(&config, worker, sender.clone(), ServiceReport::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -117,10 +172,24 @@ impl ServiceFleet {
         &self.setup
     }
 
-    /// The time for which the generator's process has not run since the start of the fleet.
+    /// The time for which the generator's processes have not run since the start of the fleet.
     #[must_use]
     pub fn stopped(&self) -> Duration {
-        self.pulse.stopped()
+        self.pulse.stopped() + self.processes_live().stopped
+    }
+
+    /// The resources of workers that are processes; zero without any.
+    #[must_use]
+    pub fn processes_live(&self) -> ProcessesLive {
+        self.processes().map(Processes::live).unwrap_or_default()
+    }
+
+    /// The workers that are processes.
+    pub(crate) fn processes(&self) -> Option<&Processes> {
+        match &self.workers {
+            Crews::Threads(..) => None,
+            Crews::Processes(processes) => Some(processes),
+        }
     }
 
     /// Opens the connections of all users, and waits until each is ready or has failed.
@@ -131,7 +200,10 @@ impl ServiceFleet {
         &mut self,
         watch: &mut dyn FnMut(&ServiceLive) -> Wish,
     ) -> Result<Tally, FleetError> {
-        self.workers.order(|_| ServiceCommand::Connect)?;
+        match &mut self.workers {
+            Crews::Threads(crew, _) => crew.order(|_| ServiceCommand::Connect)?,
+            Crews::Processes(processes) => processes.connect()?,
+        }
         self.wait(watch)
     }
 
@@ -144,32 +216,54 @@ impl ServiceFleet {
         plan: &PhasePlan,
         watch: &mut dyn FnMut(&ServiceLive) -> Wish,
     ) -> Result<Tally, FleetError> {
-        let budget = plan
-            .requests
-            .map(|requests| Arc::new(Budget::new(requests)));
-        let workers = self.workers.len();
-        // The workers' connections are distributed evenly, whether they are open yet or not.
-        let members: Vec<u64> = (0..workers)
-            .map(|index| (index..self.setup.users).step_by(workers).count() as u64)
-            .collect();
-        let start_ns = self.setup.now_ns();
-        self.workers.order(|index| {
-            let tempo = match &plan.rhythm {
-                Rhythm::Closed => Tempo::Closed,
-                Rhythm::Each { per_s } => Tempo::Each { per_s: *per_s },
-                Rhythm::Open { pace, per_s } => {
-                    Tempo::Open(Share::of(pace.clone(), *per_s, &members, index))
-                }
-            };
-            ServiceCommand::Run(Box::new(ServicePhase {
-                tempo,
-                start_ns,
-                longest: plan.longest,
-                revives: plan.revives,
-                budget: budget.clone(),
-                is_teardown: plan.is_teardown,
-            }))
-        })?;
+        let now_ns = self.setup.now_ns();
+        if let Crews::Processes(processes) = &mut self.workers {
+            processes.run(plan, now_ns)?;
+            return self.wait(watch);
+        }
+        let place = Place {
+            begin_ns: now_ns,
+            members: vec![self.setup.users as u64],
+            index: 0,
+        };
+        self.run_part(plan, &place, watch)
+    }
+
+    /// Runs the part of a phase that belongs to this place.
+    pub(super) fn run_part(
+        &mut self,
+        plan: &PhasePlan,
+        place: &Place,
+        watch: &mut dyn FnMut(&ServiceLive) -> Wish,
+    ) -> Result<Tally, FleetError> {
+        if let Crews::Threads(crew, threads) = &self.workers {
+            let budget = plan
+                .requests
+                .map(|requests| Arc::new(Budget::new(requests)));
+            // The workers' connections are distributed evenly, whether they are open yet or not.
+            let numbers = threads.clone();
+            let members: Vec<u64> = numbers
+                .map(|number| self.setup.members(number..number + 1))
+                .collect();
+            crew.order(|index| {
+                let tempo = match &plan.rhythm {
+                    Rhythm::Closed => Tempo::Closed,
+                    Rhythm::Each { per_s } => Tempo::Each { per_s: *per_s },
+                    Rhythm::Open { pace, per_s } => {
+                        let share = Share::of(pace.clone(), *per_s, &place.members, place.index);
+                        Tempo::Open(share.among(&members, index))
+                    }
+                };
+                ServiceCommand::Run(Box::new(ServicePhase {
+                    tempo,
+                    start_ns: place.begin_ns,
+                    longest: plan.longest,
+                    revives: plan.revives,
+                    budget: budget.clone(),
+                    is_teardown: plan.is_teardown,
+                }))
+            })?;
+        }
         self.wait(watch)
     }
 
@@ -178,33 +272,46 @@ impl ServiceFleet {
     /// # Errors
     /// [`FleetError`].
     pub fn close(&mut self) -> Result<(), FleetError> {
-        self.workers.order(|_| ServiceCommand::Close)?;
+        match &mut self.workers {
+            Crews::Threads(crew, _) => crew.order(|_| ServiceCommand::Close)?,
+            Crews::Processes(processes) => processes.close()?,
+        }
         self.wait(&mut |_| Wish::GoOn).map(|_| ())
     }
 
     /// Waits for one outcome of each worker.
     fn wait(&mut self, watch: &mut dyn FnMut(&ServiceLive) -> Wish) -> Result<Tally, FleetError> {
         let mut all: Option<Tally> = None;
+        let mut add = |tally: Tally| match &mut all {
+            Some(all) => all.merge(&tally),
+            None => all = Some(tally),
+        };
         let cells = &self.cells;
-        let look = || watch(&live::sum_service(cells));
-        self.workers.wait(
-            &self.outcomes,
-            SERVICE_TICK,
-            look,
-            |_, report| match report {
-                ServiceReport::Died(error) => Err(FleetError::Loop(error)),
-                ServiceReport::Connected(tally)
-                | ServiceReport::Done(tally)
-                | ServiceReport::Closed(tally) => {
-                    match &mut all {
-                        Some(all) => all.merge(&tally),
-                        None => all = Some(*tally),
-                    }
-                    Ok(Reported::Done)
-                }
-            },
-        )?;
-        all.ok_or(FleetError::Gone)
+        match &mut self.workers {
+            Crews::Threads(crew, _) => {
+                let look = || watch(&live::sum_service(cells));
+                crew.wait(
+                    &self.outcomes,
+                    SERVICE_TICK,
+                    look,
+                    |_, report| match report {
+                        ServiceReport::Died(error) => Err(FleetError::Loop(error)),
+                        ServiceReport::Ended { .. } => Err(FleetError::Gone),
+                        ServiceReport::Connected(tally)
+                        | ServiceReport::Done(tally)
+                        | ServiceReport::Closed(tally) => {
+                            add(*tally);
+                            Ok(Reported::Done)
+                        }
+                    },
+                )?;
+            }
+            Crews::Processes(processes) => {
+                processes.wait(&self.outcomes, cells, watch, &mut add)?;
+            }
+        }
+        // Nobody is left to count anything.
+        Ok(all.unwrap_or_else(|| Tally::new(self.setup.now_ns(), self.setup.script.steps.len())))
     }
 }
 

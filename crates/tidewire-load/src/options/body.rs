@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::OptionError;
+use crate::worker::inputs;
 use crate::worker::template::{Escape, Names, Template, TemplateError};
 
 /// The body of a request.
@@ -131,7 +132,7 @@ impl PartOptions {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, OptionError> {
-    std::fs::read(path).map_err(|error| OptionError::unreadable(path, &error))
+    inputs::read(path).map_err(|error| OptionError::unreadable(path, &error))
 }
 
 fn push_fields(

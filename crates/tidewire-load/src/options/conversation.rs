@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::matching::matching;
 use super::{OptionError, distinct, quantity};
+use crate::worker::inputs;
 use crate::worker::messages::Matching;
 use crate::worker::messages::conversation::{Conversation, Every, Heartbeat};
 use crate::worker::messages::framing::Framing;
@@ -113,7 +114,7 @@ impl ConversationFile {
                     names.join(", ")
                 )));
             }
-            None => std::fs::read_to_string(name)
+            None => inputs::read_to_string(Path::new(name))
                 .map_err(|error| OptionError::unreadable(Path::new(name), &error))?,
         };
         Self::of(&text, variables)

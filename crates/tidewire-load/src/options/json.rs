@@ -16,7 +16,9 @@ use super::scenario::Scenario;
 use super::spec::{Kind, OptionSpec, Pairs, address, in_range};
 use super::table::{OPTIONS, Written};
 use super::tls::TlsOptions;
+use super::workers::WorkerOptions;
 use crate::plan::load::FindLimit;
+use crate::worker::inputs;
 use crate::worker::messages::Pointer;
 use crate::worker::template::Syntax;
 use crate::worker::websocket::profile::Profile;
@@ -44,8 +46,20 @@ impl LoadOptions {
                 .map_err(|error| OptionError::new(format_args!("{name}: {error}")))?;
             check_others(spec, value, &values)?;
         }
-        let written = Written::deserialize(Value::Object(values)).map_err(OptionError::new)?;
-        written.options(url)
+        let written = Written::deserialize(Value::Object(values.clone()));
+        let written = written.map_err(OptionError::new)?;
+        let commands = written.workers.0.clone();
+        if commands.is_empty() {
+            return written.options(url);
+        }
+        let mut workers = WorkerOptions::new(commands, url, values);
+        let (options, inputs) = inputs::noted(|| written.options(url));
+        let options = options?;
+        workers.note(options.shown(), inputs);
+        Ok(LoadOptions {
+            workers: Some(workers),
+            ..options
+        })
     }
 }
 

@@ -12,9 +12,11 @@ use super::expected::check_expectations;
 use super::message::MessageOptions;
 use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
+pub use super::retry::Retry;
 use super::scenario::{Host, Scenario, StepFrame};
 use super::tls::TlsOptions;
 use super::upgrade::UpgradeHeaders;
+use super::workers::WorkerOptions;
 use crate::accounting::precision::Precision;
 use crate::plan::load::{FindLimit, HTTP2, LoadPlan};
 use crate::verdict::expectation::Expectation;
@@ -119,31 +121,8 @@ pub struct LoadOptions {
     pub seed: u64,
     /// The command line, for the report.
     pub command: Option<String>,
-}
-
-/// What happens to an HTTP request whose connection is closed before the first byte of its response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Retry {
-    /// It has failed.
-    #[default]
-    Never,
-    /// It is sent again, once, if its method allows that and the connection had answered before: the
-    /// server may have closed it while the request was on its way (RFC 9112, section 9.3.1).
-    IdleClose,
-}
-
-impl std::str::FromStr for Retry {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        match text {
-            "never" => Ok(Self::Never),
-            "idle-close" => Ok(Self::IdleClose),
-            other => Err(OptionError::new(format_args!(
-                "`{other}` is not a way to retry: write never or idle-close"
-            ))),
-        }
-    }
+    /// The workers, if they are processes, see [`LoadOptions::from_json`].
+    pub workers: Option<WorkerOptions>,
 }
 
 impl LoadOptions {
@@ -192,6 +171,7 @@ impl LoadOptions {
             server_pid: None,
             seed: 1,
             command: None,
+            workers: None,
         }
     }
 
@@ -200,6 +180,23 @@ impl LoadOptions {
     /// # Errors
     /// An option that is wrong, or that conflicts with another.
     pub fn plan(&self) -> Result<LoadPlan, OptionError> {
+        match &self.workers {
+            None => self.plan_here(),
+            Some(workers) => workers.plan(&self.shown(), || self.plan_here()),
+        }
+    }
+
+    /// What workers get of these options, to be compared.
+    pub(super) fn shown(&self) -> String {
+        let own = Self {
+            workers: None,
+            command: None,
+            ..self.clone()
+        };
+        format!("{own:?}")
+    }
+
+    fn plan_here(&self) -> Result<LoadPlan, OptionError> {
         let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
         self.check_scenario(&parts)?;
         let scenario = self.scenario.as_deref().map(Scenario::read).transpose()?;
@@ -269,6 +266,7 @@ impl LoadOptions {
             memory: self.memory,
             server_pid: self.server_pid,
             command: self.command.clone(),
+            workers: None,
         })
     }
 

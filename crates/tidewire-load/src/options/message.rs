@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::OptionError;
 use super::conversation::{ConversationFile, Envelope};
 use super::request::RequestOptions;
+use crate::worker::inputs;
 use crate::worker::messages::{Matching, Pointer};
 use crate::worker::script::{Encoded, Script, Step};
 use crate::worker::template::{Feed, Names, Syntax, Template};
@@ -61,7 +62,7 @@ impl MessageOptions {
             });
         };
         let shown = path.display();
-        let lines = std::fs::read(path).map_err(|error| OptionError::unreadable(path, &error))?;
+        let lines = inputs::read(path).map_err(|error| OptionError::unreadable(path, &error))?;
         let rows: Vec<Vec<Vec<u8>>> = lines
             .split(|byte| *byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))

@@ -15,11 +15,14 @@ pub mod message;
 mod proxy;
 pub mod quantity;
 pub mod request;
+mod retry;
 pub mod scenario;
 pub mod spec;
 pub mod table;
+pub mod terms;
 pub mod tls;
 mod upgrade;
+pub mod workers;
 
 use std::path::Path;
 

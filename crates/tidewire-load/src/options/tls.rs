@@ -6,6 +6,7 @@ use tidewire_net::tls;
 
 use super::OptionError;
 use super::scenario::Host;
+use crate::worker::inputs::Readable;
 use crate::worker::target::TargetTls;
 
 /// Trusted authorities, and the client's own certificate.
@@ -29,8 +30,17 @@ impl TlsOptions {
         let sni = self.sni.as_deref().filter(|_| host.is_own());
         let host = sni.unwrap_or(host.parts.host);
         tls::server_name(host).map_err(OptionError::new)?;
-        let certificate = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
+        let readable = |path: &Option<PathBuf>| {
+            let file = path.as_deref().map(|path| {
+                let file = Readable::of(path);
+                file.map_err(|error| OptionError::unreadable(path, &error))
+            });
+            file.transpose()
+        };
+        let files = (readable(&self.cert)?, readable(&self.key)?);
+        let authorities = readable(&self.ca)?;
+        let certificate = match &files {
+            (Some(cert), Some(key)) => Some((cert.path(), key.path())),
             (None, None) => None,
             _ => {
                 return Err(OptionError::new(
@@ -38,9 +48,9 @@ impl TlsOptions {
                 ));
             }
         };
-        let trust = match (&self.ca, self.insecure) {
+        let trust = match (&authorities, self.insecure) {
             (_, true) => tls::Trust::Anybody,
-            (Some(path), false) => tls::Trust::File(path),
+            (Some(file), false) => tls::Trust::File(file.path()),
             (None, false) => tls::Trust::WebRoots,
         };
         let config = tls::client_config_for(&tls::ClientIdentity { trust, certificate });

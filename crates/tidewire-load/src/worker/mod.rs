@@ -3,6 +3,7 @@
 pub mod contract;
 mod control;
 pub(crate) mod http;
+pub mod inputs;
 pub mod jar;
 pub mod kinds;
 pub mod messages;

@@ -23,6 +23,9 @@ struct Dialogues {
 #[derive(Deserialize)]
 struct Dialogue {
     name: String,
+    /// Only for workers that have service loads.
+    #[serde(default)]
+    loads: bool,
     steps: Vec<Map<String, Value>>,
 }
 
@@ -35,14 +38,27 @@ struct Dialogue {
 pub fn check(command: &str, server: &str, mut show: impl FnMut(&str, Result<(), String>)) {
     let Dialogues { dialogues } =
         serde_json::from_str(include_str!("dialogues.json")).expect("a test has read them");
-    for Dialogue { name, steps } in dialogues {
-        show(&name, hold(command, server, &steps));
+    for Dialogue { name, loads, steps } in dialogues {
+        match hold(command, server, loads, &steps) {
+            Ok(false) => {}
+            Ok(true) => show(&name, Ok(())),
+            Err(fault) => show(&name, Err(fault)),
+        }
     }
 }
 
-fn hold(command: &str, server: &str, steps: &[Map<String, Value>]) -> Result<(), String> {
+/// Holds one dialogue; false if the worker has no service loads and the dialogue is about one.
+fn hold(
+    command: &str,
+    server: &str,
+    loads: bool,
+    steps: &[Map<String, Value>],
+) -> Result<bool, String> {
     let mut worker = Subject::start(command)?;
-    worker.hear(&as_map(json!({"say": "hello", "contract": CONTRACT})))?;
+    let hello = worker.hear(&as_map(json!({"say": "hello", "contract": CONTRACT})))?;
+    if loads && hello["load_threads"].as_u64().unwrap_or(0) == 0 {
+        return Ok(false);
+    }
     worker.write(&line(&json!({"do": "clock", "id": 0})))?;
     let clock = worker.hear(&as_map(json!({"say": "clock", "id": 0})))?;
     let zero_clock_ns = clock["clock_ns"].as_i64().unwrap_or_default();
@@ -66,18 +82,24 @@ fn hold(command: &str, server: &str, steps: &[Map<String, Value>]) -> Result<(),
     if !has_failed {
         worker.write(&line(&json!({"do": "quit"})))?;
     }
-    worker.wait_for_end()
+    worker.wait_for_end().map(|()| true)
 }
 
 /// An order of a dialogue with the terms of this check.
 fn order(step: &Map<String, Value>, server: &str, zero_clock_ns: i64, began: Instant) -> Value {
     let mut order = step.clone();
-    if order["do"] == "begin" {
-        let terms = as_map(json!({
-            "contract": CONTRACT, "zero_clock_ns": zero_clock_ns, "url": "$server/ws", "profile": "v1", "layer": "plain",
-            "seed": 1, "connect_timeout_ms": 5_000, "pong_timeout_ms": 5_000, "barrier_timeout_ms": 5_000,
-            "close_timeout_ms": 2_000,
-        }));
+    let terms = match order["do"].as_str() {
+        Some("begin") => json!({
+            "profile": "v1", "layer": "plain", "seed": 1, "connect_timeout_ms": 5_000, "pong_timeout_ms": 5_000,
+            "barrier_timeout_ms": 5_000, "close_timeout_ms": 2_000,
+        }),
+        Some("load") => json!({"first_thread": 0, "own_threads": 1, "all_threads": 1}),
+        _ => Value::Null,
+    };
+    if let Value::Object(mut terms) = terms {
+        let all =
+            json!({"contract": CONTRACT, "zero_clock_ns": zero_clock_ns, "url": "$server/ws"});
+        terms.extend(as_map(all));
         for (name, value) in terms {
             order.entry(name).or_insert(value);
         }
@@ -200,7 +222,7 @@ impl Drop for Subject {
 }
 
 /// Words that may arrive before an answer.
-const ANY_TIME: [&str; 4] = ["live", "clock", "progress", "published"];
+const ANY_TIME: [&str; 5] = ["live", "loading", "clock", "progress", "published"];
 
 /// The wait for each answer: a run of a dialogue lasts at most a second, and some languages start slowly.
 const PATIENCE: Duration = Duration::from_secs(30);

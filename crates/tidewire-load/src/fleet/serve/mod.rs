@@ -5,24 +5,28 @@
 //! time.
 
 mod fan_out;
+mod load;
 mod voice;
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::pulse::Pulse;
 use super::remote::SILENCE_MAX;
 use super::stop::StopRule;
 use super::{Fleet, FleetError, Part, Watch, Wish, preflight};
-use crate::accounting::live::Live;
+use crate::accounting::live::{Live, ServiceLive};
 use crate::accounting::resources;
+use crate::accounting::tally::Tally;
 use crate::worker::contract::CONTRACT;
 use crate::worker::contract::figures::{LiveFigures, OpenedFigures, RanFigures};
+use crate::worker::contract::load::{Counted, Load, Loading};
 use crate::worker::contract::orders::{self, Begin, Message, Open, Order, Run};
 use crate::worker::contract::words::{Hello, Word};
+use crate::worker::inputs::Readable;
 use crate::worker::order::{Activity, Again, Numbers, Setup, Timeouts};
 use crate::worker::pace::{Pace, Share};
 use crate::worker::target::{Target, TokenPlace, TokenSource};
@@ -32,15 +36,18 @@ use crate::worker::websocket::payload::{Content, Encoding, PAYLOAD_BYTES, Payloa
 use crate::worker::websocket::profile::Profile;
 use crate::worker::websocket::ring::FrameRing;
 use fan_out::{FanOutLink, Others};
-use voice::{Voice, base, clock_ns, sleep_until};
+use load::{LoadWork, WatchLoad};
+pub use load::{Planned, Planner};
+use voice::{Voice, base, clock_ns, live, sleep_until};
 
-/// Carries out the orders on standard input until it ends, with this number of threads.
+/// Carries out the orders on standard input until it ends, with this number of threads. `planner` makes the plan of a
+/// service load from its terms.
 ///
 /// # Errors
 /// The text for the controller, which has been written to standard output as well.
-pub fn serve(threads: usize) -> Result<(), String> {
+pub fn serve(threads: usize, planner: Planner) -> Result<(), String> {
     let voice = Voice::default();
-    voice.say(&Word::Hello(hello()));
+    voice.say(&Word::Hello(hello(threads)));
     let ears = Arc::new(Ears::default());
     let (sender, orders) = channel();
     std::thread::spawn({
@@ -54,6 +61,8 @@ pub fn serve(threads: usize) -> Result<(), String> {
         rings: Vec::new(),
         tokens: Arc::default(),
         fleet: None,
+        planner,
+        load: None,
         clock_zero_ns: 0,
         pulse: Arc::new(Pulse::start()),
     }
@@ -65,7 +74,7 @@ pub fn serve(threads: usize) -> Result<(), String> {
     })
 }
 
-fn hello() -> Hello {
+fn hello(threads: usize) -> Hello {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Hello {
         contract: CONTRACT,
@@ -81,6 +90,7 @@ fn hello() -> Hello {
         layers: names(&Layer::ALL.map(Layer::as_str)),
         encryption_version: None,
         accepts_any_certificate: true,
+        load_threads: threads,
     }
 }
 
@@ -186,6 +196,8 @@ struct Serving {
     /// The tokens of the connections, by number.
     tokens: Arc<Mutex<std::collections::HashMap<usize, String>>>,
     fleet: Option<Fleet>,
+    planner: Planner,
+    load: Option<LoadWork>,
     clock_zero_ns: i64,
     pulse: Arc<Pulse>,
 }
@@ -212,8 +224,18 @@ impl Serving {
                     self.open(reconnect.open, Some(again))?;
                 }
                 Order::Run(run) => self.run(&run)?,
+                Order::Load(load) => self.begin_load(&load)?,
+                Order::Connect => self.load(LoadWork::connect)?,
+                Order::Send(send) => {
+                    let begin_ns = send.begin_ns.cast_signed();
+                    sleep_until(begin_ns.saturating_add(self.clock_zero_ns));
+                    self.load(|load, watch| load.send(&send, watch))?;
+                }
                 Order::Close => {
-                    self.fleet()?.close().map_err(in_words)?;
+                    match &mut self.load {
+                        Some(load) => load.close()?,
+                        None => self.fleet()?.close().map_err(in_words)?,
+                    }
                     self.voice.say(&Word::Closed);
                 }
                 // Heard where they are read.
@@ -247,7 +269,10 @@ impl Serving {
 
     /// The figures between two orders.
     fn figures(&self) -> LiveFigures {
-        let now = self.fleet.as_ref().map(Fleet::live).unwrap_or_default();
+        let now = match &self.load {
+            Some(load) => load.live(),
+            None => self.fleet.as_ref().map(Fleet::live).unwrap_or_default(),
+        };
         live(&now, self.pulse.stopped())
     }
 
@@ -258,12 +283,7 @@ impl Serving {
     }
 
     fn begin(&mut self, begin: &Begin) -> Result<(), String> {
-        if begin.contract != CONTRACT {
-            return Err(format!(
-                "the controller speaks version {} of the worker contract, and this worker version {CONTRACT}",
-                begin.contract
-            ));
-        }
+        check_version(begin.contract)?;
         let mut target = Target::parse(&begin.url).map_err(in_words)?;
         if let Some(pem) = &begin.authorities_pem {
             target = trusting(target, pem)?;
@@ -289,14 +309,56 @@ impl Serving {
         };
         setup.sources = begin.sources.clone().into();
         setup.seed = begin.seed;
-        self.clock_zero_ns = begin.zero_clock_ns;
-        let zero = Duration::from_nanos(begin.zero_clock_ns.unsigned_abs());
-        let epoch = match begin.zero_clock_ns < 0 {
+        setup.epoch = self.set_zero(begin.zero_clock_ns)?;
+        self.load = None;
+        self.fleet = Some(Fleet::start(setup, self.threads).map_err(in_words)?);
+        Ok(())
+    }
+
+    /// Sets the zero of all times, and returns its moment.
+    fn set_zero(&mut self, zero_clock_ns: i64) -> Result<Instant, String> {
+        self.clock_zero_ns = zero_clock_ns;
+        let zero = Duration::from_nanos(zero_clock_ns.unsigned_abs());
+        let epoch = match zero_clock_ns < 0 {
             true => base().checked_sub(zero),
             false => base().checked_add(zero),
         };
-        setup.epoch = epoch.ok_or("the controller's zero is too far from this machine's clock")?;
-        self.fleet = Some(Fleet::start(setup, self.threads).map_err(in_words)?);
+        epoch.ok_or_else(|| "the controller's zero is too far from this machine's clock".to_owned())
+    }
+
+    fn begin_load(&mut self, terms: &Load) -> Result<(), String> {
+        check_version(terms.contract)?;
+        let mut planned = (self.planner)(terms)?;
+        planned.setup.epoch = self.set_zero(terms.zero_clock_ns)?;
+        self.load = Some(LoadWork::begin(planned, terms)?);
+        Ok(())
+    }
+
+    /// Carries out an order of a load, shows its figures meanwhile, and says what was counted.
+    fn load(
+        &mut self,
+        act: impl FnOnce(&mut LoadWork, WatchLoad<'_>) -> Result<Tally, String>,
+    ) -> Result<(), String> {
+        let (voice, ears) = (self.voice.clone(), Arc::clone(&self.ears));
+        let pulse = Arc::clone(&self.pulse);
+        let load = self.load.as_mut();
+        let load = load.ok_or("an order of a load came before its terms")?;
+        let mut watch = |now: &ServiceLive| {
+            let figures = Live {
+                connected: now.connected,
+                ..Live::default()
+            };
+            voice.say(&Word::Loading(Box::new(Loading {
+                load: now.clone(),
+                live: live(&figures, pulse.counted()),
+            })));
+            ears.wish()
+        };
+        let counted = Counted {
+            tally: Box::new(act(load, &mut watch)?),
+            live: self.figures(),
+        };
+        self.voice.say(&Word::Counted(Box::new(counted)));
         Ok(())
     }
 
@@ -355,17 +417,12 @@ impl Serving {
     }
 }
 
-/// The figures of this process at one moment.
-fn live(now: &Live, stopped: Duration) -> LiveFigures {
-    LiveFigures {
-        connected: now.connected,
-        failed: now.failed,
-        offered: now.offered,
-        confirmed: now.confirmed,
-        latency_p99_ns: (now.latency_p99_us.unwrap_or(0.0) * 1e3) as u64,
-        stopped_ns: stopped.as_nanos() as u64,
-        cpu_ns: resources::process_cpu().unwrap_or_default().as_nanos() as u64,
-        rss_bytes: resources::own_rss_bytes().unwrap_or(0),
+fn check_version(contract: u32) -> Result<(), String> {
+    match contract {
+        CONTRACT => Ok(()),
+        other => Err(format!(
+            "the controller speaks version {other} of the worker contract, and this worker version {CONTRACT}"
+        )),
     }
 }
 
@@ -512,26 +569,9 @@ fn one_of<T: Copy>(all: &[T], name: fn(T) -> &'static str, wanted: &str) -> Resu
 
 /// A target that trusts these authorities, which only a file can hold.
 fn trusting(target: Target, pem: &str) -> Result<Target, String> {
-    let name = format!(
-        "tidewire-authorities-{}-{:x}.pem",
-        std::process::id(),
-        clock_ns()
-    );
-    let path = std::env::temp_dir().join(name);
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).open(&path);
-    let written = file.and_then(|mut file| file.write_all(pem.as_bytes()));
-    let trusted = written
-        .map_err(|error| {
-            format!(
-                "the authorities cannot be written to {}: {error}",
-                path.display()
-            )
-        })
-        .and_then(|()| target.trusting(&path).map_err(in_words));
-    // It has been read, or is of no use.
-    let _ = std::fs::remove_file(&path);
-    trusted
+    let file = Readable::copy(pem.as_bytes())
+        .map_err(|error| format!("the authorities cannot be written to a file: {error}"))?;
+    target.trusting(file.path()).map_err(in_words)
 }
 
 fn in_words(error: impl std::fmt::Display) -> String {

@@ -1,9 +1,12 @@
-//! The worker's voice and its clock.
+//! The worker's voice, its clock, and what it says about its process.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::accounting::live::Live;
+use crate::accounting::resources;
+use crate::worker::contract::figures::LiveFigures;
 use crate::worker::contract::words::Word;
 
 /// Standard output, one line at a time.
@@ -40,5 +43,19 @@ pub(super) fn sleep_until(time_ns: i64) {
     let wait_ns = time_ns.saturating_sub(clock_ns());
     if wait_ns > 0 {
         std::thread::sleep(Duration::from_nanos(wait_ns.cast_unsigned()));
+    }
+}
+
+/// The figures of this process at one moment.
+pub(super) fn live(now: &Live, stopped: Duration) -> LiveFigures {
+    LiveFigures {
+        connected: now.connected,
+        failed: now.failed,
+        offered: now.offered,
+        confirmed: now.confirmed,
+        latency_p99_ns: (now.latency_p99_us.unwrap_or(0.0) * 1e3) as u64,
+        stopped_ns: stopped.as_nanos() as u64,
+        cpu_ns: resources::process_cpu().unwrap_or_default().as_nanos() as u64,
+        rss_bytes: resources::own_rss_bytes().unwrap_or(0),
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::options::OptionError;
+use crate::worker::inputs;
 use crate::worker::template::Feed;
 
 /// A data file in a scenario: its path, or more about it.
@@ -54,10 +55,11 @@ fn read_feed(path: &Path) -> Result<Feed, OptionError> {
         OptionError::new(format_args!("{}: {error}", path.display()))
     };
     let feed = if has_ending(path, &["jsonl", "ndjson"]) {
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let text = inputs::read_to_string(path).map_err(|error| wrong(&error))?;
         feed_of_lines(&text).map_err(|error| wrong(&error))?
     } else {
-        feed_of_csv(path).map_err(|error| wrong(&error))?
+        let bytes = inputs::read(path).map_err(|error| wrong(&error))?;
+        feed_of_csv(&bytes).map_err(|error| wrong(&error))?
     };
     match feed.rows.is_empty() {
         true => Err(wrong(&"it has no row")),
@@ -68,8 +70,8 @@ fn read_feed(path: &Path) -> Result<Feed, OptionError> {
     }
 }
 
-fn feed_of_csv(path: &Path) -> Result<Feed, csv::Error> {
-    let mut reader = csv::Reader::from_path(path)?;
+fn feed_of_csv(bytes: &[u8]) -> Result<Feed, csv::Error> {
+    let mut reader = csv::Reader::from_reader(bytes);
     let columns = reader.headers()?.iter().map(|name| name.trim().to_owned());
     let columns = columns.collect();
     let rows = reader.byte_records().map(|record| {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::conversation::Envelope;
 use super::request::RequestFrame;
 use super::{OptionError, distinct};
+use crate::worker::inputs;
 use crate::worker::kinds::{Kind, StepOrder};
 use crate::worker::script::{Script, Step};
 use crate::worker::template::{Feed, Names};
@@ -77,7 +78,7 @@ impl Scenario {
     pub fn read(path: &Path) -> Result<Self, OptionError> {
         let shown = path.display();
         let text =
-            std::fs::read_to_string(path).map_err(|error| OptionError::unreadable(path, &error))?;
+            inputs::read_to_string(path).map_err(|error| OptionError::unreadable(path, &error))?;
         let scenario = if has_ending(path, &["jsonl", "ndjson"]) {
             Self::of_lines(&text)
         } else {

@@ -11,10 +11,16 @@ impl Loading<'_> {
     pub(super) fn weigh(&mut self, result: &mut TestResult) -> Result<(), super::LoadError> {
         let connections = result.connected.unwrap_or(0);
         let samples = &result.load.resources_over_time;
-        let open = self.empty.with_open(&self.server, samples, connections, 0);
+        let workers = self.fleet.processes_live().rss_bytes;
+        let open = self
+            .empty
+            .with_open(&self.server, samples, connections, workers);
         self.fleet.close()?;
         match open {
-            Some(open) => result.memory = Some(after_closing(open, &self.server, || 0)),
+            Some(open) => {
+                let workers = || self.fleet.processes_live().rss_bytes;
+                result.memory = Some(after_closing(open, &self.server, workers));
+            }
             None => result.notes.push(NOT_KNOWN.to_owned()),
         }
         Ok(())

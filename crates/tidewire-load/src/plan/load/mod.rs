@@ -21,7 +21,7 @@ use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::tally::Tally;
 use crate::fleet::FleetError;
 use crate::fleet::preflight::{self, Shortage};
-use crate::fleet::service::{PhasePlan, ServiceFleet};
+use crate::fleet::service::{PhasePlan, Processes, ServiceFleet, Workers};
 use crate::plan::memory::EmptyMemory;
 use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
@@ -66,6 +66,8 @@ pub struct LoadPlan {
     pub server_pid: Option<u32>,
     /// The command line, for the report.
     pub command: Option<String>,
+    /// The workers, if they are processes of their own.
+    pub workers: Option<Workers>,
 }
 
 /// The reason for which there is no report of a load.
@@ -119,21 +121,31 @@ fn run_as_planned(
         (None, Some(pid)) => ServerWatch::named(pid)?,
         (None, None) => ServerWatch::default(),
     };
+    let fleet = match &plan.workers {
+        None => ServiceFleet::start(plan.setup.clone())?,
+        Some(workers) => ServiceFleet::start_processes(plan.setup.clone(), workers)?,
+    };
+    let mut empty = EmptyMemory::of(&server);
+    empty.add_workers(fleet.processes_live().rss_bytes);
     let mut load = Loading {
         plan,
-        fleet: ServiceFleet::start(plan.setup.clone())?,
-        cores: GeneratorCores::find(),
-        empty: EmptyMemory::of(&server),
+        cores: GeneratorCores::of(fleet.processes().and_then(Processes::cores_elsewhere)),
+        fleet,
+        empty,
         server,
         progress,
         stop,
         connected: Tally::new(0, 1),
     };
-    let results = load.run()?;
+    let mut results = load.run()?;
     // Connections end with a closing handshake, also those of a load that was interrupted.
     load.fleet.close()?;
     report.target.server = load.connected.server.clone();
     let is_interrupted = stop.load(Ordering::Relaxed);
+    let is_short = load.fleet.processes().is_some_and(Processes::is_short);
+    if let (Some(processes), Some(result)) = (load.fleet.processes(), results.first_mut()) {
+        result.notes.extend(processes.notes());
+    }
     drop(load);
     for result in &results {
         progress.finished(result);
@@ -142,6 +154,9 @@ fn run_as_planned(
     if is_interrupted {
         report.partial = true;
         report.partial_reason = Some("the run was interrupted".into());
+    } else if is_short {
+        report.partial = true;
+        report.partial_reason = Some("a worker has ended".into());
     }
     Ok(report)
 }
@@ -176,6 +191,10 @@ fn begin_report(plan: &LoadPlan) -> Report {
 
 /// Reports limits of this machine before the start.
 fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
+    // Those machines have limits of their own.
+    if plan.workers.is_some() {
+        return Ok(());
+    }
     let setup = &plan.setup;
     let (address, sources) = match setup.own().endpoint.address {
         Address::Tcp(address) => (Some(address.ip()), setup.sources.len() as u64),
@@ -200,13 +219,17 @@ impl LoadPlan {
     }
 
     /// The same load over HTTP/2.
-    fn over_http2(&self) -> Self {
+    #[must_use]
+    pub fn over_http2(&self) -> Self {
         let mut plan = self.clone();
         plan.test = HTTP2;
         for target in &mut plan.setup.targets {
             target.dialogue = DialogueKind::Http2;
             let tls = target.endpoint.tls.take();
             target.endpoint.tls = tls.map(TargetTls::over_http2);
+        }
+        if let Some(workers) = &mut plan.workers {
+            workers.load.over_http2 = true;
         }
         plan
     }
@@ -320,7 +343,8 @@ impl Loading<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        let is_short = self.fleet.processes().is_some_and(Processes::is_short);
+        is_short || self.stop.load(Ordering::Relaxed)
     }
 
     fn note_server(&mut self, tally: &Tally) {
@@ -352,11 +376,17 @@ impl Loading<'_> {
         Ok(())
     }
 
+    /// What the generator has used so far.
+    fn moment(&self) -> Moment {
+        let workers_cpu = self.fleet.processes().map(Processes::cpu_here);
+        Moment::now(&self.cores, self.fleet.stopped()).with_workers(workers_cpu.unwrap_or_default())
+    }
+
     /// Runs a phase and measures both sides.
     fn measure(&mut self, phase: &PhasePlan, may_abort: bool) -> Result<Concluding, LoadError> {
         self.server.look(self.connected.peak);
         let before = self.server.sample();
-        let started = Moment::now(&self.cores, self.fleet.stopped());
+        let started = self.moment();
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         watcher.ending().without(self.plan.setup.users as u64);
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
@@ -371,7 +401,7 @@ impl Loading<'_> {
         }
         let tally = self.fleet.run(phase, &mut |live| watcher.look(live))?;
         let samples = watcher.into_samples();
-        let ended = Moment::now(&self.cores, self.fleet.stopped());
+        let ended = self.moment();
         let after = self.server.sample();
         Ok(Concluding {
             tally,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ending::Ending;
 use crate::accounting::generator::GeneratorCores;
-use crate::accounting::live::{ProcessesLive, ServiceLive};
+use crate::accounting::live::ServiceLive;
 use crate::accounting::sampler::ResourceSampler;
 use crate::accounting::server::ServerWatch;
 use crate::fleet::Wish;
@@ -73,9 +73,8 @@ impl<'a> Watcher<'a> {
     }
 
     pub(super) fn look(&mut self, service: &ServiceLive) -> Wish {
-        let workers = ProcessesLive::default();
         self.resources
-            .look(service.elapsed, service.connected, &workers);
+            .look(service.elapsed, service.connected, &service.processes);
         let rate_per_s = self.rate_per_s(service);
         let live = RunLive::of_load(service, rate_per_s, self.resources.last());
         self.progress.tick(&live);

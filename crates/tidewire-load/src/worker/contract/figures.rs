@@ -1,7 +1,6 @@
 //! The outcome of an order in the form that travels.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,21 +29,6 @@ pub struct FailureCount {
     pub code: Option<u16>,
     /// Their number.
     pub count: u64,
-}
-
-/// The processor time of a worker's threads.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Used {
-    /// Of all of them.
-    pub total_ns: u64,
-    /// Of the busiest.
-    pub busiest_ns: u64,
-    /// Of all of them in a wait loop, which is not work.
-    pub spun_ns: u64,
-    /// Time in which a thread was ready to run and had no core, of the thread that waited longest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waited_ns: Option<u64>,
 }
 
 /// The facts that the server has reported about itself.
@@ -106,7 +90,7 @@ pub struct OpenedFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ns: Option<u64>,
     /// Processor time during the order.
-    pub used: Used,
+    pub used: CpuTime,
     /// Waits for a core, in microseconds, each of a piece of about 50 ms.
     pub waits_us: Vec<u32>,
     /// The length of all those pieces.
@@ -182,7 +166,7 @@ pub struct RanFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fan_out: Option<FanOutCounts>,
     /// Processor time during the activity.
-    pub used: Used,
+    pub used: CpuTime,
     /// Waits for a core, in microseconds, each of a piece of about 50 ms.
     pub waits_us: Vec<u32>,
     /// The length of all those pieces.
@@ -206,7 +190,7 @@ impl From<&Opened> for OpenedFigures {
             latency: opened.latency.buckets(),
             began_ns: opened.span_ns.map(|(began, _)| began),
             ended_ns: opened.span_ns.map(|(_, ended)| ended),
-            used: opened.cpu.into(),
+            used: opened.cpu,
             waits_us: opened.waits.pieces_us().to_vec(),
             observed_ns: opened.waits.observed_ns(),
             facts: opened.facts.clone().into(),
@@ -226,7 +210,7 @@ impl From<OpenedFigures> for Opened {
             failures: failures_in(&figures.failures),
             latency: Recorder::of_buckets(&figures.latency),
             span_ns: figures.began_ns.zip(figures.ended_ns),
-            cpu: figures.used.into(),
+            cpu: figures.used,
             waits: Waits::of(figures.waits_us, figures.observed_ns),
             facts: figures.facts.into(),
             interrupted: figures.interrupted,
@@ -267,7 +251,7 @@ impl From<&Ran> for RanFigures {
             stopped_ns: ran.stopped_ns,
             windows: ran.windows.clone(),
             fan_out: ran.fan_out.as_deref().cloned(),
-            used: ran.cpu.into(),
+            used: ran.cpu,
             waits_us: ran.waits.pieces_us().to_vec(),
             observed_ns: ran.waits.observed_ns(),
             facts: ran.facts.clone().into(),
@@ -307,7 +291,7 @@ impl From<RanFigures> for Ran {
             span_ns: figures.began_ns.zip(figures.last_confirmed_ns),
             first_confirmed_ns: figures.first_confirmed_ns,
             stopped_ns: figures.stopped_ns,
-            cpu: figures.used.into(),
+            cpu: figures.used,
             waits: Waits::of(figures.waits_us, figures.observed_ns),
             fan_out: figures.fan_out.map(Box::new),
             windows: figures.windows,
@@ -315,29 +299,6 @@ impl From<RanFigures> for Ran {
             per_worker: Vec::new(),
             interrupted: figures.interrupted,
             notes: figures.notes,
-        }
-    }
-}
-
-impl From<CpuTime> for Used {
-    fn from(cpu: CpuTime) -> Self {
-        let ns = |time: Duration| time.as_nanos() as u64;
-        Self {
-            total_ns: ns(cpu.total),
-            busiest_ns: ns(cpu.busiest),
-            spun_ns: ns(cpu.spun),
-            waited_ns: cpu.waited.map(ns),
-        }
-    }
-}
-
-impl From<Used> for CpuTime {
-    fn from(used: Used) -> Self {
-        Self {
-            total: Duration::from_nanos(used.total_ns),
-            busiest: Duration::from_nanos(used.busiest_ns),
-            spun: Duration::from_nanos(used.spun_ns),
-            waited: used.waited_ns.map(Duration::from_nanos),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! controller's side is [`crate::fleet::remote`], the worker's side is [`crate::fleet::serve`].
 
 pub mod figures;
+pub mod load;
 pub mod orders;
 pub mod words;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::load::{Load, Send};
 use crate::worker::order::{self, Command, ConnectOrder, PhaseOrder, Setup};
 use crate::worker::target::TokenPlace;
 use crate::worker::websocket::fan_out::Tempo;
@@ -38,6 +39,12 @@ pub enum Order {
         /// The number of the last publication.
         publications: u64,
     },
+    /// The terms of a service load, before its first connection. Not answered.
+    Load(Box<Load>),
+    /// Opens the connections of all users of the load; answered with `counted`.
+    Connect,
+    /// Sends the requests of the load; answered with `counted`.
+    Send(Box<Send>),
     /// Ends the current order early, as if its time were over; it is then answered as usual.
     Stop,
     /// Ends it at once, whatever is in flight.

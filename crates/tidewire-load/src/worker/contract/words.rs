@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::figures::{LiveFigures, OpenedFigures, RanFigures};
+use super::load::{Counted, Loading};
 
 /// A line from a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +24,10 @@ pub enum Word {
     Opened(Box<OpenedFigures>),
     /// The outcome of `run`.
     Ran(Box<RanFigures>),
+    /// The current figures of a service load, ten times a second while an order is carried out.
+    Loading(Box<Loading>),
+    /// The outcome of `connect` and `send`.
+    Counted(Box<Counted>),
     /// All connections are closed.
     Closed,
     /// During a fan-out: what all subscribers of this worker have received.
@@ -76,4 +81,7 @@ pub struct Hello {
     /// Whether it can accept any certificate.
     #[serde(default)]
     pub accepts_any_certificate: bool,
+    /// The threads that it has for service loads; without them it has no such loads.
+    #[serde(default)]
+    pub load_threads: usize,
 }

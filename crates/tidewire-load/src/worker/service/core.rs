@@ -76,20 +76,21 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// `number` is that of the worker among all workers of the load, `index` its place in this process.
     pub(super) fn new(
         setup: Arc<ServiceSetup>,
-        index: usize,
+        (number, index): (usize, usize),
         outcomes: Sender<(usize, ServiceReport)>,
         live: Arc<ServiceCell>,
     ) -> Self {
-        let random = SmallRng::seed_from_u64(worker::seed(setup.seed, index));
+        let random = SmallRng::seed_from_u64(worker::seed(setup.seed, number));
         let tally = Tally::new(setup.now_ns(), setup.script.steps.len());
         Self {
             index,
             outcomes,
             live,
             random,
-            sequence: index as u64 + 1,
+            sequence: number as u64 + 1,
             by_socket: Vec::new(),
             tally: Box::new(tally),
             phase: None,

@@ -95,19 +95,19 @@ pub(crate) struct ServiceWorker<D: Dialogue> {
 impl<D: Dialogue> ServiceWorker<D> {
     pub(crate) fn new(
         setup: Arc<ServiceSetup>,
-        index: usize,
+        (number, index): (usize, usize),
         dialogue: D,
         outcomes: Sender<(usize, ServiceReport)>,
         live: Arc<ServiceCell>,
     ) -> Self {
-        let numbers = (index..setup.users).step_by(setup.workers.max(1));
+        let numbers = (number..setup.users).step_by(setup.workers.max(1));
         let users = (0..)
             .zip(numbers)
             .map(|(place, number)| User::new(number, place, setup.script.state(number)))
             .collect();
         Self {
             users,
-            core: Core::new(setup, index, outcomes, live),
+            core: Core::new(setup, (number, index), outcomes, live),
             dialogue,
         }
     }

@@ -86,6 +86,13 @@ impl ServiceSetup {
         targets.any(|target| !matches!(target.dialogue, DialogueKind::Messages(_)))
     }
 
+    /// The users that belong to the threads with these numbers.
+    #[must_use]
+    pub fn members(&self, threads: std::ops::Range<usize>) -> u64 {
+        let each = threads.map(|number| (number..self.users).step_by(self.workers.max(1)));
+        each.map(|users| users.len() as u64).sum()
+    }
+
     /// The connections that may be open at the same time.
     #[must_use]
     pub fn connections_max(&self) -> u64 {
@@ -321,6 +328,11 @@ pub(crate) enum ServiceReport {
     Closed(Box<Tally>),
     /// The event loop failed.
     Died(std::io::Error),
+    /// A worker that is a process has ended.
+    Ended {
+        name: String,
+        reason: String,
+    },
 }
 
 /// The interval at which the number of users is checked while it changes.

@@ -4,6 +4,7 @@ use super::error::TemplateError;
 use super::form::Form;
 use super::text::{Template, within};
 use super::values::Value;
+use crate::worker::inputs;
 
 /// Names that a template may use, and their values.
 #[derive(Debug, Clone, Default)]
@@ -174,9 +175,7 @@ impl Names {
 
 /// The value of a variable of the environment, as it is when the load is planned.
 fn of_environment(name: &str) -> Result<Vec<u8>, TemplateError> {
-    let value = std::env::var_os(name).filter(|_| !name.is_empty());
-    let value = value.ok_or_else(|| TemplateError::NoVariable(name.to_owned()))?;
-    Ok(value.into_encoded_bytes())
+    inputs::variable(name).ok_or_else(|| TemplateError::NoVariable(name.to_owned()))
 }
 
 /// Bytes from their digits, which may have spaces between them.
