@@ -76,6 +76,12 @@ export interface EngineOptions {
    * unless `noAuth` is set, or plain messages for any client. Default: "v1".
    */
   protocol?: "v1" | "raw" | null;
+  /**
+   * The type of a client's message that has none (`t`), for clients of version 1 that leave it
+   * out; without it the message is refused with `INVALID_MESSAGE`. Default: none: such a
+   * message is refused.
+   */
+  defaultType?: string | null;
   /** The paths that accept connections, or `any`. Default: ["/ws", "/wse"]. */
   path?: string | string[] | null;
   /**

@@ -33,6 +33,8 @@ pub struct Config {
     pub shards: usize,
     /// The protocol inside the WebSocket. Default: version 1.
     pub protocol: Protocol,
+    /// The type of a client's message that has none. Default: none, such a message is refused with `INVALID_MESSAGE`.
+    pub default_type: Option<String>,
     /// Other processes of the same user may listen at the same address, if they share it, too: the system
     /// spreads the connections over all of them. Default `false`: an address that is already in use is an
     /// error.
@@ -342,6 +344,7 @@ impl Default for Config {
             ops_api_keys: Vec::new(),
             shards: std::thread::available_parallelism().map_or(1, usize::from),
             protocol: Protocol::V1,
+            default_type: None,
             paths: vec!["/ws".to_owned(), "/wse".to_owned()],
             subprotocols: Vec::new(),
             auth: None,

@@ -9,6 +9,7 @@ mod publication;
 pub(crate) mod raw;
 mod read;
 mod salvage;
+mod untyped;
 mod write;
 
 pub(crate) use classify::strip_category;
@@ -30,6 +31,7 @@ pub use read::{
     parse_json_head, parse_msgpack,
 };
 pub use salvage::readable_correlation_id;
+pub use untyped::with_type;
 pub(crate) use write::pack_number;
 pub use write::{EnvelopeHeader, pack_payload};
 

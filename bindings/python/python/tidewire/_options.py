@@ -69,6 +69,10 @@ class ServerOptions(TypedDict, total=False):
     #: The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token
     #: unless `no_auth` is set, or plain messages for any client. Default: "v1".
     protocol: Literal["v1", "raw"]
+    #: The type of a client's message that has none (`t`), for clients of version 1 that leave it
+    #: out; without it the message is refused with `INVALID_MESSAGE`. Default: none: such a message
+    #: is refused.
+    default_type: str
     #: The paths that accept connections, or `any`. Default: ["/ws", "/wse"].
     path: str | Sequence[str]
     #: Origins of web pages that may connect besides those of the same host, such as `null` for

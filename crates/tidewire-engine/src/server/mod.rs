@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::tls::CertificateSlot;
 use tidewire_net::{Handler, Shard, ShardConfig, io_words, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
+use tidewire_wire::envelope::Kind;
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 
 pub use reload::{ReloadError, Reloader};
@@ -543,6 +544,11 @@ fn check(config: &Config) -> Result<(), StartError> {
         return Err(StartError::Useless(
             "encryption and signatures are version 1's: plain messages have none",
         ));
+    }
+    let default_type = config.default_type.as_deref();
+    if default_type.is_some_and(|t| t.is_empty() || Kind::of(t) != Kind::Application) {
+        let problem = "default_type is empty, or a type of the protocol";
+        return Err(StartError::Useless(problem));
     }
     match &config.broker {
         Some(broker) => broker.check().map_err(StartError::Broker),

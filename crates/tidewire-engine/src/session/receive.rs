@@ -12,7 +12,9 @@ use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::core::emptied;
 use crate::state::jobs::{HeldForm, HeldMessage};
-use tidewire_wire::envelope::{Kind, accept_json, accept_msgpack, classify_json, classify_msgpack};
+use tidewire_wire::envelope::{
+    EnvelopeError, Kind, accept_json, accept_msgpack, classify_json, classify_msgpack, with_type,
+};
 use tidewire_wire::format::{Format, Framing, identify};
 use tidewire_wire::frame::ProtocolError;
 use tidewire_wire::message::{Compressed, Event};
@@ -173,6 +175,7 @@ impl<A: Application> Inbound<'_, A> {
         };
         let kind = match kind {
             Ok(kind) => kind,
+            Err(EnvelopeError::NoType) => return self.receive_untyped(format, bytes),
             Err(error) => return self.session.refuse(format, bytes, &error.to_string()),
         };
         if bytes.len() >= LONG_MESSAGE_BYTES && kind == Kind::Application {
@@ -189,6 +192,21 @@ impl<A: Application> Inbound<'_, A> {
         }
     }
 
+    /// Gives a message without a type the one that the server has for it, or refuses it.
+    #[cold]
+    #[inline(never)]
+    fn receive_untyped(&mut self, format: Format, bytes: &[u8]) {
+        let t = self.session.core.setup.config.default_type.as_deref();
+        let typed = t.and_then(|t| with_type(format, bytes, t));
+        match typed.filter(|typed| has_type(format, typed)) {
+            Some(typed) => self.receive_envelope(format, &typed),
+            None => {
+                let reason = EnvelopeError::NoType.to_string();
+                self.session.refuse(format, bytes, &reason);
+            }
+        }
+    }
+
     /// Dispatches a message to the application, unless it repeats one that was dispatched before.
     #[inline(always)]
     fn dispatch(&mut self, format: Format, bytes: &[u8]) {
@@ -200,6 +218,14 @@ impl<A: Application> Inbound<'_, A> {
             self.dispatch_message(Message { encoding, bytes });
         }
     }
+}
+
+fn has_type(format: Format, bytes: &[u8]) -> bool {
+    let kind = match format {
+        Format::Json => classify_json(bytes),
+        Format::MessagePack => classify_msgpack(bytes),
+    };
+    kind != Err(EnvelopeError::NoType)
 }
 
 /// True if a message may need much work: it is long, or compressed, encrypted or signed.

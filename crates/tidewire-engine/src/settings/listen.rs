@@ -15,6 +15,7 @@ pub(super) fn set(settings: &Settings, config: &mut Config) -> Result<(), Settin
         Some("raw") => Protocol::Raw,
         _ => Protocol::V1,
     };
+    config.default_type = settings.text("default_type");
     if let Some(paths) = settings.texts("path") {
         config.paths = if is_any(&paths) { Vec::new() } else { paths };
     }

@@ -196,11 +196,11 @@ impl<A: Application> EngineShard<A> {
             extensions.as_slice(),
             buffer,
         );
-        let mut session = session_of(request, now);
         if let Some(failure) = failure {
-            self.refuse_after_upgrade(io, id, &mut session, &failure, now);
+            self.refuse_after_upgrade(io, id, &failure, now);
             return;
         }
+        let mut session = session_of(request, now);
         self.end_pending(io, id);
         self.core.counters.handshakes_completed.add(1);
         self.time_handshake(io, id);
@@ -256,20 +256,15 @@ impl<A: Application> EngineShard<A> {
 
     /// Sends an error and closes with code 4401. The upgrade was accepted only so that the client can read
     /// the error.
-    fn refuse_after_upgrade(
-        &mut self,
-        io: &mut Io,
-        id: ConnectionId,
-        session: &mut ServerSession,
-        failure: &str,
-        now: Now,
-    ) {
+    fn refuse_after_upgrade(&mut self, io: &mut Io, id: ConnectionId, failure: &str, now: Now) {
         let message_id = self.core.new_id(now.unix_ms);
         let error = Reply::error(ErrorCode::AuthFailed, failure.to_owned());
         if let Some(buffer) = io.buffer(id) {
             if self.core.setup.config.protocol == Protocol::V1 {
+                // In place of the greeting, and in its format.
+                let mut session = ServerSession::new(Format::Json, false, now);
                 let profile = &self.core.setup.profile;
-                write_message(buffer, session, profile, &error, message_id, now);
+                write_message(buffer, &mut session, profile, &error, message_id, now);
             }
             let code = CloseCode::NOT_AUTHENTICATED;
             frame::write_close(buffer, Some(code), failure, None);

@@ -3,15 +3,16 @@
 use crate::common;
 
 use common::{
-    Client, Said, assert_messages_add_up, assert_settled, config, connect, connect_v1, raw_config,
-    start, text_frame, wait_until,
+    Client, Opening, Said, assert_messages_add_up, assert_settled, config, connect, connect_v1,
+    raw_config, start, text_frame, wait_until,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tidewire_engine::apps::Echo;
-use tidewire_engine::{Application, Context, Encoding, Message};
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
+use tidewire_engine::{Application, Config, Context, Encoding, Message};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::format::{Deflater, deflate, json_to_msgpack};
+use tidewire_wire::format::{Deflater, deflate, json_to_msgpack, msgpack_to_json};
 
 /// Keeps what it is given.
 #[derive(Clone, Default)]
@@ -337,7 +338,7 @@ fn answers_come_in_a_batch_to_who_takes_one() {
     let mut packed = common::Opening::new(server.address())
         .target("/ws?format=msgpack")
         .open();
-    assert!(matches!(packed.next(), Said::Binary(_)));
+    assert_eq!(packed.next_json()["t"], "server_ready");
     packed.send_text(&hello.to_string());
     assert!(matches!(packed.next(), Said::Binary(_)));
     packed.send_text(r#"{"t":"x"}"#);
@@ -434,4 +435,91 @@ fn compression_is_no_way_around_the_rate_limit() {
         (counters.messages_delivered, counters.messages_refused_rate),
         (3, 1)
     );
+}
+
+/// Clients of version 1 read the greeting before they have said anything, and do not expect MessagePack there.
+#[test]
+fn the_greeting_is_json_whatever_format_was_asked_for() {
+    let server = start(config(), Echo);
+    let mut client = Opening::new(server.address())
+        .target("/ws?format=msgpack")
+        .open();
+    let Said::Text(ready) = client.next() else {
+        panic!("the greeting is no text");
+    };
+    let ready: Value = serde_json::from_str(&ready).expect("JSON");
+    assert_eq!(
+        (&ready["t"], &ready["seq"]),
+        (&json!("server_ready"), &json!(1))
+    );
+    client.send_text(r#"{"t":"ping"}"#);
+    let Said::Binary(pong) = client.next() else {
+        panic!("the answer is no MessagePack");
+    };
+    assert!(pong.starts_with(b"M:"));
+
+    let config = Config {
+        auth_failure_after_upgrade: true,
+        auth: Some(AuthConfig::new(KeyMaterial::Hs256(vec![7; 32]))),
+        ..config()
+    };
+    let server = start(config, Echo);
+    let mut client = Opening::new(server.address())
+        .target("/ws?format=msgpack")
+        .open();
+    let Said::Text(error) = client.next() else {
+        panic!("the refusal is no text");
+    };
+    assert!(error.contains("AUTH_FAILED"), "{error}");
+}
+
+#[test]
+fn messages_without_a_type_have_the_one_of_the_server() {
+    let keep = Keep::default();
+    let typed = Config {
+        default_type: Some("message".to_owned()),
+        ..config()
+    };
+    let server = start(typed.clone(), keep.clone());
+    let mut client = connect_v1(&server);
+    let untyped = json!({"c": "U", "p": {"x": 1}, "v": 1});
+    client.send_text(&untyped.to_string());
+    client.send_text("{}");
+    client.send_binary(&[&b"M:"[..], &msgpack(&untyped)].concat());
+    client.send_binary(&zlib(untyped.to_string().as_bytes()));
+    client.send_text(&json!({"t": "batch", "p": {"messages": [untyped, {"t": "b"}]}}).to_string());
+    assert_alive(&mut client);
+    let seen: Vec<Value> = keep.0.lock().unwrap().iter().map(as_json).collect();
+    let expected = json!({"t": "message", "c": "U", "p": {"x": 1}, "v": 1});
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    for at in [0, 2, 3, 4] {
+        assert_eq!(seen[at], expected);
+    }
+    assert_eq!(
+        (&seen[1], &seen[5]),
+        (&json!({"t": "message"}), &json!({"t": "b"}))
+    );
+    // A type that is there and is none stays a mistake.
+    for text in [r#"{"t":""}"#, r#"{"t":null}"#, r#"{"type":5}"#, "[]", "1"] {
+        client.send_text(text);
+        assert_error(&mut client, "INVALID_MESSAGE");
+    }
+    assert_alive(&mut client);
+    for wrong in ["", "ping", "subscription_update"] {
+        let wrong = Config {
+            default_type: Some(wrong.to_owned()),
+            ..typed.clone()
+        };
+        let refused = tidewire_engine::Server::start(wrong, |_| Echo).unwrap_err();
+        assert!(refused.to_string().contains("default_type"), "{refused}");
+    }
+}
+
+fn as_json((encoding, bytes): &Kept) -> Value {
+    let mut json = bytes.clone();
+    if *encoding == Encoding::MessagePack {
+        json.clear();
+        msgpack_to_json(bytes, &mut json).expect("MessagePack");
+    }
+    serde_json::from_slice(&json).expect("JSON")
 }

@@ -16,6 +16,13 @@ pub enum Kind {
     Application,
 }
 
+impl Kind {
+    /// Whom a message of this type belongs to.
+    pub fn of(t: &str) -> Self {
+        kind_of(t.as_bytes())
+    }
+}
+
 /// The types of the protocol's own messages. They are recognised by `t` alone; `c` may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SystemType {

@@ -283,6 +283,11 @@ impl ServerSession {
             header.write_msgpack_with(out, |out| pack_pong(*client_timestamp_ms, now.unix_ms, out));
             return op_code(self.format);
         }
+        // Clients of version 1 read it before they have said anything.
+        let format = match reply {
+            Reply::Ready { .. } => Format::Json,
+            _ => self.format,
+        };
         let context = Context {
             profile,
             features: self.features,
@@ -290,7 +295,7 @@ impl ServerSession {
             connection_id: self.connection_id,
             unix_ms: now.unix_ms,
         };
-        write_message(&header, self.format, out, |out| {
+        write_message(&header, format, out, |out| {
             reply.write_payload(&context, out);
         })
     }

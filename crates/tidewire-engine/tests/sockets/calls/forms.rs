@@ -17,7 +17,7 @@ fn messagepack_clients_call_and_are_called() {
     let mut client = Opening::new(server.address())
         .target("/ws?format=msgpack")
         .open();
-    assert_eq!(unpacked(&mut client)["t"], "server_ready");
+    assert_eq!(client.next_json()["t"], "server_ready");
     send_packed(
         &mut client,
         &json!({"t": "client_hello", "p": {"features": {"calls": true}}}),
