@@ -117,6 +117,9 @@ def test_the_query_reaches_the_engine(start) -> None:
     async def main() -> None:
         client = application.client("/ws?format=msgpack&unknown=%20")
         socket = await client._connection
+        # The greeting is JSON in either format.
+        assert "server_ready" in await soon(socket.recv())
+        await socket.send('{"t":"ping"}')
         assert (await soon(socket.recv())).startswith(b"M:")
         await socket.close()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import tidewire
 
 ROOT = pathlib.Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs" / "report-1.schema.json").read_text())
@@ -278,3 +279,13 @@ def test_a_server_that_ends_makes_the_report_partial(tmp_path: pathlib.Path) -> 
     assert report["partial"] is True
     assert "the server ended during the run" in report["partial_reason"]
     assert "throughput" not in {result["test"] for result in report["results"]}
+
+
+def test_a_load_may_come_from_workers(serve: Any) -> None:
+    worker = f"exec '{program()}' worker --threads 1"
+    server = serve()
+    result = tidewire.load(server.url, connections=3, requests=31, workers=[worker, worker])
+    assert (result.succeeded, result.failed) == (31, 0)
+    assert "worker 2 (rust" in json.dumps(result.to_dict())
+    with pytest.raises(tidewire.InvalidArgumentError, match="worker 1: exit status: 3"):
+        tidewire.load(server.url, workers="exit 3")
