@@ -10,7 +10,7 @@ import unittest
 from unittest import mock
 
 from reports import __main__ as program
-from reports import features, lab, page
+from reports import agree, features, lab, page
 from reports.parts import Part, Settings, all_parts
 from reports.sections import Sections, of
 from reports.table import Column, Table, figure, of_runs, written
@@ -160,6 +160,13 @@ class Runs(unittest.TestCase):
                 program.report("p", whole, Settings(False), again=False)
                 self.assertEqual(calls[3:], ["one", "two"])
                 json.dumps(found)
+
+    def test_two_measurements_agree_where_their_spreads_overlap(self) -> None:
+        rows = lambda **of: {"tables": [Table("t", "T", "", [], of).to_json()]}
+        three = lambda least, most: {"rate": figure((least + most) / 2, least, most, 3), "text": "a", "one": figure(1)}
+        one = rows(a=three(1, 2), b=three(1, 2), c=three(1, 2), d={"one": figure(1)})
+        other = rows(a=three(2, 3), b=three(2.1, 3), x=three(1, 2), d={"one": figure(9)})
+        self.assertEqual([*agree.compared(one, other)], [("t", 2, {"b": ["rate"]})])
 
     def test_every_part_that_is_written_is_known(self) -> None:
         self.assertEqual({*program.written_reports()} - {*all_parts()}, set())

@@ -66,15 +66,12 @@ export interface LoadSettings {
    * server may allow fewer. Default: 1.
    */
   streams?: number | null;
-  /**
-   * Threads of the generator; a worker that is a process has threads of its own. Default: half
-   * of the cores.
-   */
+  /** Threads of the generator. Default: half of the cores. */
   threads?: number | null;
   /**
    * A shell command that starts a worker, on this or another machine, such as 'ssh load-1
-   * tidewire worker'; the users are divided among all workers. Default: threads of this
-   * process.
+   * tidewire worker'; the users are divided among the threads of all workers. Default: threads
+   * of this process.
    */
   workers?: string | string[] | null;
   /**

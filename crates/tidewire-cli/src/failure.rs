@@ -1,7 +1,7 @@
 //! Failures of commands: one line on standard error, and an exit code.
 
 use std::fmt;
-use tidewire_load::report::model::EXIT_USAGE;
+use tidewire_load::report::model::{EXIT_INTERRUPTED, EXIT_USAGE};
 use tidewire_load::report::printable::printable_line;
 
 /// The reason for which a command ended, for the user.
@@ -19,6 +19,14 @@ impl Failure {
         Self {
             exit_code: EXIT_USAGE,
             message: one_line(&message.to_string()),
+        }
+    }
+
+    /// A correct command that the user has ended before it had results.
+    pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
+        Self {
+            exit_code: EXIT_INTERRUPTED,
+            ..Self::run(message)
         }
     }
 

@@ -56,11 +56,11 @@ class LoadOptions(TypedDict, total=False):
     #: With `http2`: requests in flight on each connection, each on a stream of its own; the server
     #: may allow fewer. Default: 1.
     streams: int
-    #: Threads of the generator; a worker that is a process has threads of its own. Default: half of
-    #: the cores.
+    #: Threads of the generator. Default: half of the cores.
     threads: int
     #: A shell command that starts a worker, on this or another machine, such as 'ssh load-1
-    #: tidewire worker'; the users are divided among all workers. Default: threads of this process.
+    #: tidewire worker'; the users are divided among the threads of all workers. Default: threads of
+    #: this process.
     workers: str | Sequence[str]
     #: End the load, with a partial report, when a worker has ended; otherwise the others go on.
     #: Default: False.

@@ -165,6 +165,7 @@ fn failure(error: RunError, client: ClientFlag) -> Failure {
             advice if is_mute && !advice.is_empty() => Failure::usage(format!("{error}: {advice}")),
             _ => Failure::usage(error),
         },
+        RunError::Fleet(FleetError::Interrupted) => Failure::interrupted(error),
         RunError::Fleet(_) => Failure::run(error),
         _ => Failure::usage(error),
     }

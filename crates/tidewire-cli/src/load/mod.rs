@@ -11,6 +11,8 @@ use crate::failure::Failure;
 use crate::live::{self, RunKind};
 use crate::output::{print, print_error, print_json, table_width};
 use crate::stop;
+use std::sync::atomic::Ordering;
+use tidewire_load::fleet::FleetError;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::plan::load::{self, LoadError};
 use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
@@ -43,11 +45,16 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
         baseline.compare(&mut report);
     }
     publish(&report, flags, &options)?;
+    // A report that ends early for a reason of its own, such as the end of a worker.
+    if report.partial && !stop.load(Ordering::Relaxed) {
+        return Err(Failure::run(report.partial_reason.unwrap_or_default()));
+    }
     Ok(report.exit_code())
 }
 
 fn failure(error: LoadError) -> Failure {
     match error {
+        LoadError::Fleet(FleetError::Interrupted) => Failure::interrupted(error),
         LoadError::Fleet(_) => Failure::run(error),
         _ => Failure::usage(error),
     }

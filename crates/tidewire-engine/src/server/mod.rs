@@ -540,9 +540,9 @@ fn check(config: &Config) -> Result<(), StartError> {
         return Err(StartError::Useless("window_bits is 9 to 15"));
     }
     let is_secured = config.encryption != Encryption::Off || config.signing.is_some();
-    if config.protocol == Protocol::Raw && is_secured {
+    if config.protocol == Protocol::Raw && (is_secured || config.default_type.is_some()) {
         return Err(StartError::Useless(
-            "encryption and signatures are version 1's: plain messages have none",
+            "encryption, signatures and default_type are version 1's: plain messages have none",
         ));
     }
     let default_type = config.default_type.as_deref();

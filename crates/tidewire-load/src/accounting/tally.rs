@@ -346,6 +346,12 @@ impl Tally {
         }
     }
 
+    /// Whether it counts this number of requests of a scenario, as [`Self::new`] makes it.
+    #[must_use]
+    pub fn has_steps(&self, steps: usize) -> bool {
+        self.steps.len() == if steps > 1 { steps } else { 0 }
+    }
+
     /// The window that ended last, for observers of a running phase; `None` in the first one.
     #[must_use]
     pub fn last_whole(&self, now: Duration) -> Option<EndedWindow> {

@@ -140,7 +140,13 @@ impl EndedWindow {
     /// Its end.
     #[must_use]
     pub fn end(&self) -> Duration {
-        self.start() + self.length
+        self.start().saturating_add(self.length)
+    }
+
+    /// Whether a series has such windows.
+    pub(crate) fn is_possible(&self) -> bool {
+        let shortest = Duration::from_nanos(SECOND_NS);
+        self.index < WINDOWS_MAX && (shortest..LENGTH_MAX).contains(&self.length)
     }
 }
 
@@ -467,6 +473,9 @@ fn neat(us: f64) -> f64 {
 /// The largest number of windows of a series.
 pub const WINDOWS_MAX: usize = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// No load has windows of this length.
+const LENGTH_MAX: Duration = Duration::from_secs(1 << 30);
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,9 @@ pub enum FleetError {
     /// A worker ended without an answer.
     #[error("a thread of the generator ended unexpectedly")]
     Gone,
+    /// The user did not wait for the workers.
+    #[error("interrupted before the workers had started")]
+    Interrupted,
     /// A worker's process could not participate.
     #[error("{name}: {reason}")]
     Worker {

@@ -105,11 +105,15 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts a worker's process with each of these commands, without connections.
+    /// Starts a worker's process with each of these commands, without connections. `stop` ends the wait for them.
     ///
     /// # Errors
     /// [`FleetError::Worker`].
-    pub fn start_processes(setup: Setup, commands: &[String]) -> Result<Self, FleetError> {
+    pub fn start_processes(
+        setup: Setup,
+        commands: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Self, FleetError> {
         let (mut fleet, sender) = Self::without_workers(setup);
         let here = resources::host_name();
         for (index, command) in commands.iter().enumerate() {
@@ -125,7 +129,7 @@ impl Fleet {
                 }),
             };
             let begin = Begin::of(&fleet.setup, 0);
-            let remote = Remote::start(command, ears, &|hello| suits(hello, &begin))?;
+            let remote = Remote::start(command, ears, &|hello| suits(hello, &begin), stop)?;
             cell.rss_bytes
                 .store(remote.hello.rss_bytes, Ordering::Relaxed);
             fleet.relay.add(remote.lines());

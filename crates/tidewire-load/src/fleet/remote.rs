@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{self, Child, ChildStdin, Stdio};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -60,6 +60,9 @@ pub(super) struct Ears {
     pub(super) listener: Box<dyn Listener>,
 }
 
+/// What judges the introduction of a worker; `Err` with the reason if it does not suit.
+pub(super) type Suits<'a> = &'a dyn Fn(&Hello) -> Result<(), String>;
+
 /// What hears the words of a worker that belong to its work.
 pub(super) trait Listener: Send {
     /// Acts on a word; `Err` with the reason if it is not one of this work.
@@ -70,14 +73,15 @@ pub(super) trait Listener: Send {
 }
 
 impl Remote {
-    /// Starts a worker, whose introduction `suits` judges.
+    /// Starts a worker, whose introduction `suits` judges. `stop` ends the wait for it.
     ///
     /// # Errors
-    /// [`FleetError::Worker`]: it does not start, speaks another contract or does not suit.
+    /// [`FleetError::Worker`]: it does not start, speaks another contract or does not suit. [`FleetError::Interrupted`].
     pub(super) fn start(
         command: &str,
         ears: Ears,
-        suits: &dyn Fn(&Hello) -> Result<(), String>,
+        suits: Suits<'_>,
+        stop: &AtomicBool,
     ) -> Result<Self, FleetError> {
         let index = ears.index;
         let failed = |name: &str, reason: String, is_mute| FleetError::Worker {
@@ -113,7 +117,11 @@ impl Remote {
             std::thread::spawn(move || keep(stderr, &last_words))
         };
         // It is not waited for: what the command has left behind may hold the other end of the pipe.
-        std::thread::spawn(move || read(stdout, &said));
+        let heard = Arc::new(Heard::default());
+        std::thread::spawn({
+            let heard = Arc::clone(&heard);
+            move || read(Listened(stdout, heard), &said)
+        });
         let threads = vec![{
             let relay = Arc::clone(&ears.relay);
             std::thread::spawn(move || write(stdin, &to_write, &relay, index))
@@ -132,8 +140,9 @@ impl Remote {
             last_words,
         };
         let mut clocks = Clocks::new(ears.epoch, Arc::clone(&remote.clock), remote.lines.clone());
-        match remote.introduce(&words, &mut clocks, suits) {
+        match remote.introduce(&words, &mut clocks, (suits, stop)) {
             Ok(()) => {}
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(FleetError::Interrupted),
             Err(reason) => {
                 let is_mute = reason.is_none();
                 let reason = reason.unwrap_or_else(|| ending.in_words());
@@ -141,7 +150,8 @@ impl Remote {
             }
         }
         let name = remote.name.clone();
-        let manager = std::thread::spawn(move || manage(&words, ears, clocks, ending, name));
+        let manager =
+            std::thread::spawn(move || manage(&words, ears, clocks, (ending, &heard), name));
         remote.threads.push(manager);
         Ok(remote)
     }
@@ -151,13 +161,13 @@ impl Remote {
         &mut self,
         words: &Receiver<Word>,
         clocks: &mut Clocks,
-        suits: &dyn Fn(&Hello) -> Result<(), String>,
+        (suits, stop): (Suits<'_>, &AtomicBool),
     ) -> Result<(), Option<String>> {
         let silent = || {
             let seconds = HELLO_TIMEOUT.as_secs();
             Some(format!("it did not introduce itself within {seconds} s"))
         };
-        let hello = match words.recv_timeout(HELLO_TIMEOUT) {
+        let hello = match heard_first(words, stop) {
             Ok(Word::Hello(hello)) => hello,
             Ok(Word::Failed { reason }) => return Err(Some(reason)),
             Ok(_) => {
@@ -301,6 +311,50 @@ fn check_version(hello: &Hello) -> Result<(), String> {
     }
 }
 
+/// The first word of a worker. It may take its time, and the user may not want to wait.
+fn heard_first(words: &Receiver<Word>, stop: &AtomicBool) -> Result<Word, RecvTimeoutError> {
+    let deadline = Instant::now() + HELLO_TIMEOUT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match words.recv_timeout(left.min(STOP_LOOK)) {
+            Err(RecvTimeoutError::Timeout) if !left.is_zero() && !stop.load(Ordering::Relaxed) => {}
+            heard => return heard,
+        }
+    }
+}
+
+/// When something was last heard of a worker: any byte, because a long line may take its time.
+#[derive(Debug)]
+struct Heard(Mutex<Instant>);
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Heard {
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn silence(&self) -> Duration {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.elapsed()
+    }
+}
+
+/// The output of a worker, of which each piece is a sign of life.
+struct Listened<R>(R, Arc<Heard>);
+
+impl<R: Read> Read for Listened<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        self.1.note();
+        Ok(read)
+    }
+}
+
 fn read(stdout: impl Read, said: &Sender<Word>) {
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();
@@ -402,20 +456,19 @@ fn manage(
     words: &Receiver<Word>,
     mut ears: Ears,
     mut clocks: Clocks,
-    mut ending: Ending,
+    (mut ending, heard): (Ending, &Heard),
     name: String,
 ) {
-    let (mut heard, mut asked) = (Instant::now(), Instant::now());
+    let mut asked = Instant::now();
     let reason = loop {
         match words.recv_timeout(CLOCK_EVERY / 4) {
             Ok(word) => {
-                heard = Instant::now();
                 if let Some(reason) = hear(word, &mut ears, &mut clocks) {
                     break reason;
                 }
             }
             Err(RecvTimeoutError::Disconnected) => break ending.in_words(),
-            Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE_MAX => {
+            Err(RecvTimeoutError::Timeout) if heard.silence() > SILENCE_MAX => {
                 break format!("it said nothing for {} s", SILENCE_MAX.as_secs());
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -506,6 +559,10 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 const CLOCK_PROBES: usize = 8;
-const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The counts of a long load of many steps have some kilobytes for each second.
+const LINE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Between two looks whether the user still waits for a worker.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 const SHOWN_BYTES_MAX: usize = 200;
 const LAST_WORDS_MAX: usize = 4;

@@ -5,6 +5,7 @@ mod processes;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -120,15 +121,19 @@ impl ServiceFleet {
         Ok(fleet)
     }
 
-    /// Starts a process with each command of `workers`, without connections.
+    /// Starts a process with each command of `workers`, without connections. `stop` ends the wait for them.
     ///
     /// # Errors
     /// [`FleetError::Worker`].
-    pub fn start_processes(mut setup: ServiceSetup, workers: &Workers) -> Result<Self, FleetError> {
+    pub fn start_processes(
+        mut setup: ServiceSetup,
+        workers: &Workers,
+        stop: &AtomicBool,
+    ) -> Result<Self, FleetError> {
         let (sender, outcomes) = channel();
         let cells: Vec<Arc<ServiceCell>> =
             workers.commands.iter().map(|_| Arc::default()).collect();
-        let processes = Processes::start(&mut setup, workers, &cells, &sender)?;
+        let processes = Processes::start(&mut setup, workers, &cells, (&sender, stop))?;
         Ok(Self {
             setup: Arc::new(setup),
             workers: Crews::Processes(processes),
@@ -216,13 +221,12 @@ impl ServiceFleet {
         plan: &PhasePlan,
         watch: &mut dyn FnMut(&ServiceLive) -> Wish,
     ) -> Result<Tally, FleetError> {
-        let now_ns = self.setup.now_ns();
         if let Crews::Processes(processes) = &mut self.workers {
-            processes.run(plan, now_ns)?;
+            processes.run(plan, || self.setup.now_ns())?;
             return self.wait(watch);
         }
         let place = Place {
-            begin_ns: now_ns,
+            begin_ns: self.setup.now_ns(),
             members: vec![self.setup.users as u64],
             index: 0,
         };

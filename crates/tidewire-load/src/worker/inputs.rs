@@ -126,15 +126,13 @@ impl Readable {
     /// # Errors
     /// It was not given, or the copy cannot be written.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let is_noted = SCOPE.with_borrow(|scope| match scope {
-            Scope::Own => Some(false),
-            Scope::Noted(_) => Some(true),
-            Scope::Given(_) => None,
-        });
-        let Some(is_noted) = is_noted else {
+        let is_own = SCOPE.with_borrow(|scope| matches!(scope, Scope::Own));
+        let is_given = SCOPE.with_borrow(|scope| matches!(scope, Scope::Given(_)));
+        // What is no file, such as a pipe, can be read once.
+        if is_given || !is_own && !path.is_file() {
             return Self::copy(&read(path)?);
-        };
-        if is_noted {
+        }
+        if !is_own {
             read(path)?;
         }
         Ok(Self {
@@ -150,7 +148,16 @@ impl Readable {
     pub(crate) fn copy(content: &[u8]) -> io::Result<Self> {
         static COPIES: AtomicU64 = AtomicU64::new(0);
         let number = COPIES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidewire-input-{}-{number}", std::process::id());
+        // Another process may have had the same id, and left something behind.
+        let now = std::time::SystemTime::now();
+        let now = now
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let name = format!(
+            "tidewire-input-{}-{number}-{:x}",
+            std::process::id(),
+            now.as_nanos()
+        );
         let copy = Self {
             path: std::env::temp_dir().join(name),
             is_copy: true,

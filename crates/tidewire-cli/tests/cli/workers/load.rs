@@ -370,3 +370,94 @@ fn workers_on_other_machines_are_reached_by_ssh() {
     assert_eq!(count(&result, "succeeded"), 400);
     assert_eq!(served(server), 400);
 }
+
+/// A search goes on with the others, and does not blame the service.
+#[test]
+fn a_search_that_loses_a_worker_goes_on() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = "-c 8 --find-limit --from-per-s 500 --to-per-s 1k --step-s 1 --expect errors<1% --processes 2";
+    let mut controller = start(&server.url, folder.path(), &words(plan));
+    let workers = wait_for_workers(&controller, 2);
+    std::thread::sleep(Duration::from_millis(1_300));
+    signal(workers[1], "KILL");
+    assert_eq!(controller.wait().unwrap().code(), Some(1));
+    let result = report(folder.path())["results"][0].take();
+    let steps = result["latency_by_rate"].as_array().unwrap();
+    let why = |step: &Value| step["reason"].as_str().unwrap_or_default().to_owned();
+    let lost: Vec<&Value> = steps
+        .iter()
+        .filter(|step| why(step).contains("a worker has ended"))
+        .collect();
+    assert_eq!(lost.len(), 1, "{result:#}");
+    assert_eq!(lost[0]["offered_per_s"], 500.0, "{result:#}");
+    assert!(
+        steps.len() > 1 && result["doubts"].to_string().contains("worker_ended"),
+        "{result:#}"
+    );
+}
+
+#[test]
+fn a_share_that_nobody_sends_is_counted_in_every_kind_of_load() {
+    for (plan, due) in [
+        ("-c 4 -n 40000000 --processes 2", 20_000_000),
+        ("-c 4 -n 4000 -r 500 --processes 2", 2_000),
+    ] {
+        let server = server();
+        let folder = tempfile::tempdir().unwrap();
+        let mut controller = start(&server.url, folder.path(), &words(plan));
+        let workers = wait_for_workers(&controller, 2);
+        std::thread::sleep(Duration::from_millis(1_300));
+        signal(workers[0], "KILL");
+        std::thread::sleep(Duration::from_millis(300));
+        signal(controller.id(), "INT");
+        assert_eq!(controller.wait().unwrap().code(), Some(130), "{plan}");
+        let result = report(folder.path())["results"][0].take();
+        assert!(count(&result, "unsent") >= due, "{plan}: {result:#}");
+    }
+}
+
+/// A worker that ends while the users log out leaves the load incomplete.
+#[test]
+fn a_worker_that_ends_in_the_teardown_fails_the_load() {
+    let mut command = tidewire(&["test-server", "--port", "0", "--delay-ms", "700"]);
+    command.stdin(Stdio::null());
+    let server = Running::start(command);
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("leave.toml");
+    fs::write(
+        &scenario,
+        "[[request]]\npath = \"/\"\n[[teardown]]\npath = \"/bye\"\n",
+    )
+    .unwrap();
+    let out = folder.path().join("out");
+    let plan = [
+        "-c",
+        "2",
+        "-n",
+        "2",
+        "--processes",
+        "2",
+        "--scenario",
+        scenario.to_str().unwrap(),
+    ];
+    let mut controller = start(&server.url, &out, &plan);
+    let workers = wait_for_workers(&controller, 2);
+    std::thread::sleep(Duration::from_millis(1_400));
+    signal(workers[1], "KILL");
+    assert_eq!(controller.wait().unwrap().code(), Some(1));
+    let result = report(&out)["results"][0].take();
+    assert_eq!(result["verdict"], "failed", "{result:#}");
+}
+
+#[test]
+fn nobody_waits_for_a_worker_after_an_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let began = std::time::Instant::now();
+    let plan = ["--worker", "exec sleep 100"];
+    let mut controller = start("http://127.0.0.1:9/", folder.path(), &plan);
+    std::thread::sleep(Duration::from_millis(1_000));
+    signal(controller.id(), "INT");
+    assert_eq!(controller.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}

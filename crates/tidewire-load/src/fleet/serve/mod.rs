@@ -8,8 +8,8 @@ mod fan_out;
 mod load;
 mod voice;
 
-use std::io::{self, BufRead};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ use crate::worker::websocket::ring::FrameRing;
 use fan_out::{FanOutLink, Others};
 use load::{LoadWork, WatchLoad};
 pub use load::{Planned, Planner};
-use voice::{Voice, base, clock_ns, live, sleep_until};
+use voice::{Ear, Voice, base, clock_ns, live, sleep_until};
 
 /// Carries out the orders on standard input until it ends, with this number of threads. `planner` makes the plan of a
 /// service load from its terms.
@@ -104,13 +104,13 @@ struct Ears {
 
 /// Reads the lines of the controller. Ends the process when it is gone.
 fn listen(voice: &Voice, ears: &Ears, orders: &Sender<Order>) {
-    let heard_ms = Arc::new(AtomicU64::new(0));
+    voice.note();
     std::thread::spawn({
-        let heard_ms = Arc::clone(&heard_ms);
-        move || end_in_silence(&heard_ms)
+        let voice = voice.clone();
+        move || end_in_silence(&voice)
     });
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        heard_ms.store(base().elapsed().as_millis() as u64, Ordering::Relaxed);
+    let input = BufReader::new(Ear(voice.clone()));
+    for line in input.lines().map_while(Result::ok) {
         let order = match serde_json::from_str(&line) {
             Ok(order) => order,
             Err(error) => {
@@ -147,11 +147,10 @@ fn listen(voice: &Voice, ears: &Ears, orders: &Sender<Order>) {
 }
 
 /// Ends the process when the controller has been silent for [`SILENCE_MAX`].
-fn end_in_silence(heard_ms: &AtomicU64) {
+fn end_in_silence(voice: &Voice) {
     loop {
         std::thread::sleep(Duration::from_millis(500));
-        let heard = Duration::from_millis(heard_ms.load(Ordering::Relaxed));
-        if base().elapsed().saturating_sub(heard) > SILENCE_MAX {
+        if voice.silence() > SILENCE_MAX {
             std::process::exit(1);
         }
     }

@@ -1,6 +1,7 @@
 //! The worker's voice, its clock, and what it says about its process.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,12 @@ use crate::accounting::resources;
 use crate::worker::contract::figures::LiveFigures;
 use crate::worker::contract::words::Word;
 
-/// Standard output, one line at a time.
+/// Standard output, one line at a time, and the time at which something went to the controller or came from it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Voice(Arc<Mutex<()>>);
+pub(super) struct Voice {
+    line: Arc<Mutex<()>>,
+    moved_ms: Arc<AtomicU64>,
+}
 
 impl Voice {
     pub(super) fn say(&self, word: &Word) {
@@ -19,14 +23,45 @@ impl Voice {
             return;
         };
         bytes.push(b'\n');
-        let _one_at_a_time = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = io::stdout().lock();
-        if out.write_all(&bytes).and_then(|()| out.flush()).is_err() {
-            // Nobody is there to work for.
-            std::process::exit(1);
+        // A long line may take its time: each piece is a sign of life.
+        for piece in bytes.chunks(PIECE_BYTES) {
+            if out.write_all(piece).and_then(|()| out.flush()).is_err() {
+                // Nobody is there to work for.
+                std::process::exit(1);
+            }
+            if bytes.len() > PIECE_BYTES {
+                self.note();
+            }
         }
     }
+
+    /// Something has come from the controller, or gone to it.
+    pub(super) fn note(&self) {
+        let now_ms = base().elapsed().as_millis() as u64;
+        self.moved_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// The time since then.
+    pub(super) fn silence(&self) -> Duration {
+        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+        base().elapsed().saturating_sub(moved)
+    }
 }
+
+/// Standard input, of which each piece is a sign of life.
+pub(super) struct Ear(pub(super) Voice);
+
+impl Read for Ear {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = io::stdin().lock().read(buffer)?;
+        self.0.note();
+        Ok(read)
+    }
+}
+
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// The clock of this process, which never goes back.
 pub(super) fn clock_ns() -> i64 {

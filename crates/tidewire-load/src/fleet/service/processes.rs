@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::accounting::failure::Failure;
 use crate::accounting::live::{self, LiveCell, ProcessesLive, ServiceCell, ServiceLive};
 use crate::accounting::resources;
 use crate::accounting::tally::Tally;
+use crate::accounting::windows::EndedWindow;
 use crate::report::number;
 use crate::worker::contract::CONTRACT;
 use crate::worker::contract::load::{Load, Send, SendRhythm};
@@ -46,19 +47,40 @@ pub(crate) struct Processes {
     /// The users of each.
     users: Vec<u64>,
     steps: usize,
-    /// What the current phase asks for.
-    phase: Phase,
+    /// What the current order asks for.
+    asked: Asked,
     notes: Vec<String>,
     stop_with_worker: bool,
 }
 
-/// The shares of the workers in a phase.
+/// What an order asks of the workers.
 #[derive(Debug, Default)]
-struct Phase {
+struct Asked {
+    /// The answer is that all connections are closed, not counts.
+    is_close: bool,
     begin_ns: u64,
     longest_ns: Option<u64>,
-    /// At given times: the share of each worker, and the most that it sends.
-    shares: Vec<(Share, Option<u64>)>,
+    /// What each worker has to send; empty if nothing.
+    shares: Vec<Due>,
+}
+
+/// What a worker has to send in a phase.
+#[derive(Debug)]
+struct Due {
+    tempo: DueTempo,
+    /// The most that it sends.
+    most: Option<u64>,
+}
+
+/// When it is due.
+#[derive(Debug)]
+enum DueTempo {
+    /// At no given time.
+    Closed,
+    /// At given times, on any connection.
+    Open(Share),
+    /// At given times on each of its connections.
+    Each { per_s: f64, users: u64 },
 }
 
 impl Processes {
@@ -66,7 +88,7 @@ impl Processes {
         setup: &mut ServiceSetup,
         workers: &Workers,
         figures: &[Arc<ServiceCell>],
-        reports: &Sender<(usize, ServiceReport)>,
+        (reports, stop): (&Sender<(usize, ServiceReport)>, &AtomicBool),
     ) -> Result<Self, FleetError> {
         let mut processes = Self {
             crew: Crew::new(Endings {
@@ -78,7 +100,7 @@ impl Processes {
             cells: Vec::new(),
             users: Vec::new(),
             steps: setup.script.steps.len(),
-            phase: Phase::default(),
+            asked: Asked::default(),
             notes: Vec::new(),
             stop_with_worker: workers.stop_with_worker,
         };
@@ -96,7 +118,7 @@ impl Processes {
                     figures: Arc::clone(figures),
                 }),
             };
-            let remote = Remote::start(command, ears, &suits)?;
+            let remote = Remote::start(command, ears, &suits, stop)?;
             let rss_bytes = remote.hello.rss_bytes;
             cell.rss_bytes.store(rss_bytes, Ordering::Relaxed);
             processes.all.push(Process::of(&remote, here.as_deref()));
@@ -142,58 +164,76 @@ impl Processes {
     }
 
     pub(super) fn connect(&mut self) -> Result<(), FleetError> {
-        self.phase = Phase::default();
+        self.asked = Asked::default();
         self.crew.order(|_| Order::Connect)
     }
 
     pub(super) fn close(&mut self) -> Result<(), FleetError> {
-        self.phase = Phase::default();
+        self.asked = Asked {
+            is_close: true,
+            ..Asked::default()
+        };
         self.crew.order(|_| Order::Close)
     }
 
-    pub(super) fn run(&mut self, plan: &PhasePlan, now_ns: u64) -> Result<(), FleetError> {
-        let begin_ns = now_ns + HEAD_START.as_nanos() as u64;
+    /// Orders a phase. `now_ns` is asked for when all of it has been computed.
+    pub(super) fn run(
+        &mut self,
+        plan: &PhasePlan,
+        now_ns: impl Fn() -> u64,
+    ) -> Result<(), FleetError> {
         let members: Vec<u64> = (0..self.all.len())
             .map(|index| match self.crew.is_gone(index) {
                 true => 0,
                 false => self.users[index],
             })
             .collect();
-        let requests = |index| plan.requests.map(|all| part_of(all, &members, index));
-        let longest_ns = plan.longest.map(|longest| longest.as_nanos() as u64);
-        self.phase = Phase {
-            begin_ns,
-            longest_ns,
-            shares: Vec::new(),
+        let due = |index: usize| Due {
+            tempo: match &plan.rhythm {
+                _ if plan.is_teardown => DueTempo::Closed,
+                Rhythm::Closed => DueTempo::Closed,
+                Rhythm::Open { pace, per_s } => {
+                    DueTempo::Open(Share::of(pace.clone(), *per_s, &members, index))
+                }
+                Rhythm::Each { per_s } => DueTempo::Each {
+                    per_s: *per_s,
+                    users: members[index],
+                },
+            },
+            most: plan.requests.map(|all| part_of(all, &members, index)),
         };
         let rhythm = match &plan.rhythm {
             Rhythm::Closed => SendRhythm::Closed,
-            Rhythm::Open { pace, per_s } => {
-                let share = |index| Share::of(pace.clone(), *per_s, &members, index);
-                let all = 0..self.all.len();
-                self.phase.shares = all.map(|index| (share(index), requests(index))).collect();
-                match pace {
-                    Pace::Stages(_) => SendRhythm::AsPlanned,
-                    _ => SendRhythm::Open {
-                        per_s: *per_s,
-                        poisson: pace.is_random(),
-                    },
-                }
-            }
-            Rhythm::Each { .. } => SendRhythm::AsPlanned,
+            Rhythm::Open { pace, per_s } if !matches!(pace, Pace::Stages(_)) => SendRhythm::Open {
+                per_s: *per_s,
+                poisson: pace.is_random(),
+            },
+            Rhythm::Open { .. } | Rhythm::Each { .. } => SendRhythm::AsPlanned,
         };
+        let shares: Vec<Due> = (0..self.all.len()).map(due).collect();
+        let longest_ns = plan.longest.map(|longest| longest.as_nanos() as u64);
+        // The order has to arrive before the beginning.
+        let head_start = HEAD_START + 4 * process::clock_error(&self.all);
+        let begin_ns = now_ns() + head_start.as_nanos() as u64;
         self.crew.order(|index| {
             Order::Send(Box::new(Send {
                 begin_ns,
                 longest_ns,
-                requests: requests(index),
+                requests: shares[index].most,
                 members: members.clone(),
                 index,
                 rhythm,
                 revives: plan.revives,
                 is_teardown: plan.is_teardown,
             }))
-        })
+        })?;
+        self.asked = Asked {
+            is_close: false,
+            begin_ns,
+            longest_ns,
+            shares,
+        };
+        Ok(())
     }
 
     /// Waits for one outcome of each worker that has not ended.
@@ -204,44 +244,81 @@ impl Processes {
         watch: &mut dyn FnMut(&ServiceLive) -> Wish,
         add: &mut dyn FnMut(Tally),
     ) -> Result<(), FleetError> {
-        let has_lost = Cell::new((0..self.all.len()).any(|index| self.crew.is_gone(index)));
-        let (all, cells, phase) = (&self.all, &self.cells, &self.phase);
+        // The figures of the order before are not those of this one.
+        for cell in figures {
+            let connected = cell.get().connected;
+            cell.set(ServiceLive {
+                connected,
+                ..ServiceLive::default()
+            });
+        }
+        let gone = (0..self.all.len()).filter(|index| self.crew.is_gone(*index));
+        let lost_users = Cell::new(gone.map(|index| self.users[index]).sum::<u64>());
+        let (all, cells, asked) = (&self.all, &self.cells, &self.asked);
         let (steps, users, notes) = (self.steps, &self.users, &mut self.notes);
         let stop_with_worker = self.stop_with_worker;
         let look = || {
             let mut live = live::sum_service(figures);
             live.processes = live::sum(cells).processes;
+            live.gone += lost_users.get();
             match watch(&live) {
-                Wish::GoOn if has_lost.get() && stop_with_worker => Wish::Stop,
+                Wish::GoOn if lost_users.get() > 0 && stop_with_worker => Wish::Stop,
                 wish => wish,
             }
         };
-        let take = |index: usize, report| match report {
-            ServiceReport::Died(error) => Err(FleetError::Loop(error)),
-            ServiceReport::Connected(tally)
-            | ServiceReport::Done(tally)
-            | ServiceReport::Closed(tally) => {
-                let name = &all[index].name;
-                notes.extend(phase.behind(name, index, &tally));
-                add(*tally);
-                Ok(Reported::Done)
-            }
-            ServiceReport::Ended { name, reason } => {
-                has_lost.set(true);
-                let connected = figures[index].get().connected;
-                figures[index].set(ServiceLive::default());
-                add(phase.lost(index, connected, steps));
-                notes.push(format!(
-                    "{} ended: {reason}. The load lacks its {} users since then; of this part of the load nothing \
-                     that it had sent is counted, and all that was due from it counts as not sent.",
-                    capital(&name),
-                    users[index],
-                ));
-                Ok(Reported::Gone)
+        let take = |index: usize, report| {
+            let is_closed = matches!(report, ServiceReport::Closed(_));
+            match report {
+                ServiceReport::Died(error) => Err(FleetError::Loop(error)),
+                ServiceReport::Connected(tally)
+                | ServiceReport::Done(tally)
+                | ServiceReport::Closed(tally)
+                    if is_closed == asked.is_close && (is_closed || tally.has_steps(steps)) =>
+                {
+                    notes.extend(asked.behind(&all[index].name, index, &tally));
+                    add(*tally);
+                    Ok(Reported::Done)
+                }
+                ServiceReport::Ended { name, reason } => {
+                    // One without users may be lost, too.
+                    lost_users.set(lost_users.get() + users[index].max(1));
+                    let connected = figures[index].get().connected;
+                    figures[index].set(ServiceLive::default());
+                    let name = capital(&name);
+                    if asked.is_close {
+                        notes.push(format!(
+                            "{name} ended while it closed its connections: {reason}."
+                        ));
+                        return Ok(Reported::Gone);
+                    }
+                    add(asked.lost(index, connected, steps));
+                    notes.push(format!(
+                        "{name} ended: {reason}. The load lacks its {} since then. What it had sent since its last answer is \
+                         not counted, and what it had to send in this time counts as not sent.",
+                        in_words(users[index]),
+                    ));
+                    Ok(Reported::Gone)
+                }
+                _ => Err(FleetError::Worker {
+                    name: all[index].name.clone(),
+                    reason: "its answer is not one to the order that it had".to_owned(),
+                    is_mute: false,
+                }),
             }
         };
         self.crew.wait(reports, SERVICE_TICK, look, take)?;
         Ok(())
+    }
+
+    /// Workers that have ended.
+    pub(crate) fn lost(&self) -> usize {
+        let all = 0..self.all.len();
+        all.filter(|index| self.crew.is_gone(*index)).count()
+    }
+
+    /// The time until what a worker says is here, besides the time until it says it.
+    pub(crate) fn delay(&self) -> Duration {
+        2 * process::clock_error(&self.all)
     }
 
     /// Whether the load ends, because a worker has ended, or all of them.
@@ -274,7 +351,7 @@ impl Processes {
             .all
             .iter()
             .zip(&self.users)
-            .map(|(process, users)| format!("{} with {users} users", process.name))
+            .map(|(process, users)| format!("{} with {}", process.name, in_words(*users)))
             .collect();
         let about = format!(
             "The load came from {}. The clock of each is known to within {}.",
@@ -287,15 +364,7 @@ impl Processes {
     }
 }
 
-impl Phase {
-    /// What was due from a worker by the end of the phase.
-    fn due_from(&self, index: usize) -> Option<(&Share, u64, u64)> {
-        let (share, most) = self.shares.get(index)?;
-        let longest_ns = self.longest_ns?;
-        let due = share.due_in(longest_ns);
-        Some((share, due.min(most.unwrap_or(u64::MAX)), longest_ns))
-    }
-
+impl Asked {
     /// The counts of a worker that has ended: its connections are lost, and its share was not sent.
     fn lost(&self, index: usize, connected: u64, steps: usize) -> Tally {
         let mut tally = Tally::new(self.begin_ns, steps);
@@ -307,21 +376,31 @@ impl Phase {
         if connected > 0 {
             tally.ended.add_many(ended, connected);
         }
-        if let Some((share, due, longest_ns)) = self.due_from(index) {
-            let end_ns = self.begin_ns + longest_ns;
-            tally.due = due;
-            tally.stopped_ns = end_ns;
-            for (number, count) in parts(due) {
-                let intended_ns = self.begin_ns.saturating_add(share.intended_ns(number));
-                tally.leave_unsent(intended_ns, end_ns, count);
+        let Some(share) = self.shares.get(index) else {
+            return tally;
+        };
+        let due = share.count(self.longest_ns);
+        match (&share.tempo, self.longest_ns) {
+            (DueTempo::Open(times), Some(longest_ns)) => {
+                let end_ns = self.begin_ns.saturating_add(longest_ns);
+                tally.stopped_ns = end_ns;
+                tally.due = due;
+                for (number, count) in parts(due) {
+                    let intended_ns = self.begin_ns.saturating_add(times.intended_ns(number));
+                    tally.leave_unsent(intended_ns, end_ns, count);
+                }
             }
+            (DueTempo::Closed, _) => tally.requests.unsent = due,
+            _ => (tally.due, tally.requests.unsent) = (due, due),
         }
         tally
     }
 
     /// The note about a worker that did not send what was due, although it had connections for it.
     fn behind(&self, name: &str, index: usize, tally: &Tally) -> Option<String> {
-        self.shares.get(index)?;
+        self.shares
+            .get(index)
+            .filter(|due| matches!(due.tempo, DueTempo::Open(_)))?;
         let own_fault = tally.requests.unsent.saturating_sub(tally.starved);
         let is_behind = own_fault as f64 > tally.due as f64 * BEHIND_PART;
         is_behind.then(|| {
@@ -335,12 +414,35 @@ impl Phase {
     }
 }
 
+impl Due {
+    /// The number of requests, as far as the plan says it.
+    fn count(&self, longest_ns: Option<u64>) -> u64 {
+        let planned = match (&self.tempo, longest_ns) {
+            (DueTempo::Open(share), Some(longest_ns)) => Some(share.due_in(longest_ns)),
+            (DueTempo::Each { per_s, users }, Some(longest_ns)) => {
+                Some((*users as f64 * per_s * longest_ns as f64 / 1e9).round() as u64)
+            }
+            _ => None,
+        };
+        match (planned, self.most) {
+            (Some(planned), Some(most)) => planned.min(most),
+            (planned, most) => planned.or(most).unwrap_or(0),
+        }
+    }
+}
+
 /// Whether a worker can carry out a load. Its options may mean something else in another version.
 fn suits(hello: &Hello) -> Result<(), String> {
     if hello.load_threads == 0 {
         return Err(format!(
             "a {} worker opens connections of `tidewire bench` alone: use `tidewire worker` for a load",
             hello.language
+        ));
+    }
+    if hello.load_threads > THREADS_MAX {
+        return Err(format!(
+            "it says that it has {} threads for a load; the most is {THREADS_MAX}",
+            hello.load_threads
         ));
     }
     let own = env!("CARGO_PKG_VERSION");
@@ -351,6 +453,11 @@ fn suits(hello: &Hello) -> Result<(), String> {
             hello.version
         )),
     }
+}
+
+fn in_words(users: u64) -> String {
+    let noun = number::plural(users, "user", "users");
+    format!("{} {noun}", number::grouped(users))
 }
 
 /// The part of a number that belongs to one of several members; all parts together are the whole.
@@ -379,7 +486,9 @@ impl Listener for LoadListener {
             }
             Word::Loading(loading) => {
                 publish(&self.cell, &loading.live);
-                self.figures.set(loading.load);
+                let mut load = loading.load;
+                load.window = load.window.filter(EndedWindow::is_possible);
+                self.figures.set(load);
                 return Ok(());
             }
             Word::Counted(counted) => {
@@ -403,6 +512,9 @@ impl Listener for LoadListener {
 /// All workers begin together: this long after the order is written.
 const HEAD_START: Duration = Duration::from_millis(100);
 
+/// Threads of a worker.
+const THREADS_MAX: usize = 4_096;
+
 /// A worker that leaves out more than this part of its share is named.
 const BEHIND_PART: f64 = 0.01;
 
@@ -423,19 +535,34 @@ mod tests {
 
     #[test]
     fn what_was_due_from_a_lost_worker_was_not_sent() {
-        let pace = Pace::Constant { per_s: 100.0 };
-        let share = Share::of(pace, 100.0, &[3, 1], 1);
-        let phase = Phase {
+        let share = || Share::of(Pace::Constant { per_s: 100.0 }, 100.0, &[3, 1], 1);
+        let due = |tempo, most| Due { tempo, most };
+        let asked = |longest_ns| Asked {
             begin_ns: 5,
-            longest_ns: Some(2_000_000_000),
-            shares: vec![(share.clone(), None), (share, Some(10))],
+            longest_ns,
+            shares: vec![
+                due(DueTempo::Open(share()), None),
+                due(DueTempo::Open(share()), Some(10)),
+                due(DueTempo::Closed, Some(7)),
+                due(
+                    DueTempo::Each {
+                        per_s: 5.0,
+                        users: 3,
+                    },
+                    None,
+                ),
+            ],
+            ..Asked::default()
         };
-        let lost = phase.lost(0, 7, 1);
-        assert_eq!(
-            (lost.due, lost.requests.unsent, lost.ended.ready()),
-            (50, 50, 7)
-        );
-        assert_eq!(phase.lost(1, 0, 1).requests.unsent, 10);
-        assert_eq!(Phase::default().lost(0, 1, 1).due, 0);
+        let unsent = |asked: &Asked| {
+            let lost = (0..4).map(|index| asked.lost(index, 0, 1).requests.unsent);
+            lost.collect::<Vec<u64>>()
+        };
+        let for_2_s = asked(Some(2_000_000_000));
+        assert_eq!(unsent(&for_2_s), [50, 10, 7, 30]);
+        assert_eq!(unsent(&asked(None)), [0, 10, 7, 0]);
+        let lost = for_2_s.lost(0, 9, 1);
+        assert_eq!((lost.due, lost.ended.ready()), (50, 9));
+        assert_eq!(Asked::default().lost(0, 1, 1).due, 0);
     }
 }

@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
         if options.workers.is_empty() {
             return Ok(Fleet::start(setup, options.threads)?);
         }
-        let fleet = Fleet::start_processes(setup, &options.workers)?;
+        let fleet = Fleet::start_processes(setup, &options.workers, self.stop)?;
         if self.workers_rss_bytes == 0 {
             self.workers_rss_bytes = fleet.live().processes.rss_bytes;
             self.empty.add_workers(self.workers_rss_bytes);

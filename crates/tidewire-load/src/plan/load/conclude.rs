@@ -380,6 +380,9 @@ impl Loading<'_> {
         let refused = refused_in_words(&self.connected.refusals);
         result.notes.extend(refused);
         result.notes.push(match words.is_empty() {
+            true if !self.is_interrupted() => {
+                "The workers ended before a connection was ready.".to_owned()
+            }
             true => "The load was interrupted before a connection was ready.".to_owned(),
             false if how.is_empty() => format!(
                 "No connection could be opened: {}. Check the URL, and whether the server runs.",

@@ -27,6 +27,8 @@ pub(super) struct Ending {
     seen: Duration,
     /// The users of the load, if it ends when all of them have lost their connections.
     users: Option<u64>,
+    /// The time, besides [`PUBLISHING`], until all workers have published a window that has ended.
+    delay: Duration,
     reason: Option<EndedBy>,
 }
 
@@ -59,6 +61,11 @@ impl Ending {
         self.precision = Some(precision.clone());
     }
 
+    /// What the workers publish is here this much later.
+    pub(super) fn delayed(&mut self, delay: Duration) {
+        self.delay = delay;
+    }
+
     /// Ends the phase when this number of users have lost their connections.
     pub(super) fn without(&mut self, users: u64) {
         self.users = Some(users);
@@ -72,7 +79,7 @@ impl Ending {
         }
         if let Some(ended) = &service.window
             && ended.end() > self.seen
-            && service.elapsed >= ended.end() + PUBLISHING
+            && service.elapsed >= ended.end().saturating_add(PUBLISHING + self.delay)
         {
             self.observe_expectations(ended);
             self.observe_precision(ended);

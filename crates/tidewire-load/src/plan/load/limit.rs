@@ -89,7 +89,7 @@ impl Loading<'_> {
         if found.held.is_some() && found.broke.is_some() {
             result.notes.extend(limit_of_connections(held, broke));
         }
-        if self.is_stopped() {
+        if self.is_interrupted() {
             result.verdict = Verdict::Failed;
             result.doubts.push("interrupted".to_owned());
         }
@@ -121,11 +121,16 @@ impl Loading<'_> {
         };
         let shown = format!("{}/s", number::si(rate));
         self.progress.phase_started(&shown, phase.longest);
+        let lost_before = self.lost_workers();
         let seen = self.measure(&phase, false)?;
         let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
         let tally = self.conclude(&mut result, seen, expectations);
         self.note_server(&tally);
-        let outcome = judge(&result, &tally, (&share, rate, longest.as_secs_f64()));
+        let outcome = match self.lost_workers() > lost_before {
+            // The service is not responsible for it: the others try again.
+            true => Outcome::Disturbed("a worker has ended".to_owned()),
+            false => judge(&result, &tally, (&share, rate, longest.as_secs_f64())),
+        };
         Ok((result, tally, outcome))
     }
 }

@@ -25,7 +25,7 @@ use crate::fleet::service::{PhasePlan, Processes, ServiceFleet, Workers};
 use crate::plan::memory::EmptyMemory;
 use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
-use crate::report::{self, LatencyOrigin, Plan, Report, TestResult};
+use crate::report::{self, LatencyOrigin, Plan, Report, TestResult, Verdict};
 use crate::verdict::expectation::Expectation;
 use crate::worker::rhythm::Rhythm;
 use crate::worker::service::order::{DialogueKind, ServiceSetup};
@@ -123,10 +123,13 @@ fn run_as_planned(
     };
     let fleet = match &plan.workers {
         None => ServiceFleet::start(plan.setup.clone())?,
-        Some(workers) => ServiceFleet::start_processes(plan.setup.clone(), workers)?,
+        Some(workers) => ServiceFleet::start_processes(plan.setup.clone(), workers, stop)?,
     };
     let mut empty = EmptyMemory::of(&server);
     empty.add_workers(fleet.processes_live().rss_bytes);
+    if let Some(known) = &mut report.plan {
+        known.threads = u32::try_from(fleet.setup().workers).ok();
+    }
     let mut load = Loading {
         plan,
         cores: GeneratorCores::of(fleet.processes().and_then(Processes::cores_elsewhere)),
@@ -138,11 +141,18 @@ fn run_as_planned(
         connected: Tally::new(0, 1),
     };
     let mut results = load.run()?;
+    // Whoever ends later has done its work.
+    let is_short = load.fleet.processes().is_some_and(Processes::is_short);
+    if load.lost_workers() > 0 {
+        for result in &mut results {
+            result.verdict = Verdict::Failed;
+            result.doubts.push(WORKER_ENDED.to_owned());
+        }
+    }
     // Connections end with a closing handshake, also those of a load that was interrupted.
     load.fleet.close()?;
     report.target.server = load.connected.server.clone();
     let is_interrupted = stop.load(Ordering::Relaxed);
-    let is_short = load.fleet.processes().is_some_and(Processes::is_short);
     if let (Some(processes), Some(result)) = (load.fleet.processes(), results.first_mut()) {
         result.notes.extend(processes.notes());
     }
@@ -173,7 +183,10 @@ fn begin_report(plan: &LoadPlan) -> Report {
         Address::Tcp(address) => Some(address.ip()),
         Address::Unix(_) => None,
     };
-    report.preflight = preflight::check(plan.setup.users as u64, address);
+    // Other processes have limits of their own.
+    if plan.workers.is_none() {
+        report.preflight = preflight::check(plan.setup.users as u64, address);
+    }
     report.plan = Some(Plan {
         tests: vec![plan.test.to_owned()],
         connection_tiers: vec![plan.setup.users as u64],
@@ -344,7 +357,17 @@ impl Loading<'_> {
 
     fn is_stopped(&self) -> bool {
         let is_short = self.fleet.processes().is_some_and(Processes::is_short);
-        is_short || self.stop.load(Ordering::Relaxed)
+        is_short || self.is_interrupted()
+    }
+
+    /// Whether the user has ended the load.
+    fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Workers that have ended.
+    fn lost_workers(&self) -> usize {
+        self.fleet.processes().map_or(0, Processes::lost)
     }
 
     fn note_server(&mut self, tally: &Tally) {
@@ -389,6 +412,8 @@ impl Loading<'_> {
         let started = self.moment();
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         watcher.ending().without(self.plan.setup.users as u64);
+        let delay = self.fleet.processes().map(Processes::delay);
+        watcher.ending().delayed(delay.unwrap_or_default());
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
             let steps = self.plan.setup.script.steps.iter();
             let names = steps.map(|step| step.name.clone()).collect();
@@ -411,10 +436,13 @@ impl Loading<'_> {
             ended,
             server: before.zip(after),
             samples,
-            interrupted: self.is_stopped(),
+            interrupted: self.is_interrupted(),
         })
     }
 }
+
+/// The doubt about a load of which a worker has ended.
+const WORKER_ENDED: &str = "worker_ended";
 
 /// The name of the result of a load over HTTP/2.
 pub(crate) const HTTP2: &str = "http2";

@@ -24,7 +24,7 @@ pub enum Word {
     Opened(Box<OpenedFigures>),
     /// The outcome of `run`.
     Ran(Box<RanFigures>),
-    /// The current figures of a service load, ten times a second while an order is carried out.
+    /// The current figures of a service load, several times a second while an order is carried out.
     Loading(Box<Loading>),
     /// The outcome of `connect` and `send`.
     Counted(Box<Counted>),
