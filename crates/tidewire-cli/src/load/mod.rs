@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::live::{self, RunKind};
 use crate::output::{print, print_error, print_json, table_width};
 use crate::stop;
-use std::sync::atomic::Ordering;
 use tidewire_load::fleet::FleetError;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::plan::load::{self, LoadError};
@@ -45,10 +44,6 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
         baseline.compare(&mut report);
     }
     publish(&report, flags, &options)?;
-    // A report that ends early for a reason of its own, such as the end of a worker.
-    if report.partial && !stop.load(Ordering::Relaxed) {
-        return Err(Failure::run(report.partial_reason.unwrap_or_default()));
-    }
     Ok(report.exit_code())
 }
 

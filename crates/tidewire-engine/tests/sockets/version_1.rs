@@ -437,7 +437,7 @@ fn compression_is_no_way_around_the_rate_limit() {
     );
 }
 
-/// Clients of version 1 read the greeting before they have said anything, and do not expect MessagePack there.
+/// Clients of version 1 read the greeting before they send anything, and do not expect MessagePack there.
 #[test]
 fn the_greeting_is_json_whatever_format_was_asked_for() {
     let server = start(config(), Echo);

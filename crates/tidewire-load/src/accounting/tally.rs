@@ -346,7 +346,7 @@ impl Tally {
         }
     }
 
-    /// Whether it counts this number of requests of a scenario, as [`Self::new`] makes it.
+    /// Whether it is a tally of a scenario with this number of requests.
     #[must_use]
     pub fn has_steps(&self, steps: usize) -> bool {
         self.steps.len() == if steps > 1 { steps } else { 0 }

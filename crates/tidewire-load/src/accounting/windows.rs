@@ -143,7 +143,7 @@ impl EndedWindow {
         self.start().saturating_add(self.length)
     }
 
-    /// Whether a series has such windows.
+    /// Whether a series can have such a window.
     pub(crate) fn is_possible(&self) -> bool {
         let shortest = Duration::from_nanos(SECOND_NS);
         self.index < WINDOWS_MAX && (shortest..LENGTH_MAX).contains(&self.length)

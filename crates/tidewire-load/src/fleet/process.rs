@@ -74,7 +74,7 @@ pub(super) fn clock_error(processes: &[Process]) -> Duration {
     errors.max().unwrap_or_default()
 }
 
-/// Shows what a process has said of itself.
+/// Publishes the figures that a process has reported about itself.
 pub(super) fn publish(cell: &LiveCell, live: &LiveFigures) {
     let set = |figure: &AtomicU64, value: u64| figure.store(value, Ordering::Relaxed);
     set(&cell.connected, live.connected);
@@ -112,7 +112,7 @@ impl Hand<Command> for BenchHand {
     }
 }
 
-/// What hears the words of a process in a bench.
+/// Receives the words of a process in a bench.
 pub(super) struct BenchListener {
     pub(super) index: usize,
     pub(super) reports: Sender<(usize, WorkerReport)>,

@@ -60,10 +60,10 @@ pub(super) struct Ears {
     pub(super) listener: Box<dyn Listener>,
 }
 
-/// What judges the introduction of a worker; `Err` with the reason if it does not suit.
+/// Checks the introduction of a worker; `Err` has the reason for a refusal.
 pub(super) type Suits<'a> = &'a dyn Fn(&Hello) -> Result<(), String>;
 
-/// What hears the words of a worker that belong to its work.
+/// Receives the words of a worker about its work.
 pub(super) trait Listener: Send {
     /// Acts on a word; `Err` with the reason if it is not one of this work.
     fn hear(&mut self, word: Word) -> Result<(), String>;

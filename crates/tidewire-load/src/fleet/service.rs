@@ -38,7 +38,7 @@ pub struct ServiceFleet {
     pulse: Pulse,
 }
 
-/// Who the workers are.
+/// The workers of a fleet: threads, or processes.
 #[derive(Debug)]
 enum Crews {
     /// Threads of this process, with these numbers among those of all workers.
@@ -102,8 +102,7 @@ impl ServiceFleet {
             cells: Vec::new(),
             pulse: Pulse::start(),
         };
-        let targets = setup.targets.len() as u64;
-        preflight::make_room_for(setup.members(threads.clone()) * targets);
+        preflight::make_room_for(setup.connections_of(threads.clone()));
         for number in threads {
             let started = match &setup.own().dialogue {
                 _ if setup.targets.len() > 1 => {

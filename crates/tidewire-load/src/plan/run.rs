@@ -13,7 +13,7 @@ pub use crate::plan::bench::options::{
 };
 use crate::plan::bench::{Bench, TestExpectation, TestKind, run_test};
 use crate::plan::observe::Progress;
-use crate::report::model::IMPOSSIBLE;
+use crate::report::model::{IMPOSSIBLE, INTERRUPTED};
 use crate::report::{self, Plan, Report, TestResult, Verdict};
 use crate::worker::pace::RATE_PER_S;
 use crate::worker::websocket::layer::Layer;
@@ -83,7 +83,7 @@ pub fn run(
         Some(error) if report.results.is_empty() => return Err(error),
         Some(error) => Some(error.to_string()),
         None if bench.is_short_of_workers() => Some("a worker has ended".to_owned()),
-        None if stop.load(Ordering::Relaxed) => Some("the run was interrupted".to_owned()),
+        None if stop.load(Ordering::Relaxed) => Some(INTERRUPTED.to_owned()),
         None => None,
     };
     report.partial = reason.is_some();

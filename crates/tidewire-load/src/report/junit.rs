@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn it_is_red_exactly_when_the_exit_code_is_not_0() {
         assert!(!is_red(&report()));
-        let mut reports = vec![report(); 9];
+        let mut reports = vec![report(); 10];
         for (report, verdict) in
             reports
                 .iter_mut()
@@ -395,6 +395,9 @@ mod tests {
         // A test of `bench` has one verdict.
         reports[8].results[0].load.measurement = None;
         reports[8].results[0].verdict = Verdict::Noisy;
+        reports[9].partial = true;
+        reports[9].partial_reason = Some("a worker has ended".to_owned());
+        assert_eq!((reports[4].exit_code(), reports[9].exit_code()), (130, 1));
         for (number, report) in reports.iter().enumerate() {
             assert_eq!(
                 is_red(report),

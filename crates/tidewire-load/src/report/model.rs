@@ -25,8 +25,8 @@ pub use figures::{
 };
 
 pub use judgement::{
-    Bottleneck, EXIT_BROKEN, EXIT_INTERRUPTED, EXIT_USAGE, ErrorBounds, GeneratorHealth, Lateness,
-    ReplyFaults, Verdict, exit_code_of,
+    Bottleneck, EXIT_BROKEN, EXIT_INTERRUPTED, EXIT_USAGE, ErrorBounds, GeneratorHealth,
+    INTERRUPTED, Lateness, ReplyFaults, Verdict, exit_code_of,
 };
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
@@ -162,11 +162,16 @@ impl Report {
     /// interruption, of a load that is impossible on this machine, of the verdicts, and of the
     /// expectations.
     pub fn exit_code(&self) -> u8 {
-        let interrupted = self.partial.then_some(EXIT_INTERRUPTED);
+        // A run that ends early for another reason, such as the end of a worker, has failed.
+        let reason = self.partial_reason.as_deref().unwrap_or(INTERRUPTED);
+        let partial = self.partial.then(|| match reason {
+            INTERRUPTED => EXIT_INTERRUPTED,
+            _ => Verdict::Failed.exit_code(),
+        });
         let verdicts = self.results.iter().map(TestResult::exit_code);
         let nothing = self.results.is_empty().then(|| self.verdict().exit_code());
         let broken = self.is_broken().then_some(EXIT_BROKEN);
-        let all = interrupted.into_iter().chain(verdicts).chain(nothing);
+        let all = partial.into_iter().chain(verdicts).chain(nothing);
         exit_code_of(all.chain(broken))
     }
 

@@ -55,6 +55,12 @@ pub fn connections(count: u64) -> String {
     format!("{} {noun}", grouped(count))
 }
 
+/// `1 user`, `10,000 users`.
+pub fn users(count: u64) -> String {
+    let noun = plural(count, "user", "users");
+    format!("{} {noun}", grouped(count))
+}
+
 /// The noun for a number of things.
 pub fn plural(count: u64, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }

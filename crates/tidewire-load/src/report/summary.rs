@@ -1,7 +1,7 @@
 //! Summary of a report: its verdict as a sentence, the machine and the plan.
 
 use super::facts::{best, facts, trusted};
-use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
+use super::model::{self, Bottleneck, INTERRUPTED, Machine, Report, TestResult, Verdict};
 use super::service;
 use super::table;
 use crate::report::number;
@@ -52,10 +52,7 @@ pub(super) fn headline(report: &Report) -> Headline {
         text = format!("It is slower than the baseline. {text}");
     }
     if report.partial {
-        let reason = report
-            .partial_reason
-            .as_deref()
-            .unwrap_or("the run was interrupted");
+        let reason = report.partial_reason.as_deref().unwrap_or(INTERRUPTED);
         let text = match report.results.len() {
             0 => format!("Nothing was complete: {reason}."),
             n => format!(

@@ -249,7 +249,7 @@ fn workers_search_for_a_limit() {
     );
 }
 
-/// Of four workers two are killed: what the others have counted is exact, and the two are named.
+/// Two of four workers are killed: the counts of the others are exact, and the two are named.
 #[test]
 fn a_killed_worker_is_named_and_its_share_was_not_sent() {
     let server = server();
@@ -282,12 +282,13 @@ fn a_killed_worker_is_named_and_its_share_was_not_sent() {
     let plan = "-c 8 -d 60 --processes 2 --stop-with-worker";
     let mut controller = start(&server.url, folder.path(), &words(plan));
     signal(wait_for_workers(&controller, 2)[0], "KILL");
-    let _ = controller.wait();
+    let ended = controller.wait().unwrap();
     let text = fs::read_to_string(folder.path().join("report.json"));
     // It may have been killed before it had introduced itself, which ends the load without a report.
     if let Ok(text) = text {
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["partial_reason"], "a worker has ended");
+        assert_eq!(ended.code(), Some(1));
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Planned {
     pub rhythm: Rhythm,
 }
 
-/// What sees the figures of an order, and decides whether it goes on.
+/// Observes the figures of an order, and decides whether it goes on.
 pub(super) type WatchLoad<'a> = &'a mut dyn FnMut(&ServiceLive) -> Wish;
 
 /// The load of a worker.

@@ -333,7 +333,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Carries out an order of a load, shows its figures meanwhile, and says what was counted.
+    /// Carries out an order of a load, reports its figures meanwhile, and its counts at the end.
     fn load(
         &mut self,
         act: impl FnOnce(&mut LoadWork, WatchLoad<'_>) -> Result<Tally, String>,

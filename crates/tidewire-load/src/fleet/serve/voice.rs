@@ -1,4 +1,4 @@
-//! The worker's voice, its clock, and what it says about its process.
+//! The lines between a worker and its controller, the worker's clock, and the figures of its process.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,7 @@ use crate::worker::service::order::{ServiceReport, ServiceSetup};
 pub struct Workers {
     /// The shell command that starts each.
     pub commands: Vec<String>,
-    /// What all of them are told. The place of each is filled in for it.
+    /// The terms of all of them; the place of each worker is added when they are sent.
     pub load: Load,
     /// Ends the load when a worker has ended; otherwise the others go on.
     pub stop_with_worker: bool,
@@ -42,29 +42,29 @@ pub struct Workers {
 pub(crate) struct Processes {
     crew: Crew<Order>,
     all: Vec<Process>,
-    /// What each says about itself.
+    /// The resources of each.
     cells: Vec<Arc<LiveCell>>,
     /// The users of each.
     users: Vec<u64>,
     steps: usize,
-    /// What the current order asks for.
+    /// The current order.
     asked: Asked,
     notes: Vec<String>,
     stop_with_worker: bool,
 }
 
-/// What an order asks of the workers.
+/// An order, as far as the outcome of a worker is compared with it.
 #[derive(Debug, Default)]
 struct Asked {
     /// The answer is that all connections are closed, not counts.
     is_close: bool,
     begin_ns: u64,
     longest_ns: Option<u64>,
-    /// What each worker has to send; empty if nothing.
+    /// The share of each worker; empty for an order that sends no requests.
     shares: Vec<Due>,
 }
 
-/// What a worker has to send in a phase.
+/// A worker's share of the requests of a phase.
 #[derive(Debug)]
 struct Due {
     tempo: DueTempo,
@@ -136,8 +136,8 @@ impl Processes {
         let mut first_thread = 0;
         for process in &self.all {
             let own_threads = process.hello.load_threads;
-            let users = setup.members(first_thread..first_thread + own_threads);
-            let needed = users * setup.targets.len() as u64;
+            let own = first_thread..first_thread + own_threads;
+            let needed = setup.connections_of(own.clone());
             if needed > process.hello.connections_max {
                 return Err(FleetError::Worker {
                     name: process.name.clone(),
@@ -149,7 +149,7 @@ impl Processes {
                     is_mute: false,
                 });
             }
-            self.users.push(users);
+            self.users.push(setup.members(own));
             process.tell(Order::Load(Box::new(Load {
                 contract: CONTRACT,
                 zero_clock_ns: process.clock.zero_ns(),
@@ -295,13 +295,13 @@ impl Processes {
                     notes.push(format!(
                         "{name} ended: {reason}. The load lacks its {} since then. What it had sent since its last answer is \
                          not counted, and what it had to send in this time counts as not sent.",
-                        in_words(users[index]),
+                        number::users(users[index]),
                     ));
                     Ok(Reported::Gone)
                 }
                 _ => Err(FleetError::Worker {
                     name: all[index].name.clone(),
-                    reason: "its answer is not one to the order that it had".to_owned(),
+                    reason: "it gave an answer that does not belong to its order".to_owned(),
                     is_mute: false,
                 }),
             }
@@ -316,7 +316,7 @@ impl Processes {
         all.filter(|index| self.crew.is_gone(*index)).count()
     }
 
-    /// The time until what a worker says is here, besides the time until it says it.
+    /// The most by which a round trip delays the figures of a worker.
     pub(crate) fn delay(&self) -> Duration {
         2 * process::clock_error(&self.all)
     }
@@ -351,7 +351,7 @@ impl Processes {
             .all
             .iter()
             .zip(&self.users)
-            .map(|(process, users)| format!("{} with {}", process.name, in_words(*users)))
+            .map(|(process, users)| format!("{} with {}", process.name, number::users(*users)))
             .collect();
         let about = format!(
             "The load came from {}. The clock of each is known to within {}.",
@@ -455,11 +455,6 @@ fn suits(hello: &Hello) -> Result<(), String> {
     }
 }
 
-fn in_words(users: u64) -> String {
-    let noun = number::plural(users, "user", "users");
-    format!("{} {noun}", number::grouped(users))
-}
-
 /// The part of a number that belongs to one of several members; all parts together are the whole.
 fn part_of(all: u64, members: &[u64], index: usize) -> u64 {
     let sum = |members: &[u64]| members.iter().map(|count| u128::from(*count)).sum::<u128>();
@@ -469,7 +464,7 @@ fn part_of(all: u64, members: &[u64], index: usize) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// What hears the words of a worker of a load.
+/// Receives the words of a process in a load.
 struct LoadListener {
     index: usize,
     reports: Sender<(usize, ServiceReport)>,

@@ -25,6 +25,7 @@ use crate::fleet::service::{PhasePlan, Processes, ServiceFleet, Workers};
 use crate::plan::memory::EmptyMemory;
 use crate::plan::observe::Progress;
 use crate::plan::run::now_rfc3339;
+use crate::report::model::INTERRUPTED;
 use crate::report::{self, LatencyOrigin, Plan, Report, TestResult, Verdict};
 use crate::verdict::expectation::Expectation;
 use crate::worker::rhythm::Rhythm;
@@ -163,7 +164,7 @@ fn run_as_planned(
     report.results = results;
     if is_interrupted {
         report.partial = true;
-        report.partial_reason = Some("the run was interrupted".into());
+        report.partial_reason = Some(INTERRUPTED.into());
     } else if is_short {
         report.partial = true;
         report.partial_reason = Some("a worker has ended".into());

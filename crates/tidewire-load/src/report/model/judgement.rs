@@ -166,6 +166,8 @@ pub const EXIT_USAGE: u8 = 2;
 pub const EXIT_BROKEN: u8 = 5;
 /// Exit code of a run that was interrupted.
 pub const EXIT_INTERRUPTED: u8 = 130;
+/// The reason of a partial report whose run was interrupted.
+pub const INTERRUPTED: &str = "the run was interrupted";
 
 /// The exit code of a program if several apply: an interruption counts before an impossible load,
 /// then a failure, a generator that was the limit, a broken expectation, and noise. 0 without any.

@@ -93,10 +93,16 @@ impl ServiceSetup {
         each.map(|users| users.len() as u64).sum()
     }
 
+    /// The connections that the users of these threads may have open at the same time.
+    #[must_use]
+    pub fn connections_of(&self, threads: std::ops::Range<usize>) -> u64 {
+        self.members(threads) * self.targets.len() as u64
+    }
+
     /// The connections that may be open at the same time.
     #[must_use]
     pub fn connections_max(&self) -> u64 {
-        (self.users * self.targets.len()) as u64
+        self.connections_of(0..self.workers.max(1))
     }
 }
 
