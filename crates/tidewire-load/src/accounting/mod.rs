@@ -1,6 +1,6 @@
 //! Accounting: what both sides have sent, received and used.
 
-pub mod connects;
+pub mod connect_times;
 pub(crate) mod counts;
 pub mod ended;
 pub mod failure;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::connects::ConnectTimes;
+use super::connect_times::ConnectTimes;
 use super::ended::EndedCounts;
 use super::outcome::{CpuTime, WINDOW};
 use super::recorder::Recorder;

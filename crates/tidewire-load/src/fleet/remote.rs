@@ -4,7 +4,7 @@
 //! writes, one keeps the end of its standard error, and one acts on the lines.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{self, Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -379,7 +379,9 @@ fn read(stdout: impl Read, said: &Sender<Word>) {
     }
 }
 
-fn write(mut stdin: ChildStdin, lines: &Receiver<Line>, relay: &Relay, index: usize) {
+fn write(stdin: ChildStdin, lines: &Receiver<Line>, relay: &Relay, index: usize) {
+    // Inputs of many megabytes leave piece by piece.
+    let mut stdin = BufWriter::with_capacity(PIECE_BYTES, stdin);
     for line in lines {
         let order = match line {
             Line::Order(order) => *order,
@@ -389,11 +391,10 @@ fn write(mut stdin: ChildStdin, lines: &Receiver<Line>, relay: &Relay, index: us
             },
             Line::End => return,
         };
-        let Ok(mut bytes) = serde_json::to_vec(&order) else {
-            continue;
-        };
-        bytes.push(b'\n');
-        if stdin.write_all(&bytes).is_err() || stdin.flush().is_err() {
+        let is_written = serde_json::to_writer(&mut stdin, &order).is_ok()
+            && stdin.write_all(b"\n").is_ok()
+            && stdin.flush().is_ok();
+        if !is_written {
             return;
         }
     }
@@ -564,5 +565,7 @@ const LINE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Between two looks whether the user still waits for a worker.
 const STOP_LOOK: Duration = Duration::from_millis(100);
+/// So much of an order is written at once.
+const PIECE_BYTES: usize = 64 * 1024;
 const SHOWN_BYTES_MAX: usize = 200;
 const LAST_WORDS_MAX: usize = 4;

@@ -17,7 +17,7 @@ impl LoadOptions {
     pub(super) fn endpoint(&self, host: &Host<'_>) -> Result<Endpoint, OptionError> {
         let (proxy, parts) = (self.proxy()?, &host.parts);
         let unix_socket = self.unix_socket.as_ref().filter(|_| host.is_own());
-        let (address, resolved) = match (unix_socket, &proxy) {
+        let (address, resolver_time) = match (unix_socket, &proxy) {
             (Some(_), Some(_)) => {
                 return Err(OptionError::new(
                     "--unix-socket and --proxy exclude each other",
@@ -29,7 +29,7 @@ impl LoadOptions {
         };
         Ok(Endpoint {
             address,
-            resolved,
+            resolver_time,
             tls: parts
                 .is_secure
                 .then(|| self.tls.target(host, self.http2 && !parts.is_websocket))

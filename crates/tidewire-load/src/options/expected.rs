@@ -67,7 +67,7 @@ fn of_connections(expectation: &Expectation, targets: &[ServiceTarget]) -> Optio
     let (is_there, needs) = match expectation.connect_part()? {
         ConnectPart::Tcp => (true, ""),
         ConnectPart::Dns => (
-            targets[0].endpoint.resolved.is_some(),
+            targets[0].endpoint.resolver_time.is_some(),
             "a name in the URL, without --resolve and --unix-socket",
         ),
         ConnectPart::Proxy => (

@@ -1,5 +1,7 @@
 //! The workers of a load that are processes: their commands, and the terms that they get.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::OptionError;
@@ -39,7 +41,7 @@ impl WorkerOptions {
     /// Notes the options that were read, and what was read for them.
     pub(super) fn note(&mut self, as_read: String, inputs: Inputs) {
         self.as_read = as_read;
-        self.load.inputs = inputs;
+        self.load.inputs = Arc::new(inputs);
     }
 
     /// The plan of a load with these workers, from the options of this moment.
@@ -58,7 +60,7 @@ impl WorkerOptions {
         }
         let (planned, inputs) = inputs::noted(plan);
         let mut load = self.load.clone();
-        load.inputs.add(inputs);
+        Arc::make_mut(&mut load.inputs).add(inputs);
         Ok(LoadPlan {
             workers: Some(Workers {
                 commands: self.commands.clone(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
@@ -42,7 +43,7 @@ enum Scope {
     /// The same, noted.
     Noted(Inputs),
     /// Only these.
-    Given(Inputs),
+    Given(Arc<Inputs>),
 }
 
 thread_local! {
@@ -58,7 +59,7 @@ pub fn noted<T>(act: impl FnOnce() -> T) -> (T, Inputs) {
 }
 
 /// Does something that has only these inputs.
-pub fn given<T>(inputs: Inputs, act: impl FnOnce() -> T) -> T {
+pub fn given<T>(inputs: Arc<Inputs>, act: impl FnOnce() -> T) -> T {
     within(Scope::Given(inputs), act).0
 }
 

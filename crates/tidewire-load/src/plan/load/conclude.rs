@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Loading;
 use super::watch::Seen;
+use crate::accounting::connect_times::ConnectTimes;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, StepTally, Tally};
@@ -105,12 +106,7 @@ impl Loading<'_> {
                 None => 0,
                 Some(_) => tally.reconnected,
             },
-            latency_us: connect.ready.summary(LatencyOrigin::Sent),
-            dns_us: self.resolved().map(|time| time.as_secs_f64() * 1e6),
-            tcp_us: connect.summary(ConnectPart::Tcp),
-            proxy_us: connect.summary(ConnectPart::Proxy),
-            tls_us: connect.summary(ConnectPart::Tls),
-            upgrade_us: connect.summary(ConnectPart::Upgrade),
+            ..times(&connect)
         });
         load.received = (tally.received > 0).then(|| Received {
             messages: tally.received,
@@ -359,10 +355,11 @@ impl Loading<'_> {
         }
         let ended_by = self.connected.ended.report();
         let how = ended_in_words(&ended_by);
+        let connect = self.connect_times_before();
         result.load.connecting = Some(Connecting {
             failed,
             ended_by,
-            ..Connecting::default()
+            ..times(&connect)
         });
         let words: Vec<String> = self
             .connected
@@ -373,6 +370,7 @@ impl Loading<'_> {
         let figures = Figures {
             connected: Some(self.part_of_users(0)),
             failed: Some(self.part_of_users(failed)),
+            connect_parts: connect.parts(),
             ..Figures::default()
         };
         result.load.expectations = results_of(&self.plan.expectations, &figures);
@@ -466,6 +464,20 @@ fn per_second(quarters: &[u64]) -> Vec<f64> {
     seconds
         .map(|quarters| quarters.iter().sum::<u64>() as f64)
         .collect()
+}
+
+/// The times of connecting in the form of a report.
+fn times(connect: &ConnectTimes) -> Connecting {
+    Connecting {
+        latency_us: connect.ready.summary(LatencyOrigin::Sent),
+        // It is one time.
+        dns_us: connect.summary(ConnectPart::Dns).map(|dns| dns.max),
+        tcp_us: connect.summary(ConnectPart::Tcp),
+        proxy_us: connect.summary(ConnectPart::Proxy),
+        tls_us: connect.summary(ConnectPart::Tls),
+        upgrade_us: connect.summary(ConnectPart::Upgrade),
+        ..Connecting::default()
+    }
 }
 
 /// The state of each expectation. One whose figure is not known is broken.

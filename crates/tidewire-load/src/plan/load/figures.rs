@@ -2,11 +2,10 @@
 //! request that an expectation names.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::Loading;
 use super::conclude::results_of;
-use crate::accounting::connects::ConnectTimes;
+use crate::accounting::connect_times::ConnectTimes;
 use crate::accounting::ended::EndedCounts;
 use crate::accounting::recorder::Recorder;
 use crate::accounting::tally::{StepTally, Tally};
@@ -129,16 +128,17 @@ impl Loading<'_> {
         names.all(|name| scopes.contains(&Some(name)) || !failed(name))
     }
 
-    /// The time that the resolver needed.
-    pub(super) fn resolved(&self) -> Option<Duration> {
-        self.plan.setup.own().endpoint.resolved
-    }
-
     /// The times of the connections that were opened before the phase and in it.
     pub(super) fn connect_times(&self, tally: &Tally) -> ConnectTimes {
-        let mut connect = self.connected.connect.clone();
+        let mut connect = self.connect_times_before();
         connect.merge(&tally.connect);
-        if let Some(time) = self.resolved() {
+        connect
+    }
+
+    /// The time of the resolver, and those of the connections that were opened before the phase.
+    pub(super) fn connect_times_before(&self) -> ConnectTimes {
+        let mut connect = self.connected.connect.clone();
+        if let Some(time) = self.plan.setup.own().endpoint.resolver_time {
             let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             connect.record_part(ConnectPart::Dns, time_ns);
         }

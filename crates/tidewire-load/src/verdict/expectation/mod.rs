@@ -149,7 +149,7 @@ impl ConnectPart {
     /// What a load without it lacks.
     fn missing(self) -> &'static str {
         match self {
-            Self::Dns => "DNS time: its address was given as a number, or by --resolve",
+            Self::Dns => "DNS time",
             Self::Tcp => "TCP time",
             Self::Proxy => "proxy time: only a tunnel through --proxy has one",
             Self::Tls => "TLS time: only https:// and wss:// have one",

@@ -1,5 +1,7 @@
 //! Orders and words of a service load, which is `tidewire load`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,7 +23,7 @@ pub struct Load {
     pub options: Map<String, Value>,
     /// The files and the variables that the options name.
     #[serde(flatten)]
-    pub inputs: Inputs,
+    pub inputs: Arc<Inputs>,
     /// Over HTTP/2, whatever the options say: the server offers nothing else.
     #[serde(default)]
     pub over_http2: bool,

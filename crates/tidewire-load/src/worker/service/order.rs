@@ -159,7 +159,7 @@ pub struct Endpoint {
     /// The address.
     pub address: Address,
     /// The time that the resolver needed for it; `None` if nothing had to be resolved.
-    pub resolved: Option<Duration>,
+    pub resolver_time: Option<Duration>,
     /// TLS; `None` for plain TCP.
     pub tls: Option<TargetTls>,
     /// The request to a proxy before TLS or the first request: a complete CONNECT request.
