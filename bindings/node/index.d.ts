@@ -67,7 +67,7 @@ export class RawJson {
 /** 1 (background) to 10 (critical); by default that of the topic. */
 export type Priority = 1 | 3 | 5 | 8 | 10;
 export type Bytes = ArrayBuffer | ArrayBufferView | SharedArrayBuffer;
-export type Kind = "message" | "request" | "snapshotRequest" | "connect" | "disconnect";
+export type Kind = "message" | "request" | "publication" | "snapshotRequest" | "connect" | "disconnect";
 
 export interface TypeAndPriority {
   /** The type of the message. Default `message`. */
@@ -104,7 +104,7 @@ export class Connection {
   send(payload: unknown, options?: TypeAndPriority): void;
   /** Sends a string as a text message, bytes as a binary one, and a received message as it came. */
   sendRaw(data: string | Bytes | Message): void;
-  /** Ends the connection. Codes: 1000, or 4000 to 4999. */
+  /** Ends the connection. Codes: 1000 to 1003, 1007 to 1014, 3000 to 4999; your own are 4000 to 4299. */
   close(code?: number, reason?: string): void;
   /** Subscribes it to a topic or pattern, whatever its access rules say. */
   subscribe(topic: string): void;
@@ -144,11 +144,19 @@ export class Message {
   get timeoutMs(): number | undefined;
   /** Answers a `request`; false if it was answered before, or too late. */
   reply(payload: unknown): boolean;
-  /** Answers a `request` with an error; false if it was answered before, or too late. */
+  /** Answers a `request` with an error, or refuses a `publication`; false if it was answered before, or too late. */
   fail(code: string, message: string): boolean;
+  /** Replaces the payload of a `publication`: subscribers get this one. */
+  replace(payload: unknown): void;
   /** Answers a `snapshotRequest` for one of its topics. */
   replySnapshot(topic: string, payload: unknown, options?: { type?: string }): void;
 }
+
+/** A message of the kind `publication`: what a client wants to publish. */
+export type Publication<Payload = any> = Omit<Message, "payload" | "topic"> & {
+  readonly payload: Payload;
+  readonly topic: string;
+};
 
 /** Messages of one turn of the engine, in the order in which they arrived. */
 export class Batch implements Iterable<Message> {
@@ -193,14 +201,21 @@ export interface Published {
   duplicate: boolean;
 }
 
-export interface PublishOptions extends TypeAndPriority {
+/** Connections that do not receive a message. */
+export type Excluded = Connection | Iterable<Connection>;
+
+/** The options of a message to many. */
+export interface MessageOptions extends TypeAndPriority {
+  /** Everybody but this connection, or these, at most 1000. */
+  exclude?: Excluded;
+}
+
+export interface PublishOptions extends MessageOptions {
   /** A publication with the id of an earlier one is dropped. */
   id?: string;
   /** The key by which a lagging subscription conflates. */
   key?: string;
   ttlMs?: number;
-  /** Everybody but this connection. */
-  exclude?: Connection;
   /** A snapshot of the topic instead of an update. */
   snapshot?: boolean;
 }
@@ -293,6 +308,7 @@ export interface Address {
 }
 
 type Handler = (message: Message) => unknown;
+type PublicationHandler<Payload> = (message: Publication<Payload>) => unknown;
 type CheckedHandler<Payload> = (message: Message, payload: Payload) => unknown;
 
 /** A schema of Zod, Valibot, ArkType or another library of Standard Schema (https://standardschema.dev). */
@@ -413,7 +429,16 @@ export class Server<Topics extends object = object> implements AsyncIterable<Mes
   /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
   handle(type: string, handler: Handler): this;
   handle<Payload>(type: string, schema: Schema<Payload>, handler: CheckedHandler<Payload>): this;
-  /** Puts a function around every handler of messages and requests; the first one is the outermost. `next` calls the handler. */
+  /**
+   * Registers the handler that decides about what clients publish to a topic or pattern, once the access rules allow it. When it
+   * ends, the publication goes on, with the payload of `message.replace()` if it has called that. When it throws, the publication
+   * is refused: by a `CallError` in its words. The first pattern that fits a topic decides. Messages of the client wait for it:
+   * do not ask the same client something meanwhile.
+   */
+  onPublish<Name extends string>(topic: Name, handler: PublicationHandler<PayloadOf<Topics, Name>>): this;
+  /** The same for payloads of a shape: others are refused with `INVALID_PAYLOAD`, in words that name the fault. */
+  onPublish<Payload>(topic: string, schema: Schema<Payload>, handler: CheckedHandler<Payload>): this;
+  /** Puts a function around every handler of messages, requests and publications; the first one is the outermost. `next` calls the handler. */
   use(middleware: (message: Message, next: () => unknown) => unknown): this;
   /** The events, in batches, until the server has stopped and everything was received. */
   batches(): AsyncIterableIterator<Batch>;
@@ -436,9 +461,9 @@ export class Server<Topics extends object = object> implements AsyncIterable<Mes
     options?: TypeAndPriority & { waitMs?: number },
   ): Promise<number>;
   /** Sends to every connection of a user. */
-  sendToUser(user: string, payload: unknown, options?: TypeAndPriority): void;
+  sendToUser(user: string, payload: unknown, options?: MessageOptions): void;
   /** Sends to every connection. */
-  broadcast(payload: unknown, options?: TypeAndPriority): void;
+  broadcast(payload: unknown, options?: MessageOptions): void;
   /** Sends to every connection as it is: a string as text, bytes as binary. */
   broadcastRaw(data: string | Bytes): void;
   /** Sends pairs of a connection, or a message for the connection it came from, and data, as they are. */

@@ -6,5 +6,5 @@ mod options;
 pub mod publishing;
 pub mod queries;
 
-pub use lifecycle::ServerLifecycle;
+pub use lifecycle::{ServerLifecycle, close_code};
 pub use options::ServerOptions;

@@ -60,7 +60,7 @@ function priorityNumber(value) {
 }
 
 function closing(code, reason) {
-  whole("code", code, 1000, 4999);
+  whole("code", code, 0, 0xffff);
   text("reason", reason);
 }
 

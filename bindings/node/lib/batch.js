@@ -4,7 +4,7 @@
 // that are made when somebody looks at them, and decode only what is asked for.
 
 const { isAscii } = require("node:buffer");
-const { FAIL, REPLY, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
+const { ACCEPT, FAIL, REPLY, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
 const { Connection } = require("./connection.js");
 const { InvalidArgumentError, InvalidMessageError, translated } = require("./errors.js");
 const { MARK } = require("./message-mark.js");
@@ -23,12 +23,25 @@ const REQUEST = 3;
 const SNAPSHOT_REQUEST = 4;
 const CONNECT = 5;
 const DISCONNECT = 6;
+const PUBLICATION = 7;
 
-const KINDS = ["message", "message", "message", "request", "snapshotRequest", "connect", "disconnect"];
+const KINDS = [
+  "message",
+  "message",
+  "message",
+  "request",
+  "snapshotRequest",
+  "connect",
+  "disconnect",
+  "publication",
+];
 const REASONS = ["peer", "server", "lost"];
 
 /** A type without a handler of its own. */
 const NO_HANDLER = 0xffffffff;
+
+/** The payloads that handlers have put in the place of those of publications, as JSON texts. */
+const replacements = new WeakMap();
 
 const SNAPSHOT_OPTIONS = new Set(["type"]);
 
@@ -201,7 +214,7 @@ class Message {
     this.#index = index;
   }
 
-  /** `message`, `request`, `snapshotRequest`, `connect` or `disconnect`. */
+  /** `message`, `request`, `publication`, `snapshotRequest`, `connect` or `disconnect`. */
   get kind() {
     return KINDS[this.#batch._kind(this.#index)];
   }
@@ -268,6 +281,10 @@ class Message {
         throw new InvalidMessageError("the message is binary, not JSON");
       case REQUEST:
         return { t: this.type, p: decodePayload(this.#batch._text(start + this.#typeBytes(), end)) };
+      case PUBLICATION: {
+        const text = this.#batch._text(start + this.#typeBytes() + this.#batch._number(this.#index, 7), end);
+        return { t: this.type, tp: this.topic, p: decodePayload(text) };
+      }
       case SNAPSHOT_REQUEST:
         return { t: "sync_request", p: decode(this.#batch._text(start, end)) };
       default:
@@ -302,7 +319,7 @@ class Message {
         return this.#batch._number(this.#index, 7) === 0 ? payload : Buffer.from(payload, "base64");
       }
     }
-    if (kind > SNAPSHOT_REQUEST) return undefined;
+    if (kind === CONNECT || kind === DISCONNECT) return undefined;
     if (kind > MESSAGEPACK) return this.json().p;
     return payloadOf(this.json());
   }
@@ -318,7 +335,8 @@ class Message {
         const type = whole?.t ?? whole?.type;
         return typeof type === "string" ? type : undefined;
       }
-      case REQUEST: {
+      case REQUEST:
+      case PUBLICATION: {
         const start = this.#batch._number(this.#index, 2);
         return this.#batch._text(start, start + this.#typeBytes());
       }
@@ -330,6 +348,10 @@ class Message {
   /** The topic that it names, if it names one. */
   get topic() {
     const kind = this.#batch._kind(this.#index);
+    if (kind === PUBLICATION) {
+      const start = this.#batch._number(this.#index, 2) + this.#typeBytes();
+      return this.#batch._text(start, start + this.#batch._number(this.#index, 7));
+    }
     if (kind !== TEXT && kind !== MESSAGEPACK) return undefined;
     const topic = this.json()?.tp;
     return typeof topic === "string" ? topic : undefined;
@@ -360,18 +382,37 @@ class Message {
 
   /** Answers a `request`; false if it was answered before, or too late. */
   reply(payload) {
-    return this.#answer(REPLY, "", encode(payload ?? null));
-  }
-
-  /** Answers a `request` with an error; false if it was answered before, or too late. */
-  fail(code, message) {
-    return this.#answer(FAIL, name("code", code), text("message", message));
-  }
-
-  #answer(what, first, second) {
     if (this.#batch._kind(this.#index) !== REQUEST) {
       throw new InvalidArgumentError("only a message of the kind request is replied to");
     }
+    return this.#answer(REPLY, "", encode(payload ?? null));
+  }
+
+  /** Answers a `request` with an error, or refuses a `publication`; false if it was answered before, or too late. */
+  fail(code, message) {
+    const kind = this.#batch._kind(this.#index);
+    if (kind !== REQUEST && kind !== PUBLICATION) {
+      throw new InvalidArgumentError("only a message of the kind request or publication fails");
+    }
+    return this.#answer(FAIL, name("code", code), text("message", message));
+  }
+
+  /** Replaces the payload of a `publication`: subscribers get this one. */
+  replace(payload) {
+    if (this.#batch._kind(this.#index) !== PUBLICATION) {
+      throw new InvalidArgumentError("only the payload of a message of the kind publication is replaced");
+    }
+    replacements.set(this, encode(payload ?? null));
+  }
+
+  /** Lets a `publication` go on, with the payload that has replaced its own, if one has. */
+  _accept() {
+    const replacement = replacements.get(this);
+    if (replacement === undefined) this.#answer(ACCEPT, "", "");
+    else this.#answer(REPLY, "", replacement);
+  }
+
+  #answer(what, first, second) {
     if (this.#isAnswered) return false;
     const { core, outbox } = this.#batch._server;
     const place = this.#batch._number(this.#index, 5);
@@ -433,9 +474,13 @@ class Message {
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
     const about =
-      this.kind === "request" ? ` ${this.type}` : this.kind === "message" ? ` of ${this.length} bytes` : "";
+      this.kind === "request" || this.kind === "publication"
+        ? ` ${this.type}`
+        : this.kind === "message"
+          ? ` of ${this.length} bytes`
+          : "";
     return `<Message ${this.kind}${about} from ${this.connection}>`;
   }
 }
 
-module.exports = { Batch, CONNECT, DISCONNECT, Message, NO_HANDLER, REQUEST, SNAPSHOT_REQUEST };
+module.exports = { Batch, CONNECT, DISCONNECT, Message, NO_HANDLER, PUBLICATION, REQUEST, SNAPSHOT_REQUEST };

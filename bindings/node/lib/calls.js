@@ -9,7 +9,8 @@ const { payloadOf } = require("./json.js");
 const { named } = require("./names.js");
 
 const KIND = new Set(["type", "priority"]);
-const PUBLICATION = new Set([...KIND, "id", "key", "ttlMs", "exclude", "snapshot"]);
+const MESSAGE = new Set([...KIND, "exclude"]);
+const PUBLICATION = new Set([...MESSAGE, "id", "key", "ttlMs", "snapshot"]);
 const PUBLICATIONS = new Set([...KIND, "waitMs"]);
 const CONNECTIONS = new Set(["user", "topic", "after", "limit"]);
 const TOPICS = new Set(["prefix", "after", "limit"]);
@@ -25,26 +26,38 @@ function run(action) {
   }
 }
 
-/** The type and the number of the priority among the options of a call. */
-function kindOf(call, options) {
-  const { type, priority } = named(call, options, KIND);
-  return [name("type", type ?? "message"), priorityNumber(priority)];
+/** The type, the number of the priority and the excluded connections of a message to many. */
+function messageOf(call, options) {
+  const { type, priority, exclude } = named(call, options, MESSAGE);
+  return [name("type", type ?? "message"), priorityNumber(priority), excluded(exclude)];
+}
+
+/** The numbers of the connections that do not receive a message: one connection, or several. */
+function excluded(exclude) {
+  if (exclude === undefined || exclude === null) return [];
+  const connections = exclude instanceof Connection ? [exclude] : exclude;
+  if (typeof connections !== "object" || typeof connections[Symbol.iterator] !== "function") {
+    throw new WrongTypeError("exclude is a connection, or a list of connections");
+  }
+  const numbers = [];
+  for (const connection of connections) {
+    if (!(connection instanceof Connection))
+      throw new WrongTypeError("exclude has something that is no connection");
+    numbers.push(connection._place, connection._generation);
+  }
+  return numbers;
 }
 
 /** The type of a publication, and the options of `publish` as the native module takes them. */
 function publication(options) {
   if (options === undefined || options === null) return ["message", undefined];
   const { type, priority, id, key, ttlMs, exclude, snapshot } = named("publish", options, PUBLICATION);
-  if (exclude !== undefined && !(exclude instanceof Connection)) {
-    throw new WrongTypeError("exclude is a connection");
-  }
   const chosen = {
     priority: priorityNumber(priority),
     id: optionalText("id", id),
     key: optionalText("key", key),
     ttlMs: optionalWhole("ttlMs", ttlMs, 0, Number.MAX_SAFE_INTEGER),
-    excludePlace: exclude?._place,
-    excludeGeneration: exclude?._generation,
+    exclude: excluded(exclude),
     snapshot: snapshot === undefined ? undefined : flag("snapshot", snapshot),
   };
   return [name("type", type ?? "message"), chosen];
@@ -107,8 +120,8 @@ function presenceQuery(topic, query) {
 
 module.exports = {
   historyQuery,
-  kindOf,
   listQuery,
+  messageOf,
   presenceQuery,
   publication,
   publications,

@@ -5,7 +5,7 @@
 const { randomUUID } = require("node:crypto");
 const { callable, shown } = require("./arguments.js");
 const { CallError, InvalidArgumentError, TidewireError, WrongTypeError } = require("./errors.js");
-const { NO_HANDLER, REQUEST } = require("./batch.js");
+const { NO_HANDLER, PUBLICATION, REQUEST } = require("./batch.js");
 const { LineLimit } = require("./line-limit.js");
 
 /** Names that stand for what happens to a connection instead of a type of messages. */
@@ -24,22 +24,35 @@ const CODE_BYTES_MAX = 128;
 class Handler {
   #lines = new LineLimit((count) => `${this.name} failed for ${count} more messages`);
   #run;
+  #isSurrounded = false;
+  /** Publications that middleware has passed on to it. */
+  #reached = new WeakSet();
 
-  constructor(type, run, replies) {
+  /** `answers` is what becomes of its result: `reply`, `accept` of a publication, or nothing. */
+  constructor(type, run, answers) {
     this.#run = run;
     this.call = run;
-    this.replies = replies;
+    this.answers = answers;
     this.name = `${run.name || "handler"} of ${shown(type)}`;
   }
 
   /** Puts middleware around it, the first outermost. */
   surround(middleware) {
     const run = this.#run;
+    this.#isSurrounded = true;
     const from = (index, message) => {
-      if (index === middleware.length) return run(message);
+      if (index === middleware.length) {
+        if (this.answers === "accept") this.#reached.add(message);
+        return run(message);
+      }
       return middleware[index](message, () => from(index + 1, message));
     };
     this.call = (message) => from(0, message);
+  }
+
+  /** Whether it has seen a publication: middleware that does not call `next` keeps it away. */
+  hasSeen(message) {
+    return !this.#isSurrounded || this.#reached.has(message);
   }
 
   /** Logs an error with its stack; past the limit of a second only their number. */
@@ -61,6 +74,8 @@ class Handlers {
   #events = new Map();
   #messagesByPlace = [];
   #requestsByPlace = [];
+  #publications = new Map();
+  #publicationsByPlace = [];
   #typesNamed = new Set();
   #rest;
   #restOfRequests;
@@ -77,7 +92,7 @@ class Handlers {
     this.#log = log;
   }
 
-  /** Puts a function around the handlers of messages and requests, those to come, too. */
+  /** Puts a function around the handlers of messages, requests and publications, those to come, too. */
   surround(middleware) {
     this.#middleware.push(callable("the middleware", middleware));
     for (const handler of this.#routed()) handler.surround(this.#middleware);
@@ -90,7 +105,7 @@ class Handlers {
     }
     callable("the handler", call);
     const isEvent = !replies && EVENTS.includes(type);
-    const handler = new Handler(type, call, replies);
+    const handler = new Handler(type, call, replies ? "reply" : undefined);
     if (!isEvent && this.#middleware.length > 0) handler.surround(this.#middleware);
     if (type === REST) {
       const taken = replies ? this.#restOfRequests : this.#rest;
@@ -105,6 +120,28 @@ class Handlers {
     table.set(type, handler);
     this.#messagesByPlace = [...this.#messages.values()];
     this.#requestsByPlace = [...this.#requests.values()];
+  }
+
+  /** Registers the handler that decides about the publications of clients to a topic or pattern. */
+  addPublication(topic, call, decideAbout) {
+    if (typeof topic !== "string" || topic === "") {
+      throw new WrongTypeError(`a topic or pattern is a string, not ${shown(topic)}`);
+    }
+    callable("the handler", call);
+    const held = this.#publications.get(topic);
+    if (held) throw new InvalidArgumentError(`${shown(topic)} has a handler already: ${held.name}`);
+    const handler = new Handler(topic, call, "accept");
+    if (this.#middleware.length > 0) handler.surround(this.#middleware);
+    // From now on the engine names its place.
+    decideAbout([...this.#publications.keys(), topic]);
+    this.#publications.set(topic, handler);
+    this.#publicationsByPlace.push(handler);
+  }
+
+  /** What they have done, by name. */
+  counts() {
+    const { handled, errors, timeouts, refused, unrouted, blocked } = this;
+    return { handled, errors, timeouts, refused, unrouted, blocked };
   }
 
   get isEmpty() {
@@ -123,10 +160,10 @@ class Handlers {
     return [...this.#routed(), ...this.#events.values()];
   }
 
-  /** The handlers of messages and requests. */
+  /** The handlers of messages, requests and publications. */
   #routed() {
     const rest = [this.#rest, this.#restOfRequests].filter((handler) => handler !== undefined);
-    return [...this.#messages.values(), ...this.#requests.values(), ...rest];
+    return [...this.#messages.values(), ...this.#requests.values(), ...this.#publications.values(), ...rest];
   }
 
   /** The handler of a message, or `undefined`. */
@@ -135,6 +172,7 @@ class Handlers {
     const kind = message._kind;
     if (kind < REQUEST) return place === NO_HANDLER ? this.#rest : this.#messagesByPlace[place];
     if (kind === REQUEST) return place === NO_HANDLER ? this.#restOfRequests : this.#requestsByPlace[place];
+    if (kind === PUBLICATION) return this.#publicationsByPlace[place];
     return this.#events.get(message.kind);
   }
 
@@ -153,9 +191,15 @@ class Handlers {
 
   /** Takes what a handler returned. */
   done(handler, message, result) {
-    if (handler.replies) {
+    if (handler.answers === "accept" && !handler.hasSeen(message)) {
+      this.refused += 1;
+      this.#tell(message, "TOPIC_FORBIDDEN", "the application refuses this publication");
+      return;
+    }
+    if (handler.answers !== undefined) {
       try {
-        message.reply(result);
+        if (handler.answers === "reply") message.reply(result);
+        else message._accept();
       } catch (error) {
         this.failed(handler, message, error);
         return;
@@ -204,7 +248,7 @@ class Handlers {
   /** Tells the client that its message was not handled. */
   #tell(message, code, text) {
     try {
-      if (message.kind === "request") message.fail(code, text);
+      if (message.kind === "request" || message.kind === "publication") message.fail(code, text);
       // A message without a type is not of the protocol: its sender would not understand the answer.
       else if (message.kind === "message" && typeOf(message) !== "") {
         message.connection.sendRaw(errorText(message, code, text));

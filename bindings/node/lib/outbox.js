@@ -9,6 +9,7 @@ const SEND_BINARY = 2;
 const SEND = 3;
 const REPLY = 4;
 const FAIL = 5;
+const ACCEPT = 6;
 
 /** Added to the kind of a record whose bytes are in a batch. It has their begin there and their number, not two lengths. */
 const IN_BATCH = 8;
@@ -185,4 +186,4 @@ class Outbox {
   }
 }
 
-module.exports = { FAIL, Outbox, REPLY, SEND, SEND_BINARY, SEND_TEXT };
+module.exports = { ACCEPT, FAIL, Outbox, REPLY, SEND, SEND_BINARY, SEND_TEXT };

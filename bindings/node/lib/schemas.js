@@ -3,7 +3,7 @@
 // Schemas of payloads, in the common form of libraries such as Zod, Valibot and ArkType: https://standardschema.dev.
 
 const { CallError, WrongTypeError } = require("./errors.js");
-const { shown } = require("./arguments.js");
+const { callable, shown } = require("./arguments.js");
 
 const INVALID_PAYLOAD = "INVALID_PAYLOAD";
 /** Faults that the words of a refusal name. */
@@ -48,4 +48,10 @@ function checked(schema, handler) {
   return call;
 }
 
-module.exports = { checked };
+/** The handler among the last arguments of a registration, behind its schema if there is one. */
+function handlerOf(given) {
+  const handler = callable("the handler", given.at(-1));
+  return given.length > 1 ? checked(given[0], handler) : handler;
+}
+
+module.exports = { handlerOf };

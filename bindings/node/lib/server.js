@@ -20,7 +20,7 @@ const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
 const { Promises, untilFree } = require("./promises.js");
-const { checked } = require("./schemas.js");
+const { handlerOf } = require("./schemas.js");
 const { Signals } = require("./signals.js");
 const { deferred, pause, TIMER_MAX_MS, turn, within } = require("./waiting.js");
 
@@ -265,24 +265,33 @@ class Server {
     return this.#add(type, schemaAndHandler, true);
   }
 
-  /** Puts a function around every handler of messages and requests: `(message, next) => …`, the first outermost. */
+  /** Registers the handler that decides about what clients publish to a topic or pattern: when it ends, the publication goes on. */
+  onPublish(topic, ...schemaAndHandler) {
+    const decide = (topics) => calls.run(() => this.#core.decideAbout(topics));
+    this.#handlers.addPublication(topic, this.#handlerOf(schemaAndHandler), decide);
+    return this;
+  }
+
+  /** Puts a function around every handler of messages, requests and publications: `(message, next) => …`, the first outermost. */
   use(middleware) {
     this.#handlers.surround(middleware);
     return this;
   }
 
   #add(type, given, replies) {
-    if (this.#isManual) throw new TidewireError(BOTH, { code: "RECEIVING" });
-    const handler = callable("the handler", given.at(-1));
-    this.#handlers.add(type, given.length > 1 ? checked(given[0], handler) : handler, replies);
+    this.#handlers.add(type, this.#handlerOf(given), replies);
     if (this.state === "running") this.#route();
     return this;
   }
 
+  #handlerOf(given) {
+    if (this.#isManual) throw new TidewireError(BOTH, { code: "RECEIVING" });
+    return handlerOf(given);
+  }
+
   #route() {
-    const types = this.#handlers.messageTypes;
-    this.#context.messageTypes = types;
-    calls.run(() => this.#core.route(types, this.#handlers.requestTypes));
+    this.#context.messageTypes = this.#handlers.messageTypes;
+    calls.run(() => this.#core.route(this.#context.messageTypes, this.#handlers.requestTypes));
   }
 
   /** The events, in batches, until the server has stopped and everything was received. */
@@ -443,17 +452,17 @@ class Server {
     return this.#promises;
   }
 
-  /** Sends to every connection of a user. */
+  /** Sends to every connection of a user, but for those that `exclude` names. */
   sendToUser(user, payload, options) {
     text("user", user);
-    const [type, priority] = calls.kindOf("sendToUser", options);
-    this.#do(() => this.#core.sendToUser(user, type, encode(payload), priority));
+    const [type, priority, exclude] = calls.messageOf("sendToUser", options);
+    this.#do(() => this.#core.sendToUser(user, type, encode(payload), priority, exclude));
   }
 
-  /** Sends to every connection. */
+  /** Sends to every connection, but for those that `exclude` names. */
   broadcast(payload, options) {
-    const [type, priority] = calls.kindOf("broadcast", options);
-    this.#do(() => this.#core.broadcast(type, encode(payload), priority));
+    const [type, priority, exclude] = calls.messageOf("broadcast", options);
+    this.#do(() => this.#core.broadcast(type, encode(payload), priority, exclude));
   }
 
   /** Sends to every connection as it is: a string as text, bytes as binary. */
@@ -545,9 +554,8 @@ class Server {
 
   /** The counts of the handlers since the server was made. */
   handlerStatistics() {
-    const { handled, errors, timeouts, refused, unrouted, blocked } = this.#handlers;
     const { running, waiting } = this.#dispatcher;
-    return { handled, errors, timeouts, refused, unrouted, blocked, running, waiting };
+    return { ...this.#handlers.counts(), running, waiting };
   }
 
   /** Some connections, in the order of their ids: all of a user, or all of a topic, or all. */

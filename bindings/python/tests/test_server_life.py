@@ -9,11 +9,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 import tidewire
 from conftest import received, until
 from plain_client import PlainClient
+from tidewire.testing import running
 
 
 @pytest.mark.parametrize(
@@ -182,3 +184,17 @@ def test_a_forked_process_has_no_server_and_ends() -> None:
     out, err = process.communicate(timeout=30)
     assert (out, err) == ("child: STOPPED\nchild: running\nparent: 0 running\n", "")
     assert process.returncode == 0
+
+
+def test_handlers_that_nobody_calls_are_told_of(monkeypatch, caplog) -> None:
+    monkeypatch.setattr("tidewire._server.HANDLERS_IDLE_S", 0.01)
+    server = tidewire.Server(port=0, no_auth=True)
+    server.on("chat")(print)
+    with server:
+        until(lambda: any("nothing calls them" in record.message for record in caplog.records))
+    caplog.clear()
+    served = tidewire.Server(port=0, no_auth=True)
+    served.on("chat")(print)
+    with running(served), served:
+        time.sleep(0.1)
+    assert not [record for record in caplog.records if "nothing calls them" in record.message]

@@ -214,6 +214,18 @@ def test_users_and_connections(serve, secret) -> None:
         server.publish("a", 5, type="five", exclude=connections["ann"])
         server.publish("a", 6, type="six")
         assert ann.until("six")["p"] == 6
+        server.broadcast(7, type="seven", exclude=connections["bob"])
+        server.broadcast(8, type="eight", exclude=connections.values())
+        server.send_to_user("bob", 9, type="nine", exclude=[])
+        server.broadcast(10, type="ten")
+        for client, expected in ((ann, ["seven", "ten"]), (bob, ["nine", "ten"])):
+            types: list[str] = []
+            while types[-1:] != ["ten"]:
+                types.append(client.hear()["t"])
+            assert [type for type in types if type != "subscription_update"] == expected
+        for wrong in (7, ["ann"], connections):
+            with pytest.raises(tidewire.WrongTypeError, match="exclude"):
+                server.broadcast(1, exclude=wrong)
         server.unsubscribe_user("ann", "a")
         connections["bob"].unsubscribe("b")
         until(lambda: server.list_topics() == [])

@@ -102,6 +102,7 @@ pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
 pub use topics::broker::{BrokerHealth, BrokerPartition, BrokerProblem, ClusterNode};
 pub use topics::config::{GroupOverload, Scope, TopicLimits, TopicRule, Topics};
+pub use topics::decided::{DecidedTopics, PublicationRequest};
 pub use topics::error::{BrokerUnavailable, ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::HistoryLimits;

@@ -12,6 +12,7 @@ use crate::model::{CloseReason, ConnectionKey, Encoding, Message, Peer, ShardWak
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::state::calls::Responder;
+use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
@@ -37,6 +38,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
             sender,
             gate: Arc::clone(&gate),
             takes_syncs: false,
+            decided: Arc::default(),
         },
         Receiver { batches, gate },
     )
@@ -49,6 +51,7 @@ pub struct QueueSender {
     sender: mpsc::Sender<Batch>,
     gate: Arc<Gate>,
     takes_syncs: bool,
+    decided: Arc<DecidedTopics>,
 }
 
 /// The end that the application empties.
@@ -80,6 +83,9 @@ pub enum Event<'a> {
     /// A client asks something: answer by the responder, or by a clone of it after the batch is
     /// gone.
     Call(&'a Arc<Peer>, Call<'a>, &'a Responder),
+    /// A client publishes to one of the topics of [`with_decided`](QueueSender::with_decided): let it go on, or
+    /// refuse it, by the responder, or by a clone of it after the batch is gone.
+    Publication(&'a Arc<Peer>, PublicationRequest<'a>, &'a Responder),
     /// A client asks for the state of topics: answer by
     /// [`Handle::send_snapshot`](crate::Handle::send_snapshot). Only with
     /// [`with_syncs`](QueueSender::with_syncs).
@@ -100,10 +106,12 @@ enum QueuedEvent {
     Connect,
     Message(Encoding, Range<usize>),
     Call(Box<StoredCall>),
+    Publication(Box<StoredCall>, Box<str>, usize),
     Sync(Box<StoredSync>),
     Close(CloseReason),
 }
 
+/// A call, or a publication without its topic.
 #[derive(Debug)]
 struct StoredCall {
     t: String,
@@ -154,6 +162,13 @@ impl QueueSender {
         self
     }
 
+    /// Publications of clients to these topics become events as well, and wait for an answer each.
+    #[must_use]
+    pub fn with_decided(mut self, topics: Arc<DecidedTopics>) -> Self {
+        self.decided = topics;
+        self
+    }
+
     /// The application of one shard: it puts everything into the queue.
     #[must_use]
     pub fn application(&self) -> QueueApplication {
@@ -161,6 +176,7 @@ impl QueueSender {
             sender: Some(self.sender.clone()),
             gate: Arc::clone(&self.gate),
             takes_syncs: self.takes_syncs,
+            decided: Arc::clone(&self.decided),
             batch: Batch::default(),
             batches: 0,
             sessions: Vec::new(),
@@ -272,6 +288,10 @@ impl Batch {
             QueuedEvent::Connect => Event::Connect(peer),
             QueuedEvent::Close(reason) => Event::Close(peer, *reason),
             QueuedEvent::Call(stored) => Event::Call(peer, stored.call(), &stored.responder),
+            QueuedEvent::Publication(stored, topic, place) => {
+                let publication = stored.publication(topic, *place);
+                Event::Publication(peer, publication, &stored.responder)
+            }
             QueuedEvent::Sync(stored) => Event::Sync(peer, stored.request()),
             QueuedEvent::Message(encoding, range) => {
                 let message = Message {
@@ -292,6 +312,17 @@ impl Batch {
 impl StoredCall {
     fn call(&self) -> Call<'_> {
         Call {
+            t: &self.t,
+            payload: &self.payload,
+            is_binary: self.is_binary,
+            timeout_ms: self.timeout_ms,
+        }
+    }
+
+    fn publication<'a>(&'a self, topic: &'a str, place: usize) -> PublicationRequest<'a> {
+        PublicationRequest {
+            topic,
+            place,
             t: &self.t,
             payload: &self.payload,
             is_binary: self.is_binary,
@@ -372,6 +403,7 @@ pub struct QueueApplication {
     sender: Option<mpsc::Sender<Batch>>,
     gate: Arc<Gate>,
     takes_syncs: bool,
+    decided: Arc<DecidedTopics>,
     batch: Batch,
     /// The number of `batch`.
     batches: u64,
@@ -472,6 +504,33 @@ impl Application for QueueApplication {
         };
         self.batch.text_bytes += stored.cost();
         self.push(connection, QueuedEvent::Call(Box::new(stored)));
+    }
+
+    fn decided_topics(&self) -> Option<&DecidedTopics> {
+        Some(&self.decided)
+    }
+
+    fn on_publication(
+        &mut self,
+        _context: &mut Context<'_>,
+        publication: PublicationRequest<'_>,
+        responder: Responder,
+    ) {
+        let connection = responder.connection();
+        let stored = StoredCall {
+            t: publication.t.to_owned(),
+            payload: publication.payload.to_owned(),
+            is_binary: publication.is_binary,
+            timeout_ms: publication.timeout_ms,
+            responder,
+        };
+        self.batch.text_bytes += stored.cost() + publication.topic.len();
+        let what = QueuedEvent::Publication(
+            Box::new(stored),
+            publication.topic.into(),
+            publication.place,
+        );
+        self.push(connection, what);
     }
 
     fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {

@@ -3,7 +3,7 @@
 //! tried has to stay within the budgets.
 //!
 //! A commit runs a few steps on short messages. `make long-test` runs many on the longest; with `WRITE_WORST=1` what it
-//! finds is kept in `protocol/worst.json`, which `worst_messages` plays, and in the table of `docs/limits.md`.
+//! finds is kept in `protocol/worst.json`, which `worst_messages` plays, and in the table of `docs/message-costs.md`.
 
 mod common;
 
@@ -203,7 +203,7 @@ fn no_message_that_is_found_costs_more_than_the_budgets() {
     }
 }
 
-/// What docs/limits.md says of Redis: a command for each publication and for each topic that is read, none for anything else.
+/// What docs/message-costs.md says of Redis: a command for each publication and for each topic that is read, none for anything else.
 #[test]
 fn no_message_asks_the_broker_for_more_than_its_topics_and_publications() {
     let found: Vec<Candidate> =
@@ -332,7 +332,7 @@ fn write(found: &[Candidate], table: &str) {
     lines.dedup();
     let page = format!("[\n{}\n]\n", lines.join(",\n"));
     std::fs::write(FOUND, page).expect("a place to write");
-    let text = std::fs::read_to_string(LIMITS).expect("docs/limits.md");
+    let text = std::fs::read_to_string(LIMITS).expect("docs/message-costs.md");
     let (before, _) = text.split_once(HEAD).expect("the table");
     std::fs::write(LIMITS, format!("{before}{HEAD}\n{table}")).expect("a place to write");
 }
@@ -340,7 +340,7 @@ fn write(found: &[Candidate], table: &str) {
 /// The page has the table of the last long run: a row for each type and each of its costs.
 #[test]
 fn the_page_of_limits_has_every_type() {
-    let text = std::fs::read_to_string(LIMITS).expect("docs/limits.md");
+    let text = std::fs::read_to_string(LIMITS).expect("docs/message-costs.md");
     assert!(text.contains(HEAD), "run the search with WRITE_WORST=1");
     for system in SystemType::ALL {
         for objective in Objective::ALL {
@@ -380,7 +380,7 @@ impl Subscriber for Lines {
 }
 
 const FOUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../protocol/worst.json");
-const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
+const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/message-costs.md");
 
 const HEAD: &str = "\
 | type | worst in | bytes | form | work, ms | peak, KiB | for each byte | bytes to others | log lines | Redis commands | limit | charged to |

@@ -1,7 +1,8 @@
 //! The bytes of a publication in a stream and in a channel.
 //!
 //! ```text
-//! version 1 | mark 16 | flags 1 | priority 1 | [published 8] | [expiry 8] | [excluded 20] | t | [id] | [key] | payload
+//! version 1 | mark 16 | flags 1 | priority 1 | [published 8] | [expiry 8] | [excluded 20] | [count 2, also excluded]
+//!     | t | [id] | [key] | payload
 //! ```
 //!
 //! Numbers are big-endian. `t`, `id` and `key` have their length in two bytes before them; the payload is the rest.
@@ -12,6 +13,8 @@
 //! payloads reads such a record and compares the excluded connection with those of its own process, of which
 //! none is this one: it delivers the base64 as a text. A record of a binary payload that excludes nobody has
 //! an excluded connection that does not exist.
+//!
+//! Further excluded connections have 20 bytes each. A server that does not know them refuses such a record.
 
 use crate::layout::NodeId;
 
@@ -30,6 +33,8 @@ pub struct Record<'a> {
     pub expires_redis_ms: Option<u64>,
     /// The connection that does not receive it.
     pub excluded: Option<Excluded>,
+    /// Further ones, as [`Excluded::write`] makes them; only with a first.
+    pub also_excluded: &'a [u8],
     /// The type of the message.
     pub t: &'a str,
     /// The idempotency key.
@@ -88,6 +93,23 @@ pub struct Excluded {
     pub shard: u32,
     /// The connection of the shard.
     pub number: u64,
+}
+
+impl Excluded {
+    /// Appends it in the form of a record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.node.0.to_be_bytes());
+        out.extend_from_slice(&self.shard.to_be_bytes());
+        out.extend_from_slice(&self.number.to_be_bytes());
+    }
+
+    fn read(rest: &mut &[u8]) -> Result<Self, RecordError> {
+        Ok(Self {
+            node: NodeId(u64::from_be_bytes(take(rest)?)),
+            shard: u32::from_be_bytes(take(rest)?),
+            number: u64::from_be_bytes(take(rest)?),
+        })
+    }
 }
 
 /// Why bytes are no record.
@@ -158,6 +180,9 @@ impl<'a> Record<'a> {
         if names.iter().flatten().any(too_long) {
             return Err(RecordError::LongName);
         }
+        if self.also_excluded.len() > EXCLUDED_BYTES * usize::from(u16::MAX) {
+            return Err(RecordError::Long(self.also_excluded.len()));
+        }
         let start = out.len();
         out.push(VERSION);
         out.extend_from_slice(&self.mark.to_bytes());
@@ -171,9 +196,13 @@ impl<'a> Record<'a> {
         }
         if let Some(excluded) = self.excluded.or(self.binary.then_some(NOBODY)) {
             let shard = excluded.shard & !BINARY | if self.binary { BINARY } else { 0 };
-            out.extend_from_slice(&excluded.node.0.to_be_bytes());
-            out.extend_from_slice(&shard.to_be_bytes());
-            out.extend_from_slice(&excluded.number.to_be_bytes());
+            Excluded { shard, ..excluded }.write(out);
+        }
+        if !self.also_excluded.is_empty() {
+            // Checked above.
+            let count = self.also_excluded.len() / EXCLUDED_BYTES;
+            out.extend_from_slice(&(count as u16).to_be_bytes());
+            out.extend_from_slice(self.also_excluded);
         }
         for name in names.into_iter().flatten() {
             // Checked above.
@@ -220,6 +249,11 @@ impl<'a> Record<'a> {
         } else {
             (None, false)
         };
+        let also_excluded = match (has(EXCLUDES), has(EXCLUDES_MORE)) {
+            (_, false) => &[][..],
+            (true, true) => also_excluded(&mut rest)?,
+            (false, true) => return Err(RecordError::Unknown),
+        };
         Ok(Self {
             mark,
             category: if has(SNAPSHOT) {
@@ -233,6 +267,7 @@ impl<'a> Record<'a> {
             published_redis_ms,
             expires_redis_ms,
             excluded,
+            also_excluded,
             t: name(&mut rest)?,
             id: if has(HAS_ID) {
                 Some(name(&mut rest)?)
@@ -257,6 +292,14 @@ impl<'a> Record<'a> {
             | flag(HAS_ID, self.id.is_some())
             | flag(HAS_KEY, self.key.is_some())
             | flag(PUBLISHED, self.published_redis_ms.is_some())
+            | flag(EXCLUDES_MORE, !self.also_excluded.is_empty())
+    }
+
+    /// All connections that do not receive it.
+    pub fn all_excluded(&self) -> impl Iterator<Item = Excluded> {
+        let more = self.also_excluded.chunks_exact(EXCLUDED_BYTES);
+        let more = more.filter_map(|mut bytes| Excluded::read(&mut bytes).ok());
+        self.excluded.into_iter().chain(more)
     }
 
     /// The time of publication of a record, without a look at the rest.
@@ -287,16 +330,26 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], RecordError> {
 
 /// The excluded connection, if it is one, and whether the payload is binary.
 fn excluded(rest: &mut &[u8]) -> Result<(Option<Excluded>, bool), RecordError> {
-    let node = NodeId(u64::from_be_bytes(take(rest)?));
-    let shard = u32::from_be_bytes(take(rest)?);
-    let number = u64::from_be_bytes(take(rest)?);
-    let binary = shard & BINARY != 0;
+    let read = Excluded::read(rest)?;
+    let binary = read.shard & BINARY != 0;
     let excluded = Excluded {
-        node,
-        shard: shard & !BINARY,
-        number,
+        shard: read.shard & !BINARY,
+        ..read
     };
     Ok(((!binary || excluded != NOBODY).then_some(excluded), binary))
+}
+
+/// Further excluded connections, at least one.
+fn also_excluded<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
+    let count = u16::from_be_bytes(take(rest)?);
+    if count == 0 {
+        return Err(RecordError::Unknown);
+    }
+    let (list, others) = rest
+        .split_at_checked(usize::from(count) * EXCLUDED_BYTES)
+        .ok_or(RecordError::Short)?;
+    *rest = others;
+    Ok(list)
 }
 
 fn name<'a>(rest: &mut &'a [u8]) -> Result<&'a str, RecordError> {
@@ -322,7 +375,11 @@ const EXCLUDES: u8 = 4;
 const HAS_ID: u8 = 8;
 const HAS_KEY: u8 = 16;
 const PUBLISHED: u8 = 32;
-const KNOWN_FLAGS: u8 = 63;
+const EXCLUDES_MORE: u8 = 64;
+const KNOWN_FLAGS: u8 = 127;
+
+/// The size of an excluded connection.
+const EXCLUDED_BYTES: usize = 20;
 
 /// In the shard of the excluded connection: the payload is binary.
 const BINARY: u32 = 1 << 31;
@@ -369,6 +426,7 @@ mod tests {
                 shard: 3,
                 number: u64::MAX,
             }),
+            also_excluded: b"",
             t: "trade",
             id: Some("id-1"),
             key: Some("ключ"),
@@ -400,7 +458,20 @@ mod tests {
             payload: br#""AAH/""#,
             ..record
         };
-        for record in [full, bare, binary(full), binary(bare)] {
+        let also = [3, 4].map(|number| Excluded {
+            node: NodeId(9),
+            shard: u32::MAX,
+            number,
+        });
+        let mut list = Vec::new();
+        also.iter().for_each(|one| one.write(&mut list));
+        let more = Record {
+            also_excluded: &list,
+            ..full
+        };
+        let all: Vec<_> = full.excluded.into_iter().chain(also).collect();
+        assert_eq!(more.all_excluded().collect::<Vec<_>>(), all);
+        for record in [full, bare, more, binary(full), binary(bare), binary(more)] {
             let bytes = encoded(&record);
             assert_eq!(Record::decode(&bytes), Ok(record));
             assert_eq!(Mark::of(&bytes), Some(record.mark));
@@ -466,6 +537,7 @@ mod tests {
     fn every_part_of_the_head_is_needed() {
         let record = Record {
             payload: b"",
+            also_excluded: &[7; 40],
             ..sample()
         };
         let bytes = encoded(&record);

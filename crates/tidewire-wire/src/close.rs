@@ -26,6 +26,12 @@ impl CloseCode {
     }
 }
 
+/// The most bytes that the reason of a close has: what a control frame holds besides the code (RFC 6455, section 5.5).
+pub const REASON_BYTES_MAX: usize = 123;
+
+/// The words for a code that [`CloseCode::from_wire`] rejects.
+pub const CLOSE_CODES: &str = "a close code is 1000 to 1003, 1007 to 1014 or 3000 to 4999; an application's own are 4000 to 4299";
+
 impl fmt::Debug for CloseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CloseCode({})", self.0)
@@ -52,6 +58,7 @@ mod tests {
             assert_eq!(CloseCode::from_wire(code).map(CloseCode::value), Some(code));
         }
     }
+
     #[test]
     fn ranges_say_whether_to_reconnect() {
         let after = |condition| Retry::After(condition);

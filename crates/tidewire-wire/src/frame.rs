@@ -1,6 +1,6 @@
 //! RFC 6455 frames: reading and writing of headers and whole frames.
 
-use crate::close::CloseCode;
+use crate::close::{CloseCode, REASON_BYTES_MAX};
 use crate::mask;
 
 /// The opcode of a frame (RFC 6455, section 5.2).
@@ -344,7 +344,7 @@ pub fn write_close(
     let mut payload = Vec::with_capacity(CONTROL_PAYLOAD_BYTES_MAX);
     if let Some(code) = code {
         payload.extend_from_slice(&code.value().to_be_bytes());
-        let mut end = reason.len().min(CONTROL_PAYLOAD_BYTES_MAX - 2);
+        let mut end = reason.len().min(REASON_BYTES_MAX);
         while !reason.is_char_boundary(end) {
             end -= 1;
         }
@@ -360,7 +360,7 @@ const RSV1: u8 = 0x40;
 pub const HEADER_BYTES_MAX: usize = 14;
 
 /// The longest payload of a ping, pong or close.
-pub const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
+pub const CONTROL_PAYLOAD_BYTES_MAX: usize = 2 + REASON_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {

@@ -109,7 +109,7 @@ const CLOSES: &str = "
 const RANGES: &str = "
 ## Other close codes
 
-An application closes a connection with a code from 4000 to 4299. A code that is in no table above is handled as its range.
+An application closes a connection with a code of its own, from 4000 to 4299, or with another that a close frame may carry. A code that is in no table above is handled as its range.
 
 | codes | meaning | reconnect? |
 |---|---|---|

@@ -4,14 +4,16 @@ use super::ServerOptions;
 use crate::failure::{Failure, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidewire_engine::queue::{Receiver, queue};
-use tidewire_engine::{Handle, ListeningSockets, Server};
+use tidewire_engine::{DecidedTopics, Handle, ListeningSockets, Server};
+use tidewire_wire::close::{CLOSE_CODES, CloseCode};
 
 /// A server of the engine that is started once. It stops when it is dropped.
 pub struct ServerLifecycle {
     options: ServerOptions,
+    decided: Arc<DecidedTopics>,
     running: OnceLock<Running>,
     server: Mutex<Option<Server>>,
     is_starting: AtomicBool,
@@ -29,8 +31,19 @@ impl ServerLifecycle {
     /// A server that does not listen yet.
     #[must_use]
     pub fn new(options: ServerOptions) -> Self {
+        Self::with(options, Arc::default())
+    }
+
+    /// Another server with the same options, which decides about the same topics.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self::with(self.options.clone(), Arc::clone(&self.decided))
+    }
+
+    fn with(options: ServerOptions, decided: Arc<DecidedTopics>) -> Self {
         Self {
             options,
+            decided,
             running: OnceLock::new(),
             server: Mutex::new(None),
             is_starting: AtomicBool::new(false),
@@ -60,6 +73,7 @@ impl ServerLifecycle {
             return Err(Failure::stopped(message));
         }
         let (sender, receiver) = queue(self.options.queue_bytes_max);
+        let sender = sender.with_decided(Arc::clone(&self.decided));
         let sender = match self.options.snapshot_requests {
             true => sender.with_syncs(),
             false => sender,
@@ -80,6 +94,15 @@ impl ServerLifecycle {
         *locked(&self.server) = Some(server);
         let _ = self.running.set(running);
         Ok(receiver)
+    }
+
+    /// The names and patterns of the topics about whose publications by clients the application decides, from now on.
+    ///
+    /// # Errors
+    /// One of them is neither a topic nor a pattern.
+    pub fn decide_about(&self, patterns: Vec<String>) -> Result<(), Failure> {
+        let set = self.decided.set(patterns);
+        set.map_err(Failure::argument)
     }
 
     /// Ends every connection at once. A server that does not run stays as it is, but cannot be used any more.
@@ -223,6 +246,16 @@ impl Drop for ServerLifecycle {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The code of a close by the application.
+///
+/// # Errors
+/// No close frame may carry it.
+pub fn close_code(code: u64) -> Result<CloseCode, Failure> {
+    let known = u16::try_from(code).ok();
+    let known = known.and_then(CloseCode::from_wire);
+    known.ok_or_else(|| Failure::argument(format!("{code}: {CLOSE_CODES}")))
 }
 
 /// A thread that panicked has left the server whole: it is replaced in one step.

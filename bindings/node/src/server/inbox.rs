@@ -8,11 +8,12 @@
 //! |---|---|---|---|---|---|---|
 //! | message | connection | its bytes | handler | start and end of its payload | | |
 //! | request | connection | type and payload | handler | place | generation | time in ms |
+//! | publication | connection | type, topic and payload | handler | place | generation | length of its topic |
 //! | snapshot request | connection | JSON | | | | |
 //! | connect | connection | JSON | | generation | | |
 //! | disconnect | connection | | | reason | close code | |
 //!
-//! The first number of a request has the length of its type above the lowest 8 bits. Positions count from the begin of
+//! The first number of a request or publication has the length of its type above the lowest 8 bits. Positions count from the begin of
 //! the bytes. `lib/batch.js` reads all this.
 
 use super::tables::{Connections, Requests};
@@ -24,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidewire_engine::queue::{Batch, Event, Finished, Receiver};
 use tidewire_engine::{
-    AdoptionTicket, Call, CloseReason, Encoding, Message, Peer, Responder, SyncRequest,
+    AdoptionTicket, Call, CloseReason, Encoding, Message, Peer, PublicationRequest, Responder,
+    SyncRequest,
 };
 use tidewire_wire::envelope::{message_content, message_type};
 use tidewire_wire::format::Format;
@@ -136,6 +138,7 @@ impl Inbox {
                 Event::Connect(peer) => (peer, Some(self.connect(peer))),
                 Event::Message(peer, _)
                 | Event::Call(peer, _, _)
+                | Event::Publication(peer, _, _)
                 | Event::Sync(peer, _)
                 | Event::Close(peer, _) => {
                     let is_same = ptr::eq(Arc::as_ptr(peer), last.0);
@@ -153,6 +156,9 @@ impl Inbox {
                 Event::Connect(_) => {}
                 Event::Message(_, message) => self.message(place, &message, range.start),
                 Event::Call(_, call, responder) => self.call(place, &call, responder),
+                Event::Publication(_, publication, responder) => {
+                    self.publication(place, &publication, responder);
+                }
                 Event::Sync(_, request) => self.sync(place, &request),
                 Event::Close(peer, reason) => {
                     self.connections.remove(peer.connection);
@@ -219,6 +225,33 @@ impl Inbox {
         let timeout_ms = u32::try_from(call.timeout_ms).unwrap_or(u32::MAX);
         self.rows.push([
             kind, connection, start, end, handler, place, generation, timeout_ms,
+        ]);
+    }
+
+    fn publication(
+        &mut self,
+        connection: u32,
+        publication: &PublicationRequest<'_>,
+        responder: &Responder,
+    ) {
+        let timeout_ms = publication.timeout_ms;
+        let (place, generation) = self.requests.insert(responder.clone(), timeout_ms);
+        let [start, _] = self.rows.text(publication.t.as_bytes());
+        self.rows.text(publication.topic.as_bytes());
+        let payload = shown_content(publication.payload, publication.is_binary);
+        let [_, end] = self.rows.text(payload.as_bytes());
+        let kind = PUBLICATION | (publication.t.len() as u32) << 8;
+        let topic_bytes = publication.topic.len() as u32;
+        let handler = publication.place as u32;
+        self.rows.push([
+            kind,
+            connection,
+            start,
+            end,
+            handler,
+            place,
+            generation,
+            topic_bytes,
         ]);
     }
 
@@ -297,6 +330,7 @@ const REQUEST: u32 = 3;
 const SNAPSHOT_REQUEST: u32 = 4;
 const CONNECT: u32 = 5;
 const DISCONNECT: u32 = 6;
+const PUBLICATION: u32 = 7;
 
 /// A type without a handler of its own.
 const NO_HANDLER: u32 = u32::MAX;

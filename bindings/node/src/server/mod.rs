@@ -111,6 +111,12 @@ impl NativeServer {
         Ok(())
     }
 
+    /// The topics about whose publications by clients JavaScript decides: rows name them by their places.
+    #[napi]
+    pub fn decide_about(&self, topics: Vec<String>) -> napi::Result<()> {
+        Ok(self.core.decide_about(topics).map_err(Failure::from)?)
+    }
+
     /// Ends every connection at once.
     #[napi]
     pub fn stop(&self) -> AsyncTask<Ending> {
@@ -165,6 +171,14 @@ impl NativeServer {
 impl NativeServer {
     fn handle(&self) -> Result<&Handle, Failure> {
         Ok(self.core.handle()?)
+    }
+
+    /// The connections of these places and generations; those that are gone are left out.
+    fn keys_of(&self, numbers: &[u32]) -> Vec<ConnectionKey> {
+        let pairs = numbers.as_chunks::<2>().0.iter();
+        pairs
+            .filter_map(|[place, generation]| self.connection(*place, *generation))
+            .collect()
     }
 
     /// The connection under this number; `None` if it is gone.

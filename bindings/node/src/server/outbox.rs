@@ -62,7 +62,7 @@ impl NativeServer {
             place, generation, ..
         } = *record;
         match record.what {
-            REPLY | FAIL => {
+            REPLY | FAIL | ACCEPT => {
                 self.answer(record)?;
                 return Ok(true);
             }
@@ -103,6 +103,10 @@ impl NativeServer {
         let Some(responder) = removed else {
             return Ok(());
         };
+        if record.what == ACCEPT {
+            responder.accept();
+            return Ok(());
+        }
         let second = text_of(record.second)?;
         responder.respond_with(match record.what {
             REPLY => Ok(content_of(second)?),
@@ -160,5 +164,6 @@ const SEND_BINARY: u32 = 2;
 const SEND: u32 = 3;
 const REPLY: u32 = 4;
 const FAIL: u32 = 5;
+const ACCEPT: u32 = 6;
 /// Added to the others.
 const IN_BATCH: u32 = 8;

@@ -18,8 +18,8 @@ pub struct NewPublicationOptions {
     pub id: Option<String>,
     pub key: Option<String>,
     pub ttl_ms: Option<f64>,
-    pub exclude_place: Option<u32>,
-    pub exclude_generation: Option<u32>,
+    /// The place and the generation of each excluded connection, one after another.
+    pub exclude: Option<Vec<u32>>,
     pub snapshot: Option<bool>,
 }
 
@@ -68,8 +68,10 @@ impl NativeServer {
         name: String,
         payload: String,
         priority_number: u32,
+        exclude: Vec<u32>,
     ) -> napi::Result<()> {
         let new = publication(name, payload, priority_number)?;
+        let new = new.without_all(self.keys_of(&exclude));
         let sent = self.handle()?.publish_to_user(&user, &new);
         Ok(sent.map_err(Failure::from)?)
     }
@@ -81,8 +83,10 @@ impl NativeServer {
         name: String,
         payload: String,
         priority_number: u32,
+        exclude: Vec<u32>,
     ) -> napi::Result<()> {
         let new = publication(name, payload, priority_number)?;
+        let new = new.without_all(self.keys_of(&exclude));
         let sent = self.handle()?.publish_to_everyone(&new);
         Ok(sent.map_err(Failure::from)?)
     }
@@ -271,10 +275,8 @@ impl NativeServer {
         if let Some(ttl_ms) = options.ttl_ms {
             new = new.with_ttl_ms(ttl_ms as u64);
         }
-        if let (Some(place), Some(generation)) = (options.exclude_place, options.exclude_generation)
-            && let Some(connection) = self.connection(place, generation)
-        {
-            new = new.without(connection);
+        if let Some(exclude) = options.exclude {
+            new = new.without_all(self.keys_of(&exclude));
         }
         if options.snapshot == Some(true) {
             new = new.as_snapshot();
@@ -384,10 +386,5 @@ fn sized(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 pub(super) fn close_code(code: u32) -> Result<CloseCode, Failure> {
-    let known = u16::try_from(code).ok().and_then(CloseCode::from_wire);
-    known.ok_or_else(|| {
-        argument(format!(
-            "{code} is no code that a close may carry: use 1000, or 4000 to 4999"
-        ))
-    })
+    Ok(tidewire_bindings::server::close_code(code.into())?)
 }

@@ -56,6 +56,16 @@ server.use(async (message, next) => (message.user === undefined ? undefined : ne
 const typed = new Server<{ prices: { cents: number } }>({ port: 0, noAuth: true });
 typed.publish("prices", { cents: 350 });
 typed.publish("others", "anything");
+typed.onPublish("prices", (message) => {
+  const cents: number = message.payload.cents;
+  message.replace({ cents: cents + 1 });
+  // @ts-expect-error A price has cents.
+  return message.payload.euros;
+});
+typed.onPublish("rooms.*", Said, (message, said) => console.log(message.topic, said.at.getTime()));
+typed.broadcast(1, { exclude: new Set([]) });
+// @ts-expect-error A text is no connection.
+typed.broadcast(1, { exclude: ["ann"] });
 // @ts-expect-error A price has cents.
 typed.publish("prices", { euros: 3.5 });
 const placed: number | undefined = (await server.promises.publish("a.b", 1, { key: "k" })).offset;

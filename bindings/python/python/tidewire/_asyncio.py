@@ -38,6 +38,8 @@ class AsyncServer(AsyncCalls):
     _waker_made: ServerWaker | None = None
     _left_made: deque[Message] | None = None
     _dispatcher: Dispatcher | None = None
+    _has_served = False
+    """Whether `serve` has begun once."""
 
     def on(self, name: str, *, schema: Any = None) -> Callable[[F], F]:
         """Registers a handler, an `async def` or `def` function of the message.
@@ -83,8 +85,43 @@ class AsyncServer(AsyncCalls):
         """
         return self._registrar(name, schema, replies=True)
 
+    def on_publish(self, topic: str, *, schema: Any = None) -> Callable[[F], F]:
+        """Registers the handler that decides about what clients publish to a topic or pattern.
+
+        It is asked once the access rules allow the publication. When it ends, the publication goes on, with the
+        payload of `message.replace()` if it has called that. When it raises, the publication is refused: by
+        `CallError(words, code=...)` in its words. The first pattern that fits a topic decides, in the order of their
+        registration. The messages of the client wait meanwhile: do not ask the same client something in the handler.
+        A publication that is not decided within `call_timeout_ms` is refused with `TIMEOUT`. What the server
+        publishes itself is not asked about.
+
+        Args:
+            topic: A topic or pattern, such as `rooms.tea`, `rooms.*` or `rooms.>`.
+            schema: The shape of the payload, as for `on`.
+
+        Example:
+            @server.on_publish("rooms.*")
+            async def said(message):
+                if message.payload["text"] in FORBIDDEN:
+                    raise CallError("not here", code="RUDE")
+                await save(message.topic, message.user, message.payload)
+
+        Raises:
+            InvalidArgumentError: It is no topic or pattern, or has a handler already.
+            WrongTypeError: It is no function of one argument; with a schema, of two.
+        """
+        if not isinstance(topic, str):
+            raise WrongTypeError('the topic is missing: write @server.on_publish("rooms.*")')
+
+        def register(function: F) -> F:
+            handler = function if schema is None else checked(schema, function)
+            self._handlers.add_publication(topic, handler, self._decide_about)
+            return function
+
+        return register
+
     def use(self, middleware: M) -> M:
-        """Puts an `async def` around every handler of messages and requests; the first one is the outermost.
+        """Puts an `async def` around every handler of messages, requests and publications; the first is the outermost.
 
         It gets the message, and a function without arguments that calls what is inside, and whose result it awaits.
         What it returns is the result of the handler. To refuse a message, raise `CallError`.
@@ -172,6 +209,7 @@ class AsyncServer(AsyncCalls):
             handler_timeout_ms=handler_timeout_ms,
             keep_order=keep_order,
         )
+        self._has_served = True
         self.admit(True)
         try:
             await dispatcher.run(blocked_warning_ms, stop_timeout_ms)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 import secrets
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -63,12 +64,14 @@ class HandlerStatistics:
 class Handler:
     """A function and what is known of it."""
 
-    __slots__ = ("_lines", "_run", "function", "name", "replies")
+    __slots__ = ("_lines", "_run", "answers", "function", "is_surrounded", "name")
 
-    def __init__(self, function: Function, replies: bool) -> None:
+    def __init__(self, function: Function, answers: Literal["reply", "accept"] | None) -> None:
         self._run = function
         self.function = function
-        self.replies = replies
+        self.is_surrounded = False
+        self.answers = answers
+        """What becomes of its result: a reply, a publication that goes on, or nothing."""
         module = getattr(function, "__module__", None)
         self.name = f"{module}.{getattr(function, '__qualname__', repr(function))}"
         self._lines = LineLimit()
@@ -79,9 +82,12 @@ class Handler:
         async def inner(message: Message, index: int) -> Any:
             if index < len(middleware):
                 return await middleware[index](message, lambda: inner(message, index + 1))
+            if self.answers == "accept":
+                message._note_seen()
             result = self._run(message)
             return await result if inspect.isawaitable(result) else result
 
+        self.is_surrounded = True
         self.function = lambda message: inner(message, 0)
 
     def log(self, message: Message, error: BaseException) -> None:
@@ -103,6 +109,10 @@ class Handlers:
     def __init__(self) -> None:
         self.messages: dict[str, Handler] = {}
         self.requests: dict[str, Handler] = {}
+        self.publications: dict[str, Handler] = {}
+        """By the topic or pattern, in the order of their registration."""
+        self._publications_by_place: list[Handler] = []
+        self._registering = threading.Lock()
         self.events: dict[str, Handler] = {}
         self.rest: Handler | None = None
         self.rest_of_requests: Handler | None = None
@@ -117,7 +127,7 @@ class Handlers:
         self._middleware: list[Middleware] = []
 
     def surround(self, middleware: Middleware) -> None:
-        """Puts a function around the handlers of messages and requests, those to come, too."""
+        """Puts a function around the handlers of messages, requests and publications, those to come, too."""
         if not inspect.iscoroutinefunction(middleware):
             raise WrongTypeError(
                 f"middleware is an async def of the message and call_next, not {middleware!r}"
@@ -134,7 +144,7 @@ class Handlers:
     def add(self, name: str, function: Function, *, replies: bool) -> None:
         """Registers the handler of a type, an event, or the rest."""
         _check(function)
-        handler = Handler(function, replies)
+        handler = Handler(function, "reply" if replies else None)
         if self._middleware and (replies or name not in EVENTS):
             handler.surround(self._middleware)
         if name == REST:
@@ -146,11 +156,32 @@ class Handlers:
             raise InvalidArgumentError(f"{name!r} has a handler already: {table[name].name}")
         table[name] = handler
 
+    def add_publication(
+        self, topic: str, function: Function, decide_about: Callable[[list[str]], None]
+    ) -> None:
+        """Registers the handler that decides about the publications of clients to a topic or pattern."""
+        _check(function)
+        if topic in self.publications:
+            held = self.publications[topic].name
+            raise InvalidArgumentError(f"{topic!r} has a handler already: {held}")
+        handler = Handler(function, "accept")
+        if self._middleware:
+            handler.surround(self._middleware)
+        with self._registering:
+            # The engine may name its place from now on.
+            self._publications_by_place.append(handler)
+            try:
+                decide_about([*self.publications, topic])
+            except BaseException:
+                self._publications_by_place.pop()
+                raise
+            self.publications[topic] = handler
+
     def _add_rest(self, handler: Handler) -> None:
-        taken = self.rest_of_requests if handler.replies else self.rest
+        taken = self.rest_of_requests if handler.answers else self.rest
         if taken is not None:
             raise InvalidArgumentError(f"{REST!r} has a handler already: {taken.name}")
-        if handler.replies:
+        if handler.answers:
             self.rest_of_requests = handler
         else:
             self.rest = handler
@@ -160,9 +191,9 @@ class Handlers:
         return [*self._routed(), *self.events.values()]
 
     def _routed(self) -> list[Handler]:
-        """The handlers of messages and requests."""
+        """The handlers of messages, requests and publications."""
         rest = [handler for handler in (self.rest, self.rest_of_requests) if handler is not None]
-        return [*self.messages.values(), *self.requests.values(), *rest]
+        return [*self.messages.values(), *self.requests.values(), *self.publications.values(), *rest]
 
     def find(self, message: Message) -> Handler | None:
         """The handler of a message."""
@@ -173,6 +204,9 @@ class Handlers:
             return self.messages.get(type_of(message), self.rest)
         if kind == "request":
             return self.requests.get(type_of(message), self.rest_of_requests)
+        place = message._place
+        if place is not None:
+            return self._publications_by_place[place]
         return self.events.get(kind)
 
     def pass_over(self, message: Message) -> None:
@@ -189,9 +223,17 @@ class Handlers:
 
     def done(self, handler: Handler, message: Message, result: Any) -> None:
         """Handles the result of a handler."""
-        if handler.replies:
+        if handler.answers == "accept" and handler.is_surrounded and not message._is_seen:
+            # Middleware that does not call the handler has refused it.
+            self.refused += 1
+            _tell(message, "TOPIC_FORBIDDEN", "the application refuses this publication")
+            return
+        if handler.answers:
             try:
-                message.reply(result)
+                if handler.answers == "reply":
+                    message.reply(result)
+                else:
+                    message._accept()
             except BaseException as error:
                 self.failed(handler, message, error)
                 if is_interrupt(error):
@@ -236,7 +278,7 @@ def type_of(message: Message) -> str:
 def _tell(message: Message, code: str, text: str) -> None:
     """Answers the client that its message was not handled."""
     try:
-        if message.kind == "request":
+        if message.kind in ("request", "publication"):
             message.fail(code, text)
         # A message without a type is not of the protocol, and its sender would not understand the answer.
         elif message.kind == "message" and type_of(message):

@@ -1,6 +1,6 @@
 """The types of the native module, by parts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
 from typing_extensions import Self, disjoint_base
@@ -109,7 +109,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None: ...
 
 _Data = str | bytes | bytearray | memoryview
 _Priority = Literal[1, 3, 5, 8, 10]
-_Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect"]
+_Kind = Literal["connect", "message", "request", "publication", "snapshot_request", "disconnect"]
 
 @disjoint_base
 class ServerCore:
@@ -121,6 +121,7 @@ class ServerCore:
     def _describe(self) -> str: ...
     @staticmethod
     def _describe_json(text: str) -> str: ...
+    def _decide_about(self, topics: list[str]) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def drain(self, timeout_ms: int = 10000) -> int: ...
@@ -158,7 +159,7 @@ class ServerCore:
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
-        exclude: Connection | None = None,
+        exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
         wait_ms: int = 1000,
     ) -> Published: ...
@@ -173,7 +174,7 @@ class ServerCore:
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
-        exclude: Connection | None = None,
+        exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
     ) -> Published | PendingPublish: ...
     def publish_many(
@@ -192,10 +193,17 @@ class ServerCore:
         *,
         type: str = "message",
         priority: _Priority | None = None,
+        exclude: Connection | Collection[Connection] | None = None,
         wait_ms: int = 1000,
     ) -> None: ...
     def broadcast(
-        self, payload: Any, *, type: str = "message", priority: _Priority | None = None, wait_ms: int = 1000
+        self,
+        payload: Any,
+        *,
+        type: str = "message",
+        priority: _Priority | None = None,
+        exclude: Connection | Collection[Connection] | None = None,
+        wait_ms: int = 1000,
     ) -> None: ...
     def broadcast_raw(self, data: _Data | Message, *, wait_ms: int = 1000) -> None: ...
     def send_raw_many(
@@ -270,6 +278,13 @@ class Message:
     def timeout_ms(self) -> int | None: ...
     def reply(self, payload: Any) -> bool: ...
     def fail(self, code: str, message: str) -> bool: ...
+    def replace(self, payload: Any) -> None: ...
+    def _accept(self) -> bool: ...
+    def _note_seen(self) -> None: ...
+    @property
+    def _is_seen(self) -> bool: ...
+    @property
+    def _place(self) -> int | None: ...
     def reply_snapshot(self, topic: str, payload: Any, *, type: str = "snapshot") -> None: ...
 
 @final

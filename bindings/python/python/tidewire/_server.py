@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
@@ -71,6 +73,10 @@ class Server(AsyncServer):
     def __enter__(self) -> Self:
         if self.state == "new":
             self.start()
+        if self._handlers.all():
+            timer = threading.Timer(HANDLERS_IDLE_S, _warn_of_idle_handlers, (weakref.ref(self),))
+            timer.daemon = True
+            timer.start()
         return self
 
     def __exit__(
@@ -87,6 +93,16 @@ class Server(AsyncServer):
         return f"<tidewire.Server {self.url} connections={self.connections}>"
 
 
+def _warn_of_idle_handlers(reference: weakref.ref[Server]) -> None:
+    """Warns of a server whose handlers nobody calls: its clients would wait in silence."""
+    server = reference()
+    if server is not None and server.state == "running" and not server._has_served:
+        logger.warning(
+            "%r has handlers, and nothing calls them: use server.run(), or await server.serve() in a task",
+            server,
+        )
+
+
 def _stop_all() -> None:
     for server in list(_servers):
         server.stop()
@@ -96,6 +112,11 @@ def _abandon_all() -> None:
     for server in list(_servers):
         server._abandon()
 
+
+logger = logging.getLogger("tidewire")
+
+HANDLERS_IDLE_S = 2.0
+"""After so long a server that was entered with handlers should call them."""
 
 _servers: weakref.WeakSet[Server] = weakref.WeakSet()
 # Their threads end before the interpreter does, and are not there in a forked process.

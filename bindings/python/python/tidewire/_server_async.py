@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from . import _server_results as results
@@ -25,7 +25,7 @@ class AsyncCalls(ServerQueries):
         id: str | None = None,
         key: str | None = None,
         ttl_ms: int | None = None,
-        exclude: Connection | None = None,
+        exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
         wait_ms: int = 1000,
     ) -> Published:
@@ -41,6 +41,8 @@ class AsyncCalls(ServerQueries):
                 it is not known.
         """
         answers = Answers.of_loop()
+        # An attempt that is made again excludes the same connections.
+        excluded = exclude if exclude is None or isinstance(exclude, Connection) else list(exclude)
 
         async def attempt() -> Published:
             started = self._publish_start(
@@ -52,7 +54,7 @@ class AsyncCalls(ServerQueries):
                 id=id,
                 key=key,
                 ttl_ms=ttl_ms,
-                exclude=exclude,
+                exclude=excluded,
                 snapshot=snapshot,
             )
             return started if isinstance(started, Published) else await answers.wait(started)

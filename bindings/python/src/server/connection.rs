@@ -197,11 +197,6 @@ pub(super) fn outgoing(data: &Bound<'_, PyAny>) -> PyResult<Outgoing> {
 }
 
 pub(super) fn close_code(Whole(code): Whole) -> PyResult<CloseCode> {
-    let known = u16::try_from(code).ok().and_then(CloseCode::from_wire);
-    known.ok_or_else(|| {
-        argument(format!(
-            "{code} is no code that a close may carry: use 1000, or 4000 to 4999"
-        ))
-        .into()
-    })
+    let code = tidewire_bindings::server::close_code(code);
+    code.map_err(|failure| Failure::from(failure).into())
 }

@@ -46,9 +46,18 @@ pub(super) fn read_options(text: &str) -> ServerResult<ServerOptions> {
 
 impl Core {
     pub(super) fn new(options: ServerOptions) -> Self {
+        Self::with(ServerLifecycle::new(options))
+    }
+
+    /// That of another server with the same options.
+    pub(super) fn renewed(&self) -> Self {
+        Self::with(self.server.renewed())
+    }
+
+    fn with(server: ServerLifecycle) -> Self {
         Self {
             process: std::process::id(),
-            server: ServerLifecycle::new(options),
+            server,
             receiving: OnceLock::new(),
             adoptions: Adoptions::default(),
         }

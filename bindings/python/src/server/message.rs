@@ -11,9 +11,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidewire_engine::queue::Event;
-use tidewire_engine::{CallError, CloseReason, ConnectionKey, Encoding, Outgoing, Peer, Responder};
+use tidewire_engine::{
+    CallError, CloseReason, ConnectionKey, Content, Encoding, Outgoing, Peer, Responder,
+};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{message_topic, message_type};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX};
@@ -25,6 +27,17 @@ pub(crate) struct Message {
     stored: Arc<Stored>,
     index: usize,
     decoded: Decoded,
+    /// What the handler of a publication has done with it.
+    publication: Mutex<Handled>,
+}
+
+/// What was done with a publication.
+#[derive(Default)]
+struct Handled {
+    /// Its handler was called, if middleware is around it.
+    is_seen: bool,
+    /// The payload that replaces its own.
+    replacement: Option<Box<Content>>,
 }
 
 impl Message {
@@ -33,6 +46,7 @@ impl Message {
             stored: Arc::clone(stored),
             index,
             decoded: Decoded::default(),
+            publication: Mutex::default(),
         }
     }
 
@@ -46,6 +60,7 @@ impl Message {
             Event::Connect(peer)
             | Event::Message(peer, _)
             | Event::Call(peer, _, _)
+            | Event::Publication(peer, _, _)
             | Event::Sync(peer, _)
             | Event::Close(peer, _) => peer,
         }
@@ -77,6 +92,23 @@ impl Message {
             Event::Call(_, _, responder) => Ok(responder),
             _ => Err(argument("only a message of the kind request is replied to")),
         }
+    }
+
+    /// That of a request or of a publication.
+    fn any_responder(&self) -> ServerResult<&Responder> {
+        match self.event() {
+            Event::Call(_, _, responder) | Event::Publication(_, _, responder) => Ok(responder),
+            _ => {
+                let problem = "only a message of the kind request or publication fails";
+                Err(argument(problem))
+            }
+        }
+    }
+
+    fn publication(&self) -> MutexGuard<'_, Handled> {
+        self.publication
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The JSON text of the message; `None` for an event that is no message.
@@ -114,6 +146,12 @@ impl Message {
                 fields.set_item("t", call.t)?;
                 fields.set_item("p", json::loads_content(py, call.payload, call.bytes())?)?;
             }
+            Event::Publication(_, publication, _) => {
+                fields.set_item("t", publication.t)?;
+                fields.set_item("tp", publication.topic)?;
+                let payload = json::loads_content(py, publication.payload, publication.bytes())?;
+                fields.set_item("p", payload)?;
+            }
             Event::Sync(_, request) => {
                 fields.set_item("t", "sync_request")?;
                 let payload = PyDict::new(py);
@@ -130,7 +168,7 @@ impl Message {
 
 #[pymethods]
 impl Message {
-    /// `connect`, `message`, `request`, `snapshot_request` or `disconnect`.
+    /// `connect`, `message`, `request`, `publication`, `snapshot_request` or `disconnect`.
     #[getter]
     fn kind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
         if self.stored.batch.message_range(self.index).is_some() {
@@ -140,6 +178,7 @@ impl Message {
             Event::Message(..) => intern!(py, "message"),
             Event::Connect(_) => intern!(py, "connect"),
             Event::Call(..) => intern!(py, "request"),
+            Event::Publication(..) => intern!(py, "publication"),
             Event::Sync(..) => intern!(py, "snapshot_request"),
             Event::Close(..) => intern!(py, "disconnect"),
         }
@@ -182,6 +221,7 @@ impl Message {
                 found.map(Cow::into_owned)
             }
             Event::Call(_, call, _) => Some(call.t.to_owned()),
+            Event::Publication(_, publication, _) => Some(publication.t.to_owned()),
             _ => None,
         })
     }
@@ -189,8 +229,10 @@ impl Message {
     /// The topic that it names, if it names one.
     #[getter]
     fn topic(&self) -> PyResult<Option<String>> {
-        let Event::Message(_, message) = self.event() else {
-            return Ok(None);
+        let message = match self.event() {
+            Event::Message(_, message) => message,
+            Event::Publication(_, publication, _) => return Ok(Some(publication.topic.to_owned())),
+            _ => return Ok(None),
         };
         let Some(format) = format_of(message.encoding) else {
             return Ok(None);
@@ -269,9 +311,9 @@ impl Message {
         Ok(responder.respond_with(Ok(json::content(payload)?.into())))
     }
 
-    /// Answers a `request` with an error; false if it was answered before.
+    /// Answers a `request` with an error, or refuses a `publication`; false if it was answered before.
     fn fail(&self, code: Str, message: Str) -> PyResult<bool> {
-        let responder = self.responder()?;
+        let responder = self.any_responder()?;
         if code.is_empty() || code.len() > TYPE_BYTES_MAX {
             return Err(argument(format!("a code has 1 to {TYPE_BYTES_MAX} bytes")).into());
         }
@@ -279,6 +321,50 @@ impl Message {
             code: code.into_string(),
             message: message.into_string(),
         })))
+    }
+
+    /// Replaces the payload of a `publication`: subscribers get this one.
+    fn replace(&self, payload: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Event::Publication(..) = self.event() else {
+            let problem = "only the payload of a message of the kind publication is replaced";
+            return Err(argument(problem).into());
+        };
+        let content = json::content(payload)?.into();
+        self.publication().replacement = Some(Box::new(content));
+        Ok(())
+    }
+
+    /// Lets a `publication` go on, with the payload that has replaced its own, if one has.
+    #[pyo3(name = "_accept")]
+    fn accept(&self) -> PyResult<bool> {
+        let responder = self.any_responder()?;
+        let replacement = self.publication().replacement.take();
+        Ok(match replacement {
+            Some(content) => responder.respond_with(Ok(*content)),
+            None => responder.accept(),
+        })
+    }
+
+    /// Its handler was called.
+    #[pyo3(name = "_note_seen")]
+    fn note_seen(&self) {
+        self.publication().is_seen = true;
+    }
+
+    #[getter]
+    #[pyo3(name = "_is_seen")]
+    fn is_seen(&self) -> bool {
+        self.publication().is_seen
+    }
+
+    /// The place of the topic or pattern by which a `publication` is decided.
+    #[getter]
+    #[pyo3(name = "_place")]
+    fn place(&self) -> Option<usize> {
+        match self.event() {
+            Event::Publication(_, publication, _) => Some(publication.place),
+            _ => None,
+        }
     }
 
     /// Answers a `snapshot_request` for one of its topics.
@@ -303,6 +389,7 @@ impl Message {
         let about = match self.event() {
             Event::Message(_, message) => format!(" {} bytes", message.bytes.len()),
             Event::Call(_, call, _) => format!(" type={:?}", call.t),
+            Event::Publication(_, publication, _) => format!(" topic={:?}", publication.topic),
             Event::Sync(_, request) => format!(" topics={:?}", request.topics),
             Event::Connect(_) | Event::Close(..) => String::new(),
         };

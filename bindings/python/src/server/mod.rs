@@ -66,9 +66,15 @@ impl ServerCore {
     fn renew(&self) {
         let old = self.core();
         if old.server.state() == "stopped" {
-            let options = old.server.options().clone();
-            self.0.store(Arc::new(Core::new(options)));
+            self.0.store(Arc::new(old.renewed()));
         }
+    }
+
+    /// The topics and patterns about whose publications by clients handlers decide.
+    #[pyo3(name = "_decide_about")]
+    fn decide_about(&self, topics: Vec<String>) -> PyResult<()> {
+        let decided = self.core().server.decide_about(topics);
+        decided.map_err(|failure| Failure::from(failure).into())
     }
 
     /// Starts to listen.

@@ -114,8 +114,9 @@ impl ServerCore {
         Ok(published)
     }
 
-    /// Sends to every connection of a user.
-    #[pyo3(signature = (user, payload, *, r#type = Word::Default("message"), priority = None, wait_ms = Whole(1000)), text_signature = "($self, user, payload, *, type=\"message\", priority=None, wait_ms=1000)")]
+    /// Sends to every connection of a user, but for those that `exclude` names.
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (user, payload, *, r#type = Word::Default("message"), priority = None, exclude = None, wait_ms = Whole(1000)), text_signature = "($self, user, payload, *, type=\"message\", priority=None, exclude=None, wait_ms=1000)")]
     fn send_to_user(
         &self,
         py: Python<'_>,
@@ -123,25 +124,27 @@ impl ServerCore {
         payload: &Bound<'_, PyAny>,
         r#type: Word,
         priority: Option<Whole>,
+        exclude: Option<Bound<'_, PyAny>>,
         wait_ms: Whole,
     ) -> PyResult<()> {
-        let new = publication(&r#type, payload, priority)?;
+        let new = without(publication(&r#type, payload, priority)?, exclude)?;
         let core = self.core();
         let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_user(&user, &new)))
     }
 
-    /// Sends to every connection.
-    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, wait_ms=1000)")]
+    /// Sends to every connection, but for those that `exclude` names.
+    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, exclude = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, exclude=None, wait_ms=1000)")]
     fn broadcast(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
         r#type: Word,
         priority: Option<Whole>,
+        exclude: Option<Bound<'_, PyAny>>,
         wait_ms: Whole,
     ) -> PyResult<()> {
-        let new = publication(&r#type, payload, priority)?;
+        let new = without(publication(&r#type, payload, priority)?, exclude)?;
         let core = self.core();
         let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_everyone(&new)))
@@ -297,16 +300,31 @@ impl Options<'_> {
         if let Some(ttl_ms) = self.ttl_ms {
             new = new.with_ttl_ms(ttl_ms.0);
         }
-        if let Some(connection) = self.exclude {
-            let connection = connection.cast::<Connection>();
-            let connection = connection.map_err(|_| wrong_type("exclude is a connection"))?;
-            new = new.without(connection.get().peer().connection);
-        }
         if self.snapshot.0 {
             new = new.as_snapshot();
         }
-        Ok(new)
+        without(new, self.exclude)
     }
 }
+
+/// The same for everybody but a connection, or several.
+fn without(new: NewPublication, exclude: Option<Bound<'_, PyAny>>) -> PyResult<NewPublication> {
+    let Some(exclude) = exclude else {
+        return Ok(new);
+    };
+    let key = |connection: &Bound<'_, PyAny>| {
+        let connection = connection.cast::<Connection>().ok();
+        connection.map(|connection| connection.get().peer().connection)
+    };
+    if let Some(one) = key(&exclude) {
+        return Ok(new.without(one));
+    }
+    let several = exclude.try_iter().map_err(|_| wrong_type(EXCLUDE))?;
+    let several =
+        several.map(|connection| key(&connection?).ok_or_else(|| wrong_type(EXCLUDE).into()));
+    Ok(new.without_all(several.collect::<PyResult<Vec<_>>>()?))
+}
+
+const EXCLUDE: &str = "exclude is a connection, or several connections";
 
 const PAIRS: &str = "pairs of a connection or a message, and data, are needed";

@@ -5,6 +5,7 @@ use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall};
 use crate::topics::broker::{Order, ProducerName, ProducerOpening, ProducerPlace, Ticket};
 use crate::topics::config::TopicRule;
+use crate::topics::excluded::Excluded;
 use crate::topics::groups::EndedWork;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -67,7 +68,7 @@ pub(crate) struct OwnedOrder {
     pub(crate) category: Category,
     pub(crate) priority: Priority,
     pub(crate) ttl_ms: Option<u64>,
-    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) exclude: Excluded,
     pub(crate) t: Box<str>,
     pub(crate) id: Option<Box<str>>,
     pub(crate) key: Option<Box<str>>,
@@ -107,7 +108,7 @@ impl OwnedOrder {
             category: draft.category,
             priority,
             ttl_ms: draft.ttl_ms,
-            exclude: draft.exclude,
+            exclude: draft.exclude.clone(),
             t: draft.t.into(),
             id: match (draft.id, draft.unique) {
                 (Some(id), _) => Some(id.into()),
@@ -120,12 +121,19 @@ impl OwnedOrder {
     }
 
     /// The same as the node that publishes it gives it to the link.
-    pub(crate) fn link_draft(&self, node: NodeId) -> tidewire_redis::Draft<'_> {
+    /// `also` gets the excluded connections after the first.
+    pub(crate) fn link_draft<'a>(
+        &'a self,
+        node: NodeId,
+        also: &'a mut Vec<u8>,
+    ) -> tidewire_redis::Draft<'a> {
+        let excluded = convert::excluded_in_record(node, &self.exclude, also);
         tidewire_redis::Draft {
             category: convert::link_category(self.category),
             priority: convert::link_priority(self.priority),
             ttl_ms: self.ttl_ms,
-            excluded: self.exclude.map(|key| convert::excluded(node, key)),
+            excluded,
+            also_excluded: also,
             t: &self.t,
             id: self.id.as_deref(),
             key: self.key.as_deref(),
@@ -136,7 +144,8 @@ impl OwnedOrder {
 
     /// Its size while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.payload.len() + self.topic.len()
+        let excluded = size_of_val(self.exclude.connections());
+        size_of::<Self>() + self.payload.len() + self.topic.len() + excluded
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::model::{ConnectionKey, Position, is_payload};
 use crate::topics::broker as seam;
+use crate::topics::excluded::Excluded;
 use crate::topics::publication::{Draft, Placed, Publication, Published};
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
@@ -71,7 +72,7 @@ pub(super) fn priority(priority: link::Priority) -> Priority {
     }
 }
 
-pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded {
+fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded {
     let node = match key.server() {
         0 => node,
         server => link::NodeId(server),
@@ -81,6 +82,31 @@ pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded
         shard: key.shard(),
         number: key.id.to_u64(),
     }
+}
+
+/// The excluded connections in the form of a record: the first, and the others in `also`.
+pub(super) fn excluded_in_record(
+    node: link::NodeId,
+    exclude: &Excluded,
+    also: &mut Vec<u8>,
+) -> Option<link::Excluded> {
+    let (first, others) = exclude.connections().split_first()?;
+    for key in others {
+        excluded(node, *key).write(also);
+    }
+    Some(excluded(node, *first))
+}
+
+/// Those of the node `own` that a record excludes.
+pub(super) fn excluded_here(own: link::NodeId, record: &link::Record<'_>) -> Excluded {
+    let here = record
+        .all_excluded()
+        .filter(|excluded| excluded.node == own);
+    here.map(|excluded| {
+        let id = ConnectionId::from_u64(excluded.number);
+        ConnectionKey::new(own.0, excluded.shard, id)
+    })
+    .collect()
 }
 
 /// The beginning of the id of a publication whose publisher gave none. It is not delivered.
@@ -140,13 +166,7 @@ fn made(
         priority: None,
         id: record.id.filter(|id| !id.starts_with(UNIQUE)),
         key: record.key,
-        exclude: record
-            .excluded
-            .filter(|excluded| excluded.node == own)
-            .map(|excluded| {
-                let id = ConnectionId::from_u64(excluded.number);
-                ConnectionKey::new(own.0, excluded.shard, id)
-            }),
+        exclude: &excluded_here(own, record),
         ttl_ms: None,
         unique: None,
     };

@@ -263,7 +263,8 @@ impl Exchange {
     fn publish(&mut self, order: &OwnedOrder, ticket: Ticket, now: Now) {
         let number = self.next_number();
         self.publications.insert(number, (ticket, order.bytes()));
-        let draft = order.link_draft(self.link.node());
+        let mut also = Vec::new();
+        let draft = order.link_draft(self.link.node(), &mut also);
         let history = order.keeps_history.then(|| keep(order.publications_max));
         self.link
             .publish(number, &order.topic, history, &draft, now);

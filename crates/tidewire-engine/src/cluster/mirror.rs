@@ -397,6 +397,7 @@ const SWEPT_AT_A_TIME: usize = 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topics::excluded::NOBODY;
     use crate::topics::publication::{Draft, Placed};
     use tidewire_wire::envelope::{Category, Priority};
 
@@ -420,7 +421,7 @@ mod tests {
             priority: None,
             id: None,
             key: None,
-            exclude: None,
+            exclude: &NOBODY,
             ttl_ms: None,
             unique: None,
         };

@@ -43,7 +43,8 @@ pub(super) fn write(
         Sending::Event(json) => bytes.extend_from_slice(json),
         Sending::Publication(draft, unix_ms) => {
             let redis_ms = unix_ms.saturating_add_signed(ahead_ms);
-            let record = record_of(node, draft, redis_ms);
+            let mut also = Vec::new();
+            let record = record_of(node, draft, redis_ms, &mut also);
             if let Err(error) = record.encode(&mut bytes) {
                 tracing::warn!(%error, "a message cannot be sent to the other servers");
                 return None;
@@ -68,7 +69,13 @@ fn head(node: link::NodeId, kind: u8) -> Vec<u8> {
     bytes
 }
 
-fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, redis_ms: u64) -> link::Record<'a> {
+fn record_of<'a>(
+    node: link::NodeId,
+    draft: &'a Draft<'_>,
+    redis_ms: u64,
+    also: &'a mut Vec<u8>,
+) -> link::Record<'a> {
+    let excluded = convert::excluded_in_record(node, draft.exclude, also);
     link::Record {
         mark: link::Mark {
             node,
@@ -79,7 +86,8 @@ fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, redis_ms: u64) -> lin
         priority: convert::link_priority(draft.priority.unwrap_or_default()),
         published_redis_ms: None,
         expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
-        excluded: None,
+        excluded,
+        also_excluded: also,
         t: draft.t,
         id: draft.id,
         key: draft.key,
@@ -114,7 +122,7 @@ pub(super) fn read(
     let made = match *kind & !TO_CONNECTION {
         CALL => return Some(Arrived::Call(node, body.into())),
         ANSWER => return Some(Arrived::Answer(body.into())),
-        PUBLICATION => publication(body, to_unix_ms),
+        PUBLICATION => publication(own, body, to_unix_ms),
         EVENT => Some(Publication::event(None, body.to_vec())),
         TEXT => std::str::from_utf8(body)
             .ok()
@@ -131,7 +139,11 @@ pub(super) fn read(
     made.map(|publication| Arrived::Publication(Arc::new(publication), connection))
 }
 
-fn publication(body: &[u8], to_unix_ms: impl Fn(u64) -> u64) -> Option<Publication> {
+fn publication(
+    own: link::NodeId,
+    body: &[u8],
+    to_unix_ms: impl Fn(u64) -> u64,
+) -> Option<Publication> {
     let record = link::Record::decode(body).ok()?;
     let draft = Draft {
         t: record.t,
@@ -141,7 +153,7 @@ fn publication(body: &[u8], to_unix_ms: impl Fn(u64) -> u64) -> Option<Publicati
         priority: None,
         id: record.id,
         key: record.key,
-        exclude: None,
+        exclude: &convert::excluded_here(own, &record),
         ttl_ms: None,
         unique: None,
     };

@@ -10,14 +10,13 @@ use crate::model::ConnectionKey;
 use crate::model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, Listed, TopicInfo, TopicQuery,
 };
-use crate::shard::mailbox::{ChangeKind, Mail};
+use crate::shard::mailbox::Mail;
 use crate::shard::view::{Question, Slice, View};
 use crate::topics::history::KeptTopic;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use tidewire_wire::close::CloseCode;
 use tidewire_wire::uuid::Uuid;
 
 impl Handle {
@@ -250,20 +249,6 @@ impl Handle {
             key.is_none()
         })?;
         Ok(key)
-    }
-
-    /// Ends a session with a code and a reason of at most 123 bytes. For a session of another server it waits until
-    /// the broker has the command: not to be called on a shard then.
-    ///
-    /// # Errors
-    /// [`SendError`]; the session goes on.
-    pub fn close_with(
-        &self,
-        connection: ConnectionKey,
-        code: CloseCode,
-        reason: &str,
-    ) -> Result<(), SendError> {
-        self.change_one(connection, ChangeKind::End(code, reason.into()))
     }
 
     pub(crate) fn shards(&self) -> u32 {

@@ -1,10 +1,11 @@
 //! The handle of a running server, for other threads.
 
 mod calls;
-pub(crate) mod everywhere;
+pub(crate) mod cluster_queries;
 mod health;
 pub(crate) mod inspect;
 mod publish;
+mod sessions;
 mod snapshots;
 pub(crate) mod topics;
 mod wait;
@@ -20,7 +21,6 @@ use crate::topics::publication::Publication;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_net::{Mailbox, MailboxError};
-use tidewire_wire::close::CloseCode;
 
 /// The way to a running server from any thread; cheap to clone.
 #[derive(Debug, Clone)]
@@ -50,7 +50,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Sends a message to every session that is open when its shard handles the message. It is compressed at
+    /// Sends a message as it is to every session that is open when its shard handles the message, with a broker to those
+    /// of all servers; [`publish_to_everyone`](Self::publish_to_everyone) sends it in the envelope of the protocol. It is compressed at
     /// most once, for all sessions that use compression.
     ///
     /// # Errors
@@ -67,23 +68,6 @@ impl Handle {
         let publication = Arc::new(Publication::verbatim(message));
         hub.post(&Target::Everyone, None, &publication, Origin::Outside);
         Ok(())
-    }
-
-    /// Ends a session with a code and a reason. For a session of another server it waits until the broker has the
-    /// command: not to be called on a shard then.
-    ///
-    /// # Errors
-    /// [`SendError`]; the session goes on.
-    pub fn close(
-        &self,
-        connection: ConnectionKey,
-        code: CloseCode,
-        reason: &'static str,
-    ) -> Result<(), SendError> {
-        if !self.shared.hub.is_here(connection) {
-            return self.close_with(connection, code, reason);
-        }
-        self.post(connection.shard(), Mail::Close(connection.id, code, reason))
     }
 
     /// Takes over a connection that the application has accepted itself. Its opening handshake is answered later.

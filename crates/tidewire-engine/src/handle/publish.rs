@@ -80,7 +80,7 @@ impl Handle {
         }
     }
 
-    /// Sends to every session of a user, the `sub` of its token. For a user without sessions the message is
+    /// Sends to every session of a user, the `sub` of its token, with a broker on all servers. For a user without sessions the message is
     /// dropped without an error.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Handle {
         self.send_to(&target, Some(connection.shard()), publication)
     }
 
-    /// Sends to every session.
+    /// Sends to every session, with a broker to those of all servers.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.
@@ -138,6 +138,6 @@ impl Handle {
         if self.shared.is_stopped() {
             return Err(PublishError::Stopped);
         }
-        publication.check_payload()
+        publication.check()
     }
 }

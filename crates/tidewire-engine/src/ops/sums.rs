@@ -1,6 +1,6 @@
 //! The statistics of several servers, added up.
 
-use crate::handle::everywhere::ServersStats;
+use crate::handle::cluster_queries::ServersStats;
 use crate::handle::inspect::BUSIEST_TOPICS;
 use crate::model::queries::TopicInfo;
 use serde_json::{Map, Value, json};

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, ClusterError, LinkLimits};
 use crate::config::{Config, Encryption, Protocol};
 use crate::handle::Handle;
 use crate::keys::{self, KeysError};
-use crate::limits::drain::span_ms;
+use crate::limits::pace::span_ms;
 use crate::model::ShardWaker;
 use crate::ops::{Ops, OpsSource};
 use crate::session::application::Application;

@@ -2,7 +2,7 @@
 
 use crate::cluster::{CallDone, Neighbour};
 use crate::handle::Handle;
-use crate::handle::everywhere::is_for_server;
+use crate::handle::cluster_queries::is_for_server;
 use crate::model::ConnectionKey;
 use crate::model::calls::{CallFailure, CallOutcome, NewCall};
 use crate::ops::stats_and_topics;

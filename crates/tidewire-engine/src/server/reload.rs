@@ -343,7 +343,6 @@ plain! {
         receive_buffer_bytes_max: limits.receive_buffer_bytes_max;
         receive_buffers_bytes_max: limits.receive_buffers_bytes_max;
         shard_stall_ms: limits.shard_stall_ms;
-        broker: broker;
         owner_work_ms_per_s: limits.owner_work_ms_per_s;
         unfinished_bytes_per_owner_max: limits.unfinished_bytes_per_owner_max;
         unfinished_bytes_max: limits.unfinished_bytes_max;

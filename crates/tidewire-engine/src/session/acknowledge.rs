@@ -15,6 +15,22 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{HelloProducer, ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
+    /// Whether nobody is asked about a message by its number: it repeats one that was accepted, is out of order, or has a
+    /// number that cannot be read.
+    pub(crate) fn is_repeated(&mut self, format: Format, bytes: &[u8]) -> bool {
+        let Some(handle) = producer_of(self.state).map(|producer| producer.handle) else {
+            return false;
+        };
+        let number = match message_number(format, bytes) {
+            Ok(Some(number)) => number,
+            Ok(None) => return false,
+            // It is refused.
+            Err(_) => return true,
+        };
+        let producers = self.core.shared.producers.locked();
+        producers.verdict(handle, number) != ProducerVerdict::Take
+    }
+
     /// Handles a `publish_request`. The number of a numbered one counts as accepted even if the request was
     /// refused for good: the client sends again only a request for which that helps.
     pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8], decided: Option<Decided>) {

@@ -5,8 +5,11 @@ use crate::model::queries::SyncRequest;
 use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
 use crate::session::context::Context;
 use crate::state::calls::Responder;
+use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use std::cell::Cell;
 use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::PublishRequest;
 
 /// The part of a server that is not the protocol. One value per shard, called on the shard's
 /// thread, so that no call may block.
@@ -64,6 +67,24 @@ pub trait Application: Send + 'static {
     fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
         let words = format!("nothing answers to {}", call.t);
         context.respond(&responder, Err(call_error(ErrorCode::NotFound, words)));
+    }
+
+    /// The topics about whose publications by clients this application decides. Default: none.
+    fn decided_topics(&self) -> Option<&DecidedTopics> {
+        None
+    }
+
+    /// A client publishes to one of the [decided topics](Self::decided_topics), and may. The responder lets it go on
+    /// ([`Responder::accept`]), with another payload ([`Responder::respond_with`]), or refuses it with an error. The
+    /// connection is not read before that, so that its messages keep their order. Default: it goes on.
+    fn on_publication(
+        &mut self,
+        context: &mut Context<'_>,
+        publication: PublicationRequest<'_>,
+        responder: Responder,
+    ) {
+        let (_, _) = (context, publication);
+        responder.accept();
     }
 
     /// A client asks for the state of topics (`sync_request`). Gives whether it is or will be
@@ -137,6 +158,40 @@ impl<A: Application> Marked<A> {
         responder: Responder,
     ) {
         self.call(|application| application.on_call(context, call, responder));
+    }
+
+    /// Whether the application decides about any publication.
+    #[inline]
+    fn decides(&self) -> bool {
+        let topics = self.application.decided_topics();
+        topics.is_some_and(DecidedTopics::is_any)
+    }
+
+    /// Whether the application decides about this `publish_request`.
+    #[inline]
+    pub(crate) fn decides_about(&self, format: Format, bytes: &[u8]) -> bool {
+        self.decides() && self.place_of_request(format, bytes).is_some()
+    }
+
+    #[cold]
+    fn place_of_request(&self, format: Format, bytes: &[u8]) -> Option<usize> {
+        let mut scratch = Vec::new();
+        let (request, _) = PublishRequest::parse(format, bytes, &mut scratch).ok()?;
+        self.place_of(&request.topic)
+    }
+
+    /// The place of the pattern by which the application decides about publications to a topic.
+    pub(crate) fn place_of(&self, topic: &str) -> Option<usize> {
+        self.application.decided_topics()?.place(topic)
+    }
+
+    pub(crate) fn on_publication(
+        &mut self,
+        context: &mut Context<'_>,
+        publication: PublicationRequest<'_>,
+        responder: Responder,
+    ) {
+        self.call(|application| application.on_publication(context, publication, responder));
     }
 
     pub(crate) fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {

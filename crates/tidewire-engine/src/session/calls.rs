@@ -15,7 +15,9 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::calls::{OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked};
+use crate::state::calls::{
+    AnswerWay, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, call_result, checked,
+};
 use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,17 +37,24 @@ impl Context<'_> {
         responder: &Responder,
         answer: Result<Content, CallError>,
     ) -> bool {
-        let call = &*responder.0;
-        let is_here = call.connection == self.session.state.key
-            && Arc::ptr_eq(&call.inbox, self.session.core.calls.inbox());
+        let pending = &*responder.0;
+        let AnswerWay::Call {
+            inbox,
+            number,
+            correlation_id,
+        } = &pending.way
+        else {
+            return responder.respond_with(answer);
+        };
+        let is_here = pending.connection == self.session.state.key
+            && Arc::ptr_eq(inbox, self.session.core.calls.inbox());
         if !is_here {
             return responder.respond_with(answer);
         }
-        let is_first = call.take();
+        let is_first = pending.take();
         if is_first {
-            let id = &call.correlation_id;
-            let answer = checked(answer, call.connection);
-            self.session.answer_call((id, call.number), answer);
+            let answer = call_result(checked(answer, pending.connection));
+            self.session.answer_call((correlation_id, *number), answer);
         }
         is_first
     }
@@ -129,10 +138,12 @@ impl Session<'_> {
         self.core.counters.calls_received.add(1);
         self.core.counters.calls_open.add(1);
         Ok(Responder(Arc::new(PendingAnswer {
-            inbox: Arc::clone(&self.core.calls.inbox),
             connection: self.state.key,
-            number,
-            correlation_id: id,
+            way: AnswerWay::Call {
+                inbox: Arc::clone(&self.core.calls.inbox),
+                number,
+                correlation_id: id,
+            },
             is_answered: AtomicBool::new(false),
         })))
     }
@@ -247,6 +258,7 @@ impl Session<'_> {
                     self.reply(&reply);
                 }
             }
+            OpenCall::Publication(_, question) => self.time_out_decision(*question),
             OpenCall::Sent(_) => {
                 let calls = self.state.calls.as_mut();
                 if let Some(call) = calls.and_then(|calls| calls.sent.remove(&number)) {

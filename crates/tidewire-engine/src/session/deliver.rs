@@ -7,7 +7,7 @@ use crate::topics::publication::Publication;
 impl Session<'_> {
     /// Sends a publication to a session, if it is for it. An expired one is reported.
     pub(crate) fn deliver(&mut self, publication: &Publication) {
-        if publication.exclude == Some(self.state.key) {
+        if publication.exclude.contains(self.state.key) {
             return;
         }
         let unix_ms = self.io.now().steady_unix_ms;

@@ -1,6 +1,7 @@
 //! Queue groups of a session: entering, leaving and acknowledging.
 
 use crate::session::Session;
+use crate::session::membership::TOO_MANY_TOPICS;
 use crate::topics::groups::{Seat, SessionGroup, TAG_SHIFT, TAGS_MAX, WINDOW, WINDOW_MAX};
 use crate::topics::outlet::Origin;
 use std::collections::BTreeSet;
@@ -21,13 +22,7 @@ impl Session<'_> {
             return Err((ErrorCode::TopicForbidden, words));
         }
         let refuse = |words| Err((ErrorCode::LimitExceeded, words));
-        let subscriptions_max = self
-            .core
-            .setup
-            .config
-            .topics
-            .limits
-            .subscriptions_per_connection_max;
+        let room = self.check_subscriptions();
         let key = self.state.key;
         let topics = self.state.topics.get_or_insert_default();
         let mut members = topics.groups.values();
@@ -35,8 +30,11 @@ impl Session<'_> {
             return Ok(());
         }
         let tag = topics.next_group;
-        if tag >= TAGS_MAX || topics.subscriptions() >= subscriptions_max {
-            return refuse("this connection has as many topics as it may have");
+        if let Err(words) = room {
+            return refuse(words);
+        }
+        if tag >= TAGS_MAX {
+            return refuse(TOO_MANY_TOPICS);
         }
         topics.next_group += 1;
         let seat = SessionGroup {

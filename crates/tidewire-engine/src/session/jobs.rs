@@ -73,7 +73,9 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Does a part of a job; returns the rest of it.
     fn step(&mut self, job: Job) -> Option<Job> {
-        if !self.session.state.is_open() && !matches!(job, Job::Batch(_) | Job::Message(_)) {
+        // What was decided is published all the same.
+        let goes_on = matches!(job, Job::Batch(_) | Job::Message(_) | Job::Publish(_));
+        if !self.session.state.is_open() && !goes_on {
             // It is on its way out of its topics, and gets no answer.
             return None;
         }
@@ -108,7 +110,7 @@ impl<A: Application> Inbound<'_, A> {
                 let rest = self.session.step_announcement(announcement);
                 rest.map(Job::Announcement)
             }
-            Job::Publish(job) => self.session.step_publish(job).map(Job::Publish),
+            Job::Publish(job) => self.step_publish(job).map(Job::Publish),
             Job::Refresh(refresh) => {
                 self.session.refresh(*refresh);
                 None

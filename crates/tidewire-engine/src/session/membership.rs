@@ -120,19 +120,28 @@ impl Session<'_> {
         }
     }
 
+    /// Whether the connection may have one more subscription, with or without a queue group.
+    pub(crate) fn check_subscriptions(&self) -> Result<(), &'static str> {
+        let most = self
+            .core
+            .setup
+            .config
+            .topics
+            .limits
+            .subscriptions_per_connection_max;
+        let topics = self.state.topics.as_ref();
+        match topics.map_or(0, |topics| topics.subscriptions()) < most {
+            true => Ok(()),
+            false => Err(TOO_MANY_TOPICS),
+        }
+    }
+
     pub(crate) fn check_limits(&self, slot: Slot, is_member: bool) -> Result<(), &'static str> {
         if is_member {
             return Ok(());
         }
+        self.check_subscriptions()?;
         let limits = &self.core.setup.config.topics.limits;
-        let subscriptions = self
-            .state
-            .topics
-            .as_ref()
-            .map_or(0, |topics| topics.subscriptions());
-        if subscriptions >= limits.subscriptions_per_connection_max {
-            return Err("this connection has as many topics as it may have");
-        }
         let topic = self.core.topics.topic(slot);
         let patterns = self
             .state
@@ -321,3 +330,6 @@ fn take_waiting(state: &mut ConnectionState, slot: Slot) -> Option<Lossy> {
     topics.forget_lossy(&lossy);
     Some(lossy).filter(|lossy| !lossy.is_empty())
 }
+
+/// The words of a connection that has `subscriptions_per_connection_max`.
+pub(crate) const TOO_MANY_TOPICS: &str = "this connection has as many topics as it may have";

@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub(crate) mod acknowledge;
+pub(crate) mod admission;
 pub(crate) mod application;
 pub(crate) mod backend;
 pub(crate) mod binary;
@@ -22,7 +23,6 @@ pub(crate) mod history;
 pub(crate) mod inbound;
 pub(crate) mod jobs;
 pub(crate) mod leave;
-pub(crate) mod limits;
 pub(crate) mod liveness;
 pub(crate) mod membership;
 pub(crate) mod permit;

@@ -1,33 +1,44 @@
-//! Subscriptions and publications that the backend decides: the job waits for the answer, and the connection is not read
-//! meanwhile, so that its messages keep their order.
+//! Subscriptions that the backend decides, and publications that it or the application decides: the job waits for the
+//! answer, and the connection is not read meanwhile, so that its messages keep their order.
 
 use crate::backend::Backend;
 use crate::backend::events::{PublishAnswer, SubscribeAnswer};
 use crate::backend::failure::Failure;
 use crate::config::backend::{BackendAway, BackendEvent};
+use crate::limits::work::cost;
+use crate::model::calls::{TIMEOUT_MAX, call_error};
 use crate::model::content::Content;
 use crate::session::Session;
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::session::inbound::Inbound;
 use crate::state::backend::{BackendAnswer, Question};
-use crate::state::jobs::{Job, PublishJob, SubscriptionJob};
+use crate::state::calls::{AnswerWay, NO_ANSWER, OpenCall, PendingAnswer, QUESTION, Responder};
+use crate::state::jobs::{Asked, Job, PublishJob, SubscriptionJob};
+use crate::topics::decided::PublicationRequest;
+use crate::topics::publication::check_content;
 use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{Action, PublishRequest};
 
-/// The decision of the backend about a publication, and the span of the publication.
+/// The decision about a publication, and the span of the publication.
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) ruling: Ruling,
     pub(crate) span: Option<Box<OpenSpan>>,
 }
 
-/// The decision of the backend about a publication.
+/// The decision of the backend or of the application about a publication.
 #[derive(Debug)]
 pub(crate) enum Ruling {
     /// Publish it, with another payload if there is one.
     Publish(Option<Content>),
     Refuse(ErrorCode, String),
+    /// With a code of the backend's or the application's own.
+    RefuseAs(String, String),
 }
 
 impl Session<'_> {
@@ -44,9 +55,11 @@ impl Session<'_> {
             if self.state.awaits_backend() {
                 return false;
             }
-            if let Some(BackendAnswer::Subscribe(answer)) = self.state.take_answer(number) {
-                permit(job, answer, backend.config.away);
-            }
+            let answer = match self.state.take_answer(number) {
+                Some(BackendAnswer::Subscribe(answer)) => answer,
+                _ => Err(Failure::Stopped),
+            };
+            permit(job, answer, backend.config.away);
             return true;
         }
         let mut body = self.event_body(BackendEvent::Subscribe);
@@ -79,59 +92,32 @@ impl Session<'_> {
         }
     }
 
-    /// `publish_request` from a client that the backend decides about.
+    /// `publish_request` from a client that the backend or the application decides about.
     pub(crate) fn ask_publish(&mut self, format: Format, bytes: &[u8]) {
         let job = PublishJob {
             format,
             bytes: bytes.to_vec(),
-            question: None,
+            asked: Asked::Nobody,
+            payload: None,
             span: None,
         };
         self.state.jobs.push(Job::Publish(Box::new(job)));
     }
 
-    /// Asks about a publication, or executes the decision of the backend; returns the rest of the job.
-    pub(crate) fn step_publish(&mut self, mut job: Box<PublishJob>) -> Option<Box<PublishJob>> {
-        let away = match self.backend(BackendEvent::Publish) {
-            Some(backend) => backend.config.away,
-            None => BackendAway::Allow,
+    /// Asks the backend about a publication that is possible otherwise; its number, and who is asked next.
+    fn ask_backend(&mut self, job: &mut PublishJob) -> Step {
+        let Some(backend) = self.backend(BackendEvent::Publish) else {
+            return Step::Next(None);
         };
-        let answer = match job.question {
-            Some(_) if self.state.awaits_backend() => return Some(job),
-            Some(number) => match self.state.take_answer(number) {
-                Some(BackendAnswer::Publish(answer)) => answer,
-                _ => Err(Failure::Stopped),
-            },
-            None => match self.start_publish(&mut job) {
-                // What cannot be published anyway is refused without the backend.
-                None => Ok(PublishAnswer::default()),
-                Some(Ok(number)) => {
-                    job.question = Some(number);
-                    return Some(job);
-                }
-                Some(Err(failure)) => Err(failure),
-            },
-        };
-        let decided = Decided {
-            ruling: decide(answer, away),
-            span: job.span.take(),
-        };
-        if self.state.producer.is_some() {
-            self.publish_once(job.format, &job.bytes, Some(decided));
-        } else {
-            self.handle_publish(job.format, &job.bytes, None, Some(decided));
-        }
-        None
-    }
-
-    /// Asks the backend about a publication that is possible otherwise.
-    fn start_publish(&mut self, job: &mut PublishJob) -> Option<Result<u64, Failure>> {
-        let backend = self.backend(BackendEvent::Publish)?;
         let mut scratch = Vec::new();
-        let (request, _) = PublishRequest::parse(job.format, &job.bytes, &mut scratch).ok()?;
-        job.span = self.publish_span(job.format, &job.bytes, &request);
+        // What cannot be published anyway is refused without the backend.
+        let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) else {
+            return Step::Next(None);
+        };
         let parent = job.span.as_ref().map(|span| span.context());
-        self.topic_to_publish(&request.topic).ok()?;
+        if !self.may_publish(&request) {
+            return Step::Next(None);
+        }
         let mut body = self.event_body(BackendEvent::Publish);
         body.field("topic", &*request.topic)
             .field("type", &*request.t)
@@ -141,7 +127,99 @@ impl Session<'_> {
             let answer = outcome.and_then(|body| PublishAnswer::read(&body));
             BackendAnswer::Publish(answer)
         });
-        Some(asked)
+        match asked {
+            Ok(number) => {
+                job.asked = Asked::Backend(number);
+                Step::Wait
+            }
+            Err(failure) => decide(Err(failure), backend.config.away),
+        }
+    }
+
+    /// The decision of the backend, which has answered.
+    fn hear_backend(&mut self, number: u64) -> Step {
+        let away = match self.backend(BackendEvent::Publish) {
+            Some(backend) => backend.config.away,
+            None => BackendAway::Allow,
+        };
+        match self.state.take_answer(number) {
+            Some(BackendAnswer::Publish(answer)) => decide(answer, away),
+            _ => decide(Err(Failure::Stopped), away),
+        }
+    }
+
+    /// Whether a publication is possible, as far as it can be told now.
+    fn may_publish(&mut self, request: &PublishRequest<'_>) -> bool {
+        let bytes_max = self.core.shared.hub.limits.get().payload_bytes_max;
+        check_content(&request.t, request.payload.len(), bytes_max).is_ok()
+            && self.topic_to_publish(&request.topic).is_ok()
+    }
+
+    /// Begins the span of a publication, if it is traced.
+    fn trace_publication(&mut self, job: &mut PublishJob) {
+        if self.core.shared.traces.is_none() {
+            return;
+        }
+        let mut scratch = Vec::new();
+        if let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) {
+            job.span = self.publish_span(job.format, &job.bytes, &request);
+        }
+    }
+
+    /// The decision of the application, which has answered.
+    fn hear_application(&mut self, number: u64) -> Ruling {
+        match self.state.take_answer(number) {
+            Some(BackendAnswer::Application(Ok(payload))) => Ruling::Publish(payload),
+            Some(BackendAnswer::Application(Err(error))) => {
+                Ruling::RefuseAs(error.code, error.message)
+            }
+            _ => Ruling::Refuse(ErrorCode::HandlerError, NO_ANSWER.into()),
+        }
+    }
+
+    /// The application has not decided in time: the publication is refused.
+    pub(crate) fn time_out_decision(&mut self, number: u64) {
+        let words = "the application did not answer in time";
+        let error = call_error(ErrorCode::Timeout, words);
+        let id = self.state.key.id;
+        let answer = BackendAnswer::Application(Err(error));
+        self.core.questions.inbox.push((id, number, answer));
+    }
+
+    /// A question to the application that the connection waits for.
+    fn open_question(&mut self, timeout_ms: u64) -> (u64, Responder) {
+        let id = self.state.key.id;
+        let number = self.core.questions.next_number();
+        let due_ms = self.now().monotonic_ms.saturating_add(timeout_ms);
+        let waiting = OpenCall::Publication(id, number);
+        let calls = &mut self.core.calls;
+        calls.deadlines.insert((due_ms, number | QUESTION), waiting);
+        let question = Question {
+            number,
+            due_ms: Some(due_ms),
+            answer: None,
+        };
+        self.state.question = Some(Box::new(question));
+        let responder = Responder(Arc::new(PendingAnswer {
+            connection: self.state.key,
+            way: AnswerWay::Publication {
+                inbox: Arc::clone(&self.core.questions.inbox),
+                number,
+            },
+            is_answered: AtomicBool::new(false),
+        }));
+        (number, responder)
+    }
+
+    /// Forgets the question of a connection that is gone.
+    pub(crate) fn end_question(&mut self) {
+        let Some(question) = self.state.question.take() else {
+            return;
+        };
+        if let Some(due_ms) = question.due_ms {
+            let deadlines = &mut self.core.calls.deadlines;
+            deadlines.remove(&(due_ms, question.number | QUESTION));
+        }
     }
 
     /// Sends an event whose answer the connection waits for; the number of the question.
@@ -165,6 +243,7 @@ impl Session<'_> {
         backend.submit(event, self.state.owner, body, Some(Box::new(done)), span)?;
         let question = Question {
             number,
+            due_ms: None,
             answer: None,
         };
         self.state.question = Some(Box::new(question));
@@ -200,16 +279,128 @@ fn permit(job: &mut SubscriptionJob, answer: Result<SubscribeAnswer, Failure>, a
     }
 }
 
-fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Ruling {
+fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Step {
     match answer {
         Ok(answer) => match answer.refused {
-            Some(refused) => Ruling::Refuse(
-                ErrorCode::TopicForbidden,
+            Some(refused) => Step::Rule(Ruling::RefuseAs(
+                refused.code_or(ErrorCode::TopicForbidden.as_str()),
                 refused.reason_or("the backend refuses this publication"),
-            ),
-            None => Ruling::Publish(answer.payload),
+            )),
+            None => Step::Next(answer.payload),
         },
-        Err(_) if away == BackendAway::Allow => Ruling::Publish(None),
-        Err(failure) => Ruling::Refuse(ErrorCode::BackendUnavailable, failure.words().to_owned()),
+        Err(_) if away == BackendAway::Allow => Step::Next(None),
+        Err(failure) => Step::Rule(Ruling::Refuse(
+            ErrorCode::BackendUnavailable,
+            failure.words().to_owned(),
+        )),
+    }
+}
+
+/// What follows a step of the decision about a publication.
+enum Step {
+    /// Somebody was asked, and answers later.
+    Wait,
+    /// Nobody objects so far; another payload, if there is one.
+    Next(Option<Content>),
+    Rule(Ruling),
+}
+
+impl<A: Application> Inbound<'_, A> {
+    /// Asks about a publication, or executes the decision; returns the rest of the job.
+    pub(crate) fn step_publish(&mut self, mut job: Box<PublishJob>) -> Option<Box<PublishJob>> {
+        if self.session.state.awaits_backend() {
+            return Some(job);
+        }
+        let Some(ruling) = self.rule(&mut job) else {
+            return Some(job);
+        };
+        let decided = Decided {
+            ruling,
+            span: job.span.take(),
+        };
+        let session = &mut self.session;
+        if session.state.producer.is_some() {
+            session.publish_once(job.format, &job.bytes, Some(decided));
+        } else {
+            session.handle_publish(job.format, &job.bytes, None, Some(decided));
+        }
+        None
+    }
+
+    /// The decision of the backend and then of the application; `None` while one of them is asked.
+    fn rule(&mut self, job: &mut PublishJob) -> Option<Ruling> {
+        let step = match job.asked {
+            Asked::Nobody if self.session.is_repeated(job.format, &job.bytes) => {
+                return Some(Ruling::Publish(None));
+            }
+            Asked::Nobody => {
+                self.session.trace_publication(job);
+                self.session.ask_backend(job)
+            }
+            Asked::Backend(number) => self.session.hear_backend(number),
+            Asked::Passed => Step::Next(None),
+            Asked::Application(number) => {
+                return Some(match self.session.hear_application(number) {
+                    Ruling::Publish(payload) => Ruling::Publish(payload.or(job.payload.take())),
+                    refused => refused,
+                });
+            }
+        };
+        match step {
+            Step::Wait => return None,
+            Step::Rule(ruling) => return Some(ruling),
+            Step::Next(payload) => job.payload = payload.or(job.payload.take()),
+        }
+        job.asked = Asked::Passed;
+        match self.ask_application(job) {
+            Step::Wait => None,
+            Step::Rule(ruling) => Some(ruling),
+            Step::Next(payload) => Some(Ruling::Publish(payload)),
+        }
+    }
+
+    /// Asks the application about a publication that is possible otherwise, if it decides about its topic.
+    fn ask_application(&mut self, job: &mut PublishJob) -> Step {
+        let session = &mut self.session;
+        let mut scratch = Vec::new();
+        let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) else {
+            return Step::Next(None);
+        };
+        let Some(place) = self.app.place_of(&request.topic) else {
+            return Step::Next(job.payload.take());
+        };
+        // What cannot be published anyway is refused without the application.
+        if !session.may_publish(&request) {
+            return Step::Next(None);
+        }
+        if !session.state.is_open() {
+            let words = "the connection ends".to_owned();
+            return Step::Rule(Ruling::Refuse(ErrorCode::ServerError, words));
+        }
+        let (payload, is_binary) = match &job.payload {
+            Some(content) => (content.as_json().as_bytes(), content.is_binary()),
+            None => (&*request.payload, request.binary),
+        };
+        let Ok(payload) = std::str::from_utf8(payload) else {
+            let words = "the payload is not UTF-8".to_owned();
+            return Step::Rule(Ruling::Refuse(ErrorCode::InvalidMessage, words));
+        };
+        session.core.meter.spend(cost::ANSWER);
+        let limits = &session.core.setup.config.limits;
+        let timeout_ms = limits.call_timeout_ms.min(TIMEOUT_MAX.as_millis() as u64);
+        let (number, responder) = session.open_question(timeout_ms);
+        job.asked = Asked::Application(number);
+        let publication = PublicationRequest {
+            topic: &request.topic,
+            place,
+            t: &request.t,
+            payload,
+            is_binary,
+            timeout_ms,
+        };
+        let mut context = Context::new(session);
+        self.app
+            .on_publication(&mut context, publication, responder);
+        Step::Wait
     }
 }

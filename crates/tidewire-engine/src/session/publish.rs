@@ -7,11 +7,12 @@ use crate::session::permit::{Decided, Ruling};
 use crate::state::operations::{OpenPublication, Operation};
 use crate::topics::broker::{BrokerAnswer, Done, TicketOutcome};
 use crate::topics::error::PublishError;
+use crate::topics::excluded::Excluded;
 use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
 use crate::trace::OpenSpan;
 use std::sync::Arc;
-use tidewire_wire::codes::{ErrorCode, Fault};
+use tidewire_wire::codes::{ErrorCode, Fault, Retry};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{PublishRequest, Refusal, Reply};
 
@@ -30,7 +31,7 @@ pub(crate) enum Handled {
 pub(crate) type Numbered = (ProducerHandle, u64);
 
 impl Session<'_> {
-    /// Handles a `publish_request` from a client; `decided` is the decision of the backend, if it was asked.
+    /// Handles a `publish_request` from a client; `decided` is the decision of the backend or the application, if one was asked.
     pub(crate) fn handle_publish(
         &mut self,
         format: Format,
@@ -51,13 +52,16 @@ impl Session<'_> {
             None => (None, self.publish_span(format, bytes, &request)),
         };
         match ruling {
-            Some(Ruling::Refuse(code, reason)) => {
+            Some(Ruling::Refuse(code, message)) => {
                 let refusal = Refusal {
                     code,
-                    message: reason.into(),
+                    message: message.into(),
                     correlation_id,
                 };
                 return self.refuse_publication(refusal, span);
+            }
+            Some(Ruling::RefuseAs(code, message)) => {
+                return self.refuse_as_decided(code, message, correlation_id, span);
             }
             Some(Ruling::Publish(Some(content))) => {
                 request.binary = content.is_binary();
@@ -166,21 +170,43 @@ impl Session<'_> {
         self.reply(&reply);
     }
 
+    /// Refuses a publication with the code of the backend or of the application.
+    fn refuse_as_decided(
+        &mut self,
+        code: String,
+        message: String,
+        correlation_id: Option<String>,
+        span: Option<Box<OpenSpan>>,
+    ) -> Handled {
+        if let Some(code) = ErrorCode::parse(&code) {
+            // A code by which the client would do more than tell of it is not theirs to give.
+            let is_refusal = code.recoverable()
+                && code.retry() == Retry::No
+                && code != ErrorCode::PublishUnknown;
+            let code = match is_refusal {
+                true => code,
+                false => ErrorCode::HandlerError,
+            };
+            let refusal = Refusal {
+                code,
+                message: message.into(),
+                correlation_id,
+            };
+            return self.refuse_publication(refusal, span);
+        }
+        self.note_refusal(&code, &message, span);
+        self.reply(&Reply::ApplicationError {
+            code,
+            message,
+            correlation_id,
+        });
+        Handled::Done
+    }
+
     /// Counts and logs a refused publication, and notifies its client.
     fn refuse_publication(&mut self, refusal: Refusal, span: Option<Box<OpenSpan>>) -> Handled {
-        if let Some(span) = span {
-            span.fail(refusal.code.as_str());
-        }
-        self.core.counters.publications_refused.add(1);
-        let (code, reason) = (refusal.code, &refusal.message);
-        tracing::debug!(
-            connection = %self.state.key,
-            address = self.state.peer_address(self.io).map(tracing::field::display),
-            user = self.state.user.as_deref(),
-            code = code.as_str(),
-            %reason,
-            "a publication is refused",
-        );
+        let code = refusal.code;
+        self.note_refusal(code.as_str(), &refusal.message, span);
         let error = Reply::Error {
             code: refusal.code,
             message: refusal.message,
@@ -195,6 +221,21 @@ impl Session<'_> {
         }
     }
 
+    fn note_refusal(&mut self, code: &str, reason: &str, span: Option<Box<OpenSpan>>) {
+        if let Some(span) = span {
+            span.fail(code.to_owned());
+        }
+        self.core.counters.publications_refused.add(1);
+        tracing::debug!(
+            connection = %self.state.key,
+            address = self.state.peer_address(self.io).map(tracing::field::display),
+            user = self.state.user.as_deref(),
+            code,
+            reason,
+            "a publication is refused",
+        );
+    }
+
     /// Publishes what a client asks for, if it may.
     fn publish_for(
         &mut self,
@@ -202,6 +243,10 @@ impl Session<'_> {
         unique: Option<&str>,
     ) -> Result<(Arc<str>, BrokerAnswer<Published>), (ErrorCode, String)> {
         let topic = self.topic_to_publish(&request.topic)?;
+        let exclude = match request.exclude_self {
+            true => Excluded::One(self.state.key),
+            false => Excluded::Nobody,
+        };
         let draft = Draft {
             t: &request.t,
             payload: &request.payload,
@@ -210,7 +255,7 @@ impl Session<'_> {
             priority: request.priority,
             id: request.id.as_deref(),
             key: request.key.as_deref(),
-            exclude: request.exclude_self.then_some(self.state.key),
+            exclude: &exclude,
             ttl_ms: request.ttl_ms,
             unique,
         };
@@ -279,7 +324,7 @@ impl Context<'_> {
         topic: &str,
         publication: &NewPublication,
     ) -> Result<Published, PublishError> {
-        publication.check_payload()?;
+        publication.check()?;
         let topic: Arc<str> = topic.into();
         let now = self.session.steady_now();
         let core = &mut *self.session.core;

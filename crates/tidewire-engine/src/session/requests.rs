@@ -54,8 +54,9 @@ impl<A: Application> Inbound<'_, A> {
             }),
             SystemEvent::KeyUpdate { request } => session.update_keys(request, (format, bytes)),
             SystemEvent::Publish
-                if session.core.shared.backend.is_some()
-                    && session.backend(BackendEvent::Publish).is_some() =>
+                if self.app.decides_about(format, bytes)
+                    || session.core.shared.backend.is_some()
+                        && session.backend(BackendEvent::Publish).is_some() =>
             {
                 session.ask_publish(format, bytes);
             }

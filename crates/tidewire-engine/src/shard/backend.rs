@@ -8,6 +8,7 @@ use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::adoption::ConnectDecision;
 use crate::state::backend::{BackendAnswer, Question};
+use crate::state::calls::QUESTION;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::Request;
 
@@ -54,7 +55,12 @@ impl<A: Application> EngineShard<A> {
         let answer = refused.map(|failure| BackendAnswer::Connect(Err(failure)));
         let is_answered = answer.is_some();
         if let Some(connection) = self.connection(id) {
-            connection.state.question = Some(Box::new(Question { number, answer }));
+            let question = Question {
+                number,
+                due_ms: None,
+                answer,
+            };
+            connection.state.question = Some(Box::new(question));
         }
         io.pause_reading(id);
         if is_answered {
@@ -62,23 +68,39 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Hands the answers of the backend to the connections that wait for them, which go on.
+    /// Hands the answers of the backend and of the application to the connections that wait for them, which go on.
     pub(crate) fn settle_backend(&mut self, io: &mut Io) {
         for (id, number, answer) in self.core.questions.inbox.take(BACKEND_ANSWERS_PER_TURN) {
             let Some(connection) = self.connection(id) else {
+                self.note_late(&answer);
                 continue;
             };
             let question = connection.state.question.as_deref_mut();
-            let Some(question) = question.filter(|question| question.number == number) else {
+            // The first answer counts: a decision may come with the end of its time.
+            let question =
+                question.filter(|question| question.number == number && question.answer.is_none());
+            let Some(question) = question else {
+                self.note_late(&answer);
                 continue;
             };
             let is_connect = matches!(answer, BackendAnswer::Connect(_));
             question.answer = Some(answer);
+            if let Some(due_ms) = question.due_ms.take() {
+                let deadlines = &mut self.core.calls.deadlines;
+                deadlines.remove(&(due_ms, number | QUESTION));
+            }
             if is_connect {
                 io.resume_reading(id);
             } else {
                 self.end_broker_pause(io, id);
             }
+        }
+    }
+
+    /// Counts a decision of the application that nobody waits for any more.
+    fn note_late(&self, answer: &BackendAnswer) {
+        if matches!(answer, BackendAnswer::Application(_)) {
+            self.core.counters.call_answers_late.add(1);
         }
     }
 }

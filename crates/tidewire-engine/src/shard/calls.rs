@@ -3,7 +3,7 @@
 use crate::model::calls::call_error;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::calls::{OpenCall, PostedCall};
+use crate::state::calls::{NO_ANSWER, OpenCall, PostedCall};
 use crate::state::connection::ConnectionState;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
@@ -26,8 +26,7 @@ impl<A: Application> EngineShard<A> {
                 (Some(mut session), Some(result)) => session.answer_call(id, result),
                 (None, Some(_)) => self.core.counters.call_answers_late.add(1),
                 (Some(mut session), None) if is_open(session.state, id) => {
-                    let words = "the application did not answer";
-                    let error = call_error(ErrorCode::HandlerError, words);
+                    let error = call_error(ErrorCode::HandlerError, NO_ANSWER);
                     session.answer_call(id, Err(error));
                 }
                 // Nobody waits for it any more.
@@ -39,7 +38,8 @@ impl<A: Application> EngineShard<A> {
             let Some((number, waiting)) = self.core.calls.take_due(now_ms) else {
                 break;
             };
-            let (OpenCall::Received(id, _) | OpenCall::Sent(id)) = &waiting;
+            let (OpenCall::Received(id, _) | OpenCall::Sent(id) | OpenCall::Publication(id, _)) =
+                &waiting;
             if let Some(mut session) = self.session(io, *id) {
                 session.time_out(number, &waiting);
             }

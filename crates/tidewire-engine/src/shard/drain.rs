@@ -1,7 +1,7 @@
 //! Drain of a shard: sessions are closed at a rate, and each client receives a time to reconnect.
 
 use crate::config::Protocol;
-use crate::limits::drain::{DrainProgress, Pace, spread_ms};
+use crate::limits::pace::{DrainProgress, Pace, spread_ms};
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;

@@ -341,7 +341,7 @@ impl<A: Application> EngineShard<A> {
         let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
             return false;
         };
-        let is_excluded = |item: &Item| item.publication.exclude == Some(state.key);
+        let is_excluded = |item: &Item| item.publication.exclude.contains(state.key);
         if state.layers.is_some() || items.iter().any(is_excluded) {
             return false;
         }
@@ -404,7 +404,7 @@ impl<A: Application> EngineShard<A> {
             }
             budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
             let lags = lags(session.io, id);
-            let is_excluded = item.publication.exclude == Some(session.state.key);
+            let is_excluded = item.publication.exclude.contains(session.state.key);
             let Some(topics) = &mut session.state.topics else {
                 break;
             };

@@ -3,7 +3,6 @@
 mod adopting;
 mod backend;
 mod calls;
-mod changes;
 pub(crate) mod containment;
 mod delivery_budget;
 pub(crate) mod drain;
@@ -16,6 +15,7 @@ mod jobs;
 pub(crate) mod mailbox;
 mod operations;
 mod pending_handshakes;
+mod session_changes;
 mod trace;
 mod turn;
 mod unfinished;
@@ -23,9 +23,9 @@ pub(crate) mod view;
 
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
-use crate::limits::drain::DrainProgress;
 use crate::limits::lines::LineKind;
 use crate::limits::owner::OwnerId;
+use crate::limits::pace::DrainProgress;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
 use crate::limits::unfinished::UNCHARGED_BYTES;
@@ -33,8 +33,8 @@ use crate::model::{CloseReason, ConnectionKey};
 use crate::session::Session;
 use crate::session::application::{Application, Marked};
 use crate::session::inbound::{Inbound, Tally};
-use crate::shard::changes::Changes;
 use crate::shard::mailbox::Mail;
+use crate::shard::session_changes::Changes;
 use crate::shard::view::View;
 use crate::state::adoption::Forwarded;
 use crate::state::connection::{Connection, ConnectionState, Pauses, Phase};
@@ -377,6 +377,7 @@ impl<A: Application> Handler for EngineShard<A> {
         };
         session.leave_topics();
         session.end_calls();
+        session.end_question();
         session.close_producer();
         session.release_unfinished();
         if let Some(user) = &connection.state.user {

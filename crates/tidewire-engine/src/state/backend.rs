@@ -1,19 +1,24 @@
-//! Questions to the backend that connections of a shard wait for.
+//! Questions to the backend and to the application that connections of a shard wait for.
 
 use crate::backend::events::{ConnectAnswer, PublishAnswer, SubscribeAnswer};
 use crate::backend::failure::Failure;
+use crate::model::content::Content;
 use crate::model::inbox::Inbox;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
+use tidewire_wire::session::CallError;
 
 /// The questions of all connections of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    /// The answers of the backend: at most one answer for each event in flight.
-    pub(crate) inbox: Arc<Inbox<(ConnectionId, u64, BackendAnswer)>>,
+    /// The answers: at most one for each question that a connection waits for.
+    pub(crate) inbox: Arc<QuestionInbox>,
     /// Of the last question.
     number: u64,
 }
+
+/// The answers, each with its connection and the number of its question.
+pub(crate) type QuestionInbox = Inbox<(ConnectionId, u64, BackendAnswer)>;
 
 /// The answer of the backend, or the reason why there is none.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(crate) enum BackendAnswer {
     Connect(Result<Box<ConnectAnswer>, Failure>),
     Subscribe(Result<SubscribeAnswer, Failure>),
     Publish(Result<PublishAnswer, Failure>),
+    /// Of the application: a publication goes on, with another payload if there is one, or is refused.
+    Application(Result<Option<Content>, CallError>),
 }
 
 impl BackendAnswer {
@@ -30,6 +37,7 @@ impl BackendAnswer {
             Self::Connect(answer) => answer.as_ref().err(),
             Self::Subscribe(answer) => answer.as_ref().err(),
             Self::Publish(answer) => answer.as_ref().err(),
+            Self::Application(_) => None,
         }
     }
 }
@@ -38,6 +46,8 @@ impl BackendAnswer {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) number: u64,
+    /// When its time is over, if it is one to the application.
+    pub(crate) due_ms: Option<u64>,
     pub(crate) answer: Option<BackendAnswer>,
 }
 

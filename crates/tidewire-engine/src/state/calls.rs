@@ -5,6 +5,7 @@ use crate::model::ConnectionKey;
 use crate::model::calls::{CallOutcome, NewCall, call_error};
 use crate::model::content::Content;
 use crate::model::inbox::Inbox;
+use crate::state::backend::{BackendAnswer, QuestionInbox};
 use crate::trace::OpenSpan;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct ShardCalls {
 pub(crate) enum OpenCall {
     Received(ConnectionId, Arc<str>),
     Sent(ConnectionId),
+    /// The question to the application about a publication.
+    Publication(ConnectionId, u64),
 }
 
 /// The open calls of a connection, and the answers to it while the application is called for it.
@@ -98,20 +101,33 @@ impl ShardCalls {
     }
 }
 
-/// Answers one call of a client, once, from any thread. Clones answer the same call. When the last
-/// of them is dropped without an answer, the client gets `HANDLER_ERROR`; when the call's time is
-/// over, `TIMEOUT`.
+/// Answers one call of a client, or decides about one publication of it, once, from any thread. Clones answer the same
+/// one. When the last of them is dropped without an answer, the client gets `HANDLER_ERROR`; when the
+/// time is over, `TIMEOUT`.
 #[derive(Debug, Clone)]
 pub struct Responder(pub(crate) Arc<PendingAnswer>);
 
 /// The duty of a [`Responder`].
 #[derive(Debug)]
 pub(crate) struct PendingAnswer {
-    pub(crate) inbox: Arc<Inbox<CallAnswer>>,
     pub(crate) connection: ConnectionKey,
-    pub(crate) number: u64,
-    pub(crate) correlation_id: Arc<str>,
+    pub(crate) way: AnswerWay,
     pub(crate) is_answered: AtomicBool,
+}
+
+/// The way of an answer to its shard.
+#[derive(Debug)]
+pub(crate) enum AnswerWay {
+    Call {
+        inbox: Arc<Inbox<CallAnswer>>,
+        number: u64,
+        correlation_id: Arc<str>,
+    },
+    /// The decision about a publication.
+    Publication {
+        inbox: Arc<QuestionInbox>,
+        number: u64,
+    },
 }
 
 /// A call on its way to its shard.
@@ -131,11 +147,20 @@ impl Responder {
     }
 
     /// The same with any payload, also [bytes](Content::binary).
-    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
     pub fn respond_with(&self, answer: Result<Content, CallError>) -> bool {
         let is_first = self.0.take();
         if is_first {
-            self.0.send(Some(checked(answer, self.0.connection)));
+            self.0.send(Some(answer.map(Some)));
+        }
+        is_first
+    }
+
+    /// Lets a publication go on as the client asked for it; a call is answered with `null`. `false` if it
+    /// had been answered before.
+    pub fn accept(&self) -> bool {
+        let is_first = self.0.take();
+        if is_first {
+            self.0.send(Some(Ok(None)));
         }
         is_first
     }
@@ -162,13 +187,33 @@ impl PendingAnswer {
         !self.is_answered.swap(true, Ordering::AcqRel)
     }
 
-    fn send(&self, result: Option<CallResult>) {
-        self.inbox.push(crate::state::calls::CallAnswer {
-            connection: self.connection.id,
-            correlation_id: Arc::clone(&self.correlation_id),
-            number: self.number,
-            result,
-        });
+    /// Sends an answer, or an accepted publication as it is; `None` if the application dropped what was asked.
+    fn send(&self, answer: Option<Result<Option<Content>, CallError>>) {
+        let connection = self.connection;
+        match &self.way {
+            AnswerWay::Call {
+                inbox,
+                number,
+                correlation_id,
+            } => inbox.push(CallAnswer {
+                connection: connection.id,
+                correlation_id: Arc::clone(correlation_id),
+                number: *number,
+                result: answer.map(|answer| {
+                    let answer = answer.map(|content| content.unwrap_or_else(|| "null".into()));
+                    call_result(checked(answer, connection))
+                }),
+            }),
+            AnswerWay::Publication { inbox, number } => {
+                let answer = match answer {
+                    Some(Ok(Some(content))) => checked(Ok(content), connection).map(Some),
+                    Some(Ok(None)) => Ok(None),
+                    Some(Err(error)) => checked(Err(error), connection).map(Some),
+                    None => Err(call_error(ErrorCode::HandlerError, NO_ANSWER)),
+                };
+                inbox.push((connection.id, *number, BackendAnswer::Application(answer)));
+            }
+        }
     }
 }
 
@@ -181,14 +226,20 @@ impl Drop for PendingAnswer {
 }
 
 /// An answer of the application as it can be sent.
-pub(crate) fn checked(answer: Result<Content, CallError>, connection: ConnectionKey) -> CallResult {
+pub(crate) fn call_result(answer: Result<Content, CallError>) -> CallResult {
+    answer.map(|content| tidewire_wire::session::CallAnswer {
+        binary: content.is_binary(),
+        payload: content.into_json().into_bytes(),
+    })
+}
+
+/// An answer of the application; its fault as the error that the client gets.
+pub(crate) fn checked(
+    answer: Result<Content, CallError>,
+    connection: ConnectionKey,
+) -> Result<Content, CallError> {
     let problem = match answer {
-        Ok(content) if content.is_readable() => {
-            return Ok(tidewire_wire::session::CallAnswer {
-                binary: content.is_binary(),
-                payload: content.into_json().into_bytes(),
-            });
-        }
+        Ok(content) if content.is_readable() => return Ok(content),
         Ok(_) => "the application's answer is not JSON that a client can read",
         Err(error) if error.code.is_empty() => "the application's error has no code",
         Err(error) => return Err(error),
@@ -200,6 +251,12 @@ pub(crate) fn checked(answer: Result<Content, CallError>, connection: Connection
     }
     Err(call_error(ErrorCode::HandlerError, problem))
 }
+
+/// Added to the number of a question among the deadlines, where the numbers of calls are without it.
+pub(crate) const QUESTION: u64 = 1 << 63;
+
+/// The words of a call that the application dropped.
+pub(crate) const NO_ANSWER: &str = "the application did not answer";
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Unfinished jobs of a connection.
 
+use crate::model::content::Content;
 use crate::model::{Encoding, Position};
 use crate::state::topics::Wanted;
 use crate::topics::broker::Refusal;
@@ -49,7 +50,7 @@ pub(crate) enum Job {
     Announcement(Announcement),
     /// An `auth_refresh`.
     Refresh(Box<Refresh>),
-    /// A `publish_request` that the backend decides about.
+    /// A `publish_request` that the backend or the application decides about.
     Publish(Box<PublishJob>),
 }
 
@@ -203,10 +204,23 @@ impl BatchJob {
 pub(crate) struct PublishJob {
     pub(crate) format: Format,
     pub(crate) bytes: Vec<u8>,
-    /// The number of the question to the backend, once it was asked.
-    pub(crate) question: Option<u64>,
+    pub(crate) asked: Asked,
+    /// The payload of the backend, if it gave another one.
+    pub(crate) payload: Option<Content>,
     /// Its span, once it was asked, if it is traced.
     pub(crate) span: Option<Box<OpenSpan>>,
+}
+
+/// Who was asked about a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Nobody,
+    /// The backend, with the number of the question.
+    Backend(u64),
+    /// The backend has nothing against it.
+    Passed,
+    /// The application, with the number of the question.
+    Application(u64),
 }
 
 /// An `auth_refresh`: another token for a session.

@@ -17,6 +17,9 @@ pub enum PublishError {
     /// The caller's fault: the payload is not JSON, or nested too deep.
     #[error("the payload of a publication is not JSON, or is nested deeper than 61 levels")]
     Payload,
+    /// The caller's fault: it excludes more than 1,000 connections.
+    #[error("a publication excludes at most 1,000 connections")]
+    Excluded,
     /// The caller's fault: the payload is longer than the limit.
     #[error("the payload of a publication is longer than {bytes_max} bytes")]
     TooLarge {
@@ -64,7 +67,9 @@ impl PublishError {
     /// The code for the client.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Topic(_) | Self::Type | Self::Payload => ErrorCode::InvalidMessage,
+            Self::Topic(_) | Self::Type | Self::Payload | Self::Excluded => {
+                ErrorCode::InvalidMessage
+            }
             Self::TooLarge { .. } => ErrorCode::MessageTooLarge,
             Self::Busy => ErrorCode::QueueFull,
             Self::Unavailable => ErrorCode::BrokerUnavailable,

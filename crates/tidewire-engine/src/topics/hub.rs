@@ -24,12 +24,11 @@ use crate::live::Live;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
-use crate::topics::publication::Published;
+use crate::topics::publication::{Published, check_content};
 use crate::topics::random::RandomNumbers;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use tidewire_wire::envelope::SystemType;
 
 /// The topics of a server.
 #[derive(Debug)]
@@ -460,13 +459,8 @@ impl Hub {
     }
 
     fn check(&self, draft: &Draft<'_>, origin: Origin) -> Result<(), PublishError> {
-        if draft.t.is_empty() || SystemType::parse(draft.t).is_some() {
-            return Err(PublishError::Type);
-        }
         let bytes_max = self.limits.get().payload_bytes_max;
-        if draft.payload.len() > bytes_max {
-            return Err(PublishError::TooLarge { bytes_max });
-        }
+        check_content(draft.t, draft.payload.len(), bytes_max)?;
         if origin == Origin::Outside && self.is_busy(origin) {
             return Err(PublishError::Busy);
         }

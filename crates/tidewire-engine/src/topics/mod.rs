@@ -13,8 +13,10 @@
 pub(crate) mod access;
 pub(crate) mod broker;
 pub(crate) mod config;
+pub(crate) mod decided;
 pub(crate) mod dense;
 pub(crate) mod error;
+pub(crate) mod excluded;
 pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod group;

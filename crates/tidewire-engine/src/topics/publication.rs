@@ -3,6 +3,7 @@
 use crate::model::content::Content;
 use crate::model::{ConnectionKey, Outgoing, Position};
 use crate::topics::error::PublishError;
+use crate::topics::excluded::{EXCLUDED_MAX, Excluded};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +33,7 @@ pub struct NewPublication {
     pub(crate) priority: Option<Priority>,
     pub(crate) id: Option<String>,
     pub(crate) key: Option<String>,
-    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) exclude: Excluded,
     pub(crate) ttl_ms: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ impl NewPublication {
             priority: None,
             id: None,
             key: None,
-            exclude: None,
+            exclude: Excluded::Nobody,
             ttl_ms: None,
         }
     }
@@ -84,10 +85,17 @@ impl NewPublication {
         self
     }
 
-    /// Everyone but this connection gets it.
+    /// Everyone but this connection gets it. It may be called again for further connections.
     #[must_use]
-    pub fn without(mut self, connection: ConnectionKey) -> Self {
-        self.exclude = Some(connection);
+    pub fn without(self, connection: ConnectionKey) -> Self {
+        self.without_all([connection])
+    }
+
+    /// Everyone but these connections gets it; with those of other calls at most 1,000. Over a broker all servers
+    /// have to know lists of them.
+    #[must_use]
+    pub fn without_all(mut self, connections: impl IntoIterator<Item = ConnectionKey>) -> Self {
+        self.exclude.add(connections);
         self
     }
 
@@ -109,7 +117,7 @@ pub(crate) struct Publication {
     pub(crate) position: Option<Position>,
     pub(crate) priority: Priority,
     pub(crate) key: Option<Box<str>>,
-    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) exclude: Excluded,
     /// On the clock that counts from 1970.
     pub(crate) expires_unix_ms: u64,
     /// Of a presence event: whom it is about.
@@ -167,7 +175,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) priority: Option<Priority>,
     pub(crate) id: Option<&'a str>,
     pub(crate) key: Option<&'a str>,
-    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) exclude: &'a Excluded,
     pub(crate) ttl_ms: Option<u64>,
     /// Distinguishes a repetition from a new publication where there is no `id`; nobody gets it.
     pub(crate) unique: Option<&'a str>,
@@ -175,12 +183,14 @@ pub(crate) struct Draft<'a> {
 
 impl NewPublication {
     /// Whether the payload is JSON that a client can read, also behind the levels of the envelope
-    /// and of a batch.
-    pub(crate) fn check_payload(&self) -> Result<(), PublishError> {
-        if self.payload.is_readable() {
-            Ok(())
-        } else {
+    /// and of a batch, and not too many connections are excluded.
+    pub(crate) fn check(&self) -> Result<(), PublishError> {
+        if !self.payload.is_readable() {
             Err(PublishError::Payload)
+        } else if self.exclude.connections().len() > EXCLUDED_MAX {
+            Err(PublishError::Excluded)
+        } else {
+            Ok(())
         }
     }
 
@@ -193,10 +203,25 @@ impl NewPublication {
             priority: self.priority,
             id: self.id.as_deref(),
             key: self.key.as_deref(),
-            exclude: self.exclude,
+            exclude: &self.exclude,
             ttl_ms: self.ttl_ms,
             unique: None,
         }
+    }
+}
+
+/// Whether a publication may have this type, and a payload of this size.
+pub(crate) fn check_content(
+    t: &str,
+    payload_bytes: usize,
+    bytes_max: usize,
+) -> Result<(), PublishError> {
+    if t.is_empty() || SystemType::parse(t).is_some() {
+        return Err(PublishError::Type);
+    }
+    match payload_bytes > bytes_max {
+        true => Err(PublishError::TooLarge { bytes_max }),
+        false => Ok(()),
     }
 }
 
@@ -229,7 +254,7 @@ impl Draft<'_> {
             position: placed.position,
             priority: placed.priority,
             key: self.key.map(Box::from),
-            exclude: self.exclude,
+            exclude: self.exclude.clone(),
             expires_unix_ms: self
                 .ttl_ms
                 .map_or(u64::MAX, |ttl_ms| placed.unix_ms.saturating_add(ttl_ms)),
@@ -247,7 +272,7 @@ impl Publication {
             position: None,
             priority: Priority::Normal,
             key: None,
-            exclude: None,
+            exclude: Excluded::Nobody,
             expires_unix_ms: u64::MAX,
             member: None,
             forms: OnceLock::new(),
@@ -369,7 +394,7 @@ impl Publication {
     /// late.
     pub(crate) fn for_anyone(&self) -> Self {
         Self {
-            exclude: None,
+            exclude: Excluded::Nobody,
             expires_unix_ms: u64::MAX,
             ..self.with_json(self.json().to_vec(), 0)
         }
@@ -412,7 +437,7 @@ impl Publication {
             position: self.position,
             priority: self.priority,
             key: self.key.clone(),
-            exclude: self.exclude,
+            exclude: self.exclude.clone(),
             expires_unix_ms: self.expires_unix_ms,
             member: None,
             forms: OnceLock::new(),
@@ -426,7 +451,7 @@ impl Publication {
             Body::Verbatim(Outgoing::Binary(bytes)) => bytes.len(),
             Body::Envelope { json, .. } => json.len(),
         };
-        bytes + size_of::<Self>()
+        bytes + size_of_val(self.exclude.connections()) + size_of::<Self>()
     }
 
     pub(crate) fn can_expire(&self) -> bool {

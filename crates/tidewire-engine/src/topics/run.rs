@@ -65,7 +65,7 @@ impl Run {
     fn with_frames(items: &[Item], write_frames: impl FnOnce(&mut Vec<u8>) -> usize) -> Self {
         let mut chunk = Vec::with_capacity(items.len() * CHUNK_BYTES_EACH);
         let payload_bytes = write_frames(&mut chunk) as u64;
-        let is_for_all = |item: &Item| item.mark.is_none() && item.publication.exclude.is_none();
+        let is_for_all = |item: &Item| item.mark.is_none() && item.publication.exclude.is_nobody();
         Self {
             chunk: Arc::new(chunk),
             priority: items[0].publication.priority,

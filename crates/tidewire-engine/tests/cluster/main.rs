@@ -11,6 +11,7 @@ mod binary;
 mod broker_updates;
 mod connections;
 mod everywhere;
+mod excluded;
 mod forgetting;
 mod groups;
 mod outages;

@@ -133,6 +133,7 @@ fn nested(levels: usize) -> Vec<u8> {
         published_redis_ms: None,
         expires_redis_ms: None,
         excluded: None,
+        also_excluded: &[],
         t: "count",
         id: None,
         key: None,

@@ -4,6 +4,7 @@
 
 use crate::common;
 mod connections;
+mod excluded;
 mod requests;
 
 use common::api::{config_with_api, get, http, open, post, server, with_key};
@@ -236,8 +237,8 @@ fn connections_and_users_are_disconnected() {
         (404, "unknown_connection")
     );
     for (body, words) in [
-        (json!({"user": "ada", "code": 1001}), "code"),
-        (json!({"user": "ada", "code": 4500}), "code"),
+        (json!({"user": "ada", "code": 1006}), "code"),
+        (json!({"user": "ada", "code": 5000}), "code"),
         (json!({"user": "ada", "reason": "r".repeat(124)}), "reason"),
         (json!({}), "connection"),
         (json!({"user": "ada", "connection": "0-1"}), "connection"),

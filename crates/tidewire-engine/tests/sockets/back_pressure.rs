@@ -66,7 +66,9 @@ impl Ledger {
                     assert!(self.next.contains_key(&peer.connection));
                     self.closed.push(reason);
                 }
-                Event::Call(..) | Event::Sync(..) => panic!("nobody asked"),
+                Event::Call(..) | Event::Publication(..) | Event::Sync(..) => {
+                    panic!("nobody asked")
+                }
             }
         }
         true

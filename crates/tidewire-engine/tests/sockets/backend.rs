@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use server::{Behaviour, TestBackend};
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{
-    AccessRules, BackendAway, BackendConfig, BackendEvent, BackendSecret, BackendUrl, Config,
-    Server,
+    AccessRules, Application, BackendAway, BackendConfig, BackendEvent, BackendSecret, BackendUrl,
+    CallError, Config, Context, DecidedTopics, Message, PublicationRequest, Responder, Server,
 };
 use tidewire_wire::format::binary_text;
 use tidewire_wire::secure::hmac_sha256;
@@ -386,6 +387,71 @@ fn the_backend_decides_about_publications_and_their_order_stays() {
     }
     for number in 0..50 {
         assert_eq!(reader.next_json()["p"], number);
+    }
+}
+
+/// Refuses what is "app", and doubles what is a number.
+#[derive(Clone)]
+struct Doubler(Arc<DecidedTopics>);
+
+impl Application for Doubler {
+    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+
+    fn decided_topics(&self) -> Option<&DecidedTopics> {
+        Some(&self.0)
+    }
+
+    fn on_publication(
+        &mut self,
+        _: &mut Context<'_>,
+        publication: PublicationRequest<'_>,
+        responder: Responder,
+    ) {
+        let number = publication.payload.parse::<u64>();
+        responder.respond(number.map(|n| (2 * n).to_string()).map_err(|_| CallError {
+            code: "NO_NUMBER".into(),
+            message: publication.payload.into(),
+        }));
+    }
+}
+
+#[test]
+fn the_backend_decides_before_the_application() {
+    let backend = TestBackend::start(|body, _| match body["payload"].as_str() {
+        Some("bad") => answer(json!({ "refused": {"code": "RUDE", "reason": "rude"} })),
+        Some("wait") => answer(json!({ "refused": {"code": "RATE_LIMITED"} })),
+        Some("change") => answer(json!({ "payload": 4 })),
+        _ => Behaviour::Answer(204, String::new()),
+    });
+    let topics = DecidedTopics::default();
+    topics.set(vec!["chat".into()]).unwrap();
+    let config = with(backend_at(backend.address, &[BackendEvent::Publish]));
+    let server = start(config, Doubler(Arc::new(topics)));
+    let mut reader = connect_v1(&server);
+    subscribe(&mut reader, json!(["chat", "other"]));
+    let mut writer = connect_v1(&server);
+    for (payload, code, words) in [
+        (json!("bad"), "RUDE", "rude"),
+        (
+            json!("wait"),
+            "HANDLER_ERROR",
+            "the backend refuses this publication",
+        ),
+        (json!("app"), "NO_NUMBER", r#""app""#),
+    ] {
+        let refused = publication(&mut writer, "chat", &payload);
+        assert_eq!(refused["p"]["code"], code, "{refused}");
+        assert_eq!(refused["p"]["message"], words, "{refused}");
+    }
+    for (topic, payload, expected) in [
+        ("chat", json!("change"), json!(8)),
+        ("chat", json!(3), json!(6)),
+        ("other", json!("change"), json!(4)),
+        ("other", json!("app"), json!("app")),
+    ] {
+        let published = publication(&mut writer, topic, &payload);
+        assert_eq!(published["t"], "publish_response", "{published}");
+        assert_eq!(reader.next_json()["p"], expected);
     }
 }
 

@@ -16,6 +16,7 @@ mod calls;
 mod compression;
 mod containment;
 mod dashboard;
+mod decided;
 mod drain;
 mod encryption;
 mod fairness;

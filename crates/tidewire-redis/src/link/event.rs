@@ -18,6 +18,8 @@ pub struct Draft<'a> {
     pub ttl_ms: Option<u64>,
     /// The connection that does not receive it.
     pub excluded: Option<Excluded>,
+    /// Further ones, as [`Excluded::write`] makes them; only with a first.
+    pub also_excluded: &'a [u8],
     /// The type of the message.
     pub t: &'a str,
     /// The idempotency key: a second publication with it on this topic is a duplicate as long as it is remembered.

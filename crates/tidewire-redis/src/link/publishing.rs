@@ -41,6 +41,7 @@ impl Link {
             published_redis_ms: history.map(|_| redis_ms),
             expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
             excluded: draft.excluded,
+            also_excluded: draft.also_excluded,
             binary: draft.binary,
             t: draft.t,
             id: draft.id,

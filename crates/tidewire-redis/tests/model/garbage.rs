@@ -96,6 +96,7 @@ fn feed(is_ready: bool, pieces: &[(u8, Vec<u8>)]) {
             priority: tidewire_redis::Priority::Normal,
             ttl_ms: Some(u64::MAX),
             excluded: None,
+            also_excluded: &[],
             binary: false,
             t: "t",
             id: Some("i"),

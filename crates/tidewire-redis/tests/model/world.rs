@@ -94,6 +94,7 @@ fn draft(payload: &str) -> Draft<'_> {
         priority: Priority::Normal,
         ttl_ms: None,
         excluded: None,
+        also_excluded: &[],
         binary: false,
         t: "t",
         id: None,

@@ -42,6 +42,7 @@ fn record(payload: &str) -> Vec<u8> {
         published_redis_ms: None,
         expires_redis_ms: None,
         excluded: None,
+        also_excluded: &[],
         t: "t",
         id: None,
         key: None,

@@ -163,6 +163,7 @@ impl Earlier {
             published_redis_ms: None,
             expires_redis_ms: None,
             excluded: None,
+            also_excluded: &[],
             t: "t",
             id: None,
             key: None,

@@ -150,6 +150,7 @@ impl Peer {
             priority: Priority::Normal,
             ttl_ms: None,
             excluded: None,
+            also_excluded: &[],
             binary: false,
             t: "trade",
             id,

@@ -142,6 +142,16 @@ pub(super) fn write_error(
     object.close();
 }
 
+/// An error with a code of the application.
+pub(super) fn write_own_error(code: &str, message: &str, out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    object.text("code", code);
+    object.text("message", message);
+    object.boolean("recoverable", true);
+    object.optional_number("retry_after", None);
+    object.close();
+}
+
 pub(super) fn write_subscription(
     action: Action,
     success_topics: &[String],

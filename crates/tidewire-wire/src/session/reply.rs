@@ -5,8 +5,8 @@ pub(super) mod values;
 use super::call::{self, Call, CallResult};
 use super::payload::{
     Context, write_error, write_expiry, write_gap, write_hello, write_key_update, write_numbers,
-    write_pong, write_presence, write_publish_response, write_ready, write_reconnect,
-    write_subscription,
+    write_own_error, write_pong, write_presence, write_publish_response, write_ready,
+    write_reconnect, write_subscription,
 };
 use super::{Action, HelloEncryption, HistoryPage, history};
 use crate::codes::ErrorCode;
@@ -57,6 +57,15 @@ pub enum Reply {
         retry_after_s: Option<u64>,
         /// The rejected messages since the last error of this kind, if it may be more than one.
         refused: Option<Refused>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `error` with a code of the application. The session continues.
+    ApplicationError {
+        /// The code: 1 to 128 bytes, the application's words.
+        code: String,
+        /// The explanation in words.
+        message: String,
         /// `cid`.
         correlation_id: Option<String>,
     },
@@ -200,7 +209,7 @@ impl Reply {
             Self::KeyUpdate { .. } => SystemType::KeyUpdate,
             Self::Pong { .. } => SystemType::Pong,
             Self::Ping => SystemType::Ping,
-            Self::Error { .. } => SystemType::Error,
+            Self::Error { .. } | Self::ApplicationError { .. } => SystemType::Error,
             Self::SubscriptionUpdate { .. } => SystemType::SubscriptionUpdate,
             Self::ConfigResponse { .. } => SystemType::ConfigResponse,
             Self::HealthCheckResponse { .. } => SystemType::HealthCheckResponse,
@@ -232,6 +241,7 @@ impl Reply {
             | Self::AuthExpiryWarning { .. } => None,
             Self::Hello { correlation_id, .. }
             | Self::Error { correlation_id, .. }
+            | Self::ApplicationError { correlation_id, .. }
             | Self::SubscriptionUpdate { correlation_id, .. }
             | Self::ConfigResponse { correlation_id, .. }
             | Self::HealthCheckResponse { correlation_id, .. }
@@ -271,6 +281,7 @@ impl Reply {
                 refused,
                 ..
             } => write_error(*code, message, *retry_after_s, refused.as_ref(), out),
+            Self::ApplicationError { code, message, .. } => write_own_error(code, message, out),
             Self::SubscriptionUpdate {
                 action,
                 success_topics,

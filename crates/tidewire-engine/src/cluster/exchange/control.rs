@@ -93,6 +93,7 @@ impl Exchange {
             priority: redis::Priority::Normal,
             ttl_ms: None,
             excluded: None,
+            also_excluded: &[],
             t: "control",
             id: None,
             key: None,

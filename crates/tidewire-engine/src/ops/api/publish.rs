@@ -1,13 +1,16 @@
 //! Publishing over HTTP.
 
-use crate::model::{payload_text, present};
+use crate::model::{ConnectionKey, payload_text, present};
 use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, content_of, ok};
+use crate::topics::error::PublishError;
+use crate::topics::excluded::EXCLUDED_MAX;
 use crate::topics::publication::{NewPublication, Published};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidewire_wire::envelope::Priority;
+use tidewire_wire::uuid::Uuid;
 
 /// One publication, and where it goes.
 #[derive(Deserialize)]
@@ -30,8 +33,50 @@ struct Publishing {
     id: Option<String>,
     key: Option<String>,
     ttl_ms: Option<u64>,
-    exclude: Option<String>,
+    exclude: Option<Names>,
 }
+
+/// A name or a list of names.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text or a list of texts")]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    /// The connections with these names. Of a list, those that are gone are left out.
+    fn connections(&self, context: &TaskContext) -> Result<Vec<ConnectionKey>, ApiError> {
+        let texts = match self {
+            Self::One(text) => return Ok(vec![connection_of(context, text)?]),
+            Self::Several(texts) => texts,
+        };
+        if texts.len() > EXCLUDED_MAX {
+            return Err(PublishError::Excluded.into());
+        }
+        let (keys, ids): (Vec<_>, Vec<_>) = texts
+            .iter()
+            .partition(|text| text.parse::<ConnectionKey>().is_ok());
+        if ids.len() > IDS_MAX {
+            let words = format!(
+                "exclude has at most {IDS_MAX} ids of clients, each of which is looked up; name connections \
+                 as the list of connections does"
+            );
+            return Err(ApiError::bad(words));
+        }
+        let mut found: Vec<_> = keys.iter().filter_map(|text| text.parse().ok()).collect();
+        for id in ids {
+            if Uuid::parse(id).is_none() {
+                return Err(ApiError::unknown_connection(id));
+            }
+            found.extend(context.handle.find_connection(id)?);
+        }
+        Ok(found)
+    }
+}
+
+/// The most UUIDs of clients in a list.
+const IDS_MAX: usize = 16;
 
 #[derive(Deserialize)]
 enum Category {
@@ -133,8 +178,8 @@ impl Publishing {
         if let Some(ttl_ms) = self.ttl_ms {
             publication = publication.with_ttl_ms(ttl_ms);
         }
-        if let Some(text) = self.exclude {
-            publication = publication.without(connection_of(context, &text)?);
+        if let Some(names) = self.exclude {
+            publication = publication.without_all(names.connections(context)?);
         }
         let ways = [
             self.topic.map(To::Topic),

@@ -8,7 +8,7 @@ use crate::ops::task::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use tidewire_wire::close::CloseCode;
+use tidewire_wire::close::{CLOSE_CODES, CloseCode, REASON_BYTES_MAX};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,9 +74,8 @@ fn change(context: &TaskContext, task: &Task, enters: bool) -> ApiResult {
 /// `POST /api/v1/disconnect`
 pub(crate) fn disconnect(context: &TaskContext, task: &Task) -> ApiResult {
     let body: Disconnecting = body_of(task)?;
-    let code = CloseCode::from_wire(body.code)
-        .filter(|code| matches!(code.value(), 1000 | 4000..=4499))
-        .ok_or_else(|| ApiError::bad("code is 1000, or 4000 to 4499"))?;
+    let code = CloseCode::from_wire(body.code);
+    let code = code.ok_or_else(|| ApiError::bad(CLOSE_CODES))?;
     let reason = body.reason.as_str();
     if reason.len() > REASON_BYTES_MAX {
         let message = format!("reason is longer than {REASON_BYTES_MAX} bytes");
@@ -157,6 +156,3 @@ impl TargetSessions {
 fn normal_closure() -> u16 {
     1000
 }
-
-/// The capacity of a close frame besides its code (RFC 6455, section 5.5), in bytes.
-const REASON_BYTES_MAX: usize = 123;

@@ -183,7 +183,7 @@ impl Broker for LateBroker {
             priority: draft.priority,
             id: draft.id.map(str::to_owned),
             key: draft.key.map(str::to_owned),
-            exclude: draft.exclude,
+            exclude: draft.exclude.clone(),
             ttl_ms: draft.ttl_ms,
         };
         let order = OwnedOrder {

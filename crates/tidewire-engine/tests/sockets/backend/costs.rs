@@ -1,4 +1,4 @@
-//! The cost of the most expensive messages for a backend: docs/limits.md says one question for each publication, topic of a
+//! The cost of the most expensive messages for a backend: docs/message-costs.md says one question for each publication, topic of a
 //! subscription and call, and one for a message of the application.
 
 use super::common::connect_v1;
@@ -31,7 +31,7 @@ fn events_max(candidate: &Candidate) -> usize {
     of_each * candidate.batch.max(1)
 }
 
-/// Returns the number of events that a message causes, and the bytes of the message; more events than docs/limits.md allows
+/// Returns the number of events that a message causes, and the bytes of the message; more events than docs/message-costs.md allows
 /// fail the test. A call after the message shows that the server has read it, unless the message has ended the connection.
 #[track_caller]
 fn costs(candidate: &Candidate) -> (usize, usize) {
