@@ -240,6 +240,28 @@ def test_a_handler_of_a_topic_decides_about_what_clients_publish_to_it(serve) ->
     assert (statistics.handled, statistics.refused, statistics.errors) == (5, 2, 1)
 
 
+def test_the_client_of_a_refused_publication_gets_its_code(serve) -> None:
+    server = serve(**OPEN)
+    seen: list[Any] = []
+
+    @server.on_publish("rooms.*")
+    def said(message: tidewire.Message) -> None:
+        seen.append(message.payload)
+        if message.payload == "rude":
+            raise tidewire.CallError("be kind", code="RUDE")
+
+    async def main() -> None:
+        async with serving(server), tidewire.connect(server.url) as client:
+            await client.publish("rooms.tea", "kind")
+            with pytest.raises(tidewire.CallError, match="be kind") as raised:
+                await client.publish("rooms.tea", "rude")
+            assert raised.value.code == "RUDE"
+            await client.publish("rooms.tea", "again")
+
+    asyncio.run(main())
+    assert seen == ["kind", "rude", "again"]
+
+
 def test_middleware_that_does_not_go_on_refuses_a_publication(serve) -> None:
     server = serve(**OPEN)
     seen: list[Any] = []
