@@ -343,8 +343,8 @@ export interface EngineOptions {
   /** The time that a client waits before it reconnects to a full server. Default: 5. */
   retryAfterS?: number | null;
   /**
-   * Time that the application has to answer a call of a client; more than a day counts as a
-   * day. Default: 10000.
+   * Time that the application has to answer a call of a client, or to decide about its
+   * publication; more than a day counts as a day. Default: 10000.
    */
   callTimeoutMs?: number | null;
   /** Open calls in each direction. Default: 100. */

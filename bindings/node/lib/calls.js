@@ -32,9 +32,9 @@ function messageOf(call, options) {
   return [name("type", type ?? "message"), priorityNumber(priority), excluded(exclude)];
 }
 
-/** The numbers of the connections that do not receive a message: one connection, or several. */
+/** The numbers of the connections that do not receive a message: one connection, or several; `undefined` without any. */
 function excluded(exclude) {
-  if (exclude === undefined || exclude === null) return [];
+  if (exclude === undefined || exclude === null) return undefined;
   const connections = exclude instanceof Connection ? [exclude] : exclude;
   if (typeof connections !== "object" || typeof connections[Symbol.iterator] !== "function") {
     throw new WrongTypeError("exclude is a connection, or a list of connections");

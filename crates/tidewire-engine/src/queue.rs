@@ -310,6 +310,16 @@ impl Batch {
 }
 
 impl StoredCall {
+    fn new(call: Call<'_>, responder: Responder) -> Self {
+        Self {
+            t: call.t.to_owned(),
+            payload: call.payload.to_owned(),
+            is_binary: call.is_binary,
+            timeout_ms: call.timeout_ms,
+            responder,
+        }
+    }
+
     fn call(&self) -> Call<'_> {
         Call {
             t: &self.t,
@@ -495,13 +505,7 @@ impl Application for QueueApplication {
 
     fn on_call(&mut self, _context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
         let connection = responder.connection();
-        let stored = StoredCall {
-            t: call.t.to_owned(),
-            payload: call.payload.to_owned(),
-            is_binary: call.is_binary,
-            timeout_ms: call.timeout_ms,
-            responder,
-        };
+        let stored = StoredCall::new(call, responder);
         self.batch.text_bytes += stored.cost();
         self.push(connection, QueuedEvent::Call(Box::new(stored)));
     }
@@ -517,13 +521,7 @@ impl Application for QueueApplication {
         responder: Responder,
     ) {
         let connection = responder.connection();
-        let stored = StoredCall {
-            t: publication.t.to_owned(),
-            payload: publication.payload.to_owned(),
-            is_binary: publication.is_binary,
-            timeout_ms: publication.timeout_ms,
-            responder,
-        };
+        let stored = StoredCall::new(publication.as_call(), responder);
         self.batch.text_bytes += stored.cost() + publication.topic.len();
         let what = QueuedEvent::Publication(
             Box::new(stored),

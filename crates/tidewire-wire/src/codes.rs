@@ -43,6 +43,14 @@ impl ErrorCode {
     pub fn parse(spelling: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == spelling)
     }
+
+    /// Whether a client that gets the code tells its caller of it, and does nothing else: it does not send the message
+    /// again, connect again or end. Only such a code may come from an application that refuses a publication.
+    #[must_use]
+    pub fn is_final_refusal(self) -> bool {
+        // By `PUBLISH_UNKNOWN` a client does not know whether there was a publication.
+        self.recoverable() && self.retry() == Retry::No && self != Self::PublishUnknown
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +63,25 @@ mod tests {
             assert_eq!(ErrorCode::parse(code.as_str()), Some(code));
         }
         assert_eq!(ErrorCode::parse("auth_failed"), None);
+    }
+
+    #[test]
+    fn only_codes_without_an_effect_are_final_refusals() {
+        let finals = ErrorCode::ALL
+            .into_iter()
+            .filter(|code| code.is_final_refusal());
+        let expected = [
+            ErrorCode::MessageTooLarge,
+            ErrorCode::InvalidMessage,
+            ErrorCode::InvalidSubscription,
+            ErrorCode::InvalidAction,
+            ErrorCode::TopicForbidden,
+            ErrorCode::HandlerError,
+            ErrorCode::NotFound,
+            ErrorCode::LimitExceeded,
+            ErrorCode::Timeout,
+        ];
+        assert_eq!(finals.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidewire_bindings::server::ServerLifecycle;
 use tidewire_bindings::server::adopting::EndedAdoptions;
-use tidewire_engine::{ConnectionKey, Handle};
+use tidewire_engine::{ConnectionKey, Handle, NewPublication};
 
 /// Calls the function of JavaScript that receives. It does not keep the process alive.
 type Waker = ThreadsafeFunction<(), (), (), napi::Status, false, true>;
@@ -173,12 +173,15 @@ impl NativeServer {
         Ok(self.core.handle()?)
     }
 
-    /// The connections of these places and generations; those that are gone are left out.
-    fn keys_of(&self, numbers: &[u32]) -> Vec<ConnectionKey> {
+    /// The same for everybody but the connections of these places and generations.
+    fn without(&self, new: NewPublication, numbers: Option<&[u32]>) -> NewPublication {
+        let Some(numbers) = numbers else {
+            return new;
+        };
         let pairs = numbers.as_chunks::<2>().0.iter();
-        pairs
-            .filter_map(|[place, generation]| self.connection(*place, *generation))
-            .collect()
+        new.without_all(
+            pairs.filter_map(|[place, generation]| self.connection(*place, *generation)),
+        )
     }
 
     /// The connection under this number; `None` if it is gone.

@@ -68,10 +68,10 @@ impl NativeServer {
         name: String,
         payload: String,
         priority_number: u32,
-        exclude: Vec<u32>,
+        exclude: Option<Vec<u32>>,
     ) -> napi::Result<()> {
         let new = publication(name, payload, priority_number)?;
-        let new = new.without_all(self.keys_of(&exclude));
+        let new = self.without(new, exclude.as_deref());
         let sent = self.handle()?.publish_to_user(&user, &new);
         Ok(sent.map_err(Failure::from)?)
     }
@@ -83,10 +83,10 @@ impl NativeServer {
         name: String,
         payload: String,
         priority_number: u32,
-        exclude: Vec<u32>,
+        exclude: Option<Vec<u32>>,
     ) -> napi::Result<()> {
         let new = publication(name, payload, priority_number)?;
-        let new = new.without_all(self.keys_of(&exclude));
+        let new = self.without(new, exclude.as_deref());
         let sent = self.handle()?.publish_to_everyone(&new);
         Ok(sent.map_err(Failure::from)?)
     }
@@ -275,9 +275,7 @@ impl NativeServer {
         if let Some(ttl_ms) = options.ttl_ms {
             new = new.with_ttl_ms(ttl_ms as u64);
         }
-        if let Some(exclude) = options.exclude {
-            new = new.without_all(self.keys_of(&exclude));
-        }
+        new = self.without(new, options.exclude.as_deref());
         if options.snapshot == Some(true) {
             new = new.as_snapshot();
         }

@@ -27,11 +27,11 @@ pub(crate) struct Message {
     stored: Arc<Stored>,
     index: usize,
     decoded: Decoded,
-    /// What the handler of a publication has done with it.
+    /// The state of a publication between its handler and its end.
     publication: Mutex<Handled>,
 }
 
-/// What was done with a publication.
+/// The state of a publication.
 #[derive(Default)]
 struct Handled {
     /// Its handler was called, if middleware is around it.
@@ -345,7 +345,7 @@ impl Message {
         })
     }
 
-    /// Its handler was called.
+    /// Notes that the handler of a publication was called.
     #[pyo3(name = "_note_seen")]
     fn note_seen(&self) {
         self.publication().is_seen = true;

@@ -120,8 +120,8 @@ impl OwnedOrder {
         }
     }
 
-    /// The same as the node that publishes it gives it to the link.
-    /// `also` gets the excluded connections after the first.
+    /// The same in the form of the link, as the node that publishes it. The excluded connections after the first are
+    /// written to `also`.
     pub(crate) fn link_draft<'a>(
         &'a self,
         node: NodeId,

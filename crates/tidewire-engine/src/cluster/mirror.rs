@@ -397,7 +397,7 @@ const SWEPT_AT_A_TIME: usize = 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::excluded::NOBODY;
+    use crate::topics::excluded::Excluded;
     use crate::topics::publication::{Draft, Placed};
     use tidewire_wire::envelope::{Category, Priority};
 
@@ -421,7 +421,7 @@ mod tests {
             priority: None,
             id: None,
             key: None,
-            exclude: &NOBODY,
+            exclude: &Excluded::Nobody,
             ttl_ms: None,
             unique: None,
         };

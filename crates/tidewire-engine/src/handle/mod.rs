@@ -51,8 +51,8 @@ impl Handle {
     }
 
     /// Sends a message as it is to every session that is open when its shard handles the message, with a broker to those
-    /// of all servers; [`publish_to_everyone`](Self::publish_to_everyone) sends it in the envelope of the protocol. It is compressed at
-    /// most once, for all sessions that use compression.
+    /// of all servers. It is compressed at most once, for all sessions that use compression. In the envelope of the
+    /// protocol it is sent by [`publish_to_everyone`](Self::publish_to_everyone).
     ///
     /// # Errors
     /// [`SendError`]; nobody got it.

@@ -80,8 +80,8 @@ impl Handle {
         }
     }
 
-    /// Sends to every session of a user, the `sub` of its token, with a broker on all servers. For a user without sessions the message is
-    /// dropped without an error.
+    /// Sends to every session of a user, the `sub` of its token, with a broker on all servers. For a user without sessions
+    /// the message is dropped without an error.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.

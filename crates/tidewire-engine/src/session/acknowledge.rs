@@ -15,8 +15,8 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{HelloProducer, ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
-    /// Whether nobody is asked about a message by its number: it repeats one that was accepted, is out of order, or has a
-    /// number that cannot be read.
+    /// True for a message that is not published because of its number: it repeats an accepted one, is out of order, or its
+    /// number cannot be read.
     pub(crate) fn is_repeated(&mut self, format: Format, bytes: &[u8]) -> bool {
         let Some(handle) = producer_of(self.state).map(|producer| producer.handle) else {
             return false;

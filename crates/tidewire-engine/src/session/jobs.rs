@@ -7,7 +7,7 @@ use crate::limits::work::cost;
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::connection::Phase;
-use crate::state::jobs::{BatchJob, Job, JobProgress};
+use crate::state::jobs::{Asked, BatchJob, Job, JobProgress};
 
 impl<A: Application> Inbound<'_, A> {
     /// Goes on with the jobs of a connection as far as its budget goes.
@@ -73,8 +73,12 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Does a part of a job; returns the rest of it.
     fn step(&mut self, job: Job) -> Option<Job> {
-        // What was decided is published all the same.
-        let goes_on = matches!(job, Job::Batch(_) | Job::Message(_) | Job::Publish(_));
+        let goes_on = match &job {
+            Job::Batch(_) | Job::Message(_) => true,
+            // The application may have stored it already.
+            Job::Publish(job) => job.asked != Asked::Nobody,
+            _ => false,
+        };
         if !self.session.state.is_open() && !goes_on {
             // It is on its way out of its topics, and gets no answer.
             return None;

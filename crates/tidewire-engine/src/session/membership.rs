@@ -120,17 +120,16 @@ impl Session<'_> {
         }
     }
 
-    /// Whether the connection may have one more subscription, with or without a queue group.
+    /// The most subscriptions of a connection.
+    pub(crate) fn subscriptions_max(&self) -> usize {
+        let limits = &self.core.setup.config.topics.limits;
+        limits.subscriptions_per_connection_max
+    }
+
+    /// Checks that the connection has room for one more subscription, with or without a queue group.
     pub(crate) fn check_subscriptions(&self) -> Result<(), &'static str> {
-        let most = self
-            .core
-            .setup
-            .config
-            .topics
-            .limits
-            .subscriptions_per_connection_max;
         let topics = self.state.topics.as_ref();
-        match topics.map_or(0, |topics| topics.subscriptions()) < most {
+        match topics.map_or(0, |topics| topics.subscriptions()) < self.subscriptions_max() {
             true => Ok(()),
             false => Err(TOO_MANY_TOPICS),
         }

@@ -104,20 +104,12 @@ impl Session<'_> {
         self.state.jobs.push(Job::Publish(Box::new(job)));
     }
 
-    /// Asks the backend about a publication that is possible otherwise; its number, and who is asked next.
-    fn ask_backend(&mut self, job: &mut PublishJob) -> Step {
+    /// Asks the backend about a publication, if it decides about any.
+    fn ask_backend(&mut self, job: &mut PublishJob, request: &PublishRequest<'_>) -> Step {
         let Some(backend) = self.backend(BackendEvent::Publish) else {
             return Step::Next(None);
         };
-        let mut scratch = Vec::new();
-        // What cannot be published anyway is refused without the backend.
-        let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) else {
-            return Step::Next(None);
-        };
         let parent = job.span.as_ref().map(|span| span.context());
-        if !self.may_publish(&request) {
-            return Step::Next(None);
-        }
         let mut body = self.event_body(BackendEvent::Publish);
         body.field("topic", &*request.topic)
             .field("type", &*request.t)
@@ -148,22 +140,12 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a publication is possible, as far as it can be told now.
+    /// Checks the type, the size and the topic of a publication. What fails is refused when it is published, without a
+    /// question to anybody.
     fn may_publish(&mut self, request: &PublishRequest<'_>) -> bool {
         let bytes_max = self.core.shared.hub.limits.get().payload_bytes_max;
         check_content(&request.t, request.payload.len(), bytes_max).is_ok()
             && self.topic_to_publish(&request.topic).is_ok()
-    }
-
-    /// Begins the span of a publication, if it is traced.
-    fn trace_publication(&mut self, job: &mut PublishJob) {
-        if self.core.shared.traces.is_none() {
-            return;
-        }
-        let mut scratch = Vec::new();
-        if let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) {
-            job.span = self.publish_span(job.format, &job.bytes, &request);
-        }
     }
 
     /// The decision of the application, which has answered.
@@ -296,11 +278,11 @@ fn decide(answer: Result<PublishAnswer, Failure>, away: BackendAway) -> Step {
     }
 }
 
-/// What follows a step of the decision about a publication.
+/// The outcome of a step of the decision about a publication.
 enum Step {
     /// Somebody was asked, and answers later.
     Wait,
-    /// Nobody objects so far; another payload, if there is one.
+    /// Nobody has refused it so far; another payload, if there is one.
     Next(Option<Content>),
     Rule(Ruling),
 }
@@ -330,47 +312,61 @@ impl<A: Application> Inbound<'_, A> {
     /// The decision of the backend and then of the application; `None` while one of them is asked.
     fn rule(&mut self, job: &mut PublishJob) -> Option<Ruling> {
         let step = match job.asked {
-            Asked::Nobody if self.session.is_repeated(job.format, &job.bytes) => {
-                return Some(Ruling::Publish(None));
-            }
-            Asked::Nobody => {
-                self.session.trace_publication(job);
-                self.session.ask_backend(job)
-            }
-            Asked::Backend(number) => self.session.hear_backend(number),
-            Asked::Passed => Step::Next(None),
-            Asked::Application(number) => {
-                return Some(match self.session.hear_application(number) {
-                    Ruling::Publish(payload) => Ruling::Publish(payload.or(job.payload.take())),
-                    refused => refused,
-                });
+            Asked::Nobody if self.session.is_repeated(job.format, &job.bytes) => Step::Next(None),
+            Asked::Application(number) => match self.session.hear_application(number) {
+                Ruling::Publish(payload) => Step::Next(payload.or(job.payload.take())),
+                refused => Step::Rule(refused),
+            },
+            Asked::Nobody | Asked::Backend(_) => {
+                let bytes = std::mem::take(&mut job.bytes);
+                let step = self.ask(job, &bytes);
+                job.bytes = bytes;
+                step
             }
         };
         match step {
-            Step::Wait => return None,
-            Step::Rule(ruling) => return Some(ruling),
-            Step::Next(payload) => job.payload = payload.or(job.payload.take()),
-        }
-        job.asked = Asked::Passed;
-        match self.ask_application(job) {
             Step::Wait => None,
             Step::Rule(ruling) => Some(ruling),
             Step::Next(payload) => Some(Ruling::Publish(payload)),
         }
     }
 
-    /// Asks the application about a publication that is possible otherwise, if it decides about its topic.
-    fn ask_application(&mut self, job: &mut PublishJob) -> Step {
+    /// Asks the backend, or hears it, and then asks the application.
+    fn ask(&mut self, job: &mut PublishJob, bytes: &[u8]) -> Step {
         let session = &mut self.session;
         let mut scratch = Vec::new();
-        let Ok((request, _)) = PublishRequest::parse(job.format, &job.bytes, &mut scratch) else {
+        let Ok((request, _)) = PublishRequest::parse(job.format, bytes, &mut scratch) else {
             return Step::Next(None);
         };
+        let step = match job.asked {
+            Asked::Backend(number) => session.hear_backend(number),
+            _ => {
+                if session.core.shared.traces.is_some() {
+                    job.span = session.publish_span(job.format, bytes, &request);
+                }
+                match session.may_publish(&request) {
+                    true => session.ask_backend(job, &request),
+                    false => return Step::Next(None),
+                }
+            }
+        };
+        match step {
+            Step::Next(payload) => {
+                job.payload = payload;
+                self.ask_application(job, &request)
+            }
+            step => step,
+        }
+    }
+
+    /// Asks the application about a publication, if it decides about its topic.
+    fn ask_application(&mut self, job: &mut PublishJob, request: &PublishRequest<'_>) -> Step {
         let Some(place) = self.app.place_of(&request.topic) else {
             return Step::Next(job.payload.take());
         };
-        // What cannot be published anyway is refused without the application.
-        if !session.may_publish(&request) {
+        let session = &mut self.session;
+        // The rights may have changed while the backend was asked.
+        if !session.may_publish(request) {
             return Step::Next(None);
         }
         if !session.state.is_open() {

@@ -21,13 +21,7 @@ impl Session<'_> {
             since: None,
             newest: job.wanted.replay,
         };
-        let at_most = self
-            .core
-            .setup
-            .config
-            .topics
-            .limits
-            .subscriptions_per_connection_max;
+        let at_most = self.subscriptions_max();
         for (topic, kind) in job.allowed.iter().take(at_most) {
             wanted.since = job.positions.get(topic).copied();
             let name: Arc<str> = topic.as_str().into();

@@ -1,6 +1,7 @@
 //! Publishing by a client, and by the application on its shard.
 
 use crate::limits::owner::OwnerId;
+use crate::log::LineBudget;
 use crate::session::Session;
 use crate::session::context::Context;
 use crate::session::permit::{Decided, Ruling};
@@ -12,7 +13,8 @@ use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
 use crate::trace::OpenSpan;
 use std::sync::Arc;
-use tidewire_wire::codes::{ErrorCode, Fault, Retry};
+use std::time::Instant;
+use tidewire_wire::codes::{ErrorCode, Fault};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{PublishRequest, Refusal, Reply};
 
@@ -178,14 +180,13 @@ impl Session<'_> {
         correlation_id: Option<String>,
         span: Option<Box<OpenSpan>>,
     ) -> Handled {
-        if let Some(code) = ErrorCode::parse(&code) {
-            // A code by which the client would do more than tell of it is not theirs to give.
-            let is_refusal = code.recoverable()
-                && code.retry() == Retry::No
-                && code != ErrorCode::PublishUnknown;
-            let code = match is_refusal {
-                true => code,
-                false => ErrorCode::HandlerError,
+        if let Some(given) = ErrorCode::parse(&code) {
+            let code = match given.is_final_refusal() {
+                true => given,
+                false => {
+                    tell_of_code(given);
+                    ErrorCode::HandlerError
+                }
             };
             let refusal = Refusal {
                 code,
@@ -231,7 +232,7 @@ impl Session<'_> {
             address = self.state.peer_address(self.io).map(tracing::field::display),
             user = self.state.user.as_deref(),
             code,
-            reason,
+            %reason,
             "a publication is refused",
         );
     }
@@ -306,6 +307,20 @@ impl Session<'_> {
         let topic: Arc<str> = name.into();
         topics.published_to = Some(Arc::clone(&topic));
         Ok(topic)
+    }
+}
+
+/// Logs a code that the backend or the application gave, and that clients do not get from them.
+fn tell_of_code(code: ErrorCode) {
+    static LINES: LineBudget = LineBudget::new();
+    if let Some(left_out) = LINES.admit(Instant::now()) {
+        let code = code.as_str();
+        tracing::warn!(
+            code,
+            left_out,
+            "a publication was refused with a code of the protocol by which clients try again or end; the client \
+             gets HANDLER_ERROR"
+        );
     }
 }
 

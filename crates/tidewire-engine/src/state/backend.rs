@@ -26,7 +26,7 @@ pub(crate) enum BackendAnswer {
     Connect(Result<Box<ConnectAnswer>, Failure>),
     Subscribe(Result<SubscribeAnswer, Failure>),
     Publish(Result<PublishAnswer, Failure>),
-    /// Of the application: a publication goes on, with another payload if there is one, or is refused.
+    /// The decision of the application about a publication: it goes on, with another payload if there is one, or is refused.
     Application(Result<Option<Content>, CallError>),
 }
 

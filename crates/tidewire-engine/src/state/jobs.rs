@@ -217,8 +217,6 @@ pub(crate) enum Asked {
     Nobody,
     /// The backend, with the number of the question.
     Backend(u64),
-    /// The backend has nothing against it.
-    Passed,
     /// The application, with the number of the question.
     Application(u64),
 }

@@ -1,9 +1,9 @@
 //! Publications of clients about which the application decides.
 
 use super::name::{InvalidTopic, check_topic_or_pattern, matches};
+use crate::model::calls::Call;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
-use tidewire_wire::format::binary_bytes;
 
 /// The topics about whose publications by clients an application decides. It may be changed while the server runs.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub struct DecidedTopics {
     patterns: RwLock<Vec<String>>,
 }
 
-/// What a client wants to publish, once the access rules allow it.
+/// A publication that a client asks for, and that the access rules allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicationRequest<'a> {
     /// The topic.
@@ -47,7 +47,7 @@ impl DecidedTopics {
         Ok(())
     }
 
-    /// Whether there is any.
+    /// Whether there is at least one pattern.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)
     }
@@ -59,13 +59,21 @@ impl DecidedTopics {
     }
 }
 
-impl PublicationRequest<'_> {
+impl<'a> PublicationRequest<'a> {
     /// The bytes of a payload that is binary; `None` for a JSON value.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        self.is_binary
-            .then(|| binary_bytes(self.payload.as_bytes()))
-            .flatten()
+        self.as_call().bytes()
+    }
+
+    /// The same as a call, without its topic.
+    pub(crate) fn as_call(&self) -> Call<'a> {
+        Call {
+            t: self.t,
+            payload: self.payload,
+            is_binary: self.is_binary,
+            timeout_ms: self.timeout_ms,
+        }
     }
 }
 

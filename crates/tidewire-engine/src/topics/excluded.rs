@@ -13,10 +13,6 @@ pub(crate) enum Excluded {
     Several(Arc<[ConnectionKey]>),
 }
 
-/// Nobody, to refer to.
-#[cfg(test)]
-pub(crate) static NOBODY: Excluded = Excluded::Nobody;
-
 impl Excluded {
     /// Excludes others as well.
     pub(crate) fn add(&mut self, connections: impl IntoIterator<Item = ConnectionKey>) {

@@ -210,7 +210,7 @@ impl NewPublication {
     }
 }
 
-/// Whether a publication may have this type, and a payload of this size.
+/// Checks the type of a publication and the size of its payload.
 pub(crate) fn check_content(
     t: &str,
     payload_bytes: usize,

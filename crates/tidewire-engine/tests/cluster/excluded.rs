@@ -36,7 +36,7 @@ fn several_connections_are_excluded_on_every_server() {
         handle
             .publish(topic, &without(number + 1))
             .expect("a broker");
-        // Of these two, the first server's own is one.
+        // Everybody but one connection of the first server gets this one.
         let one = message(number + 2).without(excluded[0]);
         handle.publish(topic, &one).expect("a broker");
         handle

@@ -39,6 +39,11 @@ fn several_connections_are_passed_by() {
         let answer = with_key(&server, "POST", "/api/v1/publish", &body.to_string());
         assert!((400..500).contains(&answer.status), "{}", answer.body);
         assert!(answer.body.contains(words), "{}", answer.body);
+        let expected = match words {
+            "0-x" => "unknown_connection",
+            _ => "invalid_request",
+        };
+        assert_eq!(answer.code(), expected, "{}", answer.body);
     }
     // Those that are gone are left out.
     let gone = json!(["01890a5d-ac96-774b-bcce-b302099a8057", "0-12345"]);
